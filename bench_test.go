@@ -27,8 +27,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Machines differ, so the figures are counts of RPCs and ratios to the lease. One iteration is one
-// lease, or one failover: CONTRIBUTING.md has the commands.
+// Machines differ, so the results are numbers of RPCs and ratios to the lease. One iteration takes one lease or one
+// failover. CONTRIBUTING.md has the commands.
 
 const benchLease = 2 * time.Second
 
@@ -84,7 +84,7 @@ func benchHasLock(b *testing.B, opts ...spindle.Option) {
 	b.ReportMetric(float64(c.all.Load()-before), "rpcs")
 }
 
-// BenchmarkAtRest: a leader and a follower with nothing happening, for one lease an iteration.
+// BenchmarkAtRest runs a leader and a follower while nothing happens. Each iteration takes one lease.
 func BenchmarkAtRest(b *testing.B) {
 	var leading, following rpcs
 	db := spindletest.New(b)
@@ -103,7 +103,7 @@ func BenchmarkAtRest(b *testing.B) {
 	b.ReportMetric(float64(following.all.Load()-f)/n, "follower-rpcs/lease")
 }
 
-// leases are times in leases: reported as median and worst.
+// leases are durations in leases, which are reported as their median and their maximum.
 type leases []float64
 
 func (l *leases) add(d, lease time.Duration) { *l = append(*l, d.Seconds()/lease.Seconds()) }
@@ -115,7 +115,7 @@ func (l leases) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkKill: from kill -9 of the leader's process to the next HasLock that is true.
+// BenchmarkKill measures the time from kill -9 of the leader's process until HasLock is true in the next one.
 func BenchmarkKill(b *testing.B) {
 	for _, n := range []int{3, 20} {
 		b.Run(fmt.Sprint(n, "candidates"), func(b *testing.B) {
@@ -124,13 +124,13 @@ func BenchmarkKill(b *testing.B) {
 	}
 }
 
-// BenchmarkTerminate: from SIGTERM of the leader's process to the next HasLock that is true.
+// BenchmarkTerminate measures the time from SIGTERM of the leader's process until HasLock is true in the next one.
 func BenchmarkTerminate(b *testing.B) {
 	failover(b, 3, candidate{}, func(c *cluster, leader *process) time.Time { return c.signal(leader, syscall.SIGTERM) })
 }
 
-// BenchmarkHandover: from the last HasLock that is true of a leader that gets SIGTERM, and runs with
-// WithHandover, to the first that is true of the next.
+// BenchmarkHandover measures the time between two leaders that run with WithHandover. It begins when HasLock was last
+// true in the leader that gets SIGTERM, and ends when HasLock is first true in the next one.
 func BenchmarkHandover(b *testing.B) {
 	for _, n := range []int{3, 20} {
 		b.Run(fmt.Sprint(n, "candidates"), func(b *testing.B) {
@@ -151,7 +151,7 @@ func failover(b *testing.B, n int, base candidate, end func(*cluster, *process) 
 	leader, held := c.elected(time.Time{})
 	var took leases
 	for b.Loop() {
-		// At a random instant between two heartbeats, with everybody settled.
+		// Wait until the candidates have settled, and for a random instant between two heartbeats.
 		time.Sleep(time.Until(held.time().Add(benchLease + rand.N(benchLease/3))))
 		ended := end(c, leader)
 		leader, held = c.elected(ended)
@@ -161,11 +161,12 @@ func failover(b *testing.B, n int, base candidate, end func(*cluster, *process) 
 	took.report(b)
 }
 
-// BenchmarkHundredCandidates: in one process, from the instant that nothing the holder writes reaches
-// Spanner any more to the next HasLock that is true. Two holders at one instant fail it.
+// BenchmarkHundredCandidates runs a hundred candidates in one process. It measures the time from the instant at which
+// Spanner stops receiving the holder's writes until HasLock is true in the next holder. It fails if there are two
+// holders at the same time.
 func BenchmarkHundredCandidates(b *testing.B) {
 	db := spindletest.New(b)
-	var dead atomic.Int64 // the candidate that is dead, by its number
+	var dead atomic.Int64 // the number of the candidate that was cut off
 	var deadRow atomic.Value
 	deadRow.Store("")
 	lossy := onCommit(func(ctx context.Context, tag string, values []string) error {
@@ -190,12 +191,12 @@ func BenchmarkHundredCandidates(b *testing.B) {
 	took.report(b)
 }
 
-// hundred are a hundred candidates in this process.
+// hundred is a hundred candidates in this process.
 type hundred []*standing
 
 func hundredCandidates(b *testing.B, db *spindletest.Database, client option.ClientOption, opts ...spindle.Option) hundred {
-	// A client for every five: the emulator, unlike Spanner, ends the transactions of a client when
-	// another of the same client begins.
+	// There is one client for every five candidates because the emulator, unlike Spanner, ends a client's transaction
+	// when the same client begins another.
 	var clients [20]*spanner.Client
 	for i := range clients {
 		clients[i] = connect(b, db, client)
@@ -208,7 +209,7 @@ func hundredCandidates(b *testing.B, db *spindletest.Database, client option.Cli
 	return h
 }
 
-// holder is the number of the one that leads, or -1.
+// holder returns the number of the candidate that leads, or -1.
 func (h hundred) holder(b *testing.B) int {
 	found := -1
 	for i, l := range h {
@@ -237,7 +238,7 @@ func handOverAmongHundred(b *testing.B) {
 	took.report(b)
 }
 
-// onCommit calls f before each Commit RPC with its tag and all the strings that it writes, keys first.
+// onCommit calls f before each Commit RPC with the RPC's tag and all strings that the commit writes, keys first.
 func onCommit(f func(ctx context.Context, tag string, values []string) error) option.ClientOption {
 	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -260,7 +261,7 @@ func onCommit(f func(ctx context.Context, tag string, values []string) error) op
 		}))
 }
 
-// gaps is the longest time between two heartbeats of one lease row.
+// gaps records the longest time between two heartbeats of one lease row.
 type gaps struct {
 	mu    sync.Mutex
 	last  map[string]time.Time
@@ -285,7 +286,7 @@ func (g *gaps) beat(_ context.Context, tag string, values []string) error {
 	return nil
 }
 
-// BenchmarkThousandLocks: one process holds them all for a lease an iteration.
+// BenchmarkThousandLocks runs a process that holds a thousand locks. Each iteration takes one lease.
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	const lease = 10 * time.Second

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// A connection goes by the lease. A short lease makes no ping and no attempt that a slow network can't answer, and a long
-// lease waits for no longer than a client without these options, or 20 s.
+// The timing of a connection depends on the lease. A short lease does not cause a ping or an attempt to which a slow
+// network cannot respond. With a long lease, a connection waits no longer than without these options, or 20 s.
 func TestAConnectionGoesByTheLeaseWithinBounds(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ third, ping, answer, first, longest, connect time.Duration }{

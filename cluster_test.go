@@ -22,22 +22,22 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// This file runs candidates as processes of their own, for the faults that only a process can have:
-// the test binary starts itself again, and talks to its children in lines of JSON.
+// This file runs candidates as separate processes, to test faults that only a process can have. The test binary starts
+// itself again, and exchanges lines of JSON with its children.
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runCandidate)
 	os.Exit(m.Run())
 }
 
-// candidate is a child's orders.
+// candidate has a child's orders.
 type candidate struct {
 	Database, Table, Name, ID string
 	Lease                     time.Duration
 	Reclaim, Handover         bool
 }
 
-// report is what a child says. Times are of the machine's one clock, in nanoseconds.
+// report is a line that a child prints. Its times are from the clock that all processes share, in nanoseconds.
 type report struct {
 	Kind  string // held, unheld, resumed, applied, fenced, failed, stopped
 	At    int64
@@ -46,7 +46,7 @@ type report struct {
 	Err   string
 }
 
-// command is what a child does when it is asked to: a write to the register, fenced or not.
+// command is an order to a child to write to the register, with or without the fence.
 type command struct {
 	Fenced bool
 	Token  spindle.Token
@@ -90,7 +90,7 @@ func runCandidate(args []string, orders <-chan string) error {
 	return nil
 }
 
-// watch reports every change of what HasLock answers, until done.
+// watch reports every change in the result of HasLock, until done.
 func watch(lock *spindle.Lock, done <-chan error, say func(report)) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -153,7 +153,7 @@ func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func
 	}
 }
 
-// cluster is the candidates for one lock, each a process.
+// cluster is a set of processes that are the candidates for one lock.
 type cluster struct {
 	tb   testing.TB
 	db   *spindletest.Database
@@ -177,7 +177,7 @@ func newCluster(tb testing.TB, db *spindletest.Database, base candidate) *cluste
 	return c
 }
 
-// start starts one more candidate. env is added to its environment, and wins.
+// start starts another candidate. env is added to its environment, and overrides it.
 func (c *cluster) start(env ...string) *process {
 	c.tb.Helper()
 	arg, err := json.Marshal(c.base)
@@ -207,7 +207,7 @@ func (c *cluster) hear(p *process, line string) {
 	c.changed = make(chan struct{})
 }
 
-// await waits for the first report that match accepts, of any process, since the given time.
+// await waits for the first report since the given time, from any process, that match accepts.
 func (c *cluster) await(limit time.Duration, match func(*process, report) bool) (*process, report) {
 	c.tb.Helper()
 	timeout := time.After(limit)
@@ -231,13 +231,13 @@ func (c *cluster) await(limit time.Duration, match func(*process, report) bool) 
 	}
 }
 
-// elected waits for a process to hold the lock after that time.
+// elected waits until a process gets the lock after the given time.
 func (c *cluster) elected(after time.Time) (*process, report) {
 	c.tb.Helper()
 	return c.await(time.Minute, func(_ *process, r report) bool { return r.Kind == "held" && r.At > after.UnixNano() })
 }
 
-// says waits for p to make a report of that kind after that time.
+// says waits for p to make a report of the given kind after the given time.
 func (c *cluster) says(p *process, kind string, after time.Time) report {
 	c.tb.Helper()
 	_, r := c.await(time.Minute, func(q *process, r report) bool { return q == p && r.Kind == kind && r.At > after.UnixNano() })
@@ -256,7 +256,7 @@ func (c *cluster) do(p *process, cmd command) report {
 	return r
 }
 
-// kill ends p as kill -9 does, and returns the time just before.
+// kill kills p as kill -9 does, and returns the time just before that.
 func (c *cluster) kill(p *process) time.Time {
 	c.tb.Helper()
 	now := time.Now()
@@ -281,9 +281,9 @@ func (c *cluster) close() {
 	c.requireOneHolder()
 }
 
-// requireOneHolder fails if two processes were told at the same time that they hold the lock. Each
-// interval runs from the end of the first call that answered true to the start of the last one, so it
-// lies within the time that the lock was held, and no overlap is an artefact.
+// requireOneHolder fails if two processes learned that they held the lock at the same time. Each interval begins at the
+// end of the first call that returned true, and ends at the start of the last one. It therefore lies within the time
+// for which the lock was held, so that no overlap is an artifact of the measurement.
 func (c *cluster) requireOneHolder() {
 	type span struct {
 		from, to int64

@@ -34,12 +34,13 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// The rows of the fault table of docs/locks.md, on a real emulator, in both dialects. What needs an
-// exact clock is in internal/elect.
+// The tests in this file cover the rows of the fault table in docs/locks.md, on a real emulator and in both dialects.
+// Tests that need an exact clock are in internal/elect.
 
 const lease = time.Second
 
-// roundTrips is what a takeover may take beyond the lease: observe, claim and confirm on a busy machine.
+// roundTrips is the time that a takeover may take in addition to the lease, to observe, claim and confirm on a busy
+// machine.
 const roundTrips = lease / 2
 
 func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)) {
@@ -58,7 +59,7 @@ func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)
 	})
 }
 
-// connect opens a client of its own on db.
+// connect opens a separate client on db.
 func connect(t testing.TB, db *spindletest.Database, opts ...option.ClientOption) *spanner.Client {
 	t.Helper()
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
@@ -68,7 +69,7 @@ func connect(t testing.TB, db *spindletest.Database, opts ...option.ClientOption
 	return client
 }
 
-// newLink is the network between a client and db.
+// newLink returns the network link between a client and db.
 func newLink(t testing.TB, db *spindletest.Database) *network.Link {
 	t.Helper()
 	link, err := network.NewLink(db.Host)
@@ -138,7 +139,7 @@ func applyDDL(t testing.TB, db *spindletest.Database, statement string) {
 		if err == nil {
 			return
 		}
-		// The emulator refuses while a transaction runs.
+		// The emulator refuses this while a transaction is running.
 		require.ErrorContains(t, err, "read-write transaction is already in progress")
 		require.True(t, time.Now().Before(late), "%s: %v", statement, err)
 	}
@@ -231,7 +232,7 @@ func TestHolderIsCutOff(t *testing.T) {
 
 				fault(way)
 				eventually(t, 2*lease, "stepping down", func() bool {
-					// In this order: what other says is newer than what cut said.
+					// The order matters, because the report of other must be newer than that of cut.
 					had := cut.has()
 					assert.False(t, had && other.has() && cut.has(), "two holders")
 					return !had
@@ -261,7 +262,7 @@ func TestHeartbeatsFailForLessThanALease(t *testing.T) {
 	})
 }
 
-// losingReplies lets the first commit with that tag happen and keeps its reply back.
+// losingReplies lets the first commit with the given tag take effect, and drops its reply.
 func losingReplies(tag string, lost *atomic.Bool) option.ClientOption {
 	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -444,7 +445,7 @@ func TestAWrongTableIsReportedAndItsMendIsNoticed(t *testing.T) {
 	})
 }
 
-// refusingReads answers each read with that tag, and each begin of a transaction, with err.
+// refusingReads responds with err to each read with the given tag and to each request to begin a transaction.
 func refusingReads(tag string, err error) option.ClientOption {
 	return option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
 		func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -494,7 +495,7 @@ func TestACandidateWhoseValueTheTableRefusesDoesNotKeepTheLockFromOthers(t *test
 	})
 }
 
-// In a transaction of one's own, IsFenced tells the fence from rows of one's own.
+// In the caller's own transaction, IsFenced distinguishes the fence's error from errors of the caller's rows.
 func TestTheFenceInATransactionOfOnesOwnCanBeTold(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		elector, table := spindle.New(db.Client, db.Table, "a \"lock\"]"), db.Table
@@ -518,7 +519,8 @@ func TestTheFenceInATransactionOfOnesOwnCanBeTold(t *testing.T) {
 	})
 }
 
-// A transaction that is all SQL commits only while the statement finds the lease row, which it leaves unchanged.
+// A transaction that uses only SQL commits only while the statement finds the lease row, which the statement does not
+// change.
 func TestAStatementFencesATransactionThatIsAllSQL(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
@@ -573,7 +575,7 @@ func TestACommitOfAnOldTokenIsFencedWhateverElseIsWrongWithIt(t *testing.T) {
 		token := l.token()
 		made := []*spanner.Mutation{spanner.Insert("register", []string{"id", "value"}, []any{7, 1})}
 		gone := []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{8, 1})}
-		_, err := l.Apply(t.Context(), token, made) // what the next leader would do
+		_, err := l.Apply(t.Context(), token, made) // as the next leader would do
 		require.NoError(t, err)
 		for _, ms := range [][]*spanner.Mutation{made, gone} {
 			_, err = l.Apply(t.Context(), token, ms)
@@ -601,7 +603,7 @@ func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
 	var log fleet.Log
 	l := stand(t, db.Client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	eventually(t, 10*time.Second, "a hint", func() bool { return strings.Contains(log.String(), "ddl.Verify says what is wrong") })
-	time.Sleep(2 * lease) // it goes on trying, and does not say it again
+	time.Sleep(2 * lease) // it keeps trying, and does not report the problem again
 	assert.False(t, l.has())
 	assert.Equal(t, 1, strings.Count(log.String(), "ddl.Verify"))
 	applyDDL(t, db, "DROP TABLE "+db.Table)
@@ -642,7 +644,7 @@ func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
 	})
 }
 
-// One commit is under the term of an election and a mutex, on a real database.
+// One commit can be fenced by both the term of an election and a mutex, on a real database.
 func TestACommitIsUnderATermAndAMutex(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		terms := make(chan spindle.Term, 1)

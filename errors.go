@@ -10,33 +10,35 @@ import (
 )
 
 var (
-	// ErrRunning is returned by Run while an earlier Run of the same Lock has not ended, or its work has not returned.
+	// ErrRunning is returned by Run if an earlier Run of the same Lock has not ended, or if its work has not returned.
 	ErrRunning = loop.ErrRunning
 
-	// ErrNoLeader is returned by Leader if nobody holds the lock.
-	ErrNoLeader = errors.New("nobody holds the lock")
+	// ErrNoLeader is returned by Leader if no process holds the lock.
+	ErrNoLeader = errors.New("no process holds the lock")
 
 	// ErrNotLeader is returned by StepDown if this Lock does not hold the lock.
 	ErrNotLeader = errors.New("this process does not hold the lock")
 
-	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not look for requests.
-	ErrHandoverUnsupported = errors.New("the leader does not accept requests: it runs without WithHandover")
+	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not look for handover requests.
+	ErrHandoverUnsupported = errors.New("the leader does not accept handover requests, because it runs without WithHandover")
 
-	// ErrFenced is returned by Apply and ReadWriteTransaction, here and in package lock, if the token's term was
-	// superseded or released. Nothing was written, unless the commit was tried more than once: see Apply.
+	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in package lock, if the token's term
+	// has been superseded or released. Nothing was written, except possibly by an earlier attempt of the same commit:
+	// see Apply.
 	ErrFenced = fence.ErrFenced
 
-	// ErrSuperseded: the term ended because another claimed the lock, or somebody deleted its row. It is in Event.Err
-	// of Lost, and the cause of the leader function's ctx.
+	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row was
+	// deleted. It is the Event.Err of a Lost event, and the cause of the leader function's ctx.
 	ErrSuperseded = table.ErrSuperseded
 
-	// ErrStopped: the term ended because Run's ctx ended. Event.Err also wraps the ctx's cause.
+	// ErrStopped reports that a term ended because Run's ctx ended. Event.Err also wraps the cause of that ctx.
 	ErrStopped = errors.New("stopped")
 
-	// ErrSteppedDown: the term ended because this Lock gave it up: by StepDown, by a request, or because its
-	// leader function returned (WithStepDownOnReturn).
+	// ErrSteppedDown reports that a term ended because this Lock gave it up, after a call to StepDown, a handover
+	// request, or the leader function's return (WithStepDownOnReturn).
 	ErrSteppedDown = errors.New("stepped down")
 
-	// ErrExpired: the term ended because no heartbeat was acknowledged for a lease, by the local clock.
+	// ErrExpired reports that a term ended because no heartbeat was acknowledged for a whole lease, measured by the
+	// local clock.
 	ErrExpired = elect.ErrExpired
 )

@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// A client that is closed under a lock is said to be closed, and not taken for a wrong table.
+// If the client is closed while a lock uses it, the error says so, and does not blame the table.
 func TestAClientThatWasClosedEarlyIsSaidToBe(t *testing.T) {
 	db := spindletest.New(t)
 	client := connect(t, db)
@@ -30,10 +30,10 @@ func TestAClientThatWasClosedEarlyIsSaidToBe(t *testing.T) {
 	eventually(t, 10*time.Second, "it to be logged too", func() bool {
 		return strings.Contains(log.String(), "can't compete") && strings.Contains(log.String(), "the Spanner client was closed")
 	})
-	assert.NotContains(t, log.String(), "is it a lock table")
+	assert.NotContains(t, log.String(), "it is a lock table")
 }
 
-// A database that does not exist is not taken for a table that does not.
+// A database that does not exist is not mistaken for a table that does not exist.
 func TestAPathOfNoDatabaseIsSaidToBeWrong(t *testing.T) {
 	db := spindletest.New(t)
 	instance, _, _ := strings.Cut(db.Path, "/databases/")
@@ -42,7 +42,7 @@ func TestAPathOfNoDatabaseIsSaidToBeWrong(t *testing.T) {
 		require.NoError(t, err)
 		defer client.Close()
 		_, err = spindle.New(client, db.Table, "mylock").Leader(t.Context())
-		assert.ErrorContains(t, err, "is the path of the Spanner client's database right?")
+		assert.ErrorContains(t, err, "check the database path that was given to the Spanner client")
 		assert.NotContains(t, err.Error(), "table exist")
 	}
 }

@@ -11,28 +11,29 @@ import (
 type EventKind int
 
 const (
-	// Elected: this Lock now holds the lock, under Event.Token.
+	// Elected means that this Lock now holds the lock, under Event.Token.
 	Elected EventKind = iota + 1
-	// Lost: the term of Event.Token is over. Event.Err says why: ErrSuperseded, ErrExpired, ErrSteppedDown or
-	// ErrStopped.
+	// Lost means that the term of Event.Token has ended. Event.Err gives the reason: ErrSuperseded, ErrExpired,
+	// ErrSteppedDown or ErrStopped.
 	Lost
-	// Jeopardy: a heartbeat failed with Event.Err. The lock is still held. It is lost at Event.Deadline unless a
-	// heartbeat is acknowledged before then.
+	// Jeopardy means that a heartbeat failed with Event.Err. The lock is still held, but it will be lost at
+	// Event.Deadline unless a heartbeat is acknowledged before then.
 	Jeopardy
-	// Safe: a heartbeat was acknowledged again after Jeopardy.
+	// Safe means that a heartbeat was acknowledged again after Jeopardy.
 	Safe
-	// LeaderSeen: another process holds the lock. Event.Leader describes it.
+	// LeaderSeen means that another process holds the lock. Event.Leader describes that process.
 	LeaderSeen
-	// LeaderGone: the leader seen last, Event.Leader, does not hold the lock any more. If another was seen, or this
-	// Lock was elected, the next Event says so.
+	// LeaderGone means that the last leader seen, Event.Leader, no longer holds the lock. If a new leader has been seen
+	// or this Lock has been elected, the next Event says so.
 	LeaderGone
-	// Leaving: the leader has announced that it will give up the lock, and still holds it. If the leader is another
-	// process, Event.Leader describes it; otherwise it is this Lock.
+	// Leaving means that the leader has announced that it will give up the lock, which it still holds. If the leader is
+	// another process, Event.Leader describes it; otherwise, the leader is this Lock.
 	Leaving
-	// PartitionAssigned, of a group: this member now has the partition Event.Partition, under Event.Token.
+	// PartitionAssigned means that this member of a group now has the partition Event.Partition, under Event.Token.
 	PartitionAssigned
-	// PartitionRevoked, of a group: this member does not act on Event.Partition any more. Event.Err says why, like the
-	// cause of its work's context. The partition is free once the work has returned.
+	// PartitionRevoked means that this member of a group no longer acts on the partition Event.Partition. Event.Err
+	// gives the reason, which is also the cause of the work's context. The partition is free once the work has
+	// returned.
 	PartitionRevoked
 )
 
@@ -41,15 +42,15 @@ var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy:
 // String returns the name of the kind in lower case, such as "leader seen".
 func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
 
-// Event is something that happened to a lock.
+// Event describes something that happened to a lock.
 type Event struct {
 	Kind      EventKind
 	At        time.Time // by the local clock
-	Token     Token     // of the term it is about
-	Partition string    // of PartitionAssigned and PartitionRevoked: its name in the list
-	Err       error     // of Lost and Jeopardy
-	Deadline  time.Time // of Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
-	Leader    Leader    // of LeaderSeen, LeaderGone and Leaving
+	Token     Token     // the fencing token of the term that the event is about
+	Partition string    // for PartitionAssigned and PartitionRevoked: the partition's name in the list
+	Err       error     // for Lost, Jeopardy and PartitionRevoked
+	Deadline  time.Time // for Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
+	Leader    Leader    // for LeaderSeen, LeaderGone and Leaving
 }
 
 func eventOf(e elect.Event) Event {

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// withoutNames is a view for programs with thousands of locks, which would be thousands of series. Token and margin
-// are those of one lock, and say nothing without its name.
+// withoutNames is a view for programs with thousands of locks, which would otherwise have thousands of series. It drops
+// the token and the margin, which belong to a single lock and mean nothing without its name.
 func withoutNames(i metric.Instrument) (metric.Stream, bool) {
 	switch {
 	case !strings.HasPrefix(i.Name, "spindle."):
@@ -24,7 +24,7 @@ func withoutNames(i metric.Instrument) (metric.Stream, bool) {
 
 func ExampleWithMeterProvider() {
 	var db *spanner.Client
-	var reader metric.Reader // such as Prometheus' exporter
+	var reader metric.Reader // such as Prometheus's exporter
 
 	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(withoutNames))
 	lock := spindle.New(db, "locktable", "mylock", spindle.WithMeterProvider(provider))

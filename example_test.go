@@ -27,7 +27,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	const lease = 5 * time.Second
-	// Not with ctx: the client has to outlive it, for the release.
+	// The client has to outlive ctx, because it is needed to release the lock.
 	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		log.Fatal(err)
@@ -59,7 +59,7 @@ func ExampleWithLeader() {
 	lock := spindle.New(db, "locktable", "scheduler", spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 		for {
 			select {
-			case <-ctx.Done(): // lost, or stopping: context.Cause(ctx) tells
+			case <-ctx.Done(): // the lock was lost, or Run is stopping: see context.Cause(ctx)
 				return
 			case <-time.After(time.Minute):
 				if _, err := term.Apply(ctx, dueJobs()); err != nil {
@@ -80,16 +80,16 @@ func ExampleLock_RunAndWait() {
 	group, ctx := errgroup.WithContext(context.Background())
 	group.Go(func() error { return lock.RunAndWait(ctx) })
 	group.Go(server.ListenAndServe)
-	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) }) // if one of them ends, so does the other
+	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) }) // if either of the two ends, so does the other
 	log.Print(group.Wait())
 }
 
 func ExampleApply() {
 	var ctx context.Context
-	var term spindle.Term      // of a leader
-	var accounts *lock.Mutex   // that is locked
-	var part group.Partition   // that this process works on
-	var ms []*spanner.Mutation // which land only while all three are held
+	var term spindle.Term      // a leader's term
+	var accounts *lock.Mutex   // a locked mutex
+	var part group.Partition   // a partition that this process works on
+	var ms []*spanner.Mutation // commit only while all three are held
 
 	if _, err := spindle.Apply(ctx, []spindle.Holding{term, accounts, part}, ms); errors.Is(err, spindle.ErrFenced) {
 		log.Print("not written: ", err)
@@ -110,7 +110,7 @@ func ExampleProbe() {
 	http.Handle("GET /livez", spindle.Probe(lock.Live))     // Kubernetes starts the container again if that fails
 	http.Handle("GET /readyz", spindle.Probe(lock.Leading)) // and leads requests to the pod that leads
 
-	// The methods have the form of healthz.Checker of controller-runtime: mgr.AddHealthzCheck("lock", lock.Live).
+	// The methods have the signature of controller-runtime's healthz.Checker: mgr.AddHealthzCheck("lock", lock.Live).
 	type Checker func(*http.Request) error
 	var _ = []Checker{lock.Live, lock.Leading}
 }
@@ -127,7 +127,7 @@ func ExampleLock_Apply() {
 		spanner.Update("accounts", []string{"id", "balance"}, []any{"alice", 100}),
 	})
 	if errors.Is(err, spindle.ErrFenced) {
-		return // another leads: nothing was written
+		return // another process leads, and nothing was written
 	}
 }
 
@@ -138,7 +138,7 @@ func ExampleLock_Fence() {
 
 	_, token := lock.HasLock()
 	_, err := db.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		// Read and write whatever the transaction is about. It commits only while token is valid.
+		// Read and write your own rows here. The transaction commits only while token is valid.
 		return txn.BufferWrite([]*spanner.Mutation{lock.Fence(token)})
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func ExampleLock_Fence() {
 
 func dueJobs() []*spanner.Mutation { return nil }
 
-// A request that only the leader can serve is sent on to it, without asking Spanner.
+// A request that only the leader can serve is forwarded to the leader, without a call to Spanner.
 func ExampleLock_Seen() {
 	var lock *spindle.Lock
 

@@ -30,7 +30,7 @@ func stepDown(ctx context.Context, m *fleet.Machine) <-chan error {
 	return done
 }
 
-// gap is how long nobody holds the lock, from when the machine does not hold it any more.
+// gap returns how long no machine holds the lock, from the time at which the given machine loses it.
 func gap(b *fleet.Fleet, from *fleet.Machine, to ...*fleet.Machine) time.Duration {
 	b.T.Helper()
 	b.Until(3*fleet.Lease, func() bool { return !from.Has() })
@@ -51,7 +51,7 @@ func TestAnAnnouncedLeaderIsReplacedWithinAFiftiethOfALease(t *testing.T) {
 	}
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
-			for range 4 { // a follower that looks by chance at that time is as fast
+			for range 4 { // a follower that happens to look at that time is just as fast
 				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 					a := b.Start("a", spindle.WithHandover())
 					others := []*fleet.Machine{b.Start("c"), b.Start("d"), b.Start("e")}
@@ -69,7 +69,8 @@ func TestAnAnnouncedLeaderIsReplacedWithinAFiftiethOfALease(t *testing.T) {
 	}
 }
 
-// Run may end while the work of a leader that has stepped down returns: Lost says what the work's context says.
+// Run can end while the work of a leader that has stepped down is still returning. The reason of the Lost event is the
+// same as that of the work's context.
 func TestATermEndsForTheReasonThatItsWorkWasCanceledFor(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var cause error
@@ -79,7 +80,7 @@ func TestATermEndsForTheReasonThatItsWorkWasCanceledFor(t *testing.T) {
 			time.Sleep(fleet.Lease / 2)
 		}))
 		done := stepDown(context.Background(), a)
-		time.Sleep(fleet.Lease/3 + time.Second) // it has been announced
+		time.Sleep(fleet.Lease/3 + time.Second) // the term has been announced
 		a.Stop()
 		require.NoError(t, <-done)
 		require.ErrorIs(t, cause, spindle.ErrSteppedDown)
@@ -88,7 +89,7 @@ func TestATermEndsForTheReasonThatItsWorkWasCanceledFor(t *testing.T) {
 	})
 }
 
-// A leader goes on while its followers learn that it is leaving, and stops only then.
+// A leader continues to work while its followers learn that it is leaving, and only then stops.
 func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var told, returned time.Time
@@ -119,7 +120,7 @@ func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	})
 }
 
-// Heartbeats that come seldom are no reason to hurry.
+// An announcement takes the same time if heartbeats are rare.
 func TestALeaderWithRareHeartbeatsAnnouncesForAsLong(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHeartbeat(9*time.Second))
@@ -154,7 +155,7 @@ func TestWhoIsLeavingIsStillSaid(t *testing.T) {
 	})
 }
 
-// What a candidate may take at once, since nobody holds it, is not what it has just given up.
+// A candidate may immediately claim a lock that it sees without a holder, but not the lock that it has just given up.
 func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -167,7 +168,7 @@ func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(a.Seen.Kinds(), "elected"))
 			b.End(a, c)
 		})
-		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there are no others
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there are no other candidates
 			a := b.Start("a", opts...)
 			require.NoError(t, a.StepDown(context.Background()))
 			again := b.Until(fleet.Lease, a.Has)
@@ -175,7 +176,7 @@ func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 			assert.Less(t, again, 2*fleet.Lease/3+time.Second)
 			b.End(a)
 		})
-		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // whether it was released is not known
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // it is unknown whether the lock was released
 			a := b.Start("a", opts...)
 			last := b.Store.Rows()[fleet.Name].Heartbeat
 			a.Link.Refuse(fleet.Refusing("release", errors.New("refused")))
@@ -188,7 +189,7 @@ func TestWhoStepsDownLetsOthersGoFirst(t *testing.T) {
 	}
 }
 
-// Who breaks a lock wants another holder.
+// An operator who breaks a lock wants it to have a different holder.
 func TestABrokenLockGoesToAnother(t *testing.T) {
 	for range 20 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -200,7 +201,7 @@ func TestABrokenLockGoesToAnother(t *testing.T) {
 			b.End(a, c)
 		})
 	}
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there is no other
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // there is no other candidate
 		a := b.Start("a")
 		require.NoError(t, table.Table{Store: b.Store}.Release(b.T.Context(), table.Token(a.Token()), fleet.Name))
 		b.Until(fleet.Lease, func() bool { return !a.Has() })
@@ -226,7 +227,7 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 		assert.True(t, a.Has())
 
 		err = a.StepDown(context.Background())
-		assert.ErrorContains(t, err, "has not returned within a lease")
+		assert.ErrorContains(t, err, "has not returned within one lease duration")
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has(), "work that goes on keeps the lock")
 		close(release)
@@ -253,7 +254,7 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 	})
 }
 
-// The leader function may step down itself: its ctx ends while it waits for that.
+// The leader function can call StepDown itself. Its ctx ends while it waits for StepDown to return.
 func TestALeaderFunctionStepsDown(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var a *fleet.Machine
@@ -320,7 +321,7 @@ func TestARequestSaysWhatCameOfIt(t *testing.T) {
 		defer cancel()
 		_, err = operator.RequestHandover(limited, c.Token())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "it was asked")
+		assert.ErrorContains(t, err, "the leader was asked")
 		h, err := operator.RequestHandover(context.Background(), c.Token()) // nobody else is there
 		require.NoError(t, err)
 		assert.Equal(t, h.From.ID, h.To.ID)
@@ -344,7 +345,7 @@ func TestAPreferredCandidateGetsTheLock(t *testing.T) {
 		b.End(a, c, d)
 	})
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a := b.Start("a", spindle.WithPriority(1)) // it accepts no requests
+		a := b.Start("a", spindle.WithPriority(1)) // this machine accepts no requests
 		c := b.Start("c")
 		time.Sleep(time.Hour)
 		assert.True(t, a.Has())
@@ -353,7 +354,7 @@ func TestAPreferredCandidateGetsTheLock(t *testing.T) {
 	})
 }
 
-// Priorities cost a fiftieth of a lease after a crash, at most.
+// After a crash, priorities cost at most a fiftieth of a lease.
 func TestAPriorityDelaysLowerOnes(t *testing.T) {
 	won := map[string]int{}
 	for range 20 {
@@ -389,7 +390,7 @@ func TestAPriorityDelaysLowerOnes(t *testing.T) {
 	})
 }
 
-// A preferred candidate that can look and ask, and not hold the lock, would keep it free for good.
+// A preferred candidate that can look and send requests, but cannot hold the lock, must not keep the lock free forever.
 func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldom(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
@@ -410,7 +411,7 @@ func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// A request that is sent again, or late, does nothing to a later term.
+// A request that is repeated or late has no effect on a later term.
 func TestHandoversLeaveNothingBehind(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())
@@ -434,7 +435,7 @@ func TestHandoversLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// The same with two that take turns: the preferred candidate can claim, but not confirm.
+// This is the same with two candidates that take turns. The preferred candidate can claim, but cannot confirm.
 func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldomByEach(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		others := []*fleet.Machine{b.Start("a", spindle.WithHandover(), spindle.WithPriority(1)), b.Start("d", spindle.WithHandover(), spindle.WithPriority(1))}
@@ -459,7 +460,7 @@ func TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldomByEach(t *testing.
 	})
 }
 
-// A leaving row says no more in its writer who it is.
+// The writer of a leaving row no longer names the holder.
 func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -473,7 +474,7 @@ func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 			defer cancel()
 			assert.ErrorIs(t, killed.StepDown(limited), context.DeadlineExceeded)
 			assert.NotEqual(t, "a", b.Store.Rows()[fleet.Name].Writer)
-			killed.Link.Cut() // it would heartbeat on
+			killed.Link.Cut() // otherwise it would continue to send heartbeats
 
 			again := b.Start("a", spindle.WithReclaim())
 			b.Until(fleet.Lease/10, again.Has)
@@ -499,7 +500,7 @@ func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
 	})
 }
 
-// A call that waits for a release reports its failure, even if Run's ctx ends meanwhile.
+// A call that waits for a release returns the release's error, even if Run's ctx ends during the call.
 func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
@@ -516,7 +517,7 @@ func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 	})
 }
 
-// What ended by itself was not given up, although its function returns when it does.
+// A term that ended by itself does not count as given up, although its function returns when it ends.
 func TestATermThatExpiredWasNotGivenUp(t *testing.T) {
 	for range 20 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -533,13 +534,14 @@ func TestATermThatExpiredWasNotGivenUp(t *testing.T) {
 		a := b.Start("a")
 		done := stepDown(context.Background(), a)
 		time.Sleep(fleet.Lease / 6)
-		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		a.Clock.Mono.Add(int64(fleet.Lease)) // the machine was suspended
 		assert.ErrorIs(t, <-done, spindle.ErrExpired)
 		b.End(a)
 	})
 }
 
-// Nobody works while a holder waits whose work has returned.
+// A holder whose work has returned does not wait for its followers, because no process does any work during such a
+// wait.
 func TestALeaderWhoseWorkHasReturnedDoesNotWaitForItsFollowers(t *testing.T) {
 	stops := map[string]func(*fleet.Machine){
 		"StepDown":       func(m *fleet.Machine) { stepDown(context.Background(), m) },
@@ -565,7 +567,7 @@ func TestALeaderWhoseWorkHasReturnedDoesNotWaitForItsFollowers(t *testing.T) {
 	}
 }
 
-// When done has its value, the Spanner client may be closed.
+// Once done has its value, the Spanner client can be closed.
 func TestNothingLooksForRequestsAfterDone(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a", spindle.WithHandover())
@@ -573,7 +575,7 @@ func TestNothingLooksForRequestsAfterDone(t *testing.T) {
 		a.Link.After(func(step string) {
 			if step == "asked" {
 				asks.Store(true)
-				time.Sleep(fleet.Lease) // whatever its ctx says
+				time.Sleep(fleet.Lease) // the call ignores its ctx
 				asked.Store(true)
 			}
 		})
@@ -594,7 +596,7 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		defer cancel()
 		_, err := operator.RequestHandover(limited, a.Token())
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "whether it was asked is not known")
+		assert.ErrorContains(t, err, "it is not known whether the request arrived")
 		assert.ErrorContains(t, err, "unavailable")
 
 		operator.Link.Refuse(fleet.Refusing("ask", status.Error(codes.PermissionDenied, "no")))
@@ -603,16 +605,17 @@ func TestARequestThatIsNotAnsweredSaysWhy(t *testing.T) {
 		assert.ErrorContains(t, err, "no")
 
 		operator.Link.Refuse(nil)
-		a.Link.Cut() // it dies
+		a.Link.Cut() // the machine crashes
 		limited, cancel = context.WithTimeout(context.Background(), 2*fleet.Lease)
 		defer cancel()
 		_, err = operator.RequestHandover(limited, a.Token())
-		assert.ErrorContains(t, err, "it has not released the lock, and is not heard from any more")
+		assert.ErrorContains(t, err, "the leader has not released the lock, and its heartbeats have stopped")
 		b.End(a)
 	})
 }
 
-// A term may be given up from all sides at once: by StepDown, requests, its function, and the end of Run.
+// A term can be given up for several reasons at the same time: StepDown, requests, the return of its function, and the
+// end of Run.
 func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
@@ -682,7 +685,7 @@ func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
 	})
 }
 
-// The race detector is what this is for: a request is seen while the term is given up already.
+// This test is for the race detector. A request is seen while the term is already being given up.
 func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		finish := make(chan struct{})
@@ -724,19 +727,19 @@ func TestAHandoverAtAStopIsBounded(t *testing.T) {
 		assert.LessOrEqual(t, told.Sub(began), fleet.Lease)
 		assert.GreaterOrEqual(t, told.Sub(began), fleet.Lease/3)
 	})
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // and so is the work
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // the work is slow too
 		finish := make(chan struct{})
 		a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		began := time.Now()
 		a.Stop()
-		assert.ErrorContains(t, <-a.Done, "has not returned within a lease")
+		assert.ErrorContains(t, <-a.Done, "has not returned within one lease duration")
 		assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
 		assert.Greater(t, time.Since(began), fleet.Lease, "the announcement's time, and a lease for the work")
 		close(finish)
 	})
 }
 
-// Requests and names of successors are signals: a candidate that can't send them does not look less often.
+// Requests and names of successors are only signals. A candidate that cannot send them does not look less often.
 func TestSignalsThatAreLostDelayNobody(t *testing.T) {
 	for range 10 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -744,7 +747,7 @@ func TestSignalsThatAreLostDelayNobody(t *testing.T) {
 			c := b.Start("c")
 			c.Link.Lose(func(step string) bool { return step == "ask" }, nil)
 			time.Sleep(4*fleet.Lease + rand.N(fleet.Lease))
-			a.Link.Cut() // it dies
+			a.Link.Cut() // the machine crashes
 			last := b.Store.Rows()[fleet.Name].Heartbeat
 			b.Until(2*fleet.Lease, c.Has)
 			assert.Less(t, c.Token().Time().Sub(last), fleet.Lease+2*fleet.Lease/50+10*time.Millisecond)

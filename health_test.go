@@ -26,7 +26,7 @@ import (
 func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a")
-		require.ErrorContains(t, a.Health(), `health: lock "mylock": it does not compete for the lock: Run was not called, or has ended`)
+		require.ErrorContains(t, a.Health(), `health: lock "mylock": not competing for the lock, because Run was not called or has ended`)
 		b.Run(a)
 		c := b.Start("c", spindle.WithPoll(9*time.Second))
 		for range 600 {
@@ -41,7 +41,8 @@ func TestALeaderAndItsFollowersAreHealthy(t *testing.T) {
 	})
 }
 
-// A machine that was suspended, or whose wall clock was set forward, hears from Spanner again soon enough.
+// A machine that was suspended, or whose wall clock was set forward, hears from Spanner again soon enough to stay
+// healthy.
 func TestAStepOfTheWallClockMakesNobodyUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -56,7 +57,7 @@ func TestAStepOfTheWallClockMakesNobodyUnhealthy(t *testing.T) {
 	})
 }
 
-// clock lets a prober ask each time that somebody reads it.
+// clock runs a probe each time that it is read.
 type clock struct {
 	fleet.Clock
 	probe  atomic.Value // func()
@@ -72,7 +73,8 @@ func (c *clock) Now() elect.Instant {
 	return c.Clock.Now()
 }
 
-// A leader has not looked at the lock for as long as it leads. At the instant of its loss that is no reason to end it.
+// A leader has not looked at the lock since its term began. At the instant at which it loses the lock, this is no
+// reason to restart it.
 func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ticks := &clock{}
@@ -88,7 +90,7 @@ func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
 	})
 }
 
-// A follower is unhealthy three leases after its last look, and says since when and why.
+// A follower becomes unhealthy three leases after its last look, and reports since when and why.
 func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -100,7 +102,7 @@ func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 		require.NoError(t, c.Health())
 		time.Sleep(time.Millisecond)
 		err := c.Health()
-		require.ErrorContains(t, err, "no look at the lock, or claim of it, has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
+		require.ErrorContains(t, err, "no look at the lock and no claim has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
 		require.ErrorContains(t, err, "connection refused")
 		require.NoError(t, a.Health(), "the leader")
 		c.Link.Refuse(nil)
@@ -125,7 +127,7 @@ func TestAShortLeaseIsPatientForTenSeconds(t *testing.T) {
 	})
 }
 
-// hangingLog is a log whose reader stands still.
+// hangingLog is a log whose reader hangs.
 type hangingLog struct {
 	slog.Handler
 	hang <-chan struct{}
@@ -140,7 +142,7 @@ func (h hangingLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h hangingLog) WithAttrs(attrs []slog.Attr) slog.Handler { return h }
 
-// A loop that stands still with the lock in its hands is what no look can tell.
+// A loop that hangs while it holds the lock cannot be detected by looks.
 func TestALeaderWhoseLoopStandsStillIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
@@ -170,7 +172,7 @@ func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 		require.False(t, a.Has())
 		require.NoError(t, a.Health())
 		time.Sleep(2 * fleet.Lease)
-		require.ErrorContains(t, a.Health(), "the last heartbeat of the term that ended has not returned")
+		require.ErrorContains(t, a.Health(), "the last heartbeat of the ended term has not returned")
 		a.Link.After(nil)
 		close(hang)
 		b.Until(fleet.Lease, a.Has)
@@ -198,7 +200,7 @@ func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
 	})
 }
 
-// A leader that was asked to go keeps the lock while its function hangs. It is sick, and says so.
+// A leader that was asked to step down keeps the lock while its function hangs. It reports this, and is unhealthy.
 func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
@@ -208,11 +210,11 @@ func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T)
 		limited, cancel := context.WithTimeout(context.Background(), 5*fleet.Lease)
 		defer cancel()
 		_, err := b.Machine("operator").RequestHandover(limited, a.Token())
-		require.ErrorContains(t, err, "it is leaving")
+		require.ErrorContains(t, err, "the leader is leaving")
 		assert.True(t, a.Has(), "the work goes on, and so does the lock")
-		assert.ErrorContains(t, a.Health(), "the leader function was to stop and has not returned since")
+		assert.ErrorContains(t, a.Health(), "the leader function was told to stop but has not returned since")
 		time.Sleep(24 * time.Hour)
-		said := strings.Count(log.String(), "the leader function was told to stop and has not returned")
+		said := strings.Count(log.String(), "the leader function was told to stop but has not returned")
 		assert.GreaterOrEqual(t, said, 5)
 		assert.LessOrEqual(t, said, 20, "ever more seldom")
 		assert.NotContains(t, log.String(), "level=ERROR")
@@ -223,7 +225,7 @@ func TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy(t *testing.T)
 	})
 }
 
-// Claims that come to nothing are everyday life while another wins. If none does, something is wrong.
+// Claims that fail are normal while another candidate wins. If no candidate wins, something is wrong.
 func TestClaimsThatNeverSucceedAreSaidAndUnhealthy(t *testing.T) {
 	for name, refuse := range map[string]error{"claim": table.ErrAborted, "confirm": errors.New("no space")} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +275,7 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 		b.Until(fleet.Lease, c.Has)
 		expect(c.Leading, http.StatusOK, "ok")
 		time.Sleep(4 * fleet.Lease)
-		expect(a.Live, http.StatusServiceUnavailable, "no look at the lock, or claim of it, has succeeded since")
+		expect(a.Live, http.StatusServiceUnavailable, "no look at the lock and no claim has succeeded since")
 		b.End(a, c)
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// leader runs one term: it takes the machine's actions. It belongs to the loop's goroutine; others put events into its
-// inbox.
+// leader runs one term by carrying out the machine's actions. It belongs to the loop's goroutine; other goroutines put
+// events into its inbox.
 type leader struct {
 	*elector
 	ctx      context.Context // Run's
@@ -24,15 +24,16 @@ type leader struct {
 	events   *loop.Inbox[event]
 	worked   chan struct{} // closed once the work has returned
 	reports  *telemetry.Term
-	why      error          // the term is given up, once the work's context is canceled
-	answers  []chan<- error // to calls of StepDown that wait
-	outcome  *error         // of all calls of StepDown, once it is known
-	reminder *time.Timer    // of work that has not returned
-	waited   time.Duration  // for it, when the reminder goes off
-	err      error          // of a stop that could not be completed
+	why      error          // why the term is being given up; set once the work's context is canceled
+	answers  []chan<- error // for the StepDown calls that are waiting
+	outcome  *error         // the result of every StepDown call; nil until it is known
+	reminder *time.Timer    // logs that the work has not returned
+	waited   time.Duration  // how long the reminder waits each time
+	err      error          // why the stop could not be completed
 }
 
-// lead keeps a term until it is over and its work has returned. Its error says that a stop could not be completed.
+// lead keeps a term until the term has ended and its work has returned. It returns an error if a stop could not be
+// completed.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -46,14 +47,14 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	l.begin()
 	l.run()
 	l.events.Close()
-	l.receive() // calls of StepDown that came too late
+	l.receive() // answers StepDown calls that came too late
 	return l.err
 }
 
-// termHappenings says which event is which.
+// termHappenings maps the keeper's events to the machine's.
 var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
 
-// notify puts what happens to the term into the inbox.
+// notify puts an event of the term into the inbox.
 func (l *leader) notify(e elect.TermEvent) {
 	if what, known := termHappenings[e.What]; known {
 		l.events.Put(event{what: what, err: e.Err, by: e.By, at: e.At, left: e.Left})
@@ -99,7 +100,7 @@ func (l *leader) run() {
 			ended = nil
 			l.handle(event{what: runEnded})
 		case <-late:
-			l.receive() // both: it was in time
+			l.receive() // if both are ready, the work was in time
 			l.handle(event{what: timeIsUp})
 		case <-l.reminder.C:
 			l.remind()
@@ -117,7 +118,7 @@ func (l *leader) receive() {
 	}
 }
 
-// handle notes an event, and takes the actions that the machine returns.
+// handle passes an event to the machine and carries out the actions that the machine returns.
 func (l *leader) handle(e event) {
 	if l.machine.phase < lost {
 		l.report(e)
@@ -150,15 +151,15 @@ func (l *leader) report(e event) {
 	}
 }
 
-var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPreference: "a candidate of higher priority"}
+var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPreference: "a higher-priority candidate"}
 
 func (l *leader) do(a action, e event) {
 	switch a {
 	case warnIdle:
 		if l.keeper.Over().Err() != nil {
-			return // as it should: the event of the loss comes after this one
+			return // the work was right to return: the event for the loss comes after this one
 		}
-		l.log.Warn("the leader function has returned, and its term goes on: nobody works under the lock", "token", l.keeper.Token())
+		l.log.Warn("the leader function has returned but its term continues, so no work is being done under the lock", "token", l.keeper.Token())
 	case announce:
 		l.announce()
 	case cancelWork:
@@ -204,7 +205,7 @@ func (l *leader) cancelWork() {
 	l.remindIn(l.config.Lease)
 }
 
-// releaseLock releases the lock, unless it was lost by now.
+// releaseLock releases the lock, unless it has been lost.
 func (l *leader) releaseLock() {
 	if reason := l.keeper.Stop(); reason != nil {
 		l.lose(reason, l.config.Clock.Now())
@@ -220,7 +221,7 @@ func (l *leader) releaseLock() {
 	l.candidate.Yield(err == nil, l.machine.by)
 }
 
-// leaveToExpire is for work that does not return.
+// leaveToExpire ends a term whose work does not return, and lets the lock expire.
 func (l *leader) leaveToExpire() {
 	if reason := l.keeper.Stop(); reason != nil {
 		l.why = reason
@@ -231,11 +232,11 @@ func (l *leader) leaveToExpire() {
 	l.outcome = &l.err
 }
 
-// concede takes in that the lock is lost.
+// concede ends the term after the lock was lost.
 func (l *leader) concede(reason error, at elect.Instant) {
 	l.lose(reason, at)
 	l.runs.Fail(errHangs)
-	_ = l.keeper.Stop() // says the same
+	_ = l.keeper.Stop() // returns the same reason
 	l.runs.Fail(nil)
 	if l.machine.phase == lost {
 		l.runs.Fail(errOverdue)
@@ -247,13 +248,13 @@ func (l *leader) lose(reason error, at elect.Instant) {
 	l.termOver(reason, at)
 	l.outcome = &reason
 	if errors.Is(reason, ErrSuperseded) {
-		l.candidate.Yield(true, "") // who took it away wants another
+		l.candidate.Yield(true, "") // the lock was taken away so that a different candidate gets it
 	}
 }
 
 var (
-	errHangs   = errors.New("the last heartbeat of the term that ended has not returned")
-	errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate waits for it")
+	errHangs   = errors.New("the last heartbeat of the ended term has not returned")
+	errOverdue = errors.New("the leader function has not returned since its term ended, and this candidate is waiting for it")
 )
 
 // abandon stops waiting for the work.
@@ -263,7 +264,7 @@ func (l *leader) abandon() {
 	l.err = loop.Overdue("the leader function", l.config.Lease)
 }
 
-// termOver publishes that the term is over: to HasLock and Seen, the log, the observer and telemetry.
+// termOver publishes the end of the term to HasLock and Seen, the log, the observer and telemetry.
 func (l *leader) termOver(reason error, at elect.Instant) {
 	token := l.keeper.Token()
 	l.runs.Beat(at)
@@ -281,7 +282,7 @@ func (l *leader) termOver(reason error, at elect.Instant) {
 	l.reports.Over(telemetry.ReasonOf(reason, given))
 }
 
-// answer answers the calls of StepDown that wait.
+// answer answers the StepDown calls that are waiting.
 func (l *leader) answer(err error) {
 	for _, a := range l.answers {
 		a <- err
@@ -294,20 +295,20 @@ func (l *leader) remindIn(d time.Duration) {
 	l.reminder.Reset(d)
 }
 
-// remind says that the work has not returned. Meanwhile nobody else can lead, or this candidate can't.
+// remind logs that the work has not returned. Until it does, either no process can lead or this candidate can't.
 func (l *leader) remind() {
-	why := "the leader function was told to stop and has not returned: the lock stays held until it does"
+	why := "the leader function was told to stop but has not returned; the lock stays held until it does"
 	if l.machine.phase == lost {
-		why = "the leader function has not returned since its term ended: this candidate does not compete until it does"
+		why = "the leader function has not returned since its term ended; this candidate does not compete until it does"
 	}
 	l.log.Warn(why, "waited", rounded(l.waited))
 	l.remindIn(2 * l.waited)
 	l.answer(l.hung())
 }
 
-// rounded is a duration for people.
+// rounded rounds a duration for display.
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 func (l *leader) hung() error {
-	return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop: the lock is still held, and will be released once it has", l.config.Lease)
+	return fmt.Errorf("the leader function has not returned within a lease (%v) of being told to stop; the lock is still held and will be released once the function returns", l.config.Lease)
 }

@@ -7,19 +7,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Leader describes a term of a lock, as its holder published it.
+// Leader describes a term of a lock, as published by its holder.
 type Leader struct {
 	ID        string        // the holder's id
-	Value     string        // what it published with WithValue
+	Value     string        // the value that it published with WithValue
 	Token     Token         // the term's fencing token
 	Heartbeat time.Time     // its last heartbeat, by Spanner's clock
-	Lease     time.Duration // the lease in its lease record
-	Leaving   bool          // it has announced that it will give the lock up
+	Lease     time.Duration // the lease from its lease record
+	Leaving   bool          // whether it has announced that it will give up the lock
 }
 
-// Leader reads who holds the lock now, in one RPC, or in two if the leader has changed since the last call. The error
-// wraps ErrNoLeader if the lock is free, has expired by Spanner's own clock, or is claimed by a candidate that is not
-// confirmed yet. Leader does not need Run, returns at the latest when ctx ends, and may be called from any goroutine.
+// Leader reads which process holds the lock now. It makes one RPC, or two if the leader has changed since the last
+// call. The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's own clock, or if a
+// candidate has claimed the lock but has not confirmed the claim yet. Leader does not require Run, returns no later
+// than the end of ctx, and may be called from any goroutine.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err
@@ -34,8 +35,8 @@ func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	return leaderOf(o), nil
 }
 
-// look reads the lock row, and the lease row of the leader seen last, in one snapshot. It looks again if the lock has
-// another leader now.
+// look reads the lock row and the last known leader's lease row in one snapshot. If the lock has a new leader, it looks
+// again.
 func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 	o := table.Observation{Name: l.name, Token: table.Token(l.leader.Load())}
 	for {
@@ -51,7 +52,7 @@ func (l *Lock) look(ctx context.Context) (table.Observation, error) {
 	}
 }
 
-// leads reports whether the lock has a holder that was heard from within its lease.
+// leads reports whether the lock has a holder whose last heartbeat is less than one lease old.
 func leads(o table.Observation) bool {
 	return o.LeaseRecord != nil && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }

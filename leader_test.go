@@ -22,7 +22,7 @@ func TestNobodyLeadsOnceTheLeaseHasEnded(t *testing.T) {
 		require.NotNil(t, term)
 		defer term.End(nil)
 		l := New(nil, "locktable", "m", func(c *options.Config) { c.Store = store })
-		for range 2 { // the first look reads its lease record, the second knows it
+		for range 2 { // the first look reads the leader's lease record, and the second one knows it
 			leader, err := l.Leader(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, "holder", leader.ID)

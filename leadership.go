@@ -7,15 +7,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// leadership is the state of one term, and decides what to do at each event. Two rules: once the work's context is
-// canceled, there is no way back; and the lock is released only when the work has returned.
+// leadership is the state machine of one term: it decides what to do at each event. Two rules always hold. Once the
+// work's context has been canceled, there is no way back; and the lock is released only after the work has returned.
 type leadership struct {
-	handover         bool // the end of Run's ctx is announced too
+	handover         bool // whether the end of Run's ctx is announced, too
 	stepDownOnReturn bool
 
 	phase phase
-	idle  bool          // the work has returned, or there is none
-	by    table.Request // why the term ends, or ""
+	idle  bool          // whether the work has returned, or there is none
+	by    table.Request // the request that ends the term, or ""
 }
 
 // phase is how far a term has come.
@@ -23,9 +23,9 @@ type phase int
 
 const (
 	leading  phase = iota
-	leaving        // announced: the work continues until the followers have seen it
-	draining       // the work's context is canceled: heartbeats continue until the work has returned
-	lost           // the lock is not held any more, and the work has not returned
+	leaving        // announced; the work continues until the followers have seen the announcement
+	draining       // the work's context is canceled; heartbeats continue until the work has returned
+	lost           // the lock is no longer held, but the work has not returned
 	over
 )
 
@@ -33,41 +33,41 @@ const (
 type happening int
 
 const (
-	runEnded  happening = iota // Run's ctx
-	asked                      // by a call of StepDown: answer
-	requested                  // by another process: by
+	runEnded  happening = iota // Run's ctx has ended
+	asked                      // StepDown was called; answer is set
+	requested                  // another process has requested a handover; by is set
 	announced                  // the followers have seen that the leader is leaving
-	returned                   // the work
-	jeopardy                   // a heartbeat failed: err
+	returned                   // the work has returned
+	jeopardy                   // a heartbeat failed; err is set
 	safe                       // a heartbeat was acknowledged again
-	termEnded                  // the lock is not held any more: err
-	timeIsUp                   // the work's grace period after Run's ctx is over
+	termEnded                  // the lock is no longer held; err is set
+	timeIsUp                   // the work's grace period after the end of Run's ctx has elapsed
 )
 
-// event is something that happened.
+// event is an occurrence that the machine reacts to.
 type event struct {
 	what   happening
 	err    error
 	by     table.Request
 	answer chan<- error
-	at     elect.Instant // of jeopardy, safe and termEnded: when it happened,
-	left   time.Duration // and how long the term was held for then
+	at     elect.Instant // for jeopardy, safe and termEnded: when it happened
+	left   time.Duration // how much of the term was left at that instant
 }
 
 // action is something to do.
 type action int
 
 const (
-	warnIdle   action = iota // the term continues, and nobody works
-	announce                 // that the leader is leaving
-	cancelWork               // its context
-	release                  // the lock
-	expire                   // leave the lock to expire: the work has not returned
-	concede                  // that the lock is lost
-	abandon                  // work that has not returned since the lock was lost
+	warnIdle   action = iota // warn that the term continues without work
+	announce                 // announce that the leader is leaving
+	cancelWork               // cancel the work's context
+	release                  // release the lock
+	expire                   // let the lock expire, because the work has not returned
+	concede                  // accept that the lock is lost
+	abandon                  // stop waiting for work that has not returned since the lock was lost
 )
 
-// on returns what to do, in this order.
+// on returns the actions to take, in order.
 func (l *leadership) on(e event) []action {
 	if e.what == returned {
 		l.idle = true
@@ -101,7 +101,7 @@ func (l *leadership) lead(e event) []action {
 		return l.depart()
 	case returned:
 		if l.stepDownOnReturn {
-			return l.stop() // an announcement would only keep the lock without work
+			return l.stop() // an announcement would only prolong a term without work
 		}
 		return []action{warnIdle}
 	}
@@ -125,7 +125,7 @@ func (l *leadership) drain(e event) []action {
 	return nil
 }
 
-// await is for a lock that is lost.
+// await handles events after the lock was lost.
 func (l *leadership) await(e event) []action {
 	switch e.what {
 	case returned:

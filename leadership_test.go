@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// surroundings are what can happen around a leadership, and what it must not do then.
+// surroundings are the events that can happen around a leadership, and the actions that it must not take in the current
+// state.
 type surroundings struct {
 	leadership
 	t    *testing.T
@@ -15,10 +16,10 @@ type surroundings struct {
 
 	ended, announcing, canceled, held bool
 	working                           bool
-	reminders                         int // calls of StepDown and requests that may still come
+	reminders                         int // calls of StepDown and requests that can still come
 }
 
-// next are the events that can happen now.
+// next returns the events that can happen in the current state.
 func (s *surroundings) next() (all []happening) {
 	add := func(can bool, what happening) {
 		if can {
@@ -35,7 +36,7 @@ func (s *surroundings) next() (all []happening) {
 	return all
 }
 
-// happens lets an event happen, and checks what is done.
+// happens lets an event happen, and checks the resulting actions.
 func (s *surroundings) happens(what happening) {
 	s.path = append(slices.Clone(s.path), what)
 	switch what {
@@ -88,7 +89,7 @@ func (s *surroundings) holds(ok bool, what string) {
 	}
 }
 
-// explore goes through all orders of events, and returns how many there are.
+// explore goes through all orders of events, and returns the number of orders.
 func (s surroundings) explore() int {
 	if s.phase == over {
 		return 1
@@ -103,8 +104,8 @@ func (s surroundings) explore() int {
 	return n
 }
 
-// Whatever happens in whichever order: the work is canceled once, before the lock is given back; the lock is given back only
-// once the work has returned; and each term comes to an end.
+// Whatever events happen, and in whatever order, the work is canceled once, before the lock is released. The lock is
+// released only after the work has returned, and each term comes to an end.
 func TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned(t *testing.T) {
 	n := 0
 	for _, l := range []leadership{{}, {handover: true}, {stepDownOnReturn: true}, {handover: true, stepDownOnReturn: true}} {

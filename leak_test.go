@@ -16,13 +16,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// site is a process with one lock, whose calls are to leave nothing behind.
+// site is a process with one lock, whose calls must leave nothing behind.
 type site struct {
 	*fleet.Fleet
 	*fleet.Machine
 	remains *fleet.Remains
-	ctx     *fleet.Context // of Run
-	hangs   atomic.Bool    // its work, once it is told to stop
+	ctx     *fleet.Context // Run's ctx
+	hangs   atomic.Bool    // whether the work hangs once it is told to stop
 }
 
 func (s *site) work(ctx context.Context, _ spindle.Term) {
@@ -32,7 +32,7 @@ func (s *site) work(ctx context.Context, _ spindle.Term) {
 	}
 }
 
-// trouble is something that goes wrong until it is well again.
+// trouble is a fault that lasts until it is cured.
 type trouble struct {
 	name  string
 	begin func(*site)
@@ -58,14 +58,14 @@ func (s *site) recover() {
 	s.hangs.Store(false)
 }
 
-// calls are those of a Lock, by a process that leads. Trouble begins with trouble.
+// calls are the calls of a Lock, by a process that leads. Each call begins the fault by calling trouble.
 var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	"Run": func(s *site, _ context.Context, trouble func()) error {
 		trouble()
 		s.ctx.End()
 		err := <-s.Done
 		again := s.run()
-		for errors.Is(again, spindle.ErrRunning) { // its work has not returned
+		for errors.Is(again, spindle.ErrRunning) { // its work has not returned yet
 			time.Sleep(fleet.Lease)
 			again = s.run()
 		}
@@ -105,7 +105,7 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	},
 }
 
-// run begins, or begins again, with a ctx of its own.
+// run starts Run, or starts it again, with a ctx of its own.
 func (s *site) run() error {
 	s.ctx = fleet.NewContext()
 	s.Stop = s.ctx.End
@@ -113,14 +113,14 @@ func (s *site) run() error {
 	return s.Lock.Run(s.ctx, s.Done)
 }
 
-// kept is what the calls have left behind, with the callbacks on Run's ctx.
+// kept returns the resources that the calls have left behind, including the callbacks on Run's ctx.
 func (s *site) kept() map[string]int {
 	kept := s.remains.Kept(s.T)
 	kept["callbacks on Run's ctx"] = s.ctx.Callbacks()
 	return kept
 }
 
-// call makes a call, whose ctx ends if it takes longer than that.
+// call makes a call whose ctx ends after limit.
 func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) error, trouble func()) error {
 	done := make(chan error, 1)
 	go func() { done <- f(s, s.remains.Ctx, trouble) }()
@@ -133,7 +133,7 @@ func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) 
 	}
 }
 
-// settle lets time pass until what was late is over, and it leads again.
+// settle lets time pass until late messages have arrived, and the site leads again.
 func (s *site) settle() {
 	s.T.Helper()
 	time.Sleep(4 * fleet.Lease)
@@ -141,14 +141,15 @@ func (s *site) settle() {
 	require.True(s.T, s.Has(), "it does not lead again")
 }
 
-// lose takes the lock away, and waits until that is known.
+// lose takes the lock away, and waits until the site has noticed.
 func (s *site) lose() {
 	s.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(s.Token())})
 	time.Sleep(fleet.Lease)
 	synctest.Wait()
 }
 
-// Whatever goes wrong with a call, once all is well again it leaves behind what it found: no goroutine, no callback, no row.
+// Whatever goes wrong with a call, once the fault is cured, the call leaves nothing behind: no goroutine, no callback,
+// and no row.
 func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	for name, opts := range map[string][]spindle.Option{
 		"":                nil,
@@ -192,7 +193,7 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// assertReleased says that there is one row, of a lock that was released.
+// assertReleased asserts that there is exactly one row, and that it belongs to a released lock.
 func assertReleased(t *testing.T, b *fleet.Fleet) {
 	t.Helper()
 	rows := b.Store.Rows()

@@ -29,19 +29,19 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// busyServer stands before an emulator and takes the application's commits upon itself: each is answered
-// after a while, however many there are. So what heartbeats wait for is the client. As many calls run at
-// once on a connection as on Google's, and the locks' own go to the emulator.
+// busyServer is a proxy for an emulator that responds to the application's commits itself. Each response takes a while,
+// no matter how many commits there are, so heartbeats wait only for the client. The number of concurrent calls on a
+// connection has the same limit as at Google. The locks' own calls go to the emulator.
 type busyServer struct {
-	answer time.Duration // to the application's commits
+	answer time.Duration // the delay of responses to the application's commits
 	behind *grpc.ClientConn
 }
 
 const (
-	streams = 100 // at once on a connection
+	streams = 100 // the maximum number on a connection
 	commit  = "/google.spanner.v1.Spanner/Commit"
 
-	application = "the application" // the tag of its transactions
+	application = "the application" // the tag of the application's transactions
 )
 
 func newBusyServer(b *testing.B, db *spindletest.Database, answer time.Duration) (addr string) {
@@ -107,7 +107,7 @@ func (asItIs) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
 func (asItIs) Unmarshal(data []byte, v any) error { *v.(*[]byte) = slices.Clone(data); return nil }
 func (asItIs) Name() string                       { return "proto" }
 
-// latencies are how long the heartbeats of a client took.
+// latencies has the durations of a client's heartbeats.
 type latencies struct {
 	mu  sync.Mutex
 	all []float64 // in ms
@@ -139,9 +139,9 @@ func (l *latencies) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkHeartbeatUnderLoad: how long heartbeats take while the application has so many transactions in
-// flight, each of 10 KB and answered after 100 ms, with the client of the locks or with another. For one lease
-// an iteration.
+// BenchmarkHeartbeatUnderLoad measures how long heartbeats take while the application has many transactions in flight,
+// each of 10 KB and with a response after 100 ms. The application uses the locks' client or a different one. Each
+// iteration takes one lease.
 func BenchmarkHeartbeatUnderLoad(b *testing.B) {
 	for _, load := range []int{0, 200, 350, 1000} {
 		for _, client := range []string{"same", "own"} {
@@ -185,7 +185,7 @@ func heartbeatUnderLoad(b *testing.B, load int, same bool) {
 			}
 		})
 	}
-	time.Sleep(benchLease) // the load is there
+	time.Sleep(benchLease) // wait until the load has built up
 	beats.mu.Lock()
 	beats.all = nil
 	beats.mu.Unlock()

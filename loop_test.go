@@ -150,7 +150,7 @@ func TestALeaderFunctionThatReturnsEarlyKeepsTheLock(t *testing.T) {
 		a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), spindle.WithLeader(func(context.Context, spindle.Term) { terms.Add(1) }))
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has())
-		assert.Equal(t, 1, strings.Count(log.String(), "nobody works under the lock"))
+		assert.Equal(t, 1, strings.Count(log.String(), "no work is being done under the lock"))
 		assert.EqualValues(t, 1, terms.Load())
 		b.End(a)
 	})
@@ -224,7 +224,7 @@ func TestDone(t *testing.T) {
 		})
 	})
 	t.Run("never read", func(t *testing.T) {
-		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // fails where a goroutine is left
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) { // fails if a goroutine is left
 			a := b.Machine("a")
 			ctx, stop := context.WithCancel(context.Background())
 			require.NoError(t, a.Run(ctx, make(chan error)))
@@ -286,11 +286,11 @@ func TestAProblemIsSaidOnceAndAgainWhenItChanges(t *testing.T) {
 		b.End(a)
 		assert.Equal(t, 1, strings.Count(log.String(), "table 17 is missing"))
 		assert.Equal(t, 1, strings.Count(log.String(), "permission denied"))
-		assert.Equal(t, 6, strings.Count(log.String(), "\n"), log.String()) // and: competing again, elected, lost, released
+		assert.Equal(t, 6, strings.Count(log.String(), "\n"), log.String()) // the other lines: competing again, elected, lost, released
 	})
 }
 
-// Between the last failure and the election nothing else may go well.
+// If no other step succeeds between the last failure and the election, the election itself ends the problem.
 func TestAProblemThatEndsWithTheElectionIsSaidToBeOver(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var log fleet.Log
@@ -317,7 +317,7 @@ func TestALeaderFunctionThatReturnsAtTheLossOfItsTermIsNotWarnedOf(t *testing.T)
 		}))
 		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 		b.Until(fleet.Lease, func() bool { return returned.Load() == 1 })
-		assert.NotContains(t, log.String(), "nobody works under the lock")
+		assert.NotContains(t, log.String(), "no work is being done under the lock")
 		b.End(a)
 	})
 }
@@ -342,7 +342,7 @@ func TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain(t *testing.T) {
 }
 
 func TestARunThatEndedLeavesNothingBehind(t *testing.T) {
-	b := &fleet.Fleet{T: t, Store: &memstore.Store{}} // in real time: the garbage collector knows no other
+	b := &fleet.Fleet{T: t, Store: &memstore.Store{}} // in real time, because the garbage collector knows no other
 	var forgotten atomic.Bool
 	func() {
 		key := &struct{ context.Context }{context.Background()}

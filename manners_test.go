@@ -19,10 +19,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// Candidates of one lock are considerate: these tests count who looks, who asks and who follows whom. Each count has a lower
-// and an upper bound.
+// Candidates for one lock are considerate. These tests count which candidates look, which send requests, and which
+// becomes the successor. Each count has a lower and an upper bound.
 
-// StepDown waits for a release that takes long, since that has an end, and says what came of it.
+// StepDown waits for a release that takes long, because a release is sure to end, and returns its outcome.
 func TestAReleaseThatHangsIsNotTakenForWorkThatHangs(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var returned time.Time
@@ -41,10 +41,11 @@ func TestAReleaseThatHangsIsNotTakenForWorkThatHangs(t *testing.T) {
 	})
 }
 
-// stalling is a clock that one goroutine waits at, as if it were not scheduled: the one that reads it for the nth time.
+// stalling is a clock that stalls the goroutine that reads it for the nth time, as if this goroutine were not
+// scheduled.
 type stalling struct {
 	elect.SystemClock
-	until atomic.Int64 // n; not positive: none
+	until atomic.Int64 // n; none if it is not positive
 	stall time.Duration
 }
 
@@ -55,7 +56,7 @@ func (c *stalling) Now() elect.Instant {
 	return c.SystemClock.Now()
 }
 
-// Whichever goroutine is slow, a term that is lost is not announced to be leaving afterwards.
+// Whichever goroutine is slow, a lost term is not announced as leaving afterwards.
 func TestATermThatWasLostIsNotSaidToBeLeaving(t *testing.T) {
 	said, unsaid := 0, 0
 	for n := range 12 {
@@ -94,7 +95,7 @@ func TestATermThatWasLostIsNotSaidToBeLeaving(t *testing.T) {
 	assert.NotZero(t, unsaid, "no goroutine was slow enough")
 }
 
-// The loop of a holder that was suspended has not noticed yet that its deadline has passed.
+// The loop of a holder that was suspended has not yet noticed that its deadline has passed.
 func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
@@ -105,7 +106,7 @@ func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, first, token)
 
-		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		a.Clock.Mono.Add(int64(fleet.Lease)) // the machine was suspended
 		token, err = a.WaitElected(soon)
 		if soon.Err() == nil {
 			token, err = a.WaitElected(soon)
@@ -120,7 +121,7 @@ func TestNobodyIsElectedPastItsDeadline(t *testing.T) {
 	})
 }
 
-// An operator's request says nothing about requests of higher priority: they are accepted as before.
+// An operator's request does not affect requests of higher priority, which are accepted as before.
 func TestAPreferenceIsAcceptedAfterAnOperatorsRequest(t *testing.T) {
 	for range 5 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -137,7 +138,7 @@ func TestAPreferenceIsAcceptedAfterAnOperatorsRequest(t *testing.T) {
 	}
 }
 
-// A release is found at once if it comes soon. Nobody goes on to look so often for a leader whose work hangs.
+// A release is found immediately if it comes soon. Followers of a leader whose work hangs look less and less often.
 func TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		finish := make(chan struct{})
@@ -172,7 +173,7 @@ func TestFollowersOfALeaderThatLeavesForLongLookEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// successor returns the id that is named to follow the leaving holder, or "".
+// successor returns the id of the successor that the leaving holder names, or "".
 func successor(b *fleet.Fleet) string {
 	seen, err := table.Table{Store: b.Store}.Observe(context.Background(), fleet.Name)
 	require.NoError(b.T, err)
@@ -182,7 +183,7 @@ func successor(b *fleet.Fleet) string {
 	return ""
 }
 
-// The successor looks most often, and so it gets the lock. Of several priorities it has the highest.
+// The successor looks most often, so it gets the lock. Among several priorities, it has the highest.
 func TestTheSuccessorOfALeavingLeaderHasTheHighestPriority(t *testing.T) {
 	won := 0
 	const rounds = 20
@@ -205,7 +206,7 @@ func TestTheSuccessorOfALeavingLeaderHasTheHighestPriority(t *testing.T) {
 		})
 	}
 	assert.GreaterOrEqual(t, won, 14, "of %d: it looks ten times as often", rounds)
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // without a high one, the lock is as soon taken
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) { // without a high priority, the lock is claimed just as soon
 		a, low := b.Start("a"), b.Start("low", spindle.WithPriority(0))
 		done := stepDown(context.Background(), a)
 		b.Until(fleet.Lease, func() bool { assert.Empty(t, successor(b)); return !a.Has() })
@@ -215,7 +216,8 @@ func TestTheSuccessorOfALeavingLeaderHasTheHighestPriority(t *testing.T) {
 	})
 }
 
-// Who could not confirm does not ask a leader to give the lock up for it: not before it has been well for three leases.
+// A candidate that could not confirm does not ask a leader to give up the lock until it has been healthy for three
+// leases.
 func TestACandidateThatCanNotConfirmDoesNotAsk(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		c := b.Machine("c", spindle.WithHandover())
@@ -228,7 +230,7 @@ func TestACandidateThatCanNotConfirmDoesNotAsk(t *testing.T) {
 			return errors.New("no space")
 		})
 		b.Run(c)
-		time.Sleep(time.Minute) // it looks, claims and cools down, again and again
+		time.Sleep(time.Minute) // the candidate looks, claims and cools down again and again
 		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
 		b.Until(3*fleet.Lease, a.Has)
 		c.Link.Counts()

@@ -18,14 +18,15 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// suited is a client of one connection through way, with the options that suit the lease.
+// suited is a client with one connection, through way, whose options suit the lease.
 func suited(t *testing.T, db *spindletest.Database, way *network.Link, opts ...option.ClientOption) *spanner.Client {
 	opts = append(opts, option.WithEndpoint(way.Addr()), option.WithGRPCConnectionPool(1))
 	return connect(t, db, append(opts, spindle.ClientOptions(lease)...)...)
 }
 
-// Connections that a NAT has forgotten do not keep a lock without a holder while new ones work. The earliest
-// that gRPC allows is 10 s after the last answer, and the time for one more.
+// Connections that a NAT has forgotten do not keep a lock without a holder while new connections work. They are
+// replaced 10 s after the last response, which is the minimum that gRPC allows, plus the time in which a ping may be
+// answered.
 func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -40,8 +41,8 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	eventually(t, 20*time.Second, "a holder again, over a new connection", l.has)
 }
 
-// However long Spanner was away, a client tries to connect each third of its lease, so a lock has a holder
-// soon after.
+// However long Spanner was unavailable, a client tries to connect every third of its lease, so a lock has a holder soon
+// after the outage.
 func TestALongOutageDoesNotDelayTheNextConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")

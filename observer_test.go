@@ -14,7 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// An observer that hangs keeps nobody from the lock, and Run from beginning again: its one value says so.
+// An observer that hangs keeps no process from the lock, and does not keep Run from being called again. The value of
+// done reports the hang.
 func TestAnObserverThatDoesNotReturnIsSaidAtTheEnd(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
@@ -28,7 +29,7 @@ func TestAnObserverThatDoesNotReturnIsSaidAtTheEnd(t *testing.T) {
 		a.Stop()
 		b.Until(fleet.Lease/100, func() bool { return b.Store.Rows()[fleet.Name].Heartbeat.IsZero() })
 		start := time.Now()
-		assert.ErrorContains(t, <-a.Done, "the observer has not returned within a lease")
+		assert.ErrorContains(t, <-a.Done, "the observer has not returned within one lease duration")
 		assert.Equal(t, fleet.Lease, time.Since(start).Round(fleet.Lease/100))
 		require.ErrorIs(t, a.Run(t.Context()), spindle.ErrRunning)
 		close(hang)

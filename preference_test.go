@@ -14,13 +14,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// A preferred machine that led, and does not any more, is as unknown as one that has just been started.
+// A preferred machine that has lost the lead is treated as one that has just been started.
 func TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm(t *testing.T) {
 	for _, end := range []string{"StepDown", "frozen"} {
 		t.Run(end, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				c := b.Machine("c", spindle.WithHandover())
-				var frozen atomic.Pointer[chan struct{}] // nothing of it gets through, and nothing fails
+				var frozen atomic.Pointer[chan struct{}] // the machine's calls neither get through nor fail
 				well := c.Link.Store
 				c.Link.Store = table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
 					if thawed := frozen.Load(); thawed != nil {
@@ -52,7 +52,8 @@ func TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm(t *testing.T) {
 	}
 }
 
-// How long a low priority lets higher ones go first does not depend on its own lease, or short leases would win.
+// The time for which a low priority lets higher ones claim first does not depend on the lease, because short leases
+// would otherwise win.
 func TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -72,11 +73,11 @@ func TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases(t *testing.T) {
 					first, other = best, worst
 				}
 				other.Link.Cut()
-				time.Sleep(fleet.Lease) // until low has seen who leads
+				time.Sleep(fleet.Lease) // until low has seen the leader
 				require.NoError(t, first.StepDown(context.Background()))
 				b.Until(10*time.Minute, low.Has)
 				other.Link.Mend()
-				time.Sleep(2 * time.Minute) // until all have seen it
+				time.Sleep(2 * time.Minute) // until all machines have seen it
 			}
 			assert.GreaterOrEqual(t, won, 40, "of 50, with a lease of %v: half would be chance", lease)
 			b.End(low, worst, best)
@@ -84,7 +85,7 @@ func TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases(t *testing.T) {
 	}
 }
 
-// With a lease of hours, the priority delay for candidates of higher priority is a second at most.
+// Even with a lease of hours, the priority delay is at most one second.
 func TestThePriorityDelayIsASecondAtMost(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithLease(24*time.Hour), spindle.WithPriority(0))

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// What is logged as a warning is for somebody to look at: a lock that changes hands is not.
+// A warning is for problems that an operator should look at. A lock that changes hands normally logs no warning.
 func TestALockThatChangesHandsWithNothingWrongIsWarnedOfNowhere(t *testing.T) {
 	for name, more := range map[string][]spindle.Option{
 		"at once":        nil,

@@ -13,7 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// resent makes the machine's client send its first release again later, as a client does after a lost reply.
+// resent makes the machine's client send its first release again after a while, as a client does after it has lost a
+// reply.
 func resent(m *fleet.Machine, after time.Duration, meanwhile func()) {
 	done := false
 	m.Link.Again(func(step string) bool {
@@ -27,7 +28,7 @@ func resent(m *fleet.Machine, after time.Duration, meanwhile func()) {
 	})
 }
 
-// The client resends a release that was applied. By then a quick successor may lead.
+// The client sends a release again that was applied. A quick successor can be the leader by then.
 func TestAReleaseThatWasSentAgainIsNoLoss(t *testing.T) {
 	for name, opts := range map[string][]spindle.Option{"": nil, "with WithReclaim": {spindle.WithReclaim()}} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestAReleaseThatWasSentAgainIsNoLoss(t *testing.T) {
 	}
 }
 
-// Somebody else took the lock away, whatever the client sends again.
+// The lock was taken away by an operator, so the term is lost, whatever the client sends again.
 func TestAReleaseAfterTheLockWasBrokenIsALoss(t *testing.T) {
 	for _, successor := range []bool{false, true} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -73,7 +74,8 @@ func TestAReleaseAfterTheLockWasBrokenIsALoss(t *testing.T) {
 	}
 }
 
-// What is refused after the lease says nothing: another may have claimed the lock as it was over.
+// A release that is refused after the lease has expired proves nothing, because another candidate may have claimed the
+// lock when the lease expired.
 func TestAReleaseAfterTheLeaseIsALoss(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -86,7 +88,7 @@ func TestAReleaseAfterTheLeaseIsALoss(t *testing.T) {
 	})
 }
 
-// The row that says that a lock was broken goes with the lock's own.
+// The row that records that a lock was broken is deleted together with the lock row.
 func TestAPrunedLockLeavesNoRow(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")

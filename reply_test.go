@@ -24,16 +24,16 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// A reply to a commit that is neither an error nor a timestamp, as Spanner may send it where it wants a
-// second request with its token, says nothing about what was committed.
+// A reply to a commit that has neither an error nor a timestamp does not tell whether the commit was applied. Spanner
+// can send such a reply if it expects a second request with the token of the reply.
 
-// answering replaces the answers to the commits with that tag, or to all, while it is on. Where it applies
-// them, they are committed all the same.
+// answering replaces, while it is on, the replies to the commits with the given tag, or to all commits. If it is told
+// to apply the commits, they take effect all the same.
 type answering struct {
 	on      atomic.Bool
 	applies bool
 	tag     string
-	with    error // nil: a reply without a timestamp
+	with    error // a reply without a timestamp if nil
 }
 
 func (a *answering) option() option.ClientOption {
@@ -59,7 +59,7 @@ func (a *answering) option() option.ClientOption {
 		}))
 }
 
-// eachReply runs a test where such a commit was applied, and where it was not.
+// eachReply runs a test twice, with a commit that was applied and with one that was not.
 func eachReply(t *testing.T, f func(t *testing.T, db *spindletest.Database, a *answering)) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		f(t, db, &answering{})
@@ -167,7 +167,8 @@ func TestARepliedReleaseWithoutATimestampIsNoRelease(t *testing.T) {
 	})
 }
 
-// A session that is lost for a while is not a lost lock; a lease row that is gone is, whatever is said of it.
+// A session that is lost for a while does not mean that the lock is lost. A missing lease row does, whatever the error
+// says.
 func TestAHeartbeatThatIsToldOfSomethingNotFound(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		for _, message := range []string{"Session was concurrently deleted", "Session not found: s", "not found"} {

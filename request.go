@@ -12,17 +12,19 @@ import (
 
 // Handover is the outcome of a handover request.
 type Handover struct {
-	From, To Leader        // if their ID is the same, the old holder was elected again
-	Gap      time.Duration // for at most this long nobody held the lock, by Spanner's clock
+	From, To Leader        // the same ID in both means that the old holder was elected again
+	Gap      time.Duration // the longest time that the lock can have had no holder, by Spanner's clock
 }
 
-// RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder accepts if
-// it runs with WithHandover. It looks for requests once a lease, so this takes up to a lease and a half, plus the time
-// that the leader's work takes to return. RequestHandover does not need Run, and may be called from any process.
+// RequestHandover asks the holder of token to step down, and returns once another term has begun. The holder accepts
+// requests if it runs with WithHandover. Because it looks for requests once per lease, RequestHandover takes up to a
+// lease and a half, plus the time until the leader's work returns. It does not require Run, and may be called from any
+// process.
 //
-// The error is ErrSuperseded if the token is not valid; ErrNoLeader if it is valid and its lease is over;
-// ErrHandoverUnsupported if its holder does not look for requests. Otherwise it wraps ctx's error and says how far the
-// handover came. A request can't be taken back. It is for the term of token only, never for a later one.
+// The error is ErrSuperseded if the token is not valid, ErrNoLeader if the token is valid but its lease has expired,
+// and ErrHandoverUnsupported if the holder does not look for requests. Any other error wraps ctx's error and says how
+// far the handover has progressed. A request can't be canceled. It applies only to the term of token, never to a later
+// one.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
 		return Handover{}, l.err
@@ -42,7 +44,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	case Token(o.Token) != token:
 		return Handover{}, fmt.Errorf("token %v: %w", token, ErrSuperseded)
 	case !leads(o):
-		return Handover{}, fmt.Errorf("token %v was not superseded, but its lease is over: %w", token, ErrNoLeader)
+		return Handover{}, fmt.Errorf("token %v has not been superseded, but its lease has expired: %w", token, ErrNoLeader)
 	case !o.LeaseRecord.AcceptsHandover:
 		return Handover{}, ErrHandoverUnsupported
 	}
@@ -50,23 +52,23 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	if err := l.ask(ctx, h.From); err != nil {
 		return h, err
 	}
-	f := follower{Handover: h, held: o.At, so: "it was asked, and leads still"}
+	f := follower{Handover: h, held: o.At, so: "the leader was asked, and still leads"}
 	err = f.follow(ctx, l)
 	return f.Handover, err
 }
 
-// firstLook reads who holds the lock. Nobody has been asked yet.
+// firstLook reads which process holds the lock, before any request is sent.
 func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
-	err = l.insist(ctx, l.config.Lease, "who leads is not known", func(ctx context.Context) (err error) {
+	err = l.insist(ctx, l.config.Lease, "the leader is not known", func(ctx context.Context) (err error) {
 		o, err = l.look(ctx)
 		return err
 	})
 	return o, err
 }
 
-// ask repeats the request until it is known to have arrived. A term that has just ended is no error.
+// ask repeats the request until it has certainly arrived. It returns nil if the term has just ended.
 func (l *Lock) ask(ctx context.Context, from Leader) error {
-	return l.insist(ctx, from.Lease, "whether it was asked is not known", func(ctx context.Context) error {
+	return l.insist(ctx, from.Lease, "it is not known whether the request arrived", func(ctx context.Context) error {
 		err := l.table.Ask(ctx, table.ByOperator, l.name, table.Token(from.Token))
 		if errors.Is(err, ErrSuperseded) {
 			return nil
@@ -75,8 +77,8 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist repeats a step until it succeeds, ctx ends, or waiting can't mend what is wrong. Each attempt is limited,
-// because one may get lost.
+// insist repeats a step until it succeeds, ctx ends, or the step fails with an error that waiting can't fix. Each
+// attempt has a time limit, because a request or its reply may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
 	for retry := (elect.Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))
@@ -92,12 +94,12 @@ func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, s
 	}
 }
 
-// follower follows a handover to its end.
+// follower watches a handover until it is complete.
 type follower struct {
 	Handover
 	held time.Time // when the lock was last known to be held
-	free bool      // held is exact: the lock was released then
-	so   string    // how far the handover came
+	free bool      // whether held is exact, because the lock was released at that time
+	so   string    // how far the handover has progressed
 }
 
 func (f *follower) follow(ctx context.Context, l *Lock) error {
@@ -120,14 +122,14 @@ func (f *follower) see(o table.Observation) {
 	switch {
 	case Token(o.Token) == f.From.Token && leads(o):
 		if f.held = o.At; o.Leaving() {
-			f.so = "it is leaving, and has not released the lock"
+			f.so = "the leader is leaving, but has not released the lock"
 		}
 	case Token(o.Token) == f.From.Token && o.Confirmed():
-		f.so = "it has not released the lock, and is not heard from any more"
+		f.so = "the leader has not released the lock, and its heartbeats have stopped"
 	case leads(o):
 		f.To, f.Gap = leaderOf(o), max(o.Heartbeat.Sub(f.held), 0)
-	case o.Exists && o.Heartbeat.IsZero() && o.Writer == "" && !f.free: // a claim that was withdrawn is no release
+	case o.Exists && o.Heartbeat.IsZero() && o.Writer == "" && !f.free: // a withdrawn claim is not a release
 		f.held, f.free = o.ReleasedAt(), true
-		f.so = "it has released the lock, and nobody has taken it over"
+		f.so = "the leader has released the lock, but no candidate has taken it over"
 	}
 }

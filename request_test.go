@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// One message that gets lost costs an attempt, not all the time that the caller has.
+// A lost message costs one attempt, and not all of the caller's time.
 func TestARequestSurvivesALostMessage(t *testing.T) {
 	for _, lost := range []struct {
 		step string
@@ -48,7 +48,8 @@ func TestARequestSurvivesALostMessage(t *testing.T) {
 	}
 }
 
-// The lease of a token that was not superseded may be over: nobody leads then, and nobody could accept.
+// The lease of a token that was not superseded can have expired. In that case no process leads, and none could accept a
+// request.
 func TestARequestToAHolderThatIsSilentSaysThatNobodyLeads(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())
@@ -62,7 +63,7 @@ func TestARequestToAHolderThatIsSilentSaysThatNobodyLeads(t *testing.T) {
 	})
 }
 
-// A claim that is withdrawn frees a lock that had no holder before.
+// A claim that is withdrawn frees a lock that had no holder before the claim either.
 func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())
@@ -78,7 +79,7 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 			got <- h
 		}()
 		time.Sleep(time.Second)
-		a.Link.Cut() // it dies before it accepts
+		a.Link.Cut() // the machine crashes before it accepts
 		died := time.Now()
 		b.Until(5*fleet.Lease, func() bool { return b.Store.Rows()[fleet.Name].Heartbeat.IsZero() })
 		time.Sleep(3 * time.Second)
@@ -92,7 +93,7 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 	})
 }
 
-// A release that a claimant withdraws from afterwards was a release all the same: the gap counts from there.
+// A release from which a claimant later withdraws was still a release, so the gap counts from the release.
 func TestTheGapOfAHandoverCountsFromTheRelease(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a", spindle.WithHandover())

@@ -11,19 +11,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// elector is the loop of one Run: a candidate until it is elected, a holder until its term ends, and again. Its state
-// belongs to its one goroutine. Others see the lock's term, and events.
+// elector is the loop of one Run. It is a candidate until it is elected, then the holder until its term ends, and then
+// a candidate again. Its state belongs to a single goroutine. Other goroutines read only the published view, and
+// exchange events with the loop.
 type elector struct {
 	*Lock
 	log       *slog.Logger
-	observer  *loop.Mailbox // nil: there is none
+	observer  *loop.Mailbox // nil if there is no observer
 	candidate elect.Candidate
 	problems  loop.Problems
 	watch     *telemetry.Watch
-	last      table.Token // nil: none
+	last      table.Token // of this Lock's last term; 0 if there was none
 
-	gracePeriod <-chan struct{}   // closed when the grace period is over
-	overdue     []<-chan struct{} // the caller's code that did not return in time
+	gracePeriod <-chan struct{}   // closed when the grace period has elapsed
+	overdue     []<-chan struct{} // one for each of the caller's functions that did not return in time
 }
 
 func newElector(l *Lock, log *slog.Logger) *elector {
@@ -39,7 +40,7 @@ func newElector(l *Lock, log *slog.Logger) *elector {
 func (e *elector) Run(ctx context.Context) error {
 	gracePeriod := e.config.Lease
 	if e.config.Handover {
-		gracePeriod *= 2 // an announcement may take a lease
+		gracePeriod *= 2 // an announcement can take up to a lease
 	}
 	late, forget := loop.GracePeriod(ctx, e.config.Clock, gracePeriod)
 	defer forget()
@@ -62,7 +63,7 @@ func (e *elector) Run(ctx context.Context) error {
 	return err
 }
 
-// compete looks at the lock until it can be claimed, and claims it. It returns nil once ctx has ended.
+// compete looks at the lock until the lock can be claimed, and then claims it. It returns nil once ctx has ended.
 func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
 		began := e.config.Clock.Now()
@@ -74,7 +75,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		switch {
 		case step.Err != nil:
 			e.runs.Fail(step.Err)
-		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // otherwise it could not confirm, and nobody leads
+		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // otherwise this candidate could not confirm its claim, and there is no leader
 			e.runs.Beat(began)
 		}
 		switch {
@@ -85,7 +86,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 			return nil
 		case step.Err != nil:
 			e.problems.Note(step.Err)
-		case step.CoolingDown: // why was said
+		case step.CoolingDown: // the reason has been logged
 		default:
 			e.problems.Clear()
 		}
@@ -94,7 +95,8 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice publishes whether another leads. It sends an event for a new leader, or if the last one leads no more.
+// notice publishes which other process leads, if any. It emits an event if there is a new leader or if the last one no
+// longer leads.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
@@ -117,7 +119,7 @@ func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	}
 }
 
-// notLost returns err, or nil for a lock that was superseded: there is nothing left to release.
+// notLost returns err, or nil if the lock was superseded, because nothing is left to release in that case.
 func notLost(err error) error {
 	if errors.Is(err, ErrSuperseded) {
 		return nil
@@ -130,7 +132,7 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 	if err == nil {
 		e.log.Info("released", "token", t.Token())
 	} else if ctx.Err() == nil {
-		e.log.Warn("stepped down, and the lock could not be released", "token", t.Token(), "err", err)
+		e.log.Warn("stepped down, but the lock could not be released", "token", t.Token(), "err", err)
 	}
 	return err
 }

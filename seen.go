@@ -10,18 +10,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// view is what the loop knows of the lock. A view never changes: the loop shows a newer one.
+// view is the loop's knowledge of the lock. A view never changes; the loop replaces it with a newer one.
 type view struct {
-	term     *elect.Term        // this Lock's own, or nil
-	events   *loop.Inbox[event] // of the term
-	leaving  bool               // announced
+	term     *elect.Term        // this Lock's own term, or nil
+	events   *loop.Inbox[event] // the inbox of the term
+	leaving  bool               // whether the end of the term has been announced
 	canceled elect.Instant      // when the work's context was canceled, or zero
-	other    table.Observation  // another holder; no lease record: none is known
+	other    table.Observation  // another holder; without a lease record if none is known
 	looked   elect.Instant      // when the look that showed the other holder began
 	next     chan struct{}      // closed once there is a newer view
 }
 
-// show publishes v. Only the loop calls it.
+// show publishes v. It is called only by the loop.
 func (l *Lock) show(v view) {
 	v.next = make(chan struct{})
 	if before := l.view.Swap(&v); before != nil {
@@ -29,7 +29,7 @@ func (l *Lock) show(v view) {
 	}
 }
 
-// known returns the leader of v, and how long ago it was known to lead.
+// known returns v's leader and the age of that knowledge.
 func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	switch {
 	case v.term != nil && v.term.Held():
@@ -41,19 +41,21 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	return Leader{}, 0, false
 }
 
-// Seen returns the leader that Run saw last, which is this Lock itself if it leads, and how long ago that was. It
-// reports false if Run knows of no leader: the lock is free, or Run has not looked yet or has ended. Heartbeat is zero
-// if the leader is this Lock. Seen is local: no RPC, no mutex, no allocation.
+// Seen returns the leader that Run has seen most recently, which is this Lock itself if it leads, and how long ago that
+// was. It reports false if Run knows of no leader, because the lock is free or because Run has not looked yet or has
+// ended. Heartbeat is zero if the leader is this Lock. Seen uses local state only: it makes no RPC, takes no mutex and
+// allocates no memory.
 //
-// The age counts from when a request was sent. While Spanner can be reached, it stays below a poll interval (WithPoll)
-// and two round trips; if this Lock leads, below a heartbeat interval with its twentieth of jitter and two round trips.
-// An age beyond the leader's lease means that Run has learned nothing of the lock since: another may lead by now.
+// The age counts from the time at which the request was sent. While Spanner can be reached, it stays below one poll
+// interval (WithPoll) plus two round trips. If this Lock leads, it stays below one heartbeat interval, including its
+// jitter of a twentieth, plus two round trips. An age greater than the leader's lease means that Run has learned
+// nothing about the lock for that long, and that another process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }
 
-// Wait blocks until Run knows of a leader, as Seen does, with an age below the leader's lease, and returns it. The
-// leader may be this Lock. Wait makes no RPC, and may be called before Run. Its error wraps ctx's.
+// Wait blocks until Seen reports a leader with an age below that leader's lease, and returns the leader, which may be
+// this Lock. Wait makes no RPC, and may be called before Run. If ctx ends first, the error wraps ctx's error.
 func (l *Lock) Wait(ctx context.Context) (Leader, error) {
 	var found Leader
 	err := l.wait(ctx, "no leader is known", func(v *view) bool {
@@ -64,11 +66,11 @@ func (l *Lock) Wait(ctx context.Context) (Leader, error) {
 	return found, err
 }
 
-// WaitElected blocks until this Lock leads, as HasLock says, and returns its token. It makes no RPC, and may be called
-// before Run. Its error wraps ctx's.
+// WaitElected blocks until HasLock returns true, and returns the token of the term. It makes no RPC, and may be called
+// before Run. If ctx ends first, the error wraps ctx's error.
 func (l *Lock) WaitElected(ctx context.Context) (Token, error) {
 	var token Token
-	err := l.wait(ctx, "another leads, or nobody", func(*view) (has bool) {
+	err := l.wait(ctx, "this process does not lead", func(*view) (has bool) {
 		has, token = l.HasLock()
 		return has
 	})
@@ -88,14 +90,14 @@ func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) er
 		case <-v.next:
 		case <-ctx.Done():
 			if !l.runs.Going() {
-				why = "Run was not called, or has ended"
+				why = "Run was not called or has ended"
 			}
 			return l.wrap("wait", fmt.Errorf("%s: %w", why, ended(ctx)))
 		}
 	}
 }
 
-// ended returns ctx's error, with the cause if that says more.
+// ended returns ctx's error, together with its cause if the cause says more.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)

@@ -51,8 +51,8 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 	})
 }
 
-// Nothing is said of the lock while it can't be seen, but how old the answer is.
-// The age counts from when a request was sent, and the next is sent after the last was answered.
+// While the lock can't be read, Seen reports nothing new except the age of its answer. The age counts from the time at
+// which a request was sent. The next request is sent after the last one was answered.
 func TestTheAgeOfWhatIsSeenIsAnIntervalAndTwoRoundTripsAtMost(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		slow := memstore.NewLocking(b.Store)
@@ -106,11 +106,11 @@ func TestALeaderThatCanNotBeSeenGetsOld(t *testing.T) {
 	})
 }
 
-// An answer of a holder whose own deadline has passed, which its loop has not noticed yet, would be wrong.
+// The answer of a holder whose deadline has passed would be wrong, even if its loop has not noticed that yet.
 func TestAHolderPastItsDeadlineDoesNotKnowALeader(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
-		a.Clock.Mono.Add(int64(fleet.Lease)) // it was suspended
+		a.Clock.Mono.Add(int64(fleet.Lease)) // the machine was suspended
 		assert.False(t, a.Has())
 		_, _, ok := a.Lock.Seen()
 		assert.False(t, ok)
@@ -123,7 +123,7 @@ func TestWhoIsSeenIsToldToBeGone(t *testing.T) {
 		a := b.Start("a")
 		c := b.Start("c")
 		first := a.Token()
-		a.Link.Cut() // it dies
+		a.Link.Cut() // the machine crashes
 		b.Until(2*fleet.Lease, c.Has)
 		require.Equal(t, "leader seen, leader gone, elected", c.Seen.Kinds())
 		assert.Equal(t, "a", c.Seen.All()[1].Leader.ID)
@@ -187,16 +187,16 @@ func TestAWaitThatEndsSaysWhy(t *testing.T) {
 		_, err := a.Wait(ctx)
 		assert.ErrorIs(t, err, why)
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.ErrorContains(t, err, `lock "mylock": Run was not called, or has ended: context canceled: shutting down`)
+		assert.ErrorContains(t, err, `lock "mylock": Run was not called or has ended: context canceled: shutting down`)
 		b.Run(a)
 		c := b.Start("c")
 		_, err = c.WaitElected(ctx)
-		assert.ErrorContains(t, err, "another leads, or nobody")
+		assert.ErrorContains(t, err, "this process does not lead")
 		b.End(a, c)
 	})
 }
 
-// logging returns an option and what was logged at Info and above.
+// logging returns an option, and the log at levels Info and above.
 func logging() (spindle.Option, *fleet.Log) {
 	var log fleet.Log
 	return spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))), &log
@@ -213,7 +213,7 @@ func TestTheLogTellsAReleaseFromALockThatIsLeftToExpire(t *testing.T) {
 		to, log = logging()
 		c := b.Machine("c", to)
 		ctx, stop := context.WithCancel(b.T.Context())
-		require.NoError(t, c.Lock.Run(ctx)) // nobody hears of the release
+		require.NoError(t, c.Lock.Run(ctx)) // the machine does not learn of the release
 		b.Until(fleet.Lease, c.Has)
 		c.Link.Cut()
 		stop()

@@ -17,14 +17,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// tally is how long each of some machines led, in how many terms.
+// tally is how long each of several machines led, and in how many terms.
 type tally struct {
 	led   map[string]time.Duration
 	terms map[string]int
 	total time.Duration
 }
 
-// lead lets time pass, and tallies who leads each second or so. There are never two leaders.
+// lead lets time pass, and records about once a second which machine leads. There are never two leaders.
 func lead(b *fleet.Fleet, d time.Duration, ms ...*fleet.Machine) tally {
 	const every = 997 * time.Millisecond
 	n := tally{led: map[string]time.Duration{}, terms: map[string]int{}}
@@ -50,7 +50,7 @@ func lead(b *fleet.Fleet, d time.Duration, ms ...*fleet.Machine) tally {
 	return n
 }
 
-// share is what part of the time one of them led.
+// share returns the fraction of the time for which one of the given machines led.
 func (n tally) share(ids ...string) float64 {
 	var sum time.Duration
 	for _, id := range ids {
@@ -59,7 +59,7 @@ func (n tally) share(ids ...string) float64 {
 	return float64(sum) / float64(n.total)
 }
 
-// A machine that can win the lock and not keep it, as no heartbeat of its gets through, leaves it to others.
+// A machine that can win the lock but not keep it, because its heartbeats fail, leaves the lock to other machines.
 func TestALeaderWhoseHeartbeatsFailYields(t *testing.T) {
 	for _, preferred := range []bool{false, true} {
 		for _, how := range memstore.Sicknesses {
@@ -75,13 +75,13 @@ func TestALeaderWhoseHeartbeatsFailYields(t *testing.T) {
 				assert.GreaterOrEqual(t, n.share("c", "d"), 0.95, "preferred %v, %s: %v", preferred, how, n)
 				sick.Link.Heal()
 				b.End(sick, c, d)
-				time.Sleep(time.Minute) // for what is late
+				time.Sleep(time.Minute) // let late messages arrive
 			})
 		}
 	}
 }
 
-// The first heartbeats get through: until the work fills the client, or the processor.
+// The first heartbeats succeed, until the work overloads the client or the processor.
 func TestALeaderWhoseWorkChokesItsHeartbeatsYields(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithReclaim()}} {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -102,7 +102,7 @@ func TestALeaderWhoseWorkChokesItsHeartbeatsYields(t *testing.T) {
 	}
 }
 
-// What yields to others does not wait for others that are not there.
+// A candidate that yields does not wait if there are no other candidates.
 func TestALoneCandidateIsElectedAgainAfterEachOutage(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Start("a")
@@ -118,7 +118,8 @@ func TestALoneCandidateIsElectedAgainAfterEachOutage(t *testing.T) {
 	})
 }
 
-// From a look at a free lock to an acknowledged confirmation are some requests. A term counts from the last of them.
+// Several requests are made between a look at a free lock and an acknowledged confirmation. A term counts from the last
+// of them.
 func TestASlowNetworkCanKeepAShortLease(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		slow := memstore.NewLocking(b.Store)
@@ -136,7 +137,7 @@ func TestASlowNetworkCanKeepAShortLease(t *testing.T) {
 	})
 }
 
-// A lease of hours does not make what is tried again come hours later.
+// With a lease of hours, a failed attempt is not repeated only hours later.
 func TestALongLeaseDoesNotMakeAFailureExpensive(t *testing.T) {
 	for _, lease := range []time.Duration{10 * time.Second, time.Hour, 24 * time.Hour} {
 		for _, step := range []string{"observe", "claim", "confirm", "heartbeat", "release", "ask"} {

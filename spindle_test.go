@@ -89,7 +89,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	}
 }
 
-// Wrong arguments, such as a table's name that is none, get into no SQL.
+// Wrong arguments, such as an invalid table name, never get into SQL.
 func TestOnlyAGoodLockHasAFenceStatement(t *testing.T) {
 	sql := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
 	good := spindle.New(&spanner.Client{}, "locktable", "mylock").FenceStatement(sql, 1)
@@ -105,7 +105,7 @@ func TestBadCallsOfRunAreRefused(t *testing.T) {
 	assert.ErrorContains(t, l.Run(t.Context(), nil), "done channel is nil")
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("SIGTERM"))
-	assert.ErrorContains(t, l.Run(ended), "ctx had ended before, so nothing was started: SIGTERM")
+	assert.ErrorContains(t, l.Run(ended), "ctx had already ended, so nothing was started: SIGTERM")
 	assert.ErrorContains(t, l.Run(t.Context(), make(chan error, 1), make(chan error, 1)), "2 done channels")
 }
 
@@ -128,7 +128,7 @@ func TestToken(t *testing.T) {
 	assert.Less(t, token, token+1)
 }
 
-// Code that has to fit a lock's options can read them, before Run and without an RPC.
+// Code that has to agree with a lock's options can read them before Run, without an RPC.
 func TestSettingsAreWhatTheOptionsComeTo(t *testing.T) {
 	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
 	s := spindle.New(nil, "locktable", "mylock", seam).Settings()

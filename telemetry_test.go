@@ -24,7 +24,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-const oneTick = float64(fleet.Lease/50+10*time.Millisecond) / 1e9 // in which followers come, in seconds
+const oneTick = float64(fleet.Lease/50+10*time.Millisecond) / 1e9 // in seconds, the time within which followers claim the lock
 
 func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -47,7 +47,7 @@ func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
 	})
 }
 
-// A holder that stands still can't say so, but it does not say that it holds the lock either.
+// A holder that hangs cannot report its loss, but it does not report that it holds the lock either.
 func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
@@ -67,7 +67,7 @@ func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
 	})
 }
 
-// The gauges end with Run, and begin again with the next.
+// The gauges end with Run, and begin again with the next Run.
 func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
@@ -86,7 +86,7 @@ func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 	})
 }
 
-// Two candidates of one process have one standing: it holds the lock if either of them does.
+// Two candidates in one process have one gauge. It shows that the process holds the lock if either of them does.
 func TestTwoCandidatesOfAProcessHaveOneGauge(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
@@ -109,7 +109,7 @@ func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
 		"expired": func(b *fleet.Fleet, a *fleet.Machine) {
 			a.Link.Cut()
 			b.Until(fleet.Lease, func() bool { return !a.Has() })
-			time.Sleep(fleet.Lease) // the term ends when its last heartbeat is given up
+			time.Sleep(fleet.Lease) // the term ends when its last heartbeat has failed
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Minute)
 		last := b.Store.Rows()[fleet.Name].Heartbeat
-		a.Link.Cut() // as if it was killed
+		a.Link.Cut() // as if the process was killed
 		b.Until(2*fleet.Lease, c.Has)
 		taken := rc.Metrics(t)
 		assert.InDelta(t, time.Since(began).Seconds(), taken["wait.duration_sum{lock=mylock}"], 0.01)
@@ -174,7 +174,7 @@ func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 	})
 }
 
-// A claim that was withdrawn is no release: nobody held the lock before it either.
+// A withdrawn claim is not a release, because the lock had no holder before the claim either.
 func TestTheGapCountsFromTheLastHolder(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r, late := fleet.NewReports(), fleet.NewReports()
@@ -202,7 +202,7 @@ func TestTheGapCountsFromTheLastHolder(t *testing.T) {
 	})
 }
 
-// The margin is the least since the last collection, whatever it is by then.
+// The margin is the lowest value since the last collection, whatever the current value is.
 func TestTheMarginIsHowCloseItWas(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
@@ -254,7 +254,8 @@ func TestHeartbeatsAreTimedByOutcome(t *testing.T) {
 	})
 }
 
-// A failure is what Spanner did not answer, or refused. That another was first is an answer.
+// A step fails if Spanner does not answer or refuses it. That another candidate was first is an answer, and not a
+// failure.
 func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ra, rc := fleet.NewReports(), fleet.NewReports()
@@ -269,7 +270,7 @@ func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 		}
 		a := b.Start("a", ra.Options()...)
 		c := b.Machine("c", rc.Options()...)
-		c.Link.After(func(step string) { // a comes first each time
+		c.Link.After(func(step string) { // a is first each time
 			if step == "observe" && !a.Has() {
 				b.Until(fleet.Lease, a.Has)
 			}
@@ -284,7 +285,7 @@ func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 		time.Sleep(fleet.Lease)
 		assert.Equal(t, []string{"{code=PermissionDenied,lock=mylock,step=observe}"}, failures(rc))
 		c.Link.Refuse(nil)
-		c.Link.Cut() // what the end of Run interrupts has not failed
+		c.Link.Cut() // steps that the end of Run interrupts have not failed
 		time.Sleep(fleet.Lease / 3)
 		before := rc.Metrics(t)["rpc.failures{code=DeadlineExceeded,lock=mylock,step=observe}"]
 		c.Stop()
@@ -400,7 +401,7 @@ func TestAClaimThatCameSecondIsNoFailure(t *testing.T) {
 	})
 }
 
-// A trace that the end of Run waits for does not have the elections of years.
+// A trace that waits for the end of Run does not include years of elections.
 func TestTheLoopsSpansAreNotPartOfTheTraceThatStartedIt(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
@@ -416,7 +417,7 @@ func TestTheLoopsSpansAreNotPartOfTheTraceThatStartedIt(t *testing.T) {
 	})
 }
 
-// Without names, the sum over all locks is how many are held.
+// Without names, the sum over all locks is the number of locks held.
 func TestAViewThatDropsTheNamesOfLocks(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports(withoutNames)

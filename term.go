@@ -12,15 +12,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Term is one term of a Lock, the argument of the leader function (WithLeader). Its methods may be called from any
-// goroutine, even when the term is over: its writes are refused then. The zero Term has no lock.
+// Term is one term of a Lock. It is the argument of the leader function (WithLeader). Its methods may be called from
+// any goroutine, including after the term has ended, but its writes are rejected from then on. The zero Term has no
+// lock.
 type Term struct{ under options.Lead }
 
 // Token returns the term's fencing token.
 func (t Term) Token() Token { return Token(t.under.Fence.Token) }
 
-// Left returns the time until the term ends, unless a heartbeat is acknowledged before: by the local clock, like
-// HasLock. It is not positive if the term is over.
+// Left returns the time until the term ends if no further heartbeat is acknowledged. Like HasLock, it uses the local
+// clock. It is zero or negative once the term has ended.
 func (t Term) Left() time.Duration {
 	if t.under.Term == nil {
 		return 0
@@ -28,15 +29,16 @@ func (t Term) Left() time.Duration {
 	return t.under.Left()
 }
 
-// Fence is Lock.Fence under the term's token.
+// Fence is like Lock.Fence, with the term's token.
 func (t Term) Fence() *spanner.Mutation {
 	if t.under.Term == nil {
-		return table.Spanner{}.Fence("", 0) // of no lock: every commit with it is refused
+		return table.Spanner{}.Fence("", 0) // for no lock: Spanner rejects every commit that contains it
 	}
 	return t.under.Fence.Mutations()[0]
 }
 
-// FenceStatement is Lock.FenceStatement under the term's token. For the zero Term it is empty, and Spanner refuses it.
+// FenceStatement is like Lock.FenceStatement, with the term's token. For the zero Term the statement is empty, and
+// Spanner rejects it.
 func (t Term) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	if t.under.Term == nil {
 		return spanner.Statement{}
@@ -44,17 +46,17 @@ func (t Term) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Stateme
 	return t.under.Fence.Statement(dialect)
 }
 
-// Apply is Lock.Apply under the term's token.
+// Apply is like Lock.Apply, with the term's token.
 func (t Term) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return t.under.Fence.Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is Lock.ReadWriteTransaction under the term's token.
+// ReadWriteTransaction is like Lock.ReadWriteTransaction, with the term's token.
 func (t Term) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	return t.under.Fence.ReadWriteTransaction(ctx, fn)
 }
 
-// StepDown is Lock.StepDown for this term only: if it is over, the error is ErrNotLeader.
+// StepDown is like Lock.StepDown, but only for this term: if the term has ended, it returns ErrNotLeader.
 func (t Term) StepDown(ctx context.Context) error {
 	if t.under.Term == nil {
 		return ErrNotLeader

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// A leader function acts on its own term, also when a later one has begun.
+// A leader function acts on its own term, even after a later one has begun.
 func TestATermIsOneTermAndNoLater(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		terms := make(chan spindle.Term, 2)
@@ -51,7 +51,7 @@ func TestTheZeroTermIsNone(t *testing.T) {
 	assert.Zero(t, none.FenceStatement(1))
 }
 
-// The permit of a TryAcquire that took no slot, say.
+// An example is the permit of a TryAcquire that did not get a slot.
 func TestApplyRefusesALockThatIsNil(t *testing.T) {
 	var permit *lock.Permit
 	var mutex *lock.Mutex
@@ -93,7 +93,7 @@ func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { assert.NoError(t, b.Machine("a").Err()) })
 }
 
-// What was decided first counts: the work was canceled by StepDown, and Run ends while it stops.
+// The first reason counts. The work is canceled by StepDown, and Run ends while the work stops.
 func TestATermThatStepsDownWhenRunEndsHasSteppedDown(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var cause error
@@ -105,7 +105,7 @@ func TestATermThatStepsDownWhenRunEndsHasSteppedDown(t *testing.T) {
 		b.Until(fleet.Lease, a.Has)
 		stepped := stepDown(context.Background(), a)
 		b.Until(fleet.Lease, func() bool { return a.Seen.Last().Kind == spindle.Leaving })
-		time.Sleep(fleet.Lease / 2) // the work is canceled, and has not returned
+		time.Sleep(fleet.Lease / 2) // the work is canceled, and has not returned yet
 		b.End(a)
 		assert.NoError(t, <-stepped)
 		assert.Equal(t, spindle.ErrSteppedDown, cause)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkAlone is Lock and Unlock of a mutex that nobody else wants, by the same process again and again. The systems
-// take turns, so that both have the same machine.
+// BenchmarkAlone measures Lock and Unlock of a mutex that only one process uses, again and again. The two systems take
+// turns, so that both run under the same conditions.
 func BenchmarkAlone(b *testing.B) {
 	const turns = 300
 	var took [2][]time.Duration
@@ -29,7 +29,7 @@ func BenchmarkAlone(b *testing.B) {
 			require.NoError(b, m.Unlock(context.Background()))
 			return time.Since(start)
 		}
-		for range 10 { // connections are made, and the lock's rows
+		for range 10 { // create the connections and the lock's rows
 			cycles[i]()
 		}
 		rpcs[i] = -float64(clients[i].rpcs.Load())
@@ -51,7 +51,7 @@ func BenchmarkAlone(b *testing.B) {
 	assert.InDelta(b, 3, rpcs[0], 0.1, "RPCs of spindle")
 }
 
-// BenchmarkTenLong and BenchmarkTenShort: ten processes that lock, hold and unlock one mutex.
+// BenchmarkTenLong and BenchmarkTenShort run ten processes that lock, hold and unlock one mutex.
 func BenchmarkTenLong(b *testing.B)  { ten(b, 500*time.Millisecond, 40*time.Second, 1) }
 func BenchmarkTenShort(b *testing.B) { ten(b, 20*time.Millisecond, 20*time.Second, 2) }
 
@@ -61,7 +61,7 @@ func ten(b *testing.B, hold, during time.Duration, apart int) {
 			w := work{Kind: "loop", Server: system.start(b), Goroutines: 1, Hold: hold, For: during}
 			t := collect(b, startWorkers(b, slices.Repeat([]work{w}, 10)...))
 			least, most, idle := slices.Min(t.of()), slices.Max(t.of()), t.idle()
-			early := slices.Clone(idle[:(len(idle)+3)/4]) // while the emulator is fast
+			early := slices.Clone(idle[:(len(idle)+3)/4]) // while the emulator is still fast
 			b.Logf("%-8s turns of a process %3d to %3d, longest wait %6.0f ms, %4.1f rounds, idle between turns %5.1f ms (median), p95 %5.1f ms; of the first quarter %5.1f ms, %5.1f ms",
 				system.name, least, most, ms(t.waited()), t.longestWait(), ms(quantile(idle, 0.5)), ms(quantile(idle, 0.95)),
 				ms(quantile(early, 0.5)), ms(quantile(early, 0.95)))
@@ -79,8 +79,8 @@ func ten(b *testing.B, hold, during time.Duration, apart int) {
 	}
 }
 
-// BenchmarkCrowds is three processes of 20 goroutines, and one of a single goroutine. Spindle gives each process a quarter
-// of the turns. Etcd knows sessions only: it gives each goroutine its turn.
+// BenchmarkCrowds runs three processes with 20 goroutines each, and a fourth process with a single goroutine. Spindle
+// gives each process a quarter of the turns. Etcd only knows sessions, so it gives each goroutine its turn.
 func BenchmarkCrowds(b *testing.B) {
 	for _, system := range systems {
 		b.Run(system.name, func(b *testing.B) {
@@ -99,8 +99,8 @@ func BenchmarkCrowds(b *testing.B) {
 	}
 }
 
-// BenchmarkTryAcquire is ten calls at once for one of 100 free slots, from ten processes and from one. Etcd has no
-// semaphore.
+// BenchmarkTryAcquire makes ten simultaneous calls for one of 100 free slots, from ten processes and from one. Etcd has
+// no semaphore.
 func BenchmarkTryAcquire(b *testing.B) {
 	const calls, rounds = 10, 5
 	for _, processes := range []int{calls, 1} {
@@ -130,14 +130,15 @@ func BenchmarkTryAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkKilledWaiter measures how much longer the next waiter waits if the one before it was killed. Spindle passes a
-// killed waiter after its grace: 200 ms and three round trips. On etcd its session has to expire.
+// BenchmarkKilledWaiter measures how much longer a waiter waits if the waiter before it was killed. Spindle skips a
+// killed waiter after its grace period of 200 ms and three round trips. With etcd, the session of the killed waiter has
+// to expire first.
 func BenchmarkKilledWaiter(b *testing.B) {
 	for _, system := range systems {
 		b.Run(system.name, func(b *testing.B) {
 			s, rounds := system.start(b), 5
 			if system.name == "etcd" {
-				rounds = 1 // of ten seconds
+				rounds = 1 // each takes ten seconds
 			}
 			var plain, after []time.Duration
 			for round := range rounds {
@@ -154,8 +155,8 @@ func BenchmarkKilledWaiter(b *testing.B) {
 	}
 }
 
-// handover is the time from just before the holder's Unlock until the last in the queue has the lock. If the first in the
-// queue is killed, that is just before the Unlock.
+// handover returns the time from just before the holder's Unlock until the last waiter in the queue has the lock. If
+// killed is set, the first waiter in the queue is killed just before the Unlock.
 func handover(b *testing.B, s server, name string, killed bool) time.Duration {
 	b.Helper()
 	w := work{Kind: "step", Server: s}
@@ -177,5 +178,5 @@ func handover(b *testing.B, s server, name string, killed bool) time.Duration {
 	return time.Duration(next.hear(b).Got - holder.hear(b).Gave)
 }
 
-// settle is the time in which a process should have joined the queue. Neither system says when it has.
+// settle is the time in which a process should have joined the queue. Neither system reports when it has.
 const settle = 500 * time.Millisecond

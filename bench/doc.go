@@ -1,15 +1,15 @@
-// Package bench compares spindle's package lock with etcd's mutex on one machine. It has only benchmarks, in their own Go
-// module, so that no other module needs etcd's server.
+// Package bench compares spindle's package lock with etcd's mutex on one machine. It has only benchmarks, and is a Go
+// module of its own so that no other module depends on etcd's server.
 //
 //	go test -run '^$' -bench . -benchtime 1x
 //
-// Spindle's locks are on the emulator of Spanner, and etcd's on one etcd server with its default settings. Both servers are
-// separate processes, new for each benchmark, because the emulator becomes slower with each commit. Each waiter is a
-// separate process too. Sessions of etcd have the TTL of spindle's default lease, 10 s.
+// Spindle's locks run on the Spanner emulator, and etcd's run on a single etcd server with its default settings. Both
+// servers are separate processes, and each benchmark starts new ones, because the emulator becomes slower with each
+// commit. Each waiter is also a separate process. The TTL of etcd's sessions is 10 s, which is spindle's default lease.
 //
-// The benchmarks print times, but do not judge them. They fail if a count is wrong, which depends on no machine:
-// the turns that processes had, and the permits that they got.
+// The benchmarks print times but do not judge them. They fail only if a count that does not depend on the machine is
+// wrong: the number of turns that each process got, or the number of permits.
 //
-// The files: bench_test.go has the benchmarks. system_test.go starts the two servers and connects to them, worker_test.go
-// has what the processes do, and turns_test.go what is computed from their reports.
+// The benchmarks are in bench_test.go. The code in system_test.go starts the two servers and connects to them, the code
+// in worker_test.go runs in the processes, and the code in turns_test.go evaluates their reports.
 package bench

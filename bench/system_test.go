@@ -23,17 +23,17 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// lease is spindle's default, and the TTL of etcd's sessions.
+// lease is spindle's default lease, and the TTL of etcd's sessions.
 const lease = 10 * time.Second
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// A server is where a worker finds its locks.
+// A server is the place where a worker finds its locks.
 type server struct {
 	System string // spindle or etcd
-	At     string // the path of a database, or the endpoint of etcd
+	At     string // a database path, or an etcd endpoint
 	Table  string
-	Host   string // of the emulator
+	Host   string // the emulator's host:port
 }
 
 var systems = []struct {
@@ -68,7 +68,7 @@ func serveEtcd(dir string, say func(report)) error {
 	return <-etcd.Err()
 }
 
-// A client makes locks. The RPCs of all of them are counted.
+// A client makes locks, and counts the RPCs of all of them.
 type client struct {
 	server
 	spanner *spanner.Client
@@ -83,7 +83,7 @@ func (s server) connect() (*client, error) {
 		c.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.At}, DialOptions: c.counted(), Logger: zap.NewNop()})
 		return c, err
 	}
-	// The Spanner client reads where the emulator is from the environment only.
+	// The Spanner client takes the emulator's address only from the environment.
 	if err := os.Setenv("SPANNER_EMULATOR_HOST", s.Host); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,8 @@ type locker interface {
 	Unlock(context.Context) error
 }
 
-// mutex is for one goroutine. On etcd it has a session of its own: mutexes of one session do not exclude each other.
+// mutex returns a mutex for one goroutine. On etcd, each mutex gets its own session, because mutexes in the same
+// session do not exclude each other.
 func (c *client) mutex(name string) (locker, error) {
 	if c.System == "spindle" {
 		return lock.New(c.spanner, c.Table, name, quiet), nil

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// turns are what processes report of one lock.
+// turns has the reports of several processes about one lock.
 type turns struct {
 	processes int
-	held      []turn   // in their order
-	unserved  []report // waits that the end has ended
+	held      []turn   // in order
+	unserved  []report // waits that the end of the benchmark cut short
 }
 
 type turn struct {
@@ -37,11 +37,11 @@ func collect(b *testing.B, workers []*worker) turns {
 	}
 	slices.SortFunc(t.held, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
 	require.Greater(b, len(t.held), t.processes)
-	require.Positive(b, slices.Min(t.idle()), "two had the lock at once")
+	require.Positive(b, slices.Min(t.idle()), "two processes had the lock at the same time")
 	return t
 }
 
-// of is how many turns each process had.
+// of returns how many turns each process had.
 func (t turns) of() []int {
 	n := make([]int, t.processes)
 	for _, h := range t.held {
@@ -50,7 +50,7 @@ func (t turns) of() []int {
 	return n
 }
 
-// idle are the times from just before an Unlock to the return of the next Lock.
+// idle returns the times from just before an Unlock to the return of the next Lock.
 func (t turns) idle() []time.Duration {
 	var all []time.Duration
 	for i := 1; i < len(t.held); i++ {
@@ -59,8 +59,8 @@ func (t turns) idle() []time.Duration {
 	return all
 }
 
-// longestWait returns for how many rounds a process has waited: how many turns began meanwhile, its own included, divided
-// by the number of processes.
+// longestWait returns the longest wait of a process, in rounds. A wait is as many rounds as turns began during it, its
+// own included, divided by the number of processes.
 func (t turns) longestWait() (rounds float64) {
 	began := make([]int64, len(t.held))
 	for i, h := range t.held {
@@ -80,7 +80,7 @@ func (t turns) longestWait() (rounds float64) {
 	return rounds
 }
 
-// waited is the longest wait that ended with a turn.
+// waited returns the longest wait that ended with a turn.
 func (t turns) waited() (longest time.Duration) {
 	for _, h := range t.held {
 		longest = max(longest, time.Duration(h.Got-h.Asked))
@@ -88,7 +88,7 @@ func (t turns) waited() (longest time.Duration) {
 	return longest
 }
 
-// quantile sorts its argument.
+// quantile returns the q-quantile. It sorts its argument.
 func quantile(all []time.Duration, q float64) time.Duration {
 	slices.Sort(all)
 	return all[int(q*float64(len(all)-1)+0.5)]

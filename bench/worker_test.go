@@ -21,9 +21,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is what a process does at each order that it gets.
+// work describes the actions of a process at each order that it gets.
 type work struct {
-	Kind       string // loop, step, try; or etcd, which is the server
+	Kind       string // loop, step, try, or etcd for the server
 	Server     server
 	Goroutines int           // loop
 	Hold, For  time.Duration // loop
@@ -31,7 +31,7 @@ type work struct {
 	Dir        string        // etcd
 }
 
-// A report is a line that a process says. Times are of the machine's one clock, in nanoseconds.
+// A report is a line that a process prints. Its times are from the clock that all processes share, in nanoseconds.
 type report struct {
 	Endpoint         string `json:",omitempty"` // etcd
 	Asked, Got, Gave int64  // loop, step. Got is 0 if the wait ended without a turn.
@@ -112,7 +112,7 @@ func (w work) turn(ctx context.Context, l locker, say func(report)) error {
 	return l.Unlock(context.Background())
 }
 
-// step locks at an order, which is the name, and unlocks at the next.
+// step locks the mutex that an order names, and unlocks it at the next order.
 func (w work) step(c *client, orders <-chan string, say func(report)) error {
 	say(report{})
 	for name := range orders {
@@ -134,7 +134,7 @@ func (w work) step(c *client, orders <-chan string, say func(report)) error {
 	return nil
 }
 
-// try asks for one permit in each of its goroutines at an order, which is the name, and keeps it.
+// try asks for one permit in each of its goroutines, from the semaphore that an order names, and keeps the permits.
 func (w work) try(c *client, orders <-chan string, say func(report)) error {
 	say(report{})
 	for name := range orders {
@@ -177,7 +177,7 @@ func startWorker(b *testing.B, w work) *worker {
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		go func() {
-			for range p.reports { // what nobody reads must not stop it from ending
+			for range p.reports { // unread reports must not keep the process from exiting
 			}
 		}()
 		p.Kill()
@@ -185,7 +185,7 @@ func startWorker(b *testing.B, w work) *worker {
 	return p
 }
 
-// startWorkers starts processes, and returns once all are connected.
+// startWorkers starts processes, and returns when all of them are connected.
 func startWorkers(b *testing.B, all ...work) []*worker {
 	b.Helper()
 	workers := make([]*worker, len(all))
@@ -211,10 +211,10 @@ func (p *worker) hear(b *testing.B) report {
 	b.Helper()
 	select {
 	case r, ok := <-p.reports:
-		require.True(b, ok, "a process has ended")
+		require.True(b, ok, "a process has exited")
 		return r
 	case <-time.After(time.Minute):
-		require.FailNow(b, "a process says nothing")
+		require.FailNow(b, "a process does not report")
 		return report{}
 	}
 }

@@ -1,8 +1,7 @@
 // Package ddl creates, verifies and prunes the lock table.
 //
-// The table has one row for each lock. [Statement] is for programs with schema migrations of their own; [Create] is for
-// all others. [Verify] checks, at the start of a program, that the table is correct. [Prune] removes the rows of locks
-// that are not used any more.
+// [Create] creates the table. Programs that have their own schema migrations use [Statement] instead. [Verify] checks
+// at program startup that the table has the correct schema. [Prune] deletes the rows of locks that are no longer used.
 package ddl
 
 import (
@@ -36,8 +35,9 @@ const postgreSQL = `(
     writer    varchar
 )`
 
-// Statement returns the CREATE TABLE statement of a lock table with the given name, without a final semicolon. Any
-// dialect but PostgreSQL means GoogleSQL. The name is written as it is: only [Create] and [Verify] check it.
+// Statement returns the CREATE TABLE statement for a lock table with the given name, without a final semicolon. Every
+// dialect other than PostgreSQL is treated as GoogleSQL. Statement inserts the name unchanged. Only [Create] and
+// [Verify] check it.
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + columns(dialect)
 }
@@ -49,14 +49,15 @@ func columns(dialect databasepb.DatabaseDialect) string {
 	return googleSQL
 }
 
-// Create creates the lock table in a database, whose path has the form projects/P/instances/I/databases/D, unless the
-// table exists. It finds the database's dialect itself, and blocks until the table can be used, which can take a
-// minute. Several programs may call it at once.
+// Create creates the lock table, unless it exists, in the database with the given path, which has the form
+// projects/P/instances/I/databases/D. Create detects the database's dialect. It blocks until the table can be used,
+// which can take a minute. Several programs can call it at the same time.
 //
-// A table that exists is not changed: like [Verify], Create returns a [*SchemaError] if it is not a lock table. To
-// create a table, it needs the permission spanner.databases.updateDdl; for an existing table it does not.
+// Create does not change a table that exists. Like [Verify], it returns a [*SchemaError] if that table is not a lock
+// table. Creating a table requires the permission spanner.databases.updateDdl. If the table exists, Create does not
+// need this permission.
 //
-// The options are those of the Spanner clients. These also follow SPANNER_EMULATOR_HOST.
+// The options are passed to the Spanner clients, which also honor SPANNER_EMULATOR_HOST.
 func Create(ctx context.Context, database, table string, opts ...option.ClientOption) error {
 	if err := checkName(table); err != nil {
 		return err
@@ -64,7 +65,7 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	db, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{DisableNativeMetrics: true},
 		append([]option.ClientOption{option.WithGRPCConnectionPool(1)}, opts...)...)
 	if err != nil {
-		return fmt.Errorf("ddl: cannot connect to database %q, whose form should be projects/P/instances/I/databases/D: %w", database, err)
+		return fmt.Errorf("ddl: cannot connect to database %q (the path must have the form projects/P/instances/I/databases/D): %w", database, err)
 	}
 	defer db.Close()
 
@@ -83,8 +84,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 	}
 }
 
-// inTurn waits a moment if an emulator refuses to change a schema because another change is under way: Spanner itself
-// queues such changes. The other change may have made the table.
+// inTurn waits briefly and returns true if an emulator refused a schema change because a different one is in progress.
+// Spanner itself queues such changes. The other change may have created the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false
@@ -97,8 +98,8 @@ func inTurn(ctx context.Context, err error) bool {
 	}
 }
 
-// execute runs the statement that creates the table, and waits for its end. The table may exist by then, because
-// another program may have created it.
+// execute runs the statement that creates the table, and waits for it to complete. The statement succeeds if another
+// program creates the table in the meantime.
 func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialect, table string, opts []option.ClientOption) error {
 	admin, err := database.NewDatabaseAdminClient(ctx, opts...)
 	if err != nil {
@@ -115,7 +116,7 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	return op.Wait(ctx)
 }
 
-// checkName refuses anything but a name, since names are written into statements as they are.
+// checkName refuses everything except a plain table name, because names are inserted into statements unchanged.
 func checkName(name string) error {
 	if err := table.CheckTable(name); err != nil {
 		return fmt.Errorf("ddl: %w", err)

@@ -13,30 +13,34 @@ import (
 // A PruneOption changes what [Prune] deletes.
 type PruneOption func(*table.Ages)
 
-// Expired makes Prune also delete the rows of dead holders, under names that nobody asks for again: of locks whose
-// lease ended at least older ago, and of unconfirmed claims of that age. The age must be at least 24 hours, the longest
-// lease, and a week is a good one.
+// Expired makes Prune also delete the rows of locks whose holders have died and that no candidate has claimed again.
+// These are locks whose lease ended longer ago than the given age, and unconfirmed claims of at least that age.
+// The age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
-// Locks and lease rows go together, if no heartbeat has come since they were seen. A holder that wakes up after that
-// finds, as after a takeover, that its token is not valid any more: its heartbeats, its confirmation and its fenced
-// writes fail. A lock is left alone if its lease row can't be read, or somebody has changed its rows by hand.
+// A lock row and its lease rows are deleted together, and only if no heartbeat has arrived since Prune read them. If
+// the holder resumes after that, its token is no longer valid, just as after a takeover, so its heartbeats, its
+// confirmation and its fenced writes fail. Prune skips a lock if its lease row cannot be read, or if its rows were
+// changed by hand.
 func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
 
-// Prune deletes the rows of locks that were released at least older ago, by Spanner's clock, and were not claimed
-// since. It returns how many locks it deleted, even with an error: those are gone, and a later Prune continues.
+// Prune deletes the rows of locks that have been released for at least the given age, by Spanner's clock, and were not
+// claimed again. It returns the number of locks that it deleted, even if it also returns an error. After an error, a
+// later call continues with the rest.
 //
-// It is safe while candidates and holders run, and several may prune at once: a row is deleted only if its lock is
-// still released as it was when its age was read. A lock without a row is free, and its next token is still larger.
-// Expired locks are not pruned without [Expired]. Prune leaves groups alone, what was done last under a lock
-// (lock.Once), and a lock that an operator released within the last day.
+// Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
+// a row only if the lock is still released, and has not changed since Prune read its age. A lock without a row is free,
+// and its next token is still larger than its last. Prune does not delete expired locks unless the option [Expired] is
+// given. It never deletes rows of groups, rows that record the last key done under a lock (see lock.Once), or locks
+// that an operator released within the last day.
 //
-// 24 hours, the longest lease, is a good age. With a shorter one, a candidate that saw the last holder, and does not
-// look at the lock between its release and the end of that time, waits one lease for a free lock.
+// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate that has seen the last
+// holder can wait one lease duration for a lock that is free. This happens if it does not look at the lock between the
+// release and the deletion of the row.
 //
-// Prune also deletes the tickets of processes that waited for a lock (package lock), a day after they were written
-// last. They are not counted.
+// Prune also deletes the tickets of processes that waited for a lock with package lock, one day after they were last
+// written. The result does not count tickets.
 //
-// Prune reads the whole table, in pages. It needs the permissions of a candidate.
+// Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {
 	if err := checkName(name); err != nil {
 		return 0, err
@@ -46,7 +50,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 		opt(&ages)
 	}
 	if err := ages.Check(); err != nil {
-		return 0, fmt.Errorf("ddl: cannot prune what %w", err)
+		return 0, fmt.Errorf("ddl: cannot prune: %w", err)
 	}
 	t := table.Table{Store: table.Spanner{DB: db, Table: name}}
 	pruned := 0
@@ -57,7 +61,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 			pruned += n
 		}
 		if err != nil {
-			return pruned, fmt.Errorf("ddl: cannot prune table %s any further, after %d locks: %w", name, pruned, err)
+			return pruned, fmt.Errorf("ddl: pruning table %s failed after %d locks: %w", name, pruned, err)
 		}
 	}
 	for tickets, err := range t.StaleTickets(ctx) {
@@ -65,7 +69,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 			err = t.Queue(ctx, tickets...)
 		}
 		if err != nil {
-			return pruned, fmt.Errorf("ddl: cannot prune the tickets of waiters in table %s, after %d locks: %w", name, pruned, err)
+			return pruned, fmt.Errorf("ddl: pruning the tickets in table %s failed after %d locks: %w", name, pruned, err)
 		}
 	}
 	return pruned, nil

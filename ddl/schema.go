@@ -10,14 +10,14 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 )
 
-// A schema describes a table. Names are in lower case. A table that does not exist has no columns.
+// A schema describes a table. All names are in lower case. The schema of a table that does not exist has no columns.
 type schema struct {
-	table   string // the name that was asked for
+	table   string // the name that the caller gave
 	columns []column
-	key     []string // the columns of the primary key, with DESC behind those that are sorted so
-	unique  []index  // the other unique ones
+	key     []string // the columns of the primary key, followed by DESC where the order is descending
+	unique  []index  // the unique indexes other than the primary key
 	expiry  string   // the row deletion policy, or empty
-	parent  string   // the table whose rows this one's are interleaved in, or empty
+	parent  string   // the table that this one is interleaved in, or empty
 }
 
 // A column is a row of columnsQuery.
@@ -26,8 +26,8 @@ type column struct {
 	Type            string
 	Nullable        bool
 	Generated       bool
-	Required        bool // an insert without it fails
-	CommitTimestamp bool // by option, as in GoogleSQL
+	Required        bool // an insert that omits it fails
+	CommitTimestamp bool // allowed by a column option, as in GoogleSQL
 }
 
 type index struct {
@@ -35,8 +35,8 @@ type index struct {
 	on   []string
 }
 
-// Both dialects understand these queries. Their arguments are the names of the schema and of the table: checked
-// identifiers, because the dialects write parameters differently.
+// These queries work in both dialects. Their arguments, the names of the schema and the table, are checked identifiers
+// and are inserted into the text, because the dialects write query parameters differently.
 const (
 	dialectQuery = `SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'`
 
@@ -53,7 +53,7 @@ FROM information_schema.columns c
 WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
-	// The columns that an index only stores have no position in it.
+	// A column that an index only stores has no position in the index.
 	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part,
 	UPPER(COALESCE(c.column_ordering, '')) LIKE 'DESC%%' AS descending
 FROM information_schema.indexes i
@@ -64,7 +64,7 @@ WHERE LOWER(i.table_schema) = '%s' AND LOWER(i.table_name) = '%s' AND c.ordinal_
 ORDER BY i.index_name, c.ordinal_position`
 )
 
-// read reads a table's schema as of one moment.
+// read reads a table's schema in one snapshot.
 func read(ctx context.Context, db *spanner.Client, table string) (databasepb.DatabaseDialect, schema, error) {
 	tx := db.ReadOnlyTransaction()
 	defer tx.Close()
@@ -118,7 +118,8 @@ func (t *schema) add(p indexPart) {
 	last.on = append(last.on, p.Part)
 }
 
-// stringType returns the type of a text in a CAST: is_unique is a BOOL in GoogleSQL and YES or NO in PostgreSQL.
+// stringType returns the string type to use in a CAST. It is needed because is_unique is a BOOL in GoogleSQL, and the
+// text YES or NO in PostgreSQL.
 func stringType(dialect databasepb.DatabaseDialect) string {
 	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
 		return "varchar"
@@ -135,7 +136,7 @@ func readDialect(ctx context.Context, tx *spanner.ReadOnlyTransaction) (database
 	return databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, err
 }
 
-// split returns the schema's name and the table's, in lower case.
+// split returns the name of the schema and the name of the table, both in lower case.
 func split(dialect databasepb.DatabaseDialect, table string) (space, name string) {
 	table = strings.ToLower(table)
 	if space, name, ok := strings.Cut(table, "."); ok {

@@ -13,37 +13,43 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A SchemaError says that a table is not a lock table.
+// A SchemaError describes why a table is not a lock table.
 type SchemaError struct {
-	// Table is the name that was asked for.
+	// Table is the name that the caller gave.
 	Table string
 
-	// Problems has one sentence, without a final period, for each thing that is wrong. It is never empty.
+	// Problems describes each problem in one sentence without a final period. It is never empty.
 	Problems []string
 
 	dialect databasepb.DatabaseDialect
-	missing bool // the table itself, and so everything
+	missing bool // the table does not exist
 }
 
-// Error lists the problems and the statement that creates a correct table.
+// Error lists the problems, followed by the statement that creates a correct table.
 func (e *SchemaError) Error() string {
-	mend := "alter the table, or use another one, so that it is as this would make it"
+	mend := "alter the table to match this statement, or use a different table"
 	if e.missing {
-		mend = "call ddl.Create, or execute"
+		mend = "call ddl.Create or run this statement"
 	}
-	return fmt.Sprintf("ddl: table %s is not a lock table: %s; to mend it, %s:\n%s",
+	return fmt.Sprintf("ddl: table %s is not a lock table: %s; to fix this, %s:\n%s",
 		e.Table, strings.Join(e.Problems, "; "), mend, Statement(e.dialect, e.Table))
 }
 
-// Verify reads the schema of a table and returns nil if it is a lock table. Otherwise the error is a [*SchemaError]
-// that names everything wrong with it: a missing table or column; a wrong type; a string that is too short for the
-// longest name or value of a lock; a timestamp that does not allow commit timestamps; a column that can't be written,
-// or can't be NULL where locks need it; a row deletion policy; another primary key, or one in descending order; and
-// everything else that would make inserts fail: another column that an insert must give, a unique index that does not
-// include the name, a parent table. Other columns are fine if an insert can leave them out.
+// Verify reads the schema of a table, and returns nil if the table is a lock table. Otherwise it returns a
+// [*SchemaError] that lists every problem:
 //
-// Letter case does not matter in names. Any other error comes from a query. Verify blocks until ctx ends if Spanner
-// can't be reached.
+//   - The table or a column is missing, or a column has the wrong type.
+//   - A string column is too short for the longest name or value of a lock.
+//   - A timestamp column does not allow commit timestamps.
+//   - A column cannot be written, or cannot be NULL although locks write NULL there.
+//   - The table has a row deletion policy.
+//   - The primary key is different or in descending order.
+//   - Inserts can fail for another reason: an additional column requires a value, a unique index does not include the
+//     name, or the table has a parent table.
+//
+// Additional columns are allowed if an insert can omit them. Names are compared without regard to case.
+//
+// Any other error comes from a query. If Spanner cannot be reached, Verify blocks until ctx ends.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err
@@ -58,7 +64,7 @@ func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	return nil
 }
 
-// problems compares a table with what a lock table has to be.
+// problems returns the differences between the table and a lock table.
 func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	if len(t.columns) == 0 {
 		return []string{"the table is missing"}
@@ -76,42 +82,42 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	problems = append(problems, t.keyProblems()...)
 	for _, c := range t.columns {
 		if !known[c.Name] && c.Required {
-			problems = append(problems, fmt.Sprintf("column %s is NOT NULL and has no default, so inserts would fail, want it nullable, with a default, or dropped", c.Name))
+			problems = append(problems, fmt.Sprintf("column %s must be nullable, have a default, or be dropped, because inserts omit it", c.Name))
 		}
 	}
 	for _, i := range t.unique {
 		if !slices.Contains(i.on, "name") {
-			problems = append(problems, fmt.Sprintf("index %s on (%s) is unique, so the rows of two locks could exclude each other, want it dropped or not unique", i.name, strings.Join(i.on, ", ")))
+			problems = append(problems, fmt.Sprintf("index %s on (%s) must not be unique, because the rows of two locks could conflict", i.name, strings.Join(i.on, ", ")))
 		}
 	}
 	if t.parent != "" {
-		problems = append(problems, fmt.Sprintf("the table is interleaved in %s, so inserts would need a row there, want a table of its own", t.parent))
+		problems = append(problems, fmt.Sprintf("the table must not be interleaved in %s, because inserts would need a parent row", t.parent))
 	}
 	if t.expiry != "" {
-		problems = append(problems, fmt.Sprintf("the table has a row deletion policy (%s), which would take locks away from holders that are alive, want it dropped: ALTER TABLE %s %s",
+		problems = append(problems, fmt.Sprintf("the table must not have a row deletion policy (%s), because it would delete locks that are held; to drop it, run ALTER TABLE %s %s",
 			t.expiry, t.table, dropExpiry(dialect)))
 	}
 	return problems
 }
 
-// keyProblems compares the primary key with (name). Locks read ranges of names in ascending order: if the key is sorted
-// the other way, Spanner finds nothing in such a range.
+// keyProblems compares the primary key with (name). Locks read ranges of names in ascending order. If the key is in
+// descending order, Spanner finds no rows in such a range.
 func (t schema) keyProblems() []string {
 	switch key := strings.Join(t.key, ", "); key {
 	case "name":
 		return nil
 	case "name" + descending:
-		return []string{fmt.Sprintf("the primary key is (%s), so ranges of names would be read as empty, want (name); the order of a key can't be altered: drop the table, or use another one", key)}
+		return []string{fmt.Sprintf("the primary key must be (name), not (%s), because reads of name ranges would find nothing; the order of a key can't be altered, so drop the table or use a different one", key)}
 	default:
-		return []string{fmt.Sprintf("the primary key is (%s), want (name)", key)}
+		return []string{fmt.Sprintf("the primary key must be (name), not (%s)", key)}
 	}
 }
 
-// A need is what locks need from a column.
+// A need is what a lock table requires of a column.
 type need struct {
 	name, typ string
 	hasType   func(column) bool
-	length    int  // in characters, the longest that is written
+	length    int  // the longest value that is written, in characters
 	null      bool // NULL is written
 }
 
@@ -131,13 +137,13 @@ func (n need) problems(got column) []string {
 	}
 	var problems []string
 	if length, bounded := got.length(); bounded && length < n.length {
-		problems = append(problems, fmt.Sprintf("column %s is %s, and up to %d characters are written there, want %s", n.name, got, n.length, n.typ))
+		problems = append(problems, fmt.Sprintf("column %[1]s is %[2]s, but must be %[4]s to hold up to %[3]d characters", n.name, got, n.length, n.typ))
 	}
 	if n.null && !got.Nullable {
-		problems = append(problems, fmt.Sprintf("column %s is NOT NULL, and a release writes NULL there, want it nullable", n.name))
+		problems = append(problems, fmt.Sprintf("column %s must be nullable, because a release writes NULL to it", n.name))
 	}
 	if got.Generated {
-		problems = append(problems, fmt.Sprintf("column %s is generated, so it can't be written, want a plain column", n.name))
+		problems = append(problems, fmt.Sprintf("column %s must not be generated, because locks write to it", n.name))
 	}
 	return problems
 }
@@ -161,14 +167,16 @@ func (c column) isText() bool {
 	return strings.HasPrefix(typ, "string(") || typ == "text" || strings.HasPrefix(typ, "character varying")
 }
 
-// length returns how many characters a text may have, if that is bounded, as in STRING(36) and character varying(36).
+// length returns the maximum number of characters in a text column, if there is one, as in STRING(36) and character
+// varying(36).
 func (c column) length() (n int, bounded bool) {
 	_, length, _ := strings.Cut(strings.TrimSuffix(c.Type, ")"), "(")
 	n, err := strconv.Atoi(length)
 	return n, err == nil
 }
 
-// isCommitTimestamp covers both dialects: in PostgreSQL the type is enough; in GoogleSQL it takes an option.
+// isCommitTimestamp reports whether the column can store commit timestamps. In PostgreSQL this depends on the type
+// alone. GoogleSQL also requires an option.
 func (c column) isCommitTimestamp() bool {
 	typ := strings.ToLower(c.Type)
 	return typ == "spanner.commit_timestamp" || typ == "timestamp" && c.CommitTimestamp

@@ -1,4 +1,4 @@
-// Package docs holds the documents, and tests that keep them true.
+// Package docs contains the documents, and tests that keep them accurate.
 package docs
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/spindle-lock/spindle"
 
-// TestTheMapOfTheRoomsIsTrue compares docs/architecture.md with what the packages import.
+// TestTheMapOfTheRoomsIsTrue compares the table in docs/architecture.md with the imports of each package.
 func TestTheMapOfTheRoomsIsTrue(t *testing.T) {
 	text, err := os.ReadFile("architecture.md")
 	require.NoError(t, err)
@@ -50,7 +50,8 @@ func TestTheMapOfTheRoomsIsTrue(t *testing.T) {
 	assert.Empty(t, allowed, "on the map and not in the project")
 }
 
-// TestTheLibraryBringsNothingOfTheCommand: what only the command and tests need is in no program that uses the library.
+// TestTheLibraryBringsNothingOfTheCommand: a program that uses the library does not include dependencies that only the
+// command or tests need.
 func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", module, module+"/lock", module+"/group", module+"/ddl", module+"/doctor", module+"/spindletest")
 	out, err := list.Output()
@@ -61,7 +62,8 @@ func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestNoProgramHasTheToolsOfTests: a lock table in memory is for tests alone, and package testing is in no program.
+// TestNoProgramHasTheToolsOfTests: programs include neither the lock table in memory, which is only for tests, nor
+// package testing.
 func TestNoProgramHasTheToolsOfTests(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", module, module+"/lock", module+"/group", module+"/ddl", module+"/doctor", module+"/cmd/spindle")
 	out, err := list.Output()
@@ -92,7 +94,8 @@ func TestTheProgramOfTheReadmeCompiles(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(string(shown[1]), "\n"), 25, "the first program is short")
 }
 
-// TestTheFiguresOfTheReadmeAreMeasured: the figures of each row of its costs are in one row of docs/performance.md, which has the command.
+// TestTheFiguresOfTheReadmeAreMeasured: the figures in each row of the README's costs appear in a single row of
+// docs/performance.md, which lists the command that measures them.
 func TestTheFiguresOfTheReadmeAreMeasured(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
@@ -113,8 +116,8 @@ func TestTheFiguresOfTheReadmeAreMeasured(t *testing.T) {
 	}
 }
 
-// TestTheRecipesAreTested: each piece of code of the recipes is in examples/recipes, which has tests, and each of its files
-// is in a recipe.
+// TestTheRecipesAreTested: each code block of the recipes appears in examples/recipes, which has tests, and each file
+// there appears in a recipe.
 func TestTheRecipesAreTested(t *testing.T) {
 	text, err := os.ReadFile("recipes.md")
 	require.NoError(t, err)
@@ -137,7 +140,7 @@ func TestTheRecipesAreTested(t *testing.T) {
 	assert.Empty(t, pieces, "not in examples/recipes")
 }
 
-// TestTheViewOfTheDocumentsCompiles compares its text with that of the example, which is tested.
+// TestTheViewOfTheDocumentsCompiles compares the view in the document with the tested example.
 func TestTheViewOfTheDocumentsCompiles(t *testing.T) {
 	text, err := os.ReadFile("monitoring.md")
 	require.NoError(t, err)
@@ -148,7 +151,7 @@ func TestTheViewOfTheDocumentsCompiles(t *testing.T) {
 	assert.Contains(t, string(text), string(view))
 }
 
-// TestTheTestsThatDocumentsNameExist keeps tables such as that of faults true.
+// TestTheTestsThatDocumentsNameExist keeps the tables of faults and similar references up to date.
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	tests := map[string]bool{}
 	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {

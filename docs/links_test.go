@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryLinkOfTheDocumentsLeadsSomewhere: the file of each relative link exists, and so does the heading that it names.
+// TestEveryLinkOfTheDocumentsLeadsSomewhere: the file and the heading that a relative link names exist.
 func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	documents := texts(t, ".md")
 	links := 0
@@ -39,7 +39,7 @@ func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	assert.Greater(t, links, 50)
 }
 
-// TestTheDocumentsThatCodeNamesExist: comments, help, alerts and units name documents by their path from the root.
+// TestTheDocumentsThatCodeNamesExist: comments, help, alerts and units refer to documents by their path from the root.
 func TestTheDocumentsThatCodeNamesExist(t *testing.T) {
 	documents := texts(t, ".md")
 	names := 0
@@ -56,7 +56,7 @@ func TestTheDocumentsThatCodeNamesExist(t *testing.T) {
 	assert.Greater(t, names, 10)
 }
 
-// Paths go from the root.
+// texts returns the files with these endings, by their path from the root.
 func texts(t *testing.T, endings ...string) map[string]string {
 	found := map[string]string{}
 	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
@@ -82,7 +82,7 @@ func withoutCode(text string) string {
 	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(text, "code")
 }
 
-// Anchors are made of headings as GitHub makes them.
+// anchors returns the anchors that GitHub generates for the headings.
 func anchors(text string) []string {
 	var all []string
 	times := map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryMetricIsInTheDocuments: those who write alerts find each metric, and each alert that there is, in docs/monitoring.md.
+// TestEveryMetricIsInTheDocuments: docs/monitoring.md lists every metric, for users who write alerts, and every alert.
 func TestEveryMetricIsInTheDocuments(t *testing.T) {
 	monitoring, err := os.ReadFile("monitoring.md")
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RoundTrip is how long N requests of one kind took, sent one after the other.
+// RoundTrip summarizes how long N requests of one kind took. The requests were sent one after the other.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
@@ -26,22 +26,22 @@ func roundTripOf(took []time.Duration) RoundTrip {
 	return RoundTrip{P50: at(50), P99: at(99), N: len(took)}
 }
 
-// RoundTrips has the round trips of each kind of request that locks make.
+// RoundTrips has the round trips for each kind of request that locks make.
 type RoundTrips struct {
 	Read        RoundTrip `json:"read"`        // an observation
-	Commit      RoundTrip `json:"commit"`      // a heartbeat: a blind commit
-	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation: a read and a commit
+	Commit      RoundTrip `json:"commit"`      // a heartbeat, which is a blind commit
+	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation, which is a read and a commit
 }
 
-// Lease returns the shortest lease that the round trips allow: ten elections, each an observation, a claim and a
-// confirmation, all as slow as the slowest ones seen.
+// Lease returns the shortest lease that the measured round trips allow. It is ten times as long as an election, which
+// is an observation, a claim and a confirmation, each as slow as the slowest one measured.
 //
-// So a takeover takes at most a tenth of the lease longer than the lease itself. A heartbeat, sent every third of a
-// lease, is less work than an election. It may take six times as long as the slowest one seen and still leave time for
-// another. This is about the database alone: a lease must also be longer than the pauses of the process that you want
-// to survive, and than a failover of the database, which take seconds.
+// With this lease, a takeover lasts at most a tenth longer than the lease itself. A heartbeat is sent every third of
+// the lease and is less work than an election. It can take six times as long as the slowest one measured, and still
+// leave time for another attempt. The result accounts only for the database. A lease must also be longer than any pause
+// of the process that it should survive, and longer than a failover of the database, which takes seconds.
 func (r RoundTrips) Lease() time.Duration {
-	const step = 100 * time.Millisecond // the shortest lease that there is
+	const step = 100 * time.Millisecond // the shortest lease that locks accept
 	election := r.Read.P99 + 2*r.Transaction.P99
 	heartbeat := r.Commit.P99
 	return (10*max(election, heartbeat) + step - 1) / step * step
@@ -50,25 +50,26 @@ func (r RoundTrips) Lease() time.Duration {
 const (
 	defaultLease  = 10 * time.Second
 	commitsALease = 3.0 // heartbeats, at the default interval
-	readsALease   = 3.1 // observations of one waiting candidate; the tenth is jitter
+	readsALease   = 3.1 // observations by one waiting candidate; the extra tenth is jitter
 	month         = 30 * 24 * time.Hour
 )
 
-// Cost is what one lock costs at a lease, in 30 days in which it does not change hands. Spanner charges for what is
-// provisioned, not for requests. A request's share of that depends on the instance, so the report has no prices.
+// Cost is the number of requests that one lock costs at a given lease in 30 days, if its holder does not change.
+// Spanner charges for provisioned capacity and not for requests. What a request costs depends on the instance, so the
+// report contains no prices.
 type Cost struct {
 	Lease   time.Duration `json:"lease_ns"`
-	Commits int64         `json:"commits_a_month"` // of the holder
-	Reads   int64         `json:"reads_a_month"`   // of each other candidate
+	Commits int64         `json:"commits_a_month"` // by the holder
+	Reads   int64         `json:"reads_a_month"`   // by each waiting candidate
 }
 
-// Price returns what the lock costs a month with one candidate beside the holder, for your price of a million commits
-// and of a million reads.
+// Price returns the monthly price of the lock with one candidate in addition to the holder, given your price for a
+// million commits and for a million reads.
 func (c Cost) Price(millionCommits, millionReads float64) float64 {
 	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
 }
 
-// CostAt returns the measured cost of a lock at a lease. The lease must be positive.
+// CostAt returns the measured cost of a lock at the given lease, which must be positive.
 func CostAt(lease time.Duration) Cost {
 	leases := float64(month) / float64(lease)
 	return Cost{Lease: lease, Commits: int64(leases * commitsALease), Reads: int64(leases * readsALease)}

@@ -304,7 +304,7 @@ var broken = []struct {
 			reply.CommitTimestamp = nil
 			return err
 		}}
-	}, "replies", doctor.Failed, "without a timestamp"},
+	}, "replies", doctor.Failed, "had no timestamp"},
 	{"timestamps are not what is stored", func() *liar {
 		return &liar{commit: func(_ *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
 			err := do()
@@ -313,7 +313,7 @@ var broken = []struct {
 			}
 			return err
 		}}
-	}, "commit timestamps", doctor.Failed, "and stored"},
+	}, "commit timestamps", doctor.Failed, "but stored"},
 	{"timestamps repeat", repeating, "commit timestamps", doctor.Failed, "has the timestamp"},
 	{"key-only updates are ignored", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
@@ -339,7 +339,7 @@ var broken = []struct {
 			}
 			return err
 		}}
-	}, "key-only update", doctor.Warning, "is not known to be about a row"},
+	}, "key-only update", doctor.Warning, "does not show that a row is missing"},
 	{"an update of what the same commit deletes is left out", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			ms := r.GetMutations()
@@ -365,7 +365,7 @@ var broken = []struct {
 			}
 			return err
 		}}
-	}, "optimistic", doctor.Failed, "after what it had read was changed"},
+	}, "optimistic", doctor.Failed, "although a row that it had read was changed"},
 	{"optimistic transactions are refused", func() *liar {
 		return &liar{read: func(r *sppb.ReadRequest) error {
 			if r.GetTransaction().GetSingleUse() == nil {
@@ -381,7 +381,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "optimistic", doctor.Warning, "waited for a transaction that had only read"},
+	}, "optimistic", doctor.Warning, "for a transaction that had only read"},
 	{"heartbeats of a superseded holder are accepted", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-heartbeat" {
@@ -389,7 +389,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "cycle", doctor.Failed, "the heartbeat of a holder that was superseded"},
+	}, "cycle", doctor.Failed, "the heartbeat of a superseded holder"},
 	{"a claim does not need its free row", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-claim" && r.GetSingleUseTransaction() != nil {
@@ -397,7 +397,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "free rows", doctor.Failed, "a claim whose free row is gone ended with: <nil>"},
+	}, "free rows", doctor.Failed, "a claim whose free row is missing returned: <nil>"},
 	{"times that have passed are refused", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-claim" && slices.ContainsFunc(r.Mutations, isKeyOnly) {
@@ -405,7 +405,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "free rows", doctor.Warning, "a time that has passed is refused"},
+	}, "free rows", doctor.Warning, "a timestamp in the past is refused"},
 	{"a confirmation does not need its member", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-confirm-partitions" {
@@ -422,9 +422,9 @@ var broken = []struct {
 			return nil
 		}}
 	}, "many keys", doctor.Failed, "shows 15 of 20 rows"},
-	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by 0s"},
+	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by only 0s"},
 	{"reads at the present are of the past", func() *liar { return &liar{time: shifted(isPresent, -3*time.Second)} }, "present", doctor.Warning, "behind"},
-	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by 0s"},
+	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by only 0s"},
 	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "before a commit that was acknowledged"},
 	{"the clock is too slow", func() *liar { return &liar{time: clock(0.95)} }, "clock", doctor.Failed, "slow"},
 	{"a ticket is lost", func() *liar {
@@ -434,7 +434,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "queue", doctor.Warning, "ticket 3 of a queue is that of"},
+	}, "queue", doctor.Warning, "ticket 3 of a queue belongs to"},
 	{"rows can't be deleted at the end", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-doctor" && slices.ContainsFunc(r.GetMutations(), func(m *sppb.Mutation) bool { return m.GetDelete() != nil }) {

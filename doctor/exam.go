@@ -21,28 +21,28 @@ import (
 type exam struct {
 	*recorder
 	table table.Table
-	base  string // what the names of all rows of this run begin with
+	base  string // the prefix of the names of this run's rows
 	made  map[string]Check
-	gap   error // why the first missing check could not be made
+	gap   error // the reason why the first missing check could not be made
 
 	roundTrips *RoundTrips
 	clock      *Clock
 }
 
-// probe checks one assumption. It does not run if a check that it needs has failed: it would fail for the reason
-// reported there.
+// probe checks one assumption. If a check that it needs has failed, the probe does not run, because it would only fail
+// for the reason that is already reported.
 type probe struct {
 	name  string
 	needs []string
 	run   func(*exam, context.Context) (found string, err error)
-	means string // if it fails
+	means string // the consequence if it fails
 	do    string
 }
 
-// finding is what a probe returns unless its assumption holds.
+// finding is the error of a probe whose assumption does not hold, or holds only in part.
 type finding struct {
 	verdict          Verdict
-	found, means, do string // empty: the probe's own
+	found, means, do string // means and do replace the probe's own, unless empty
 }
 
 func (f *finding) Error() string { return f.found }
@@ -53,8 +53,8 @@ func broken(format string, args ...any) error {
 
 const (
 	prefix    = "spindle-doctor/"
-	prefixEnd = "spindle-doctor0" // the first key after all that begin with it
-	stale     = 10 * limit        // no run is as long as that
+	prefixEnd = "spindle-doctor0" // the first key after all keys with the prefix
+	stale     = 10 * limit        // longer than any run
 )
 
 func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
@@ -62,7 +62,7 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes every check that it can make. Its error says why the others are missing.
+// run makes every check that is possible. Its error is the reason why the others are missing.
 func (e *exam) run(ctx context.Context) error {
 	if err := e.reach(ctx); err != nil {
 		return err
@@ -82,20 +82,20 @@ func (e *exam) run(ctx context.Context) error {
 
 var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
 
-// reach fails if no check can be made at all.
+// reach returns an error if no check at all can be made.
 func (e *exam) reach(ctx context.Context) error {
 	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch code := spanner.ErrCode(err); {
 	case code == codes.PermissionDenied, code == codes.InvalidArgument, code == codes.FailedPrecondition,
 		code == codes.NotFound && schemaMissing.MatchString(spanner.ErrDesc(err)):
-		return nil // the checks will report it
+		return nil // the checks report this error
 	}
 	return err
 }
 
 func (e *exam) check(ctx context.Context, p probe) Check {
 	if need := e.missing(p); need != "" {
-		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("it can't be checked until %q is ok", need)}
+		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("this can't be checked until %q is ok", need)}
 	}
 	found, err := p.run(e, ctx)
 	var f *finding
@@ -104,7 +104,7 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 		return Check{Name: p.name, Verdict: OK, Found: found}
 	case errors.As(err, &f):
 		return Check{Name: p.name, Verdict: f.verdict, Found: f.found, Means: cmp.Or(f.means, p.means), Do: cmp.Or(f.do, p.do)}
-	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // another check covers that
+	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // a different check reports this
 		return Check{Name: p.name, Verdict: NotChecked, Found: oneLine(err)}
 	case passing(err):
 		e.gap = cmp.Or(e.gap, fmt.Errorf("%q could not be checked: %w", p.name, err))
@@ -120,16 +120,16 @@ func (e *exam) missing(p probe) string {
 			return need
 		}
 		if v := e.made[need].Verdict; v == Failed || v == NotChecked && need != checkTable {
-			return need // a schema that can't be read is no reason to stop
+			return need // the other checks work even if the schema can't be read
 		}
 	}
 	return ""
 }
 
-// errNotTheQuestion is the failure of a step that only prepares the probe.
-var errNotTheQuestion = errors.New("it could not be tried")
+// errNotTheQuestion is the failure of a step that only prepares a probe.
+var errNotTheQuestion = errors.New("the check could not be prepared")
 
-// passing reports whether an error says nothing about an assumption.
+// passing reports whether an error may be temporary, so that it says nothing about an assumption.
 func passing(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted:
@@ -139,7 +139,7 @@ func passing(err error) bool {
 		overrun(err) || errors.Is(err, table.ErrNotFound)
 }
 
-// checks returns the results of all checks, made or not, in their order.
+// checks returns the results of all checks in their fixed order, including the checks that were not made.
 func (e *exam) checks() []Check {
 	var all []Check
 	for _, p := range probes {
@@ -148,7 +148,7 @@ func (e *exam) checks() []Check {
 		case p.name == checkReplies:
 			c = e.replies()
 		case !ok:
-			c = Check{Name: p.name, Verdict: NotChecked, Found: "the run ended before it"}
+			c = Check{Name: p.name, Verdict: NotChecked, Found: "the run ended before this check"}
 		}
 		all = append(all, c)
 	}
@@ -158,23 +158,24 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// replies checks every commit of the run.
+// replies returns the check of the replies to all of the run's commits.
 func (e *exam) replies() Check {
-	c := Check{Name: checkReplies, Verdict: OK, Found: "each commit that was answered has its timestamp"}
+	c := Check{Name: checkReplies, Verdict: OK, Found: "every reply to a commit had a timestamp"}
 	switch {
 	case e.unanswered > 0:
-		c.Verdict, c.Found = Failed, fmt.Sprintf("%d commits were answered without a timestamp", e.unanswered)
-		c.Means = "whether such a commit was applied is not known, so nobody becomes or stays the holder by it"
-		c.Do = "use the newest cloud.google.com/go/spanner; Spanner asks such clients for a second request that they don't send"
+		c.Verdict, c.Found = Failed, fmt.Sprintf("%d replies to commits had no timestamp", e.unanswered)
+		c.Means = "it is not known whether such a commit was applied, so no process relies on it to become or stay the holder"
+		c.Do = "use the latest version of cloud.google.com/go/spanner; Spanner expects a second request, which older clients don't send"
 	case e.made[checkPermissions].Verdict != OK:
-		c.Verdict, c.Found = NotChecked, "there was no commit"
+		c.Verdict, c.Found = NotChecked, "no commit was made"
 	}
 	return c
 }
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// lacks returns the missing permissions, as Spanner names them, or otherwise as the step needs them.
+// lacks returns the missing permissions. If Spanner's error does not name them, lacks names the permissions that the
+// step needs.
 func lacks(denied []denial, needed map[string]string) []string {
 	var all []string
 	for _, d := range denied {
@@ -191,28 +192,28 @@ func lacks(denied []denial, needed map[string]string) []string {
 	return all
 }
 
-// cleanUp deletes the rows of this run, and of runs that were killed.
+// cleanUp deletes the rows of this run, and of earlier runs that were killed.
 func (e *exam) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
 	defer cancel()
 	clean := newRecorder(ctx, e.spanner)
-	c := Check{Name: checkCleanUp, Verdict: OK, Found: "no row of this run is left"}
+	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no row"}
 	old, err := clean.sweep(ctx, e.base)
 	switch {
 	case len(clean.denied) > 0, err != nil && table.Missing(err):
 		c.Found = "nothing was written"
 	case err != nil:
 		c.Verdict, c.Found = Warning, oneLine(err)
-		c.Means = "rows whose names begin with " + e.base + " may be left: they are nobody's locks"
-		c.Do = "run it again: it deletes what earlier runs left, once that is ten minutes old"
+		c.Means = "rows whose names begin with " + e.base + " may be left; they do not belong to any lock"
+		c.Do = "run doctor again; it deletes rows of earlier runs once they are ten minutes old"
 	case old > 0:
-		c.Found += fmt.Sprintf(", nor the %d of runs that were killed", old)
+		c.Found += fmt.Sprintf(", and deleted %d rows of runs that were killed", old)
 	}
 	e.made[checkCleanUp] = c
 }
 
-// sweep deletes rows until none is left, and returns how many were from other runs. The age of these is the age of
-// their tokens, by Spanner's clock.
+// sweep deletes rows until none are left, and returns the number of rows from other runs. It deletes those only if they
+// are stale, judging their age by their tokens and Spanner's clock.
 func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
@@ -239,20 +240,20 @@ func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) 
 	}
 }
 
-// write makes a row of this run, or changes it, in a blind commit.
+// write inserts or changes one of this run's rows in a blind commit.
 func (e *exam) write(ctx context.Context, kind table.Kind, name, writer string) error {
 	return e.Commit(ctx, "doctor", []table.Write{{Kind: kind, Name: name,
 		Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: writer}}}})
 }
 
-// row reads a row of this run. It must exist.
+// row reads one of this run's rows, which must exist.
 func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
 	rows, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{name}})
 	if err != nil {
 		return table.Row{}, err
 	}
 	if len(rows) != 1 {
-		return table.Row{}, broken("a strong read does not show row %q, which was committed before", name)
+		return table.Row{}, broken("a strong read does not show row %q, which was committed earlier", name)
 	}
 	return rows[0], nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// group claims a partition with its member, as members do, and another one when that member is over: the confirmation
-// needs the member's lease row, which its transaction does not read.
+// group claims and confirms partitions the way members do, one while the member's term lasts and one after the term has
+// ended. The second confirmation must fail, because it requires the member's lease row, although its transaction does
+// not read that row.
 func (e *exam) group(ctx context.Context) (string, error) {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
 	token, err := e.elect(ctx, "member", name)
@@ -28,7 +29,7 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case refused:
-		return "", broken("a confirmation was refused although its member was there")
+		return "", broken("a confirmation was refused although the member's lease row exists")
 	}
 	if err := e.table.Release(ctx, token, name); err != nil {
 		return "", fmt.Errorf("%w: release: %w", errNotTheQuestion, err)
@@ -41,19 +42,19 @@ func (e *exam) group(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case !refused:
-		return "", broken("a partition was confirmed for a member that had left")
+		return "", broken("a partition was confirmed for a member that had left the group")
 	}
 	row, err := e.row(ctx, second)
 	switch {
 	case err != nil:
 		return "", err
 	case !row.Heartbeat.Equal(row.Token):
-		return "", broken("a confirmation that was refused changed the partition")
+		return "", broken("a refused confirmation changed the partition")
 	}
 	if err := e.table.ReleasePartitions(ctx, table.LeaseRef{Name: first, Token: taken}); err != nil {
 		return "", fmt.Errorf("release: %w", err)
 	}
-	return "a partition is confirmed while its member is there, and refused once it is not", nil
+	return "a partition is confirmed only while its member is in the group", nil
 }
 
 // claimPartition claims a partition.
@@ -71,7 +72,7 @@ func (e *exam) claimPartition(ctx context.Context, member table.LeaseRef, name s
 	return token, err
 }
 
-// confirmPartition confirms it, unless Spanner refuses because its member is not there.
+// confirmPartition confirms a partition. It reports whether Spanner refused because the member's lease row is missing.
 func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name string, token table.Token) (refused bool, err error) {
 	err = again(func() error {
 		_, err := e.table.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: limit}, token, name)
@@ -86,10 +87,11 @@ func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name
 const (
 	manyNames  = 500
 	manyRanges = 500
-	everyNth   = 50 // of both exists
+	everyNth   = 50 // every nth of the names and ranges exists
 )
 
-// manyKeys reads as members do: rows by their keys and by ranges, most of which do not exist, in one snapshot.
+// manyKeys reads rows the way members do, by keys and by ranges in one snapshot. Most of the keys and ranges have no
+// row.
 func (e *exam) manyKeys(ctx context.Context) (string, error) {
 	var keys table.Keys
 	var writes []table.Write

@@ -40,32 +40,32 @@ const (
 var (
 	allowed    = []string{checkTable, checkPermissions, checkReplies}
 	timed      = append(slices.Clip(allowed), checkTimestamps)
-	tellTeam   = "don't use locks on this database, and report it with this text: it contradicts what Spanner documents"
-	unfenced   = "writes of a holder that was superseded may land in its successor's term"
-	anOutlaw   = "two processes may hold a lock at once"
-	noExpiry   = "the lease of a holder that is dead never expires: locks stay safe, and nobody takes over"
-	slowOnly   = "locks are safe, and slower than they should be"
-	roleAdvice = "grant roles/spanner.databaseUser on the database, or SELECT, INSERT, UPDATE and DELETE on the table to the database role"
+	tellTeam   = "don't use locks on this database, and report this text, because the behavior contradicts Spanner's documentation"
+	unfenced   = "writes of a superseded holder may be committed during its successor's term"
+	anOutlaw   = "two processes may hold a lock at the same time"
+	noExpiry   = "the lease of a dead holder never expires; locks are safe, but no other process takes over"
+	slowOnly   = "locks are safe, but slower than they should be"
+	roleAdvice = "grant roles/spanner.databaseUser on the database, or grant SELECT, INSERT, UPDATE and DELETE on the table to the database role"
 )
 
 var probes = []probe{
-	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "spindle init creates the table if it is missing; ddl.Verify lists what to alter"},
+	{name: checkTable, run: (*exam).schema, means: "claims or releases will fail", do: "run spindle init to create a missing table; ddl.Verify lists the changes that an existing table needs"},
 	{name: checkPermissions, needs: []string{checkTable}, run: (*exam).permissions, means: "this process can't compete for locks", do: roleAdvice},
-	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // reported at the end
-	{name: checkTimestamps, needs: allowed, run: (*exam).timestamps, means: "tokens may repeat or go back, and a claim may not be recognised by its own claimant", do: tellTeam},
+	{name: checkReplies, needs: []string{checkTable}, run: func(*exam, context.Context) (string, error) { return "", nil }}, // reported at the end of the run
+	{name: checkTimestamps, needs: allowed, run: (*exam).timestamps, means: "tokens may repeat or decrease, and a claimant may not recognize its own claim", do: tellTeam},
 	{name: checkUpdate, needs: allowed, run: (*exam).keyOnlyUpdate, means: unfenced, do: tellTeam},
-	{name: checkRelease, needs: append(slices.Clip(allowed), checkUpdate), run: (*exam).lateRelease, means: "a release that lands again, late, may free a lock that somebody else holds by then", do: tellTeam},
+	{name: checkRelease, needs: append(slices.Clip(allowed), checkUpdate), run: (*exam).lateRelease, means: "a duplicate release that is committed late may free a lock that a different process holds", do: tellTeam},
 	{name: checkOptimistic, needs: allowed, run: (*exam).optimistic, means: anOutlaw, do: tellTeam},
 	{name: checkFence, needs: append(slices.Clip(timed), checkUpdate, checkOptimistic), run: (*exam).race, means: unfenced, do: tellTeam},
 	{name: checkCycle, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).cycle, means: "locks don't work here", do: tellTeam},
 	{name: checkPresent, needs: timed, run: (*exam).present, means: noExpiry, do: tellTeam},
 	{name: checkFree, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic, checkPresent), run: (*exam).freeRows, means: anOutlaw, do: tellTeam},
-	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, and those that wait for one of package lock have no order", do: tellTeam},
-	{name: checkStrong, needs: timed, run: (*exam).strong, means: "it can't be told whether a token is valid, so a superseded holder may go on until the fence refuses its writes", do: tellTeam},
-	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, HasLock may still be true there when another has the lock already; the fence is not affected", do: "fix the clock of this machine: look at its time source, and at the host of a virtual machine"},
-	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "members of a group don't see all of it: use locks, and no groups", do: tellTeam},
-	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may have one partition, until the fence refuses the writes of one", do: tellTeam},
-	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "which lease this database allows is not known", do: "run it again"},
+	{name: checkQueue, needs: append(slices.Clip(allowed), checkPresent), run: (*exam).queue, means: "locks are safe, but processes that wait for a lock from package lock get it in no particular order", do: tellTeam},
+	{name: checkStrong, needs: timed, run: (*exam).strong, means: "a read can't show reliably whether a token is valid, so a superseded holder may continue until the fence refuses its writes", do: tellTeam},
+	{name: checkClock, needs: []string{checkTable, checkPermissions, checkPresent}, run: (*exam).clockRate, means: "if a holder's clock is too slow, its HasLock may still be true when a different process already has the lock; the fence is not affected", do: "fix this machine's clock; check its time source and, for a virtual machine, the host"},
+	{name: checkKeys, needs: allowed, run: (*exam).manyKeys, means: "a member may not see its whole group; don't use groups, but locks are not affected", do: tellTeam},
+	{name: checkGroup, needs: append(slices.Clip(timed), checkUpdate, checkRelease, checkOptimistic), run: (*exam).group, means: "two members of a group may have the same partition until the fence refuses the writes of one of them", do: tellTeam},
+	{name: checkRoundTrips, needs: append(slices.Clip(allowed), checkOptimistic), run: (*exam).measure, means: "it is not known how short a lease can be on this database", do: "run doctor again"},
 }
 
 func (e *exam) schema(ctx context.Context) (string, error) {
@@ -77,13 +77,13 @@ func (e *exam) schema(ctx context.Context) (string, error) {
 	case errors.As(err, &wrong):
 		return "", broken("%s", strings.Join(wrong.Problems, "; "))
 	case isDenied(err):
-		return "", &finding{NotChecked, "the schema may not be read: " + oneLine(err), "competing for locks does not need that",
-			"grant roles/spanner.databaseReader, or have somebody with that role run spindle init"}
+		return "", &finding{NotChecked, "permission to read the schema is missing: " + oneLine(err), "nothing for locks, because a candidate does not need this permission",
+			"grant roles/spanner.databaseReader, or ask a user with that role to run spindle init"}
 	}
-	return "its schema is that of a lock table", err
+	return "the table has the schema of a lock table", err
 }
 
-// permissions takes a step of each kind that a candidate takes, and looks only at whether it is allowed.
+// permissions performs each kind of step that a candidate performs, and checks only whether it is allowed.
 func (e *exam) permissions(ctx context.Context) (string, error) {
 	name := e.base + "/permissions"
 	const read, begin, insert, update, remove = "doctor-read", "doctor-transaction", "doctor-insert", "doctor-update", "doctor-delete"
@@ -113,7 +113,7 @@ func (e *exam) permissions(ctx context.Context) (string, error) {
 		update: "spanner.databases.write (UPDATE, for a database role)",
 		remove: "spanner.databases.write (DELETE, for a database role)",
 	}); missing != nil {
-		return "", broken("missing: %s; Spanner says: %s", strings.Join(missing, ", "), e.denied[0].message)
+		return "", broken("missing: %s; Spanner's error: %s", strings.Join(missing, ", "), e.denied[0].message)
 	}
 	if i := slices.IndexFunc(errs, passing); i >= 0 {
 		return "", errs[i]
@@ -121,7 +121,7 @@ func (e *exam) permissions(ctx context.Context) (string, error) {
 	return "reads, blind commits and transactions are allowed", nil
 }
 
-// timestamps commits blindly and in transactions, in turn.
+// timestamps alternates blind commits with transactions.
 func (e *exam) timestamps(ctx context.Context) (string, error) {
 	const n = 10
 	name := e.base + "/timestamps"
@@ -143,16 +143,16 @@ func (e *exam) timestamps(ctx context.Context) (string, error) {
 		}
 		last = at
 	}
-	return fmt.Sprintf("%d commits in a row: in order, in microseconds, stored as they were returned", n), nil
+	return fmt.Sprintf("%d consecutive commits had increasing timestamps in whole microseconds, and stored the same values that they returned", n), nil
 }
 
-// follows judges a commit's timestamp, returned and stored, against the one of the commit before.
+// follows checks a commit's timestamp, both as returned and as stored, against the timestamp of the previous commit.
 func follows(last, at, stored time.Time) error {
 	switch {
 	case !stored.Equal(at):
-		return broken("a commit returned %v and stored %v", at.UTC(), stored.UTC())
+		return broken("a commit returned %v but stored %v", at.UTC(), stored.UTC())
 	case at.Nanosecond()%1000 != 0:
-		return broken("a commit has the timestamp %v, which is no number of microseconds", at.UTC())
+		return broken("a commit has the timestamp %v, which is not in whole microseconds", at.UTC())
 	case !at.After(last):
 		return broken("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
 	}
@@ -177,7 +177,7 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 	if err := e.Commit(ctx, "doctor-update", []table.Write{{Kind: table.Update, Name: name}}); err != nil {
 		return "", err
 	}
-	if err := unchanged("an update of nothing but the key"); err != nil {
+	if err := unchanged("an update that sets only the key"); err != nil {
 		return "", err
 	}
 	err = e.Commit(ctx, "doctor-update", []table.Write{
@@ -187,21 +187,21 @@ func (e *exam) keyOnlyUpdate(ctx context.Context) (string, error) {
 	case err == nil:
 		return "", broken("an update of a row that does not exist was committed")
 	case errors.Is(err, table.ErrMissing):
-		return "of an existing row it changes nothing, of a missing one it fails the whole commit", unchanged("a commit that was refused")
+		return "a key-only update changes nothing if the row exists, and fails the whole commit if the row is missing", unchanged("a refused commit")
 	case spanner.ErrCode(err) == codes.NotFound:
-		return "", &finding{Warning, "the refusal is not known to be about a row: " + oneLine(err), slowOnly + ": a holder that was superseded reads its lease row to be sure",
-			"report it with this text"}
+		return "", &finding{Warning, "the error does not show that a row is missing: " + oneLine(err), slowOnly + ", because a superseded holder must read its lease row to be sure",
+			"report this text"}
 	}
 	return "", err
 }
 
-// never is a token under which nothing was ever held.
+// never is a token that no holder ever has.
 const never table.Token = 1
 
-// lateRelease sends the release of a term that is over, as if a duplicate arrived late.
+// lateRelease sends a release for a term that has ended, as if a duplicate arrived late.
 func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	name := e.base + "/release"
-	if err := e.write(ctx, table.Insert, name, "somebody else"); err != nil {
+	if err := e.write(ctx, table.Insert, name, "other holder"); err != nil {
 		return "", err
 	}
 	before, err := e.row(ctx, name)
@@ -216,13 +216,13 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 	}
 	after, err := e.row(ctx, name)
 	if err == nil && after != before {
-		err = broken("a release that was refused changed the lock row")
+		err = broken("a refused release changed the lock row")
 	}
-	return "without its lease row it fails, and changes nothing", err
+	return "a release without its lease row fails and changes nothing", err
 }
 
-// optimistic overtakes a transaction between its read and its commit, and checks whether the overtaking commit has to
-// wait. It tries several times, because the emulator lets only one in five such commits overtake.
+// optimistic commits a change between the read and the commit of a transaction, and checks whether the change has to
+// wait. It makes several attempts, because the emulator lets only one in five such commits overtake the transaction.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -234,17 +234,17 @@ func (e *exam) optimistic(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !waited:
-			return fmt.Sprintf("accepted; one that was overtaken is aborted, and held nobody up (%v)", round(took)), nil
+			return fmt.Sprintf("optimistic transactions are accepted; an overtaken one is aborted, and does not block the other commit (%v)", round(took)), nil
 		case n == 5:
-			return "", &finding{Warning, fmt.Sprintf("a commit waited for a transaction that had only read, for %v", round(took)),
-				"if a candidate dies in the middle of a claim, heartbeats and claims wait until Spanner aborts its transaction, after ten seconds",
-				"choose leases of 30 s or more, and report it with this text"}
+			return "", &finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
+				"if a candidate dies during a claim, heartbeats and claims wait until Spanner aborts its transaction after ten seconds",
+				"use leases of 30 s or more, and report this text"}
 		}
 	}
 }
 
-// overtake fails if a transaction commits after a row that it read has changed. If the commit that changes the row has
-// to wait, nothing was overtaken.
+// overtake changes a row between a transaction's read of that row and its commit. It returns an error if the
+// transaction commits anyway. If the change has to wait, overtake reports that it waited.
 func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, waited bool, err error) {
 	var overtaken error
 	_, err = e.Transact(ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
@@ -264,17 +264,17 @@ func (e *exam) overtake(ctx context.Context, name string) (took time.Duration, w
 	case overtaken != nil:
 		return took, false, overtaken
 	case err == nil:
-		return took, false, broken("a transaction was committed after what it had read was changed")
+		return took, false, broken("a transaction was committed although a row that it had read was changed")
 	case !errors.Is(err, table.ErrAborted):
 		return took, false, err
 	}
 	return took, false, nil
 }
 
-// patience is how long a commit with no reason to wait may take.
+// patience is the time limit for a commit that has no reason to wait.
 const patience = 2 * time.Second
 
-// cycle takes a lock through its life, each step as locks take it.
+// cycle takes a lock through its whole life, with the same steps that locks use.
 func (e *exam) cycle(ctx context.Context) (string, error) {
 	name := e.base + "/cycle"
 	first, err := e.elect(ctx, "first", name)
@@ -293,34 +293,34 @@ func (e *exam) cycle(ctx context.Context) (string, error) {
 	}
 	for step, err := range map[string]error{"heartbeat": e.table.Heartbeat(ctx, first, name), "release": e.table.Release(ctx, first, name)} {
 		if !errors.Is(err, table.ErrSuperseded) {
-			return "", broken("the %s of a holder that was superseded ended with: %v", step, err)
+			return "", broken("the %s of a superseded holder returned: %v", step, err)
 		}
 	}
 	switch valid, err := e.table.Valid(ctx, second, name); {
 	case err != nil:
 		return "", err
 	case !valid:
-		return "", broken("the token of a holder is not valid")
+		return "", broken("a holder's token is not valid")
 	}
 	if err := e.table.Release(ctx, second, name); err != nil {
 		return "", fmt.Errorf("release: %w", err)
 	}
 	seen, err := e.table.LookAtLeases(ctx, time.Now(), name)
 	if err == nil && (!seen[0].Heartbeat.IsZero() || len(seen[0].OrphanLeases) > 0) {
-		err = broken("a lock that was released is still taken")
+		err = broken("a released lock is still taken")
 	}
-	return "claimed, confirmed, kept, superseded and released", err
+	return "a lock was claimed, confirmed, extended, superseded and released", err
 }
 
-// larger judges the tokens of two terms that followed each other.
+// larger checks that the second of two consecutive terms has the larger token.
 func larger(first, second table.Token) error {
 	if second <= first {
-		return broken("the token of the second term, %d, is not larger than that of the first, %d", second, first)
+		return broken("the token of the second term, %d, is not larger than the token of the first, %d", second, first)
 	}
 	return nil
 }
 
-// elect makes id the holder of a lock, even if another holds it.
+// elect makes id the holder of a lock, even if it is held.
 func (e *exam) elect(ctx context.Context, id, name string) (table.Token, error) {
 	token, err := e.claim(ctx, id, name)
 	if err != nil {
@@ -347,8 +347,8 @@ func (e *exam) claim(ctx context.Context, id, name string) (token table.Token, e
 	return token, err
 }
 
-// again retries a transaction while others are in its way. It is for the emulator, which runs one transaction at a
-// time, and aborts or forgets the others.
+// again retries a step while other transactions interfere with it. This happens on the emulator, which runs one
+// transaction at a time, and aborts or forgets the others.
 func again(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {
@@ -358,7 +358,7 @@ func again(try func() error) (err error) {
 	return err
 }
 
-// overrun reports whether another transaction was in the way.
+// overrun reports whether err was caused by a concurrent transaction.
 func overrun(err error) bool {
 	code := spanner.ErrCode(err)
 	return errors.Is(err, table.ErrAborted) ||

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queue writes tickets as waiters do, more than a look reads, and looks at them in one read with a limit. The read must
-// return the first rows of all requested ones, in the order of the keys.
+// queue writes tickets as waiters do, more than one look reads, and then reads them in one read with a limit. The read
+// must return the first rows of all the requested ranges, in key order.
 func (e *exam) queue(ctx context.Context) (string, error) {
 	name := e.base + "/queue"
 	var put, remove []table.Write
@@ -29,20 +29,21 @@ func (e *exam) queue(ctx context.Context) (string, error) {
 	}
 	for i, t := range found[:min(len(found), table.MostTickets)] {
 		if t.Time != table.Token(i+1) || t.ID != e.base {
-			return "", outOfOrder("ticket %d of a queue is that of %q, at %d", i+1, t.ID, t.Time)
+			return "", outOfOrder("ticket %d of a queue belongs to %q, at %d", i+1, t.ID, t.Time)
 		}
 	}
 	if len(found) < table.MostTickets {
-		return "", outOfOrder("of %d tickets a read with a limit returns %d", len(put), len(found))
+		return "", outOfOrder("a read with a limit returns %[2]d of %[1]d tickets", len(put), len(found))
 	}
-	return "who waits is seen, in the order in which they came", nil
+	return "waiters are seen in the order in which they arrived", nil
 }
 
 func outOfOrder(format string, args ...any) error {
-	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, and those that wait for one of package lock have no order", "report it with this text"}
+	return &finding{Warning, fmt.Sprintf(format, args...), "locks are safe, but processes that wait for a lock from package lock get it in no particular order", "report this text"}
 }
 
-// tickets reads the queue until its first tickets are there. If reads are of the past, that takes a moment.
+// tickets reads the queue until it finds tickets. It tries for a few seconds, because a slightly stale read does not
+// show the new tickets.
 func (e *exam) tickets(ctx context.Context, name string) ([]table.Ticket, error) {
 	for start := time.Now(); ; e.pause(ctx, 100*time.Millisecond) {
 		rows, _, err := e.table.Store.Read(ctx, "queue", table.Present, table.Keys{Ranges: []table.Range{table.Waiting(name, "")}, Limit: table.MostTickets})

@@ -13,11 +13,11 @@ import (
 
 const (
 	rounds = 5
-	lead   = 30 * time.Millisecond // for fenced commits to get going before the claim
+	lead   = 30 * time.Millisecond // time for the fenced commits to start before the claim
 )
 
-// race lets fenced commits race against a claim that supersedes their token, several times: each must have the earlier
-// timestamp, or be refused.
+// race runs fenced commits concurrently with a claim that supersedes their token, several times. Each commit must
+// either have an earlier timestamp than the claim or be refused.
 func (e *exam) race(ctx context.Context) (string, error) {
 	var landed, refused int
 	for i := range rounds {
@@ -49,30 +49,31 @@ func (e *exam) race(ctx context.Context) (string, error) {
 	return raced(landed, refused)
 }
 
-// landedBefore compares the timestamps of the last commit fenced by a token and of the claim that superseded the token.
+// landedBefore checks that the last commit fenced by a token has an earlier timestamp than the claim that superseded
+// the token.
 func landedBefore(next, last, token table.Token) error {
 	if last >= next {
-		return broken("a commit fenced by token %d has the timestamp %d, and a claim superseded that token at %d", token, last, next)
+		return broken("a commit fenced by token %d has the timestamp %d, but a claim superseded that token at %d", token, last, next)
 	}
 	return nil
 }
 
-// raced judges how many fenced commits succeeded, and how many were refused.
+// raced judges the numbers of fenced commits that succeeded and that were refused.
 func raced(landed, refused int) (string, error) {
 	if landed == 0 {
-		return "", fmt.Errorf("%w: no fenced commit landed before its token was superseded", errNotTheQuestion)
+		return "", fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion)
 	}
-	return fmt.Sprintf("%d claims against fenced commits: %d landed before their token was superseded, %d were refused after it", rounds, landed, refused), nil
+	return fmt.Sprintf("%d claims raced fenced commits; %d commits succeeded before their token was superseded, and %d were refused after that", rounds, landed, refused), nil
 }
 
-// fencedWriter is the holder of a token that continues to write.
+// fencedWriter is a holder that keeps writing under its token.
 type fencedWriter struct {
 	blind           bool
 	landed, refused int
 	last            table.Token // the timestamp of the last successful commit
 }
 
-// write writes until the fence refuses it, and at least once after over is closed.
+// write commits until the fence refuses it, and at least once after over is closed.
 func (w *fencedWriter) write(ctx context.Context, e *exam, lock, row string, token table.Token, over <-chan struct{}) {
 	for last := false; !last && ctx.Err() == nil; {
 		select {

@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// idle is a time without writes, to see whether the time of a read advances.
+// idle is a period without writes, in which the timestamp of a read should advance.
 const idle = 50 * time.Millisecond
 
-// advance returns how far the time of reads advances while this process writes nothing.
+// advance returns how far the timestamp of reads advances while this process writes nothing.
 func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, error) {
 	keys := table.Keys{Names: []string{e.base}}
 	_, first, err := e.Read(ctx, "doctor-read", bound, keys)
@@ -25,8 +25,8 @@ func (e *exam) advance(ctx context.Context, bound table.Bound) (time.Duration, e
 	return second.Sub(first), err
 }
 
-// shown commits and reads, and returns how far the read's time was behind the commit. It fails if the read is of a
-// later time and does not show the commit.
+// shown commits and reads, and returns how far the read's timestamp lags behind the commit's. It returns an error if
+// the read has a later timestamp but does not show the commit.
 func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Duration, err error) {
 	name := e.base + "/shown"
 	at, err := e.apply(ctx, "doctor", true, spanner.InsertOrUpdate(e.spanner.Table, []string{table.ColName, table.ColToken}, []any{name, spanner.CommitTimestamp}))
@@ -40,8 +40,8 @@ func (e *exam) shown(ctx context.Context, bound table.Bound) (behind time.Durati
 	case of.Before(at):
 		return at.Sub(of), nil
 	case len(rows) != 1 || !rows[0].Token.Equal(at):
-		return 0, &finding{verdict: Failed, found: fmt.Sprintf("a read of %v does not show what was committed at %v", of.UTC(), at.UTC()),
-			means: anOutlaw + ", as a candidate may judge by a heartbeat that is not the last"}
+		return 0, &finding{verdict: Failed, found: fmt.Sprintf("a read at timestamp %v does not show a commit at %v", of.UTC(), at.UTC()),
+			means: anOutlaw + ", because a candidate may not see the holder's last heartbeat"}
 	}
 	return 0, nil
 }
@@ -65,20 +65,20 @@ func (e *exam) present(ctx context.Context) (string, error) {
 	return advances(on, worst)
 }
 
-// advances judges reads at the present. on is how far their time advanced without writes; worst is how far they were
-// behind an earlier commit at most.
+// advances judges reads at the present. The parameter on is how far their timestamp advanced without writes, and worst
+// is the furthest that it lagged behind an earlier commit.
 func advances(on, worst time.Duration) (string, error) {
-	found := fmt.Sprintf("in %v without writes it advanced by %v", idle, round(on))
+	found := fmt.Sprintf("the timestamp of reads advanced by %[2]v in %[1]v without writes", idle, round(on))
 	switch {
 	case on < idle/2:
-		return "", broken("in %v without writes the time of a read at the present advanced by %v", idle, round(on))
+		return "", broken("the timestamp of reads at the present advanced by only %[2]v in %[1]v without writes", idle, round(on))
 	case worst > time.Second:
-		return "", &finding{Warning, fmt.Sprintf("reads at the present are up to %v behind what was committed before", round(worst)),
-			slowOnly + ": each takeover takes that much longer", "report it with this text"}
+		return "", &finding{Warning, fmt.Sprintf("reads at the present are up to %v behind earlier commits", round(worst)),
+			slowOnly + ", because each takeover takes that much longer", "report this text"}
 	case worst > 0:
-		return found + fmt.Sprintf("; up to %v behind what was committed before, which only delays a takeover", round(worst)), nil
+		return found + fmt.Sprintf("; reads were up to %v behind earlier commits, which only delays a takeover", round(worst)), nil
 	}
-	return found + ", and shows what was committed before", nil
+	return found + ", and reads show earlier commits", nil
 }
 
 func (e *exam) strong(ctx context.Context) (string, error) {
@@ -98,35 +98,35 @@ func (e *exam) strong(ctx context.Context) (string, error) {
 	return isStrong(on, 0)
 }
 
-// isStrong judges strong reads, as advances judges reads at the present.
+// isStrong judges strong reads, with the same parameters as advances.
 func isStrong(on, worst time.Duration) (string, error) {
 	switch {
 	case worst > 0:
-		return "", broken("a strong read is of %v before a commit that was acknowledged when it began", round(worst))
+		return "", broken("the timestamp of a strong read is %v before a commit that was acknowledged before the read began", round(worst))
 	case on < idle/2:
-		return "", &finding{Note, fmt.Sprintf("strong reads show what was committed before; in %v without writes their time advanced by %v", idle, round(on)),
-			"nothing: an expiry is judged by reads at the present", "nothing"}
+		return "", &finding{Note, fmt.Sprintf("strong reads show earlier commits, but their timestamp advanced by only %[2]v in %[1]v without writes", idle, round(on)),
+			"nothing for locks, which use reads at the present to detect an expired lease", "nothing"}
 	}
-	return fmt.Sprintf("they show what was committed before, and in %v without writes their time advanced by %v", idle, round(on)), nil
+	return fmt.Sprintf("strong reads show earlier commits, and their timestamp advanced by %[2]v in %[1]v without writes", idle, round(on)), nil
 }
 
-// Clock compares this machine's clock with Spanner's, over the run.
+// Clock is a comparison of this machine's clock with Spanner's during the run.
 type Clock struct {
-	Offset time.Duration `json:"offset_ns"` // Spanner's clock less this machine's; it does not matter
-	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs a hundredth too slow
-	Within float64       `json:"within"`    // how exactly the drift is known
-	Over   time.Duration `json:"over_ns"`   // how long the clocks were compared
+	Offset time.Duration `json:"offset_ns"` // Spanner's clock minus this machine's; locks do not depend on it
+	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs 1 % slow
+	Within float64       `json:"within"`    // the uncertainty of the drift, plus or minus
+	Over   time.Duration `json:"over_ns"`   // the duration of the comparison
 }
 
 const (
-	maxDrift  = 0.01 // what a holder's deadline allows for
+	maxDrift  = 0.01 // the drift that a holder's deadline allows for
 	precision = maxDrift / 2
 
 	longestComparison = 20 * time.Second
 )
 
-// clockRate compares the clocks at two instants, far enough apart that the round trips blur it by less than matters. If
-// they blur it more, it compares them once more, later.
+// clockRate compares the clocks at two instants that are far enough apart to make the uncertainty from the round trips
+// small. If the result is still uncertain, it compares the clocks again later.
 func (e *exam) clockRate(ctx context.Context) (string, error) {
 	first, err := e.instant(ctx)
 	if err != nil {
@@ -153,7 +153,8 @@ func (e *exam) compare(ctx context.Context, first sample, pause time.Duration) (
 	return drift(first, last), nil
 }
 
-// isKnown reports whether it is certain that the clock runs too slow or too fast, or that it does not run too slow.
+// isKnown reports whether the drift is known well enough for a verdict: the clock certainly runs too slow, certainly
+// runs too fast, or certainly does not run too slow.
 func (c Clock) isKnown() bool {
 	return c.Drift-c.Within > maxDrift || c.Drift+c.Within < -maxDrift || c.Within <= maxDrift && c.Drift+c.Within <= maxDrift
 }
@@ -162,23 +163,23 @@ func (c Clock) judge() (string, error) {
 	found := fmt.Sprintf("%+.2f%% ± %.2f%% over %v, offset %v", 100*c.Drift, 100*c.Within, round(c.Over), round(c.Offset))
 	switch {
 	case c.Drift-c.Within > maxDrift:
-		return "", broken("this machine's clock runs slow against Spanner's: %s", found)
+		return "", broken("this machine's clock runs slower than Spanner's: %s", found)
 	case c.Drift+c.Within < -maxDrift:
-		return "", &finding{Warning, "this machine's clock runs fast against Spanner's: " + found,
-			"a holder gives its lock up too early; it is never held by two", "fix the clock of this machine"}
+		return "", &finding{Warning, "this machine's clock runs faster than Spanner's: " + found,
+			"a holder gives up its lock too early, but two processes never hold it at the same time", "fix this machine's clock"}
 	case !c.isKnown():
-		return "", &finding{Note, "the round trips are too slow to tell: " + found, "it is not known whether this machine's clock runs a hundredth too slow", "run it again, closer to the database"}
+		return "", &finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs 1 % slow", "run doctor again on a machine closer to the database"}
 	}
-	return found + ", which does not matter", nil
+	return found + ", which is within the limit", nil
 }
 
-// sample is one instant by both clocks: Spanner's was somewhere between the two local ones.
+// sample is one reading of both clocks. Spanner's time was taken somewhere between the two local times.
 type sample struct {
 	sent, received time.Time
 	at             time.Time
 }
 
-// instant returns the quickest of a few samples.
+// instant returns the sample with the shortest round trip out of a few.
 func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	for i := range 5 {
 		s := sample{sent: time.Now()}
@@ -193,7 +194,7 @@ func (e *exam) instant(ctx context.Context) (best sample, err error) {
 	return best, nil
 }
 
-// drift returns how much more time has passed by Spanner's clock than by this machine's, as a share of it.
+// drift returns how much more time has elapsed by Spanner's clock than by this machine's, as a fraction of the latter.
 func drift(first, last sample) Clock {
 	passed := float64(last.at.Sub(first.at))
 	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)
@@ -206,11 +207,11 @@ func drift(first, last sample) Clock {
 
 const (
 	trips     = 30
-	tripsTime = 10 * time.Second // for all of them, on a slow network
+	tripsTime = 10 * time.Second // the time after which to stop early on a slow network
 	enough    = 5
 )
 
-// measure sends requests of each kind one after the other.
+// measure measures the round trips of each kind of request, one after the other.
 func (e *exam) measure(ctx context.Context) (string, error) {
 	name := e.base + "/round-trips"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {
@@ -240,5 +241,5 @@ func (e *exam) measure(ctx context.Context) (string, error) {
 		}
 	}
 	e.roundTrips = &RoundTrips{roundTripOf(took[0]), roundTripOf(took[1]), roundTripOf(took[2])}
-	return fmt.Sprintf("read %v; commit %v; transaction %v; they allow a lease of %v", e.roundTrips.Read, e.roundTrips.Commit, e.roundTrips.Transaction, e.roundTrips.Lease()), nil
+	return fmt.Sprintf("read %v; commit %v; transaction %v; the shortest possible lease is %v", e.roundTrips.Read, e.roundTrips.Commit, e.roundTrips.Transaction, e.roundTrips.Lease()), nil
 }

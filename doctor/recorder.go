@@ -13,11 +13,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// attempt is how long one request may take.
+// attempt is the time limit for one request.
 const attempt = 5 * time.Second
 
-// recorder is the table as the protocol sees it. It notes what several checks need. It starts nothing once its context
-// has ended, and interrupts nothing that has started: an abandoned commit could be applied after the cleanup.
+// recorder is the lock table, as the protocol uses it. It records the outcomes that several checks need. Once its
+// context has ended, it starts no more requests, but it does not interrupt a request in progress, because an abandoned
+// commit could be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner
@@ -25,10 +26,10 @@ type recorder struct {
 
 	mu         sync.Mutex
 	denied     []denial
-	unanswered int // commits that were answered without a timestamp
+	unanswered int // the number of replies to commits that had no timestamp
 }
 
-// denial is Spanner's answer to a step that is not allowed.
+// denial is Spanner's error for a step that is not permitted.
 type denial struct{ step, message string }
 
 func newRecorder(ctx context.Context, s table.Spanner) *recorder {
@@ -60,7 +61,7 @@ func isDenied(err error) bool {
 	return code == codes.PermissionDenied || code == codes.Unauthenticated
 }
 
-// apply commits as an application does, blindly or in a transaction.
+// apply commits mutations the way an application does, either blindly or in a transaction.
 func (r *recorder) apply(ctx context.Context, step string, blind bool, ms ...*spanner.Mutation) (at time.Time, err error) {
 	opts := []spanner.ApplyOption{spanner.TransactionTag("spindle-" + step), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE)}
 	if blind {

@@ -23,19 +23,19 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// patience is how long a program may be silent, including its compilation.
+// patience is how long a program may print nothing, including the time to compile it.
 const patience = 2 * time.Minute
 
 // program is an example that runs.
 type program struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	lines chan string // closed when it has ended
+	lines chan string // closed when the program has ended
 	said  []string
 }
 
-// goRun runs an example as its documentation says, in a process group of its own. Both of its outputs
-// are a pipe.
+// goRun runs an example as its documentation describes, in a process group of its own. Standard output and standard
+// error are one pipe.
 func goRun(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, lines: make(chan string, 1000)}
@@ -65,25 +65,25 @@ func goRun(t *testing.T, env []string, args ...string) *program {
 	return p
 }
 
-// until waits for the program to say something, and returns what the pattern's group matches.
+// until waits for the program to print a line that matches the pattern, and returns the match of its last group.
 func (p *program) until(pattern string) string {
 	p.t.Helper()
 	timeout := time.After(patience)
 	for {
 		select {
 		case line, ok := <-p.lines:
-			require.True(p.t, ok, "it ended without saying %q", pattern)
+			require.True(p.t, ok, "the program ended without printing %q", pattern)
 			p.said = append(p.said, line)
 			if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
 				return m[len(m)-1]
 			}
 		case <-timeout:
-			require.FailNow(p.t, "it does not say "+pattern)
+			require.FailNow(p.t, "the program does not print "+pattern)
 		}
 	}
 }
 
-// end waits for the program to end, and returns all that it said.
+// end waits for the program to end, and returns its whole output.
 func (p *program) end() (string, error) {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -95,7 +95,7 @@ func (p *program) end() (string, error) {
 			}
 			p.said = append(p.said, line)
 		case <-timeout:
-			require.FailNow(p.t, "it does not end")
+			require.FailNow(p.t, "the program does not end")
 		}
 	}
 }
@@ -113,7 +113,8 @@ func needEmulator(t *testing.T) {
 	t.Parallel()
 }
 
-// requireTidy requires lines that fit a terminal, no colours, and that every process that was named has ended.
+// requireTidy requires that the lines fit a terminal and have no colours, and that every process named in the output
+// has ended.
 func requireTidy(t *testing.T, out string) {
 	t.Helper()
 	assert.NotContains(t, out, "\x1b")
@@ -185,7 +186,7 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	second := simple("-table", "mine", "-create", "-id", "second")
 	assert.Equal(t, token, second.until(`leader seen +first, token (\d{16}), lease 3s$`))
 	first.interrupt()
-	out, _ = first.end() // go run makes an error of every interrupt
+	out, _ = first.end() // go run turns every interrupt into an error
 	assert.Contains(t, out, "released")
 	assert.Greater(t, second.until(`ELECTED +token (\d{16})$`), token)
 	second.interrupt()
@@ -209,7 +210,8 @@ func TestQuickstartLeadsAndHandsOver(t *testing.T) {
 	assert.NotContains(t, out, "WARN")
 }
 
-// Every replica knows the leader. A leader that is stopped leads on until the others know, and so do its pages.
+// Every replica knows the leader. A leader that is stopped continues to lead, and to serve its pages, until the other
+// replicas know.
 func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -237,7 +239,7 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	next := second.until(elected)
 	assert.Greater(t, next, token)
 	assert.Equal(t, []int{http.StatusOK, http.StatusOK}, probe(t, secondURL), "the next leader")
-	out, _ := first.end() // go run makes an error of every signal
+	out, _ := first.end() // go run turns every signal into an error
 	assert.Regexp(t, `(?s)leaving .*released `, out)
 	job = second.until(ran)
 	from, jobs = get(t, secondURL+"/jobs")
@@ -249,7 +251,7 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	assert.NotContains(t, out, "WARN")
 }
 
-// get returns what a page says, and where it is, after redirects.
+// get returns a page's body, and its URL after redirects.
 func get(t *testing.T, url string) (from, body string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -261,7 +263,7 @@ func get(t *testing.T, url string) (from, body string) {
 	return resp.Request.URL.String(), string(text)
 }
 
-// probe returns what the probes of the manifest are answered: the liveness probe, and the readiness probe.
+// probe returns the status codes of the manifest's liveness and readiness probes.
 func probe(t *testing.T, url string) (codes []int) {
 	t.Helper()
 	manifest, err := os.ReadFile("../deploy/kubernetes/leader.yaml")
@@ -303,15 +305,15 @@ func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
 	out, err := goRun(t, nil, "./examples/workers").end()
 	require.NoError(t, err)
 	requireTidy(t, out)
-	east, west := number(t, out, `East has done (\d+) jobs`), number(t, out, `west (\d+), each job once`)
+	east, west := number(t, out, `East did (\d+) jobs`), number(t, out, `west (\d+), each job once`)
 	assert.Positive(t, east)
 	assert.Positive(t, west)
 	assert.Equal(t, 120.0, east+west)
-	assert.Greater(t, number(t, out, `West finished its first (\S+)s after east`), 0.0)
+	assert.Greater(t, number(t, out, `West finished its first job (\S+)s after east`), 0.0)
 	assert.Less(t, number(t, out, ` (\S+)s .*the queue is empty`), 10.0)
 }
 
-// The story tells a newcomer how to join, who then is one of the group: here with go run, as the story says.
+// The story tells a newcomer how to join the group. The test joins with go run, as the story says.
 func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	needEmulator(t)
 	story := goRun(t, nil, "./examples/partitions", "-wait", "2m")
@@ -323,14 +325,14 @@ func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	requireTidy(t, strings.ReplaceAll(out, path, "..."))
 	items := number(t, out, `Items +(\d+) were appended`)
 	assert.Greater(t, items, 1000.0)
-	assert.Equal(t, items, number(t, out, `appended, and (\d+) processed: each exactly once`))
+	assert.Equal(t, items, number(t, out, `appended, and (\d+) were processed, each exactly once`))
 	assert.Positive(t, number(t, out, `Fence .* too late.*: (\d+)`))
 	assert.Contains(t, out, "Y  joins: welcome!")
 	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which three share everything, and one is the newcomer")
 
 	out, err = newcomer.end()
 	require.NoError(t, err)
-	assert.Contains(t, out, "the story is over")
+	assert.Contains(t, out, "the demonstration has ended")
 	assert.Regexp(t, `  #{5,6}\n`, out)
 }
 
@@ -338,7 +340,7 @@ func TestPartitionsHasANewcomerOfItsOwn(t *testing.T) {
 	needEmulator(t)
 	p := goRun(t, nil, "./examples/partitions", "-wait", "0s")
 	p.until(` D +takes part: process (\d+)`)
-	p.until(`everybody has a share: nobody worked on what moved for`)
+	p.until(`each process has its share; the partitions that moved`)
 	p.interrupt()
 	out, err := p.end()
 	require.Error(t, err)
@@ -357,7 +359,7 @@ func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
 	requireTidy(t, out)
 }
 
-// A child that is stopped can't see that its parent is gone.
+// A child that is stopped can't notice that its parent has exited.
 func TestNothingIsLeftOfAKilledExample(t *testing.T) {
 	for example, moment := range map[string]string{"simple": `kill -9`, "fenced": `kill -STOP (\d+)`} {
 		t.Run(example, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alarm is when something is due. The zero alarm is never due.
+// alarm is a time at which something is due. The zero alarm is never due.
 type alarm struct {
 	on   bool
 	from elect.Instant
@@ -16,7 +16,7 @@ type alarm struct {
 
 func (a *alarm) set(c elect.Clock, in time.Duration) { *a = alarm{true, c.Now(), in} }
 
-// sooner moves it to then, unless it is due before that.
+// sooner sets the alarm to go off after in, unless it is already due earlier than that.
 func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 	if a.left(c) > in {
 		a.set(c, in)
@@ -25,7 +25,7 @@ func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 
 func (a *alarm) off() { a.on = false }
 
-// left returns the time until it is due: not positive once it is.
+// left returns the time until the alarm is due. It is zero or negative once the alarm is due.
 func (a *alarm) left(c elect.Clock) time.Duration {
 	if !a.on {
 		return math.MaxInt64
@@ -33,7 +33,8 @@ func (a *alarm) left(c elect.Clock) time.Duration {
 	return a.in - c.Now().Since(a.from)
 }
 
-// wait returns the time until the held-up work may continue: none once the alarm is due, or if it was never set.
+// wait returns how long the work held up by the alarm must still wait. It returns 0 if the alarm is due or was never
+// set.
 func (a *alarm) wait(c elect.Clock) time.Duration {
 	if !a.on {
 		return 0

@@ -25,8 +25,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Machines differ, so the figures are counts and ratios to the lease. One iteration is one lease, one start, or one member
-// that comes or goes: CONTRIBUTING.md has the commands.
+// Machines differ, so the results are counts and ratios to the lease. One iteration is one lease, one start, or one
+// member that joins or leaves. CONTRIBUTING.md has the commands.
 
 var (
 	benchLease      = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
@@ -35,7 +35,7 @@ var (
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// run runs a member, and returns what stops it once it has all n partitions.
+// run runs a member. Once the member has all n partitions, run returns a function that stops it.
 func run(tb testing.TB, g *group.Group, n int) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -62,7 +62,7 @@ func BenchmarkHas(b *testing.B) {
 	}
 }
 
-// BenchmarkAtRest: the RPCs of a member with nothing happening, for one lease an iteration.
+// BenchmarkAtRest counts the RPCs of a member while nothing happens. Each iteration takes one lease.
 func BenchmarkAtRest(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -94,7 +94,7 @@ func BenchmarkAtRest(b *testing.B) {
 	}
 }
 
-// BenchmarkStart: from Run to all partitions held, by one member, and what a partition takes of memory.
+// BenchmarkStart measures the time from Run until one member holds all partitions, and the memory for each partition.
 func BenchmarkStart(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -123,7 +123,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// BenchmarkKill: kill -9 of one of four members, until all partitions are worked on again.
+// BenchmarkKill kills one of four members with kill -9, and measures the time until all partitions have work again.
 func BenchmarkKill(b *testing.B) {
 	coming(b, func(f *fleet, ps []*process) []*process {
 		f.kill(ps[0])
@@ -131,7 +131,7 @@ func BenchmarkKill(b *testing.B) {
 	}, func(f *fleet, took []float64, gaps []float64, _ int) { report(b, took, "until-all") })
 }
 
-// BenchmarkLeave: SIGTERM of one of four members, until its partitions are worked on again.
+// BenchmarkLeave stops one of four members with SIGTERM, and measures the time until its partitions have work again.
 func BenchmarkLeave(b *testing.B) {
 	coming(b, func(f *fleet, ps []*process) []*process {
 		require.NoError(b, ps[0].Signal(syscall.SIGTERM))
@@ -142,7 +142,7 @@ func BenchmarkLeave(b *testing.B) {
 	})
 }
 
-// BenchmarkJoin: a fifth member.
+// BenchmarkJoin adds a fifth member.
 func BenchmarkJoin(b *testing.B) {
 	coming(b, func(f *fleet, ps []*process) []*process { return append(ps, f.start()) },
 		func(f *fleet, _ []float64, gaps []float64, moved int) {
@@ -151,7 +151,7 @@ func BenchmarkJoin(b *testing.B) {
 		})
 }
 
-// coming lets members come or go, once each iteration, and has four again between them.
+// coming lets a member join or leave in each iteration, and restores the four members in between.
 func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(f *fleet, took, gaps []float64, moved int)) {
 	f := newFleet(b, *benchPartitions, *benchLease)
 	ps := []*process{f.start(), f.start(), f.start(), f.start()}
@@ -159,7 +159,7 @@ func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(
 	var took, gaps []float64
 	moved := 0
 	for range b.N {
-		time.Sleep(*benchLease + rand.N(*benchLease)) // at any instant between heartbeats
+		time.Sleep(*benchLease + rand.N(*benchLease)) // any instant between two heartbeats
 		f.since()
 		began := time.Now()
 		ps = change(f, ps)

@@ -9,18 +9,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// never is the wait for a partition that another member has: until the member releases it, or is over.
+// never is the wait for a partition held by another member. It has no known end, because the partition becomes free
+// only when that member releases it or its term ends.
 const never = time.Duration(math.MaxInt64)
 
-// history is what a member keeps of a partition between looks, by Spanner's clock.
+// history is what a member remembers about a partition from one look to the next. Times are by Spanner's clock.
 type history struct {
-	assumed time.Duration // the lease of the last holder seen; 0: there was none
-	absent  time.Time     // since when it is known to have no row
-	plain   table.Token   // of a plain lock with its name, once that was logged
+	assumed time.Duration // the lease of the last known holder; 0: none
+	absent  time.Time     // when the partition was first seen to have no row
+	plain   table.Token   // of the last plain lock that was logged for having the partition's name
 }
 
-// learn takes in what was observed. A member whose rows vanish may still act until its deadline: its lease is
-// remembered.
+// learn updates the history with an observation. It remembers the lease of the last holder, because a holder whose rows
+// are deleted may continue to act until its deadline.
 func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	switch {
 	case o.Exists && o.Heartbeat.IsZero():
@@ -32,18 +33,19 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	}
 }
 
-// judge says when a partition can be claimed, by one snapshot of the group and by its history.
+// judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
 type judge struct {
 	snapshot table.GroupSnapshot
-	own      table.LeaseRef                   // the member that asks
-	lease    time.Duration                    // its own
-	missing  map[table.LeaseRef]time.Time     // since when the rows of these members are missing
-	leases   map[table.LeaseRef]time.Duration // of members seen, for those whose rows are gone
+	own      table.LeaseRef                   // the member on whose behalf it judges
+	lease    time.Duration                    // of that member
+	missing  map[table.LeaseRef]time.Time     // when the rows of these members were first missing
+	leases   map[table.LeaseRef]time.Duration // of all members seen, for use if their rows vanish
 }
 
-// claimableIn returns how long after the snapshot a partition, which was learned, can be claimed. It assumes that the
-// asking member neither acts on it nor has a request for it under way. If the lock row alone does not tell, it asks for
-// the lease rows. It changes nothing.
+// claimableIn returns how long after the snapshot a partition can be claimed. The history must already include o. The
+// judging member must neither act on the partition nor have a request for it in progress. If the lock row alone is not
+// enough to decide, claimableIn returns never and sets leases, which asks the caller to read the lease rows. It has no
+// side effects.
 func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	with, is := table.MemberOf(o.Writer)
 	switch {
@@ -62,14 +64,15 @@ func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 	case j.snapshot.Unreadable[o.Name] != nil:
 		return never, false
 	case o.LeaseRecord == nil && is:
-		return j.freeWith(with, j.lease), false // somebody deleted its lease row
+		return j.freeWith(with, j.lease), false // the lease row was deleted by hand
 	case o.LeaseRecord == nil:
 		return j.left(o.Heartbeat.Add(j.lease)), false
 	}
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
 }
 
-// withoutRow judges by the remaining lease rows, because somebody has deleted the lock row by hand.
+// withoutRow handles a partition that has no lock row, because it was never claimed or because the row was deleted by
+// hand. It decides by the remaining lease rows and by the history.
 func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	if !o.LeasesRead {
 		return never, true
@@ -86,7 +89,8 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 	return wait, false
 }
 
-// freeBy judges by a lease record. For a lock that is no partition, the lease counts from a heartbeat.
+// freeBy returns the wait that a lease record implies. If the record belongs to a plain lock rather than a partition,
+// the lease is counted from heartbeat.
 func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)
@@ -94,14 +98,15 @@ func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	return j.left(heartbeat.Add(p.Lease))
 }
 
-// decided reports whether a member is known to be over, or known to be there.
+// decided reports whether the member's lock row is enough to tell whether the member's term has ended.
 func (j judge) decided(with table.LeaseRef) bool {
 	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
 }
 
-// freeWith judges by the member that has the partition: free once the member's row says that it is over. If the row is
-// missing, somebody has deleted it, and the member may not know yet: it acts no longer than its lease, if that is
-// known, otherwise no longer than this member would.
+// freeWith returns the wait for a partition that the given member has. The partition is free once the member's lock row
+// shows that its term has ended. If that row was deleted by hand, the member may not have noticed, so freeWith waits
+// from the time that the row was first missing for the longest of leases, the member's lease as last seen, and the
+// judging member's own. If leases is never, a missing row frees nothing.
 func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.snapshot.Members[with.Name]
 	switch since, missing := j.missing[with]; {
@@ -115,14 +120,14 @@ func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration
 	return never
 }
 
-// over reports whether a member's term has ended for good, by its row.
+// over reports whether the lock row o shows that the term under token has ended for good.
 func over(o table.Observation, token table.Token) bool {
 	return o.Heartbeat.IsZero() || o.Token != token
 }
 
 func (j judge) left(until time.Time) time.Duration { return max(until.Sub(j.snapshot.At), 0) }
 
-// names reports whether rows say that this member has the partition.
+// names reports whether the rows assign the partition to the judging member.
 func (j judge) names(o table.PartitionRow) bool {
 	return slices.Contains(named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
 }
@@ -144,7 +149,7 @@ func named(o table.PartitionRow) (refs []table.LeaseRef) {
 	return refs
 }
 
-// lockRow returns what the lock row alone says.
+// lockRow returns o without anything that was read from lease rows.
 func lockRow(o table.PartitionRow) table.PartitionRow {
 	o.LeaseRecord, o.OrphanLeases, o.LeasesRead = nil, nil, false
 	return o

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The heart of the protocol: when a partition can be claimed, by one snapshot.
+// This test covers the heart of the protocol, which is when a partition can be claimed, as seen in one snapshot.
 func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return at.Add(-d) }
@@ -53,7 +53,7 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	since := map[table.LeaseRef]time.Time{gone: ago(5 * time.Second)}
 	lock := table.LeaseRecord{Lease: 30 * time.Second}
 
-	vanished := table.SlotName("orders", 5) // its lock row is gone, and its lease row can't be read
+	vanished := table.SlotName("orders", 5) // its lock row is missing, and its lease row can't be read
 	defer func() {
 		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
 			missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}

@@ -21,17 +21,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// What somebody found who tried to break it.
+// These are faults that were found in attempts to break the protocol.
 
-// A confirmation that was applied, and whose second attempt below the client is refused, leaves rows that name the member. It
-// has to look after these even if the partition is assigned to another by then: nobody else can free them.
+// A confirmation that was applied, but whose second attempt below the client is refused, leaves rows that name the
+// member. The member has to reconcile these rows even if the partition is assigned to another member by then, because
+// no other member can free them.
 func TestAConfirmationThatIsRefusedAfterItWasAppliedIsReconciled(t *testing.T) {
-	for range 8 { // which partitions are under way when d is counted is chance
+	for range 8 { // it is a matter of chance which partitions are being moved when d is counted
 		inVirtualTime(t, func(c *cluster) {
 			const n = 30
 			a := c.start("a", Numbered(n))
 			c.until(lease, "a to have all", spreadOver(n, a))
-			b := c.start("b", Numbered(n)) // which is given what later members are given too
+			b := c.start("b", Numbered(n)) // gets the partitions that later members get, too
 			c.until(3*lease, "an even spread", spreadOver(n, a, b))
 			c.sleep(3 * lease)
 			var on atomic.Bool
@@ -39,7 +40,7 @@ func TestAConfirmationThatIsRefusedAfterItWasAppliedIsReconciled(t *testing.T) {
 			a.link.Again(func(step string) bool { return step == "confirm-partitions" && on.Swap(false) })
 			a.link.After(func(step string) {
 				if step == "confirm-partitions" {
-					time.Sleep(lease * 15 / 10) // the reply takes its time, and meanwhile d is counted
+					time.Sleep(lease * 15 / 10) // the reply is slow, and d is counted before it arrives
 				}
 			})
 			d := c.start("d", Numbered(n))
@@ -56,7 +57,7 @@ func TestAConfirmationThatIsRefusedAfterItWasAppliedIsReconciled(t *testing.T) {
 	}
 }
 
-// What could not be claimed, and moved to another member since, is nothing that this one is unhealthy for.
+// A partition that could not be claimed, and has moved to another member since, does not make this member unhealthy.
 func TestAPartitionThatFailedAndMovedAwayIsForgotten(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 12
@@ -72,7 +73,7 @@ func TestAPartitionThatFailedAndMovedAwayIsForgotten(t *testing.T) {
 		<-b.done
 		c.until(5*lease, "a to have all but one", func() bool { return a.has() == n-1 })
 		all := []*process{a}
-		for others := false; !others; { // until it is another's
+		for others := false; !others; { // until another member has it
 			require.Less(t, len(all), 12)
 			d := c.start(fmt.Sprint("d", len(all)), Numbered(n))
 			all = append(all, d)
@@ -88,7 +89,7 @@ func TestAPartitionThatFailedAndMovedAwayIsForgotten(t *testing.T) {
 	})
 }
 
-// What could not be freed at first, and was freed then, is nothing to be unhealthy for.
+// A partition that could not be freed at first, but was freed later, does not make the member unhealthy.
 func TestAPartitionThatWasFreedAtLastIsForgotten(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
@@ -113,7 +114,7 @@ func TestAPartitionThatWasFreedAtLastIsForgotten(t *testing.T) {
 	})
 }
 
-// A partition that is paused while its claim is under way is not worked on.
+// If a partition is paused while it is being claimed, its work does not begin.
 func TestAPartitionThatIsPausedWhileItIsClaimedIsNotWorkedOn(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var mu sync.Mutex
@@ -146,7 +147,8 @@ func TestAPartitionThatIsPausedWhileItIsClaimedIsNotWorkedOn(t *testing.T) {
 	})
 }
 
-// Work that hangs keeps its own partition from others, and no more: even if its member was useless for a while, and is alone.
+// Work that hangs keeps only its own partition from other members, even if its member was of no use for a while and is
+// alone.
 func TestAUselessMemberThatIsAloneComesBackWhateverWorkDoes(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 8
@@ -166,7 +168,7 @@ func TestAUselessMemberThatIsAloneComesBackWhateverWorkDoes(t *testing.T) {
 	})
 }
 
-// Balanced fails if Run ends just when it is called.
+// Balanced fails if Run ends just as Balanced is called.
 func TestBalancedDoesNotMissTheEndOfRun(t *testing.T) {
 	var p *process
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +181,7 @@ func TestBalancedDoesNotMissTheEndOfRun(t *testing.T) {
 	g.standing.mu.Lock()
 	done := make(chan error, 1)
 	go func() { done <- g.Balanced(context.Background()) }()
-	time.Sleep(100 * time.Millisecond) // it has seen that Run runs, and is about to look further
+	time.Sleep(100 * time.Millisecond) // Balanced has seen that Run is running, and is about to look further
 	close(stop)
 	require.Eventually(t, func() bool { return !g.runs.Going() }, time.Minute, time.Millisecond)
 	g.standing.balanced, g.standing.trouble = false, nil
@@ -193,12 +195,13 @@ func TestBalancedDoesNotMissTheEndOfRun(t *testing.T) {
 	}
 }
 
-// Work whose context has ended just now, with the term's, is not said to hang since the machine was started, in the log or by
-// Health: the loop may look before it takes in that the term is over, as after a pause of the process.
+// Work whose context has just ended, together with the term's, is not reported in the log or by Health as hanging since
+// the machine was started. The loop can look before it notices that the term has ended, for example after a pause of
+// the process.
 func TestWorkWhoseContextHasJustEndedDoesNotHang(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		p := c.process("a", Numbered(1))
-		p.clock.Mono.Add(int64(100 * 365 * 24 * time.Hour)) // as of a machine that runs: virtual time is before its start
+		p.clock.Mono.Add(int64(100 * 365 * 24 * time.Hour)) // as on a machine that has been running, because virtual time is before its start
 		c.sleep(2 * lease)
 		m := &member{Group: p.Group, log: p.config.Log}
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -212,7 +215,7 @@ func TestWorkWhoseContextHasJustEndedDoesNotHang(t *testing.T) {
 	})
 }
 
-// A plan has no slots that no member can have: those who join go through all slots up to the highest.
+// A plan has no slots that no member can have, because joining members go through all slots up to the highest one.
 func TestAPlanWithASlotThatCanNotBeIsRefused(t *testing.T) {
 	l := plan.NewList([]string{"0"})
 	members := []plan.Member{{Slot: 0, Token: 1, List: l.Digest(), Weight: 1}, {Slot: 1 << 30, Token: 1, List: l.Digest(), Weight: 1}}
@@ -242,8 +245,8 @@ func TestTheLongestPlanFitsIntoTheColumn(t *testing.T) {
 	assert.LessOrEqual(t, len(p.Encode()), table.MaxWriter)
 }
 
-// Balanced is about what a member is to have, so it blocks as long as that is not known: as while a group that begins waits for
-// more members.
+// Balanced depends on the member's target partitions, so it blocks while these are unknown, for example while a new
+// group waits for more members.
 func TestBalancedBlocksWhileAGroupThatBeginsWaits(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4), WithInitialDelay(lease/3))
@@ -257,7 +260,7 @@ func TestBalancedBlocksWhileAGroupThatBeginsWaits(t *testing.T) {
 	})
 }
 
-// The same goes for a member whose list nobody has published yet.
+// The same is true for a member whose list has not been published yet.
 func TestBalancedBlocksUntilTheOwnListIsPublished(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -270,7 +273,7 @@ func TestBalancedBlocksUntilTheOwnListIsPublished(t *testing.T) {
 	})
 }
 
-// An observer hears that a partition was revoked only if it heard that it was assigned.
+// An observer is told that a partition was revoked only if it was told that the partition was assigned.
 func TestAnObserverIsToldOfNoRevocationOfWhatItNeverHad(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 30
@@ -295,7 +298,7 @@ func TestAnObserverIsToldOfNoRevocationOfWhatItNeverHad(t *testing.T) {
 		c.sleep(3 * lease)
 		a.link.After(func(step string) {
 			if step == "confirm-partitions" {
-				time.Sleep(lease * 15 / 10) // meanwhile d is counted
+				time.Sleep(lease * 15 / 10) // d is counted in the meantime
 			}
 		})
 		d := c.start("d", Numbered(n))
@@ -310,7 +313,7 @@ func TestAnObserverIsToldOfNoRevocationOfWhatItNeverHad(t *testing.T) {
 	})
 }
 
-// Why a member could not join long ago is not why it is not in the group now.
+// A reason that kept a member from joining long ago is not reported as the reason why it is not in the group now.
 func TestHealthSaysNotWhyItCouldNotJoinLongAgo(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		b := c.start("b", Numbered(2))
@@ -325,13 +328,13 @@ func TestHealthSaysNotWhyItCouldNotJoinLongAgo(t *testing.T) {
 			c.until(lease, "a's term to end", func() bool { return strings.Count(a.log.String(), "msg=left") > i })
 		}
 		c.sleep(4 * lease) // it cools down
-		require.ErrorContains(t, a.Health(), "it is not in the group")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group")
 		assert.NotContains(t, a.Health().Error(), "no role")
 		c.end(a, b)
 	})
 }
 
-// A partition whose rows can't be read is idle for good, so Health says so after three leases.
+// A partition whose rows can't be read stays idle until they are corrected, so Health reports it after three leases.
 func TestAPartitionWhoseRowsCanNotBeReadMakesUnhealthy(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -354,7 +357,7 @@ func TestAPartitionWhoseRowsCanNotBeReadMakesUnhealthy(t *testing.T) {
 	})
 }
 
-// Pause may be called from any goroutine, also just after Run. For the race detector.
+// Pause can be called from any goroutine, even just after Run. This test is for the race detector.
 func TestPauseJustAfterRunIsNoRace(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		for range 50 {
@@ -367,7 +370,7 @@ func TestPauseJustAfterRunIsNoRace(t *testing.T) {
 	})
 }
 
-// untilClosed is a loop that goes on until then.
+// untilClosed is a loop that continues until the channel is closed.
 type untilClosed chan struct{}
 
 func (c untilClosed) Run(context.Context) error { <-c; return nil }

@@ -17,9 +17,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// Rows that somebody deletes or garbles at any time, in groups of members with different leases and lists, which come, go and
-// are cut off, and whose transactions are aborted, never make two members act on a partition, and keep no other member from
-// joining. Once it is over, and what can't be read was corrected, every partition is worked on again.
+// Rows that are deleted or garbled at any time never make two members act on a partition, and never keep other members
+// from joining. The groups have members with different leases and lists, which join, leave and are cut off, and whose
+// transactions are aborted. After the damage has ended, and the unreadable rows have been corrected, every partition
+// has work again.
 func FuzzDamagedRows(f *testing.F) {
 	for _, seed := range fleet.Part(seeds(20)...) {
 		f.Add(seed)
@@ -48,16 +49,16 @@ type damage struct {
 	*cluster
 	dice    *rand.Rand
 	lists   [2][]string
-	newer   float64         // how many have the second
-	drawn   []time.Duration // leases to draw from
+	newer   float64         // the fraction of processes that have the second list
+	drawn   []time.Duration // the leases to draw from
 	longest time.Duration
-	kinds   []string // of damage
-	abort   float64  // how likely a transaction is aborted
+	kinds   []string // the kinds of damage
+	abort   float64  // the probability that a transaction is aborted
 
-	run    []*process // that run
+	run    []*process // the running processes
 	leases map[*process]time.Duration
-	said   map[string]string    // what the rows said that can't be read
-	hurt   map[string]time.Time // when a row of a lock was deleted last
+	said   map[string]string    // the contents of the unreadable rows before the damage
+	hurt   map[string]time.Time // the last time at which a row of each lock was deleted
 }
 
 func pick[T any](d *damage, of ...T) T { return of[d.dice.IntN(len(of))] }
@@ -66,8 +67,8 @@ func (d *damage) upTo(limit time.Duration) time.Duration {
 	return time.Duration(d.dice.Int64N(int64(limit)))
 }
 
-// draw says what is to happen. A member that does not find a lease record goes by its own lease: if leases differ, only rows of
-// one kind are deleted.
+// draw chooses what will happen. A member that does not find a lease record uses its own lease. So if leases differ,
+// only rows of one kind are deleted.
 func (d *damage) draw() {
 	for i := range 2 + d.dice.IntN(20) {
 		d.lists[0] = append(d.lists[0], fmt.Sprint(i))
@@ -99,7 +100,7 @@ func (d *damage) begin() {
 	d.sleep(3*d.longest + d.upTo(d.longest))
 }
 
-// launch starts a process whose steps take time, and are aborted.
+// launch starts a process whose steps take time and can be aborted.
 func (d *damage) launch(leases time.Duration) *process {
 	list := 0
 	if d.dice.Float64() < d.newer {
@@ -125,7 +126,7 @@ func (d *damage) launch(leases time.Duration) *process {
 	return p
 }
 
-// whole reports whether every partition of a list that some process has is worked on, and its token is valid.
+// whole reports whether every partition in the list of some process has work and a valid token.
 func (d *damage) whole() bool {
 	all, rows := map[string]bool{}, d.store.Rows()
 	for _, p := range d.run {
@@ -143,7 +144,7 @@ func (d *damage) whole() bool {
 	return len(all) == 0
 }
 
-// await is until, with longer steps.
+// await is like until, but with longer steps.
 func (d *damage) await(limit time.Duration, what string, cond func() bool) {
 	d.t.Helper()
 	for start := time.Now(); !cond(); d.sleep(lease / 20) {
@@ -151,7 +152,7 @@ func (d *damage) await(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// strike damages rows, or lets processes come, go, or be cut off.
+// strike damages rows, or makes processes join, leave or be cut off.
 func (d *damage) strike() {
 	switch kind := pick(d, append(d.kinds, "a process")...); {
 	case kind != "a process":
@@ -159,7 +160,7 @@ func (d *damage) strike() {
 	case d.dice.IntN(2) == 0:
 		d.cut(pick(d, d.run...))
 	case len(d.run) < 4:
-		d.launch(d.longest) // it has not seen the others' leases
+		d.launch(d.longest) // it has not seen the other members' leases
 	default:
 		p := pick(d, d.run...)
 		d.run = slices.DeleteFunc(d.run, func(o *process) bool { return o == p })
@@ -167,7 +168,7 @@ func (d *damage) strike() {
 	}
 }
 
-// damage changes some rows of one member, or of partitions that it has, and cuts that off, or not.
+// damage changes some rows of one member or of its partitions, and sometimes cuts this member off.
 func (d *damage) damage(kind string) {
 	rows, p := d.store.Rows(), pick(d, d.run...)
 	found := d.victims(kind, p, rows)
@@ -199,7 +200,7 @@ func (d *damage) cut(p *process) {
 	time.AfterFunc(d.upTo(3*d.leases[p]), p.link.Mend)
 }
 
-// victims are the rows of that kind which are a process's, or of partitions that it has.
+// victims returns the rows of the given kind that belong to a process or to its partitions.
 func (d *damage) victims(kind string, p *process, rows map[string]table.Row) (found []string) {
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		lock, _, isLease := strings.Cut(key, "_")
@@ -220,8 +221,8 @@ func (d *damage) victims(kind string, p *process, rows map[string]table.Row) (fo
 	return found
 }
 
-// known reports whether every process has seen each member's lease: a process that has not goes by its own lease if the lease row
-// is gone.
+// known reports whether every process has seen each member's lease. A process that has not seen it uses its own lease
+// if the lease row is missing.
 func (d *damage) known(rows map[string]table.Row) bool {
 	members := 0
 	for key, row := range rows {
@@ -236,7 +237,7 @@ func (d *damage) known(rows map[string]table.Row) bool {
 	return members == len(d.run)
 }
 
-// join starts one process more: whatever can't be read of others.
+// join starts one more process, which must be able to join even if other members' rows can't be read.
 func (d *damage) join() {
 	p := d.launch(d.longest)
 	d.await(3*d.longest, "a newcomer to join", func() bool { return strings.Contains(p.log.String(), "msg=joined") })
@@ -253,5 +254,5 @@ func (d *damage) mend() {
 			d.rewrite(key, said)
 		}
 	}
-	d.sleep(3 * d.longest) // those that are cut off
+	d.sleep(3 * d.longest) // let the processes that are cut off come back
 }

@@ -7,54 +7,53 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Pure functions turn a look into a decision: first what the look shows of each partition, then what is done about it.
-// docs/groups.md has the table.
+// A look becomes a decision in two steps, each a pure function. The first step determines what the look shows of each
+// partition, and the second what to do about it. docs/groups.md has the decision table.
 
-// partitionView is what a look shows of one partition to this member. It is zero if the look did not read the
-// partition.
+// partitionView is one partition as a look shows it to this member. It is zero if the look did not read the partition.
 type partitionView struct {
 	read       bool
-	later      bool          // left out on purpose, because many are wanted; its turn comes
-	gone       bool          // a held partition's lease row is missing
+	later      bool          // skipped because too many partitions are wanted; a later look reads it
+	gone       bool          // the partition is held, but its lease row is missing
 	unreadable bool          // its rows can't be read, or a newer version wrote them
 	own        bool          // rows name this member's term
-	wait       time.Duration // until it can be claimed: 0 now; never: until another member releases it or is over
+	wait       time.Duration // until it can be claimed; 0: now; never: another member has it
 	row        table.Observation
 }
 
-// local is what this member knows of itself and of one partition.
+// local is a member's own state, and its state for one partition.
 type local struct {
-	planned bool          // it is known which partition is assigned to which member
-	target  bool          // the partition is assigned to this one
+	planned bool          // the assignment of partitions to members is known
+	target  bool          // the partition is assigned to this member
 	busy    bool          // the work under an earlier token has not returned
 	acting  bool          // the term is held and continues
 	leaving bool          // the term is being given up
-	room    bool          // for one more that moves now
-	backoff time.Duration // until it may be tried again
+	room    bool          // one more partition may start to move now
+	backoff time.Duration // until the partition may be tried again
 }
 
-// action is what is done about one partition.
+// action is what to do about one partition.
 type action int
 
 const (
-	toLeave     action = iota // as it is
+	toLeave     action = iota // do nothing
 	toClaim                   // send a claim: free, unresolved → claimed
-	toRevoke                  // end its work: held → revoking
-	toLose                    // the same, without a release: somebody has deleted its lease row
-	toReconcile               // free it in the table, and look at it again
+	toRevoke                  // cancel its work: held → revoking
+	toLose                    // like toRevoke, but without a release, because its lease row was deleted by hand
+	toReconcile               // free it in the table, then look again
 	toDoubt                   // free → unresolved
 	toClear                   // unresolved → free
-	toNote                    // log that it can't be read
+	toNote                    // record that its rows can't be read
 )
 
-// The pause before the next look at a partition, if it is neither 0 (at once) nor a time.
+// Special values for the pause before the next look at a partition. A pause of 0 means an immediate look.
 const (
 	noLook  = never
-	awaited = time.Duration(-1) // another member has it: as patient as the wait for it so far
+	awaited = time.Duration(-1) // another member has it; the pause grows with the time waited so far
 )
 
-// decideEntry is the decision table: what to do about a partition in that state, and when to look at it next. The
-// caller turns a wait of never, for another member, into a pause.
+// decideEntry is the decision table. It returns what to do about a partition in state s, and how long to pause before
+// the next look at it. The caller replaces awaited with an actual pause.
 func decideEntry(s state, x partitionView, l local) (do action, next time.Duration) {
 	switch s {
 	case free:
@@ -65,13 +64,13 @@ func decideEntry(s state, x partitionView, l local) (do action, next time.Durati
 			return toLose, noLook
 		case !l.acting:
 			return toRevoke, noLook
-		case l.planned && !l.target && !l.leaving && l.room: // a leaving member's partitions leave with it
+		case l.planned && !l.target && !l.leaving && l.room: // a leaving member gives up all its partitions anyway
 			return toRevoke, noLook
 		}
 	case unresolved:
 		return decideUnresolved(x, l)
 	}
-	return toLeave, noLook // claimed, revoking, releasing: the request, or the work, continues
+	return toLeave, noLook // claimed, revoking, releasing: wait for the request or the work to finish
 }
 
 func decideFree(x partitionView, l local) (action, time.Duration) {
@@ -119,24 +118,24 @@ func decideUnresolved(x partitionView, l local) (action, time.Duration) {
 	return toLeave, awaited
 }
 
-// facts are the inputs of a decision beside the look.
+// facts are the inputs of a decision other than the look.
 type facts struct {
-	local     // the part that is the same for all partitions
-	room  int // how many more may move now
+	local     // the fields that are the same for all partitions
+	room  int // how many more partitions may start to move now
 	now   elect.Instant
 }
 
-// decisions are what follows from one look. Without a look, they are only what has to be revoked.
+// decisions are the actions that follow from one look. Without a look, they contain only partitions to revoke.
 type decisions struct {
-	claim, reconcile           []table.Observation // in the order of names
+	claim, reconcile           []table.Observation // sorted by name
 	revoke, lose, doubt, clear []*entry
 	illegible, legible         []*entry
-	again                      bool          // look again at once, before anything is concluded
-	next                       time.Duration // the next look that a partition asks for
-	awaits                     bool          // another member has something that this one wants
+	again                      bool          // look again immediately, before acting on this look
+	next                       time.Duration // the shortest pause that a partition asks for
+	awaits                     bool          // another member has a partition that this member wants
 }
 
-// decide goes through the inventory. see says what the look shows of an entry.
+// decide applies the decision table to every partition in the inventory. The see function returns the view of an entry.
 func decide(v *inventory, see func(*entry) partitionView, f facts) (d decisions) {
 	d.next = noLook
 	for _, e := range v.all {

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The table of the decision in docs/groups.md, row by row: what is done about one partition, and when the next look at it
-// is due.
+// This test has each row of the decision table in docs/groups.md: the action for one partition, and the time of the
+// next look at it.
 func TestTheTableOfTheDecision(t *testing.T) {
 	const d = 3 * time.Second
 	var (
@@ -81,8 +81,8 @@ func TestTheTableOfTheDecision(t *testing.T) {
 	}
 }
 
-// A look leads to one decision for all partitions: no more are revoked than may move now, and the next look is the earliest
-// that any asks for.
+// A look leads to one decision for all partitions. No more partitions are revoked than may move now, and the next look
+// is at the earliest time that any decision requests.
 func TestADecisionIsOfAllPartitions(t *testing.T) {
 	v := &inventory{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -113,7 +113,8 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	assert.Empty(t, decide(v, func(e *entry) partitionView { return see[e.name] }, f).claim, "the program has paused d")
 }
 
-// What fails alone is tried ever less often, from a tenth of a lease to three leases.
+// A partition that fails when it is claimed alone is tried less and less often. The pauses grow from a tenth of a lease
+// to three leases.
 func TestASuspectIsTriedLessAndLessOften(t *testing.T) {
 	c := &still{}
 	var s suspicion
@@ -126,7 +127,7 @@ func TestASuspectIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
-// still is a clock that stands still.
+// still is a stopped clock.
 type still struct {
 	elect.SystemClock
 	now time.Duration
@@ -137,8 +138,8 @@ func (c *still) Now() elect.Instant {
 	return elect.Instant{Wall: int64(time.Hour + c.now), Mono: int64(time.Minute + c.now)}
 }
 
-// How terms end decides how long the process cools down: an outage says nothing about it, what ends terms soon doubles the cool-down, and
-// a member that was of no use is on trial.
+// The way in which terms end decides how long the process cools down. Outages do not count, causes that end terms early
+// double the cool-down, and a member that was of no use is on trial.
 func TestCoolDowns(t *testing.T) {
 	coolDowns := func(f *fitness, e ending, n int) (leases []float64) {
 		for range n {

@@ -29,7 +29,7 @@ func needEmulator(t *testing.T) {
 
 const checkpoints = `CREATE TABLE checkpoints (name VARCHAR NOT NULL PRIMARY KEY, position BIGINT)`
 
-// member runs one member on a client of its own until the test ends, or stop is called.
+// member runs one member on a separate client until the test ends or stop is called.
 func (c *cluster) member(id string, opts ...spindle.Option) (g *group.Group, stop func()) {
 	c.t.Helper()
 	client, err := spanner.NewClientWithConfig(c.t.Context(), c.db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, c.db.ClientOptions()...)
@@ -56,7 +56,8 @@ type cluster struct {
 	n  int
 }
 
-// A checkpoint and its fence are one commit, in both dialects: once the partition has moved, it is refused.
+// A checkpoint and its fence are one commit, which is refused once the partition has moved. The test runs in both
+// dialects.
 func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
@@ -127,8 +128,9 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 	}
 }
 
-// A partition that an update has removed from the list keeps its rows. They can be deleted while the group runs, by the
-// statement that docs/command.md has: nothing else changes, and if a list has the partition again, its token has grown.
+// A partition that an update has removed from the list keeps its rows. They can be deleted while the group runs, with
+// the statement in docs/command.md. Nothing else changes, and if a list contains the partition again, its token is
+// higher.
 func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
@@ -178,7 +180,8 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 	}
 }
 
-// A goroutine for each running work and a constant number besides: none for a partition as such.
+// A member has one goroutine for each running work and a constant number of other goroutines, but none for each
+// partition.
 func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
 	needEmulator(t)
 	count := func(n int, opts ...spindle.Option) int {
@@ -193,7 +196,7 @@ func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
 	assert.Equal(t, count(10, work)+990, count(1000, work))
 }
 
-// ours are the goroutines that package group has started, of whatever member.
+// ours returns the number of goroutines that package group has started, for all members.
 func ours() (n int) {
 	stacks := make([]byte, 64<<20)
 	for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -204,7 +207,7 @@ func ours() (n int) {
 	return n
 }
 
-// await asks until it is so.
+// await polls until so returns true, and returns its value.
 func await[V any](t *testing.T, what string, so func() (V, bool)) V {
 	t.Helper()
 	for late := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {

@@ -12,16 +12,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// leaseOf returns a member's lease, even if its lease row is gone by now.
+// leaseOf returns a member's lease, even if its lease row has since been deleted.
 func (t *term) leaseOf(o table.Observation) time.Duration {
 	return cmp.Or(t.m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}], t.m.config.Lease)
 }
 
-// dead returns the members whose leases have run out.
+// dead returns the members whose leases have expired.
 func (t *term) dead(s table.GroupSnapshot) (dead []table.Observation) {
 	for _, name := range slices.Sorted(maps.Keys(s.Members)) {
 		o := s.Members[name]
-		foreign := o.LeaseRecord != nil && o.LeaseRecord.ListDigest == "" // a lock that is no member
+		foreign := o.LeaseRecord != nil && o.LeaseRecord.ListDigest == "" // a plain lock that has a slot's name
 		if name == t.own.Name || !o.Confirmed() || foreign || s.Unreadable[name] != nil || s.At.Sub(o.Heartbeat) < t.leaseOf(o) {
 			continue
 		}
@@ -30,7 +30,7 @@ func (t *term) dead(s table.GroupSnapshot) (dead []table.Observation) {
 	return dead
 }
 
-// evict ends the terms of dead members, all in one commit, so that others can claim their partitions.
+// evict ends the terms of dead members in a single commit, so that other members can claim their partitions.
 func (t *term) evict(dead []table.Observation) {
 	if len(dead) == 0 || t.evicting {
 		return
@@ -46,11 +46,11 @@ func (t *term) evict(dead []table.Observation) {
 		case err == nil:
 			for _, o := range dead {
 				if slices.Contains(freed, o.Name) {
-					t.m.log.Info("a member is gone", "slot", o.Name, "member", o.Holder(), "token", o.Token)
+					t.m.log.Info("evicted a member whose lease has expired", "slot", o.Name, "member", o.Holder(), "token", o.Token)
 				}
 			}
 			before := t.planning
-			t.planning = t.planning.evicted(freed) // the next look is about their partitions
+			t.planning = t.planning.evicted(freed) // the next look reads their partitions
 			t.assign(before)
 			t.soon(0)
 		case elect.First(err):

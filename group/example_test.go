@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// Every process of a service runs this. Each partition of the queue is consumed by one of them, and its checkpoint is
-// written in the commit that the fence guards.
+// Every process of the service runs this code. Each partition of the queue is consumed by one of the processes, and its
+// checkpoint is written in the commit that the fence guards.
 func Example() {
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
@@ -27,10 +27,10 @@ func Example() {
 
 	g := group.New(db, "locktable", "orders", group.Numbered(64), spindle.WithHandover(),
 		group.WithWork(func(ctx context.Context, p group.Partition) error {
-			for ctx.Err() == nil { // it ends the instant the partition is lost or is to move
+			for ctx.Err() == nil { // ctx ends the instant the partition is lost or has to move
 				next, position, err := receive(ctx, p.Name()) // waits for work
 				if err != nil {
-					return err // it is logged, and the work begins again after a pause
+					return err // the group logs it, and runs the work again after a pause
 				}
 				checkpoint := spanner.InsertOrUpdate("checkpoints", []string{"name", "position"}, []any{p.Name(), position})
 				if _, err := p.Apply(ctx, append(next, checkpoint)); err != nil {
@@ -43,14 +43,14 @@ func Example() {
 	if err := g.Run(ctx, done); err != nil {
 		log.Fatal(err)
 	}
-	if err := <-done; err != nil { // all work has returned, and the others have its partitions
+	if err := <-done; err != nil { // all work has returned, and the other members have its partitions
 		log.Print(err)
 	}
 }
 
-// Code that has no work function asks whether it has a partition, and fences what it writes.
+// Code without a work function checks whether the process has a partition, and fences its writes.
 func ExampleGroup_Held() {
-	var g *group.Group // that runs
+	var g *group.Group // a group that is running
 	for _, p := range g.Held() {
 		if _, err := p.Apply(context.Background(), mutations(p.Name())); err != nil {
 			log.Print(err)

@@ -11,38 +11,38 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lanes is how many commits of claims and releases are under way at a time.
+// lanes is the number of commits that claim or reconcile partitions at the same time.
 const lanes = 4
 
-// executor runs a term's requests beside its loop, so that one that hangs holds up nothing else. The loop takes in the
-// outcome of a request; after the end of the term it means nothing any more, and is dropped.
+// executor runs a term's requests beside its loop, so that one request that hangs does not hold up anything else. The
+// loop handles the outcome of each request. Outcomes that arrive after the end of the term are dropped.
 type executor struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	clock   elect.Clock
 	lease   time.Duration
 	results chan func()
-	running *sync.WaitGroup // all requests, of all terms
+	running *sync.WaitGroup // the requests of all terms
 
 	queue   []*commit // waiting for a lane
-	under   int       // commits under way
-	single  bool      // one at a time, with pauses: nothing succeeds
+	under   int       // commits in progress
+	single  bool      // one commit at a time, with pauses, because nothing succeeds
 	pause   elect.Backoff
-	paused  alarm // until the next, if single
-	crowded alarm // until several may be under way again: members abort each other's commits
+	paused  alarm // until the next commit, if single is set
+	crowded alarm // until commits may run in parallel again, after one was aborted by a conflict
 }
 
-// commit is partitions that are claimed, or freed, together. If it fails, its halves are tried separately, so that one
-// partition does not block the others.
+// commit is a set of partitions that are claimed or reconciled together. If it fails, its halves are tried separately,
+// so that one partition does not block the others.
 type commit struct {
 	entries []*entry
-	rows    []table.Observation // one for each entry, as a look showed it
-	ready   alarm               // not before
+	rows    []table.Observation // one for each entry, as the look showed it
+	ready   alarm               // the earliest time to start it
 	send    func(ctx context.Context, c *commit) (result, error)
 	done    func(c *commit, r result, err error)
 }
 
-// result is what a successful commit has done.
+// result is the outcome of a successful commit.
 type result struct {
 	sent      elect.Instant
 	token     table.Token
@@ -71,19 +71,20 @@ func (x *executor) do(limit time.Duration, step func(context.Context) error, the
 	}()
 }
 
-// commitLimit is how long one commit may take: shorter than a look, because its halves come next.
+// commitLimit is the time limit for one commit. It is shorter than the limit for a look, because after a failure the
+// commit's halves are tried next.
 func (x *executor) commitLimit() time.Duration {
 	return min(max(x.lease/5, time.Second), x.lease/2, elect.Attempt(x.lease))
 }
 
-// add queues a commit. Small ones go first: they are halves of failed ones.
+// add queues a commit. Smaller commits go first, because they are halves of failed ones.
 func (x *executor) add(c *commit) {
 	i, _ := slices.BinarySearchFunc(x.queue, len(c.entries)+1, func(q *commit, n int) int { return len(q.entries) - n })
 	x.queue = slices.Insert(x.queue, i, c)
 }
 
-// dispatch starts what can be started. keep says whether an entry of a waiting commit is still to be claimed or freed;
-// others are dropped from the commit.
+// dispatch starts as many waiting commits as it can. The keep function reports whether an entry of a waiting commit
+// must still be claimed or reconciled. Entries for which it returns false are dropped from the commit.
 func (x *executor) dispatch(keep func(c *commit, e *entry) bool) {
 	for x.under < x.width() {
 		i := slices.IndexFunc(x.queue, func(c *commit) bool { return c.ready.wait(x.clock) == 0 })
@@ -113,7 +114,7 @@ func (x *executor) start(c *commit) {
 	})
 }
 
-// width returns how many commits may be under way.
+// width returns the number of commits that may run at the same time.
 func (x *executor) width() int {
 	switch {
 	case x.single && x.paused.wait(x.clock) > 0:
@@ -139,7 +140,7 @@ func (x *executor) left() time.Duration {
 	return soonest
 }
 
-// slow turns the mode of one commit at a time, with pauses, on or off.
+// slow turns on or off the mode in which commits run one at a time, with pauses.
 func (x *executor) slow(single bool) {
 	if x.single = single; !single {
 		x.pause.Reset()
@@ -147,10 +148,11 @@ func (x *executor) slow(single bool) {
 	}
 }
 
-// oneAtATime is called when Spanner has aborted a commit for another: for half a lease, they go one after the other.
+// oneAtATime is called when Spanner has aborted a commit because of a conflict. Commits then run one after the other
+// for half a lease.
 func (x *executor) oneAtATime() { x.crowded.set(x.clock, x.lease/2) }
 
-// split queues the halves of a failed commit.
+// split queues the two halves of a failed commit.
 func (x *executor) split(c *commit, after time.Duration) {
 	half := (len(c.entries) + 1) / 2
 	for _, part := range [][2]int{{0, half}, {half, len(c.entries)}} {
@@ -161,7 +163,7 @@ func (x *executor) split(c *commit, after time.Duration) {
 	}
 }
 
-// reduce drops entries from a commit.
+// reduce drops the entries for which keep returns false.
 func (c *commit) reduce(keep func(*entry) bool) {
 	entries, rows := c.entries[:0], c.rows[:0]
 	for i, e := range c.entries {
@@ -172,8 +174,9 @@ func (c *commit) reduce(keep func(*entry) bool) {
 	c.entries, c.rows = entries, rows
 }
 
-// insist retries a step that Spanner aborts, for a twentieth of a lease: other members claim other partitions at the
-// same time. Each attempt compares what was observed of these. A new look takes longer than another attempt.
+// insist retries a step for at most lease/20 as long as Spanner aborts it. Aborts are expected, because other members
+// claim other partitions at the same time. Retrying is safe, because each attempt compares the rows with the
+// observation, and it is faster than a new look.
 func insist(ctx context.Context, clock elect.Clock, lease, limit time.Duration, step func(context.Context) error) error {
 	began := clock.Now()
 	for {

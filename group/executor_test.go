@@ -16,15 +16,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// atRest returns a term of a member with n partitions, without its loop, and the clock, which stands still.
+// atRest returns the term of a member with n partitions, without a running loop, and its clock, which is stopped.
 func atRest(t *testing.T, n int) (*term, *still) {
 	clock := &still{}
 	m := &member{Group: New(nil, "locktable", "orders", Numbered(n), spindle.WithLease(lease), func(c *options.Config) { c.Clock = clock })}
 	return &term{m: m, exec: newExecutor(t.Context(), m)}, clock
 }
 
-// A partition that could not be claimed is alone in its commit, so that it is in the way of no other. The others are claimed
-// together.
+// A partition that could not be claimed gets a commit of its own, so that it does not hold up other partitions. Those
+// are claimed together.
 func TestASuspectIsClaimedAlone(t *testing.T) {
 	of, clock := atRest(t, 8)
 	var rows []table.Observation
@@ -39,8 +39,8 @@ func TestASuspectIsClaimedAlone(t *testing.T) {
 	assert.Len(t, of.exec.queue[1].entries, 7)
 }
 
-// Members whose transactions Spanner aborts for each other's send one commit at a time, until it has aborted none for half a
-// lease.
+// When Spanner aborts members' transactions because of each other, the members send one commit at a time until no
+// commit has been aborted for half a lease.
 func TestCommitsThatAreAbortedGoOneAtATime(t *testing.T) {
 	of, clock := atRest(t, 1)
 	assert.Equal(t, lanes, of.exec.width())
@@ -52,7 +52,8 @@ func TestCommitsThatAreAbortedGoOneAtATime(t *testing.T) {
 	assert.Equal(t, lanes, of.exec.width())
 }
 
-// A step that Spanner aborts each time is given up after a twentieth of a lease: what was observed gets old.
+// A step that Spanner aborts each time is given up after a twentieth of a lease, because its observations become
+// outdated.
 func TestAStepThatIsAbortedEachTimeIsGivenUpSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), lease)

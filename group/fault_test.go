@@ -19,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// shared starts two members that have n partitions, evenly.
+// shared starts two members that share n partitions evenly.
 func (c *cluster) shared(n int, opts ...spindle.Option) (a, b *process) {
 	a, b = c.start("a", Numbered(n), opts...), c.start("b", Numbered(n), opts...)
 	c.until(lease, "an even spread", spreadOver(n, a, b))
@@ -27,7 +27,8 @@ func (c *cluster) shared(n int, opts ...spindle.Option) (a, b *process) {
 	return a, b
 }
 
-// A member that is cut off stops by itself before anybody has its partitions, and has its share again once it is back.
+// A member that is cut off stops by itself before another member has its partitions, and gets its share again once it
+// is back.
 func TestAMemberThatIsCutOffStopsBeforeOthersBegin(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(64)
@@ -36,14 +37,15 @@ func TestAMemberThatIsCutOffStopsBeforeOthersBegin(t *testing.T) {
 		assert.LessOrEqual(t, left, lease)
 		assert.Greater(t, left, lease*6/10, "it goes on until then, as an outage may be short")
 		assert.Equal(t, 32, b.has())
-		c.until(lease/2, "b to have all", spreadOver(64, b)) // a's last heartbeat may be later than its last look
+		c.until(lease/2, "b to have all", spreadOver(64, b)) // a's last heartbeat can be later than its last look
 		a.link.Mend()
 		c.until(4*lease, "an even spread", spreadOver(64, a, b))
 		c.end(a, b)
 	})
 }
 
-// A member whose heartbeats arrive and whose looks don't would not see what others have, and keep it from them.
+// A member whose heartbeats succeed but whose looks fail would not see the other members' partitions, and would keep
+// its own from them.
 func TestAMemberThatCanNotLookStops(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(64)
@@ -56,7 +58,8 @@ func TestAMemberThatCanNotLookStops(t *testing.T) {
 	})
 }
 
-// A zone that is lost takes many members at once. To evict them takes its time, and costs nobody else a term.
+// If a zone is lost, many members are lost at the same time. Evicting them takes a while, and costs no other member its
+// term.
 func TestThoseThatEvictManyGoOnLooking(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var all []*process
@@ -87,7 +90,7 @@ func TestThoseThatEvictManyGoOnLooking(t *testing.T) {
 	})
 }
 
-// So does one that has thousands of partitions to reconcile, as their releases have failed.
+// This is also true for a member that has thousands of partitions to reconcile because their releases have failed.
 func TestAMemberThatReconcilesManyGoesOnLooking(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 160, 20
@@ -107,7 +110,8 @@ func TestAMemberThatReconcilesManyGoesOnLooking(t *testing.T) {
 	})
 }
 
-// A member whose looks are too old by one of its clocks, after its machine was suspended, does not wait for the other.
+// After its machine was suspended, a member whose looks are too old by one of its clocks does not wait for the other
+// clock.
 func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4), spindle.WithHeartbeat(lease/10))
@@ -115,14 +119,14 @@ func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 		a.link.Counts()
 		c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
 		c.sleep(lease / 4)
-		a.clock.Wall.Add(int64(lease * 8 / 10)) // its heartbeat is young enough
+		a.clock.Wall.Add(int64(lease * 8 / 10)) // its heartbeat is recent enough
 		assert.Zero(t, a.has())
 		c.until(lease/10, "a to have all", spreadOver(4, a))
 		c.end(a)
 	})
 }
 
-// A member that can't claim partitions must not keep them from those that can.
+// A member that can't claim partitions must not keep them from members that can.
 func TestAMemberThatCanNotClaimLeavesItToOthers(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -141,8 +145,8 @@ func TestAMemberThatCanNotClaimLeavesItToOthers(t *testing.T) {
 	}
 }
 
-// What fails is tried again at once, in halves, until it is known that it is not one partition: then less and less often, a few
-// times a lease, however many partitions there are.
+// A claim that fails is tried again immediately, in halves, until it is known that more than one partition fails. From
+// then on, it is tried less and less often, a few times per lease, however many partitions there are.
 func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -162,8 +166,8 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
-// Members that claim at the same time abort each other's transactions, on the emulator more often than not. That costs tries,
-// which are short, and no look, which reads everything anew.
+// Members that claim at the same time abort each other's transactions, on the emulator more often than not. This causes
+// short retries, but no new look, which would read all rows again.
 func TestAClaimThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(64))
@@ -186,8 +190,8 @@ func TestAClaimThatIsAbortedIsTriedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// A member all of whose claims are aborted, or come too late, keeps its share from the others no longer than two leases, and says
-// why. It tries ever less often.
+// A member whose claims are all aborted or come too late keeps its share from other members for at most two leases, and
+// reports why. It tries less and less often.
 func TestAMemberWhoseClaimsNeverSucceedLeavesItsShareToOthers(t *testing.T) {
 	for _, err := range fleet.Part(table.ErrAborted, table.ErrChanged) {
 		for _, step := range fleet.Part("claim-partitions", "confirm-partitions") {
@@ -219,7 +223,7 @@ func TestAMemberWhoseClaimsNeverSucceedLeavesItsShareToOthers(t *testing.T) {
 	}
 }
 
-// A look that takes longer than a third of the lease still leads to something.
+// A look that takes longer than a third of the lease still has an effect.
 func TestAMemberWhoseLooksAreSlowClaimsPartitions(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 64
@@ -237,7 +241,7 @@ func TestAMemberWhoseLooksAreSlowClaimsPartitions(t *testing.T) {
 	})
 }
 
-// Outcomes that are not known leave nothing behind that nobody acts on, and nothing that two act on.
+// Steps with an unknown outcome leave no partition on which no member acts, and none on which two members act.
 func TestOutcomesThatAreNotKnownAreReconciled(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions", "release-partitions", "reconcile", "evict"} {
 		for _, lost := range []string{"request", "reply"} {
@@ -263,8 +267,8 @@ func TestOutcomesThatAreNotKnownAreReconciled(t *testing.T) {
 	}
 }
 
-// A partition that is claimed anew after an outcome that was not known has another token: what was sent before does
-// nothing to it.
+// A partition that is claimed again after an unknown outcome has a different token, so requests that were sent before
+// have no effect on it.
 func TestWhatTheTableShowsIsNeverAdopted(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -284,7 +288,7 @@ func TestWhatTheTableShowsIsNeverAdopted(t *testing.T) {
 	})
 }
 
-// Rows that somebody deletes by hand cost a lease at most, and never make two act.
+// Deleting rows by hand costs at most one lease, and never makes two members act.
 func TestRowsAreDeletedByHand(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(16)
@@ -308,15 +312,15 @@ func TestRowsAreDeletedByHand(t *testing.T) {
 			"the rows of partition 3":      func(n string) bool { return strings.HasPrefix(n, "orders/partition/3") },
 		} {
 			remove(part)
-			c.sleep(lease / 2) // until when who had something may act on it
+			c.sleep(lease / 2) // until then, a member that had the partition may act on it
 			c.until(6*lease, what+" are gone: an even spread", spreadOver(16, a, b))
-			c.sleep(12 * lease) // until terms that ended soon are forgotten
+			c.sleep(12 * lease) // until terms that ended early are forgotten
 		}
 		c.end(a, b)
 	})
 }
 
-// A partition whose row can't be read costs itself alone.
+// If the row of one partition can't be read, no other partition is affected.
 func TestARowThatCanNotBeReadCostsItsPartitionAlone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		at, heartbeat := time.Now().Add(-time.Hour).UTC(), time.Now().Add(-time.Minute).UTC()
@@ -334,7 +338,7 @@ func TestARowThatCanNotBeReadCostsItsPartitionAlone(t *testing.T) {
 	})
 }
 
-// Work that does not return keeps its own partition from moving, and no other.
+// Work that does not return keeps only its own partition from moving.
 func TestWorkThatDoesNotReturnKeepsItsOwnPartitionOnly(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		hang := make(chan struct{})
@@ -361,7 +365,8 @@ func TestWorkThatDoesNotReturnKeepsItsOwnPartitionOnly(t *testing.T) {
 	})
 }
 
-// Looks that take long, as thousands of partitions are awaited, leave the database to those that are to release them.
+// While thousands of partitions are awaited, looks take long. They are then further apart, so that the database can
+// serve the members that have to release the partitions.
 func TestLooksThatTakeLongAreFurtherApart(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		hang := make(chan struct{})
@@ -386,7 +391,8 @@ func TestLooksThatTakeLongAreFurtherApart(t *testing.T) {
 	})
 }
 
-// Who stops waits for its work for a lease, and then says what has not returned. It does not run again before that has.
+// A member that stops waits one lease for its work, and then reports the work that has not returned. It does not run
+// again until that work has returned.
 func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		hang := make(chan struct{})
@@ -402,12 +408,12 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 		began := time.Now()
 		a.stop()
 		err := <-a.done
-		assert.ErrorContains(t, err, "the work of 2 of the partitions, such as \"3\", has not returned within a lease (10s) of being told to stop: they are free once the member's lease has run out")
+		assert.ErrorContains(t, err, "the work on 2 partitions, such as \"3\", has not returned within a lease (10s) of being told to stop; these partitions become free when the member's lease expires")
 		assert.Equal(t, lease, time.Since(began))
 		assert.Equal(t, 14, b.has(), "what has returned was given")
 		assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning)
 		dead := func() { c.mu.Lock(); defer c.mu.Unlock(); a.dead = true }
-		dead() // its work is not waited for: it has had its time
+		dead() // its work has had its time, and is not waited for
 		c.until(2*lease, "b to have all", spreadOver(16, b))
 		close(hang)
 		c.sleep(0)
@@ -418,7 +424,8 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 	})
 }
 
-// A process that is started again under its id, with WithReclaim, has its partitions back at once, and others keep theirs.
+// A process that is started again under its id, with WithReclaim, gets its partitions back immediately, and the other
+// members keep theirs.
 func TestAMemberThatReclaimsHasItsPartitionsBackAtOnce(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(64, spindle.WithReclaim())
@@ -436,7 +443,7 @@ func TestAMemberThatReclaimsHasItsPartitionsBackAtOnce(t *testing.T) {
 	})
 }
 
-// One that ends whenever it starts takes nothing from the others.
+// A member that crashes each time that it starts takes nothing from the others.
 func TestAMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(64)
@@ -454,7 +461,7 @@ func TestAMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	})
 }
 
-// With more members than partitions the rest stand by.
+// If there are more members than partitions, the remaining members stand by.
 func TestMoreMembersThanPartitions(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var all []*process
@@ -483,7 +490,7 @@ func TestMoreMembersThanPartitions(t *testing.T) {
 	})
 }
 
-// While there are two lists, a member keeps its partitions; in the end the new list is divided among all.
+// While there are two lists, members keep their partitions. At the end, the new list is divided among all members.
 func TestAListThatChangesWithARollingUpdate(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		old := []*process{c.start("a", Numbered(8)), c.start("b", Numbered(8)), c.start("d", Numbered(8))}
@@ -506,7 +513,8 @@ func TestAListThatChangesWithARollingUpdate(t *testing.T) {
 	})
 }
 
-// A list that is shorter by one partition: the old members go on with that until they have left, even if one of them dies.
+// The new list has one partition less. The members with the old list continue to work on that partition until they have
+// left, even if one of them dies.
 func TestAPartitionThatOnlyTheOldListHasIsClaimedWhenItsMemberDies(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(8)
@@ -519,13 +527,14 @@ func TestAPartitionThatOnlyTheOldListHasIsClaimedWhenItsMemberDies(t *testing.T)
 	})
 }
 
-// The context of work ends at a stop at once, even if the member waits for an answer of Spanner.
+// When a member stops, the context of its work ends immediately, even if the member is waiting for a response from
+// Spanner.
 func TestAStopEndsWorkAtOnceWhateverAnswersAreOutstanding(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(16))
 		c.until(lease, "a to have all", spreadOver(16, a))
 		a.link.Lose(func(step string) bool { return step == "look" }, nil)
-		c.sleep(lease/3 + lease/100) // it looks
+		c.sleep(lease/3 + lease/100) // it is making a look
 		a.stop()
 		c.sleep(0)
 		assert.Zero(t, a.has())
@@ -534,7 +543,8 @@ func TestAStopEndsWorkAtOnceWhateverAnswersAreOutstanding(t *testing.T) {
 	})
 }
 
-// Claims that get no answer cost a member nothing of what it has, however many partitions it is to claim.
+// Claims that get no response do not affect the partitions that a member already has, however many partitions it has to
+// claim.
 func TestClaimsThatAreNotAnsweredCostNoTerm(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -553,7 +563,7 @@ func TestClaimsThatAreNotAnsweredCostNoTerm(t *testing.T) {
 	}
 }
 
-// A late store takes its time to say that a look has failed, while fails is true.
+// late is a store that takes a while to report that a look has failed, as long as fails is true.
 type late struct {
 	table.Store
 	fails *atomic.Bool
@@ -568,7 +578,7 @@ func (s late) Read(ctx context.Context, step string, bound table.Bound, keys tab
 	return s.Store.Read(ctx, step, bound, keys)
 }
 
-// Looks that fail, or get no answer, for less than a lease cost no term: as with heartbeats.
+// Looks that fail or get no response for less than a lease do not end a term. The same is true for heartbeats.
 func TestLooksThatFailForLessThanALeaseCostNoTerm(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		inVirtualTime(t, func(c *cluster) {
@@ -592,7 +602,7 @@ func TestLooksThatFailForLessThanALeaseCostNoTerm(t *testing.T) {
 	}
 }
 
-// With a lease that is shorter than what a cold connection is given, too, one answer that does not come costs no term.
+// Even if the lease is shorter than the time that a cold connection is given, one lost response does not end a term.
 func TestOneAnswerThatIsLostCostsNoTermOfAShortLease(t *testing.T) {
 	for _, step := range []string{"look", "claim-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -613,7 +623,8 @@ func TestOneAnswerThatIsLostCostsNoTermOfAShortLease(t *testing.T) {
 	}
 }
 
-// A partition that changes while a member claims others with it is looked at again at once, and not at the next ordinary look.
+// If a partition changes while a member claims it together with others, the member looks at it again immediately, and
+// not only in the next regular look.
 func TestAPartitionThatIsLeftOutOfAClaimIsLookedAtAgainSoon(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -625,7 +636,7 @@ func TestAPartitionThatIsLeftOutOfAClaimIsLookedAtAgainSoon(t *testing.T) {
 				{Column: table.ColHeartbeat}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter}}}}
 			b.link.Refuse(func(s string) error {
 				if once(s) {
-					return c.store.Commit(t.Context(), "another", given) // which claimed it, and released it
+					return c.store.Commit(t.Context(), "another", given) // another process claimed and released it
 				}
 				return nil
 			})
@@ -636,9 +647,10 @@ func TestAPartitionThatIsLeftOutOfAClaimIsLookedAtAgainSoon(t *testing.T) {
 	}
 }
 
-// A process that is stopped while it joins gets its term by the time that work would have to stop. It releases that term.
+// A process that is stopped while it joins can get its term just when its work would have to stop. It then releases
+// that term.
 func TestAStopWhileAMemberJoinsGivesTheSlotBack(t *testing.T) {
-	for range 10 { // both are due at once
+	for range 10 { // both are due at the same time
 		inVirtualTime(t, func(c *cluster) {
 			a := c.process("a", Numbered(4), spindle.WithLease(time.Second))
 			a.link.After(func(step string) {

@@ -7,32 +7,34 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// errUseless ends the term of a member that can claim no partition, or release none, so that others can have them.
-var errUseless = errors.New("for two leases, no partition could be claimed or released")
+// errUseless ends the term of a member that cannot claim or release any partition, so that other members can take over
+// its share.
+var errUseless = errors.New("no partition could be claimed or released for two lease durations")
 
-// fitness says whether this process is fit to be a member: how its last terms ended, and so how long it cools down.
+// fitness judges whether this process is fit to be a member. It tracks how the last terms ended, and derives how long
+// the process must cool down.
 type fitness struct {
 	lease time.Duration
-	pause time.Duration // of the next cool-down
+	pause time.Duration // the length of the next cool-down
 	trial bool          // the next term is on trial: the plan assigns it one partition at most
 }
 
-// ending is how a term ended.
+// ending describes how a term ended.
 type ending struct {
 	lasted  time.Duration
-	silence time.Duration // how long no request at all had been acknowledged
-	ill     bool          // it was about to be given up as useless
-	useless bool          // it was given up as useless
+	silence time.Duration // the time since any request was last acknowledged
+	ill     bool          // the term ended just before it would have been given up as useless
+	useless bool          // the term was given up as useless
 }
 
 const (
-	longestRest            = 10 // leases, after terms that ended otherwise
+	longestRest            = 10 // in lease durations, after any other term
 	longestUselessCoolDown = 32
 )
 
 // coolDown returns how long the process waits before it joins again. A term that ended because Spanner could not be
-// reached says nothing about the process. After other short terms it cools down twice as long each time. After a
-// useless term the next one is on trial.
+// reached says nothing about the process, so there is no wait. After any other short term, the wait is twice as long as
+// the one before. After a useless term, the next term is also on trial.
 func (f *fitness) coolDown(e ending) time.Duration {
 	useless := e.useless || e.ill
 	silent := e.silence >= f.lease*6/10
@@ -54,14 +56,15 @@ func (f *fitness) coolDown(e ending) time.Duration {
 // recovered ends the trial.
 func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
-// progress is since when something is to be claimed or released, and nothing succeeds.
+// progress records for how long a member has had partitions to claim or release without any success.
 type progress struct {
-	since elect.Instant // of the first failure since the last success; zero: none
+	since elect.Instant // the first failure since the last success; zero: none
 	alone map[*entry]bool
 	err   error
 }
 
-// failed takes in a failure, even if Spanner aborted each attempt, and the partitions it is known to be about.
+// failed records a failure, including one in which Spanner aborted every attempt. The partitions in alone are known to
+// have failed by themselves.
 func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	if p.since == (elect.Instant{}) {
 		p.since, p.alone = now, map[*entry]bool{}
@@ -72,10 +75,10 @@ func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	}
 }
 
-// succeeded takes in that something was claimed or released, or that nothing is left to do.
+// succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (p *progress) succeeded() { *p = progress{} }
 
-// lasts returns how long there has been no success.
+// lasts returns the time since the first failure, or zero if there was none since the last success.
 func (p *progress) lasts(now elect.Instant) time.Duration {
 	if p.since == (elect.Instant{}) {
 		return 0
@@ -83,10 +86,10 @@ func (p *progress) lasts(now elect.Instant) time.Duration {
 	return now.Since(p.since)
 }
 
-// sick reports whether this member fails, and not one partition for everybody.
+// sick reports whether the problem is probably this member, rather than a single partition that no member can claim.
 func (p *progress) sick() bool { return len(p.alone) >= 2 }
 
-// useless reports whether the member keeps partitions from others that it can't claim, or release.
+// useless reports whether the member withholds partitions from other members although it cannot claim or release them.
 func (p *progress) useless(now elect.Instant, limit time.Duration, holds int) bool {
 	return p.since != (elect.Instant{}) && p.lasts(now) >= limit && (p.sick() || holds == 0)
 }

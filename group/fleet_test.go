@@ -22,22 +22,22 @@ import (
 
 const lease = 10 * time.Second
 
-// cluster is a table in memory and the processes of one group on it, in virtual time.
+// cluster is a table in memory, and the processes of one group that use it in virtual time.
 type cluster struct {
 	t     *testing.T
 	store *memstore.Store
-	all   []*process   // that ran
-	rows  atomic.Int64 // that they have read
+	all   []*process   // the processes that ran
+	rows  atomic.Int64 // the number of rows that they have read
 
 	mu     sync.Mutex
-	works  map[string]*process // who works on a partition
-	begun  map[string]int      // how often work on it has begun
+	works  map[string]*process // the process that works on each partition
+	begun  map[string]int      // how often work on each partition has begun
 	clash  []string
 	tokens map[string]spindle.Token
-	latest map[string]*process // whose they are
+	latest map[string]*process // the process to which each of these tokens belongs
 }
 
-// seeds are 0 to n-1.
+// seeds returns the numbers from 0 to n-1.
 func seeds(n int) []uint64 {
 	all := make([]uint64, n)
 	for i := range all {
@@ -49,7 +49,7 @@ func seeds(n int) []uint64 {
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: &memstore.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
-		defer func() { // of a test that fails too
+		defer func() { // also if the test has failed
 			for _, p := range c.all {
 				p.stop()
 				p.link.Mend()
@@ -61,7 +61,7 @@ func inVirtualTime(t *testing.T, f func(*cluster)) {
 	})
 }
 
-// counted is a table whose rows are counted when they are read.
+// counted is a table that counts the rows that are read.
 type counted struct {
 	table.Store
 	rows *atomic.Int64
@@ -74,7 +74,7 @@ func (s counted) Read(ctx context.Context, step string, bound table.Bound, keys 
 	return rows, at, err
 }
 
-// process is a member, its way to the table and its clock.
+// process is a member, with its link to the table and its clock.
 type process struct {
 	*Group
 	id     string
@@ -85,7 +85,7 @@ type process struct {
 	stop   context.CancelFunc
 	done   chan error
 	dead   bool
-	linger func(partition string) // before work returns
+	linger func(partition string) // called before work returns
 }
 
 func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
@@ -96,13 +96,13 @@ func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Opti
 	return p
 }
 
-// lock makes a plain lock in the same table.
+// lock returns a plain lock in the same table.
 func (c *cluster) lock(name, id string) (*spindle.Lock, *memstore.Link) {
 	link := &memstore.Link{Store: c.store}
 	return spindle.New(nil, "locktable", name, c.seamOf(link), spindle.WithID(id), spindle.WithLogger(slog.New(slog.DiscardHandler))), link
 }
 
-// seam is for other locks in the same table.
+// seam is an option for other locks in the same table.
 func (c *cluster) seam(process string) spindle.Option {
 	link := c.seamOf(&memstore.Link{Store: c.store})
 	return func(o *options.Config) { link(o); o.Process = process }
@@ -131,7 +131,7 @@ func (c *cluster) run(p *process) {
 	require.NoError(c.t, p.Run(ctx, p.done))
 }
 
-// work notes who works on what. A process that was killed works on nothing.
+// work records which process works on which partition. A process that was killed works on none.
 func (p *process) work(ctx context.Context, partition Partition) error {
 	c, name := p.of, partition.Name()
 	c.mu.Lock()
@@ -157,7 +157,7 @@ func (p *process) work(ctx context.Context, partition Partition) error {
 	return nil
 }
 
-// kill makes the process silent forever: nothing of it reaches the table.
+// kill makes the process silent forever, so that none of its requests reaches the table.
 func (p *process) kill() {
 	p.of.mu.Lock()
 	p.dead = true
@@ -177,7 +177,7 @@ func (c *cluster) end(ps ...*process) {
 	synctest.Wait()
 }
 
-// until lets time pass until cond holds, and says how much did.
+// until lets time pass until cond holds, and returns how much time passed.
 func (c *cluster) until(limit time.Duration, what string, cond func() bool) time.Duration {
 	c.t.Helper()
 	start := time.Now()
@@ -188,10 +188,10 @@ func (c *cluster) until(limit time.Duration, what string, cond func() bool) time
 	return time.Since(start)
 }
 
-// has is how many partitions the process has.
+// has returns the number of partitions that the process has.
 func (p *process) has() int { return len(p.Held()) }
 
-// spread reports whether the processes have all n partitions, evenly.
+// spreadOver returns a function that reports whether the processes share all n partitions evenly.
 func spreadOver(n int, ps ...*process) func() bool {
 	return func() bool {
 		sum := 0
@@ -214,7 +214,7 @@ func names(ps []Partition) []string {
 	return names
 }
 
-// rows returns the table's rows without the members' rows.
+// partitionRows returns the table's rows without the members' rows.
 func (c *cluster) partitionRows() map[string]table.Row {
 	rows := c.store.Rows()
 	for name := range rows {

@@ -17,9 +17,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// What the simulation has found.
+// These are faults that the simulation has found.
 
-// A member that can't look stops with all its partitions at once, also with those that it claimed after its last look.
+// A member that can't look immediately gives up all its partitions, including those that it claimed after its last
+// look.
 func TestHasIsFalseOnceTheWorkIsRevoked(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -43,7 +44,7 @@ func TestHasIsFalseOnceTheWorkIsRevoked(t *testing.T) {
 	})
 }
 
-// Slots are never removed: a process that can't join for a while must not take higher and higher ones.
+// Slots are never removed, so a process that can't join for a while must not take higher and higher slots.
 func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.start("a", Numbered(4)), c.process("b", Numbered(4))
@@ -62,14 +63,14 @@ func TestAnOutageMakesNobodyTakeAHighSlot(t *testing.T) {
 	})
 }
 
-// Of partitions whose members' rows were deleted by hand, a look needs to read more. If it has seen some of them
-// before and others not, it reads both at once in the end.
+// A look has to read more about partitions whose members' rows were deleted by hand. If it has seen some of these
+// members before and others not, it finally reads both kinds together.
 func TestPartitionsOfMembersThatWereDeletedAreClaimed(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b, d := c.start("a", Numbered(24)), c.start("b", Numbered(24)), c.start("d", Numbered(24))
 		c.until(lease, "an even spread", spreadOver(24, a, b, d))
 		b.kill()
-		c.until(2*lease, "a and d to have all", spreadOver(24, a, d)) // so a has seen some that were b's
+		c.until(2*lease, "a and d to have all", spreadOver(24, a, d)) // now a has seen some partitions that were b's
 		b = c.start("b", Numbered(24))
 		c.until(3*lease, "an even spread", spreadOver(24, a, b, d))
 		time.Sleep(2 * lease)
@@ -86,7 +87,7 @@ func TestPartitionsOfMembersThatWereDeletedAreClaimed(t *testing.T) {
 	})
 }
 
-// inSlots starts members one after the other, so that they have the slots 0, 1 and so on.
+// inSlots starts members one after the other, so that they get the slots 0, 1 and so on.
 func (c *cluster) inSlots(ids ...string) (ps []*process) {
 	for _, id := range ids {
 		ps = append(ps, c.start(id, Numbered(24)))
@@ -107,7 +108,8 @@ func (c *cluster) deleteMembers(ids ...string) {
 	require.NoError(c.t, c.store.Commit(c.t.Context(), "operator", writes))
 }
 
-// A member that can claim nothing leaves it to others after two leases. One that has nothing left to claim stays.
+// A member that can claim no partitions leaves them to other members after two leases. A member that has nothing left
+// to claim stays.
 func TestAClaimThatFailedOnceCostsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ps := c.inSlots("a", "b", "d")
@@ -117,7 +119,7 @@ func TestAClaimThatFailedOnceCostsNoTerm(t *testing.T) {
 		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not now")))
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a could not claim
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // is soon counted, and has d's slot, and with it the partitions that a could not claim
 		c.until(2*lease, "an even spread", spreadOver(24, a, b, e))
 		a.link.Refuse(nil)
 		time.Sleep(5 * lease)
@@ -126,7 +128,7 @@ func TestAClaimThatFailedOnceCostsNoTerm(t *testing.T) {
 	})
 }
 
-// A member that can't free what it is not to have any more ends its term, and so does without that.
+// A member that can't free partitions that it should no longer have ends its term, so it does not have to free them.
 func TestAMemberThatCanNotReleaseLeavesItToOthers(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(24))
@@ -153,7 +155,7 @@ func tokens(p *process) map[string]spindle.Token {
 	return tokens
 }
 
-// A member that leaves looks no more once its looks have come too late, however long its work takes.
+// A member that leaves makes no more looks once its looks have come too late, however long its work takes.
 func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -171,7 +173,7 @@ func TestAMemberThatLeavesDoesNotLookInVain(t *testing.T) {
 	})
 }
 
-// Work whose context ends because its member leaves is not at once reported as slow.
+// Work whose context ends because its member leaves is not immediately reported as slow.
 func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -182,8 +184,8 @@ func TestWorkOfAMemberThatLeavesIsGivenTime(t *testing.T) {
 	})
 }
 
-// A confirmation whose reply comes after the end of the term begins nothing, and is in the way of nothing: what it says is
-// over.
+// A confirmation whose reply arrives after the end of the term begins no work and holds up nothing, because its result
+// is outdated.
 func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, once := c.process("a", Numbered(4)), memstore.Once("confirm-partitions")
@@ -207,7 +209,7 @@ func TestAReplyThatOutlivesTheTermBeginsNoWork(t *testing.T) {
 	})
 }
 
-// What was claimed without the knowledge of the member is freed if others are to have it by then.
+// A partition that was claimed without the member's knowledge is freed if another member should have it by then.
 func TestAClaimOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ps := c.inSlots("a", "b", "d")
@@ -217,7 +219,7 @@ func TestAClaimOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 		a.link.Lose(nil, func(step string) bool { return step == "confirm-partitions" })
 		d.stop()
 		<-d.done
-		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // soon counted; has d's slot, and with it what a does not know that it claimed
+		e := c.start("e", Numbered(24), spindle.WithHeartbeat(lease/10)) // is soon counted, and has d's slot, and with it the partitions that a has claimed without knowing
 		c.until(3*lease, "an even spread", spreadOver(24, a, b, e))
 		assert.Equal(t, before, tokens(a))
 		a.link.Mend()
@@ -225,7 +227,8 @@ func TestAClaimOfUnknownOutcomeIsFreedForOthers(t *testing.T) {
 	})
 }
 
-// A partition whose lease row somebody deleted has fences that fail: it is given up, and claimed anew, within two looks.
+// If the lease row of a partition is deleted, its fences fail. The partition is given up and claimed again within two
+// looks.
 func TestALeaseRowThatIsGoneIsNoticed(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4))
@@ -238,9 +241,9 @@ func TestALeaseRowThatIsGoneIsNoticed(t *testing.T) {
 	})
 }
 
-// Whose member's rows were deleted goes back to its own slot, and not to one whose member may not know yet.
+// A member whose rows were deleted goes back to its own slot, and not to the slot of a member that may not know yet.
 func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
-	for range 3 { // the first may notice by chance
+	for range 3 { // the first may happen to notice
 		inVirtualTime(t, func(c *cluster) {
 			ps := c.inSlots("a", "b", "third")
 			a, b, third := ps[0], ps[1], ps[2]
@@ -250,7 +253,7 @@ func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
 			<-b.done
 			second := c.start("second", Numbered(24))
 			c.until(2*lease, "an even spread", spreadOver(24, second, third))
-			first := c.start("first", Numbered(24)) // in slot 0: the third has never seen it there
+			first := c.start("first", Numbered(24)) // in slot 0, where the third has never seen it
 			c.until(2*lease, "an even spread", spreadOver(24, first, second, third))
 			second.stop()
 			<-second.done
@@ -263,14 +266,14 @@ func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
 				}
 			}
 			require.NoError(t, c.store.Commit(t.Context(), "operator", writes))
-			c.until(3*lease, "the third to have all", spreadOver(24, third)) // who works on what is watched
+			c.until(3*lease, "the third to have all", spreadOver(24, third)) // the cluster checks which process works on what
 			first.link.Mend()
 			c.end(first, third)
 		})
 	}
 }
 
-// A useless member announces that it leaves, even while its work hangs: the others take its share.
+// A useless member announces that it is leaving even while its work hangs, and the other members take its share.
 func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
@@ -299,7 +302,7 @@ func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
 	}
 }
 
-// With WithReclaim too, one that ends whenever it starts takes nothing from the others.
+// Even with WithReclaim, a member that crashes each time that it starts takes nothing from the others.
 func TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(16))
@@ -316,8 +319,8 @@ func TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing(t *testing.T) {
 	})
 }
 
-// A process that reclaims its slot with another list is counted a lease later, as any that is new: it is another build, which
-// may end whenever it starts.
+// A process that reclaims its slot with a different list is counted only after one lease, like any new process. It is a
+// different build, which may crash each time that it starts.
 func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.start("a", Numbered(8), spindle.WithReclaim()), c.process("b", Numbered(8))
@@ -334,7 +337,8 @@ func TestAMemberThatReclaimsWithAnotherListIsNew(t *testing.T) {
 	})
 }
 
-// A member that cools down because it could not confirm loses no claim by that: it takes no high slot.
+// A member that cools down because it could not confirm does not count this as a lost claim, so it does not take a high
+// slot.
 func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -352,7 +356,7 @@ func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 	})
 }
 
-// The zero Partition, of a test of somebody's work, refuses what it is asked to write, and does not panic.
+// The zero Partition, which a test of a work function may use, refuses writes and does not panic.
 func TestTheZeroPartitionRefusesWrites(t *testing.T) {
 	var p Partition
 	_, err := p.Apply(t.Context(), nil)

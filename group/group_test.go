@@ -83,7 +83,7 @@ func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {
 	})
 }
 
-// At rest a member costs its heartbeats and its looks, however many partitions it has.
+// A member at rest costs only its heartbeats and its looks, however many partitions it has.
 func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		inVirtualTime(t, func(c *cluster) {
@@ -105,7 +105,8 @@ func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 	}
 }
 
-// Each member reads the rows of all. With more than a hundred that is bounded: a member reads them more rarely.
+// Each member reads the rows of all members. If there are more than a hundred, members read them less often, which
+// bounds the cost.
 func TestManyMembersReadTheOthersMoreRarely(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 105

@@ -11,22 +11,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// standing is this member's health, for callers. The loop writes it.
+// standing is the health of this member, as seen by callers. The loop writes it.
 type standing struct {
 	mu       sync.Mutex
-	trouble  *trouble      // the longest one; nil: none
-	balanced bool          // it is a member, and has exactly the partitions that it should have
+	trouble  *trouble      // the one that has lasted longest; nil: none
+	balanced bool          // this process is a member, and has exactly the partitions that it should have
 	changed  chan struct{} // closed when balanced changes
 }
 
-// trouble is something that should not last.
+// trouble is a problem that should not last.
 type trouble struct {
 	what  string
 	since elect.Instant
-	err   error // what is in the way
+	err   error // its cause, if known
 }
 
-// report records how the member is doing, in a term or between two.
+// report updates the member's standing. Between two terms, t is nil.
 func (m *member) report(t *term) {
 	worst := m.trouble(t)
 	balanced := t != nil && t.balanced()
@@ -41,7 +41,7 @@ func (m *member) report(t *term) {
 	s.wake()
 }
 
-// wake wakes callers that wait for a change. s.mu is held.
+// wake wakes the callers that wait for a change. The caller must hold s.mu.
 func (s *standing) wake() {
 	if s.changed != nil {
 		close(s.changed)
@@ -49,7 +49,7 @@ func (s *standing) wake() {
 	}
 }
 
-// end wakes callers that wait in vain: Run has ended.
+// end wakes the callers that wait for a change. Run has ended, so no further change will come.
 func (s *standing) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,14 +57,14 @@ func (s *standing) end() {
 	s.wake()
 }
 
-// trouble returns what has been wrong for the longest time.
+// trouble returns the problem that has lasted longest, or nil.
 func (m *member) trouble(t *term) (worst *trouble) {
 	note := func(what string, since elect.Instant, err error) {
 		if since != (elect.Instant{}) && (worst == nil || since.Mono < worst.since.Mono) {
 			worst = &trouble{what, since, err}
 		}
 	}
-	note("it is not in the group", m.out, m.failing)
+	note("the process has not been in the group", m.out, m.failing)
 	if t != nil && (t.progress.sick() || m.inventory.held.Load() == 0) {
 		note("no partition could be claimed or released", t.progress.since, t.progress.err)
 	}
@@ -74,7 +74,7 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	return worst
 }
 
-// balanced reports whether the member has the partitions that it should have, and no others.
+// balanced reports whether the member has exactly the partitions that it should have.
 func (t *term) balanced() bool {
 	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
 		return false
@@ -88,16 +88,17 @@ func (t *term) balanced() bool {
 	return true
 }
 
-// Balanced blocks until this member has exactly the partitions that it should have, by its last look: it is in the
-// group, it has claimed its share, and none of it is about to move. It fails once ctx has ended, or if Run was not
-// called or has ended. Paused partitions don't count. Balanced makes no RPC.
+// Balanced blocks until this member has exactly the partitions that it should have. This is the case when its last look
+// shows that it is in the group, that it has claimed its whole share, and that none of its partitions is about to move.
+// Balanced returns an error if ctx ends, or if Run was not called or has ended. It ignores paused partitions, and makes
+// no RPC.
 func (g *Group) Balanced(ctx context.Context) error {
 	if g.err != nil {
 		return g.err
 	}
 	for {
 		g.standing.mu.Lock()
-		if !g.runs.Going() { // what ends it takes the lock after that
+		if !g.runs.Going() { // standing.end locks mu after Going has become false
 			g.standing.mu.Unlock()
 			return g.wrap("balanced", errNotRunning)
 		}
@@ -118,20 +119,23 @@ func (g *Group) Balanced(ctx context.Context) error {
 	}
 }
 
-var errNotRunning = errors.New("it is not in the group: Run was not called, or has ended")
+var errNotRunning = errors.New("the process is not in the group, because Run was not called or has ended")
 
-// Health returns nil as long as this member works as it should. Otherwise the error says what is wrong, since when, and
-// what the last obstacle was. It returns an error if, for three leases, or 10 s if that is longer,
+// Health returns nil as long as this member works as it should. Otherwise the error describes the problem, when it
+// began, and its most recent cause. Health returns an error if one of the following has been true for three lease
+// durations, or for 10 s if that is longer:
 //
-//   - no look at the group has succeeded,
-//   - the member is not in the group: it can't join, or cools down because it was of no use,
-//   - a partition assigned to it could not be claimed or released,
-//   - or work has not returned since its context was canceled.
+//   - No look at the group has succeeded.
+//   - The member is not in the group, because it cannot join or because it is cooling down after a term in which it was
+//     useless.
+//   - A partition assigned to it could not be claimed or released.
+//   - Some work has not returned after its context was canceled.
 //
-// So a member on standby, without a partition, is healthy, and a short outage of Spanner makes nobody unhealthy. Time
-// in which the machine was suspended does not count. Before Run and after it has ended, Health returns an error.
+// A standby member that has no partition is therefore healthy, and a short outage of Spanner makes no member unhealthy.
+// Time during which the machine was suspended does not count. Before Run is called and after it has ended, Health
+// returns an error.
 //
-// Health is local: no RPC. It may be called from any goroutine.
+// Health is a local check and makes no RPC. It may be called from any goroutine.
 func (g *Group) Health() error {
 	if err := g.Live(nil); err != nil || g.err != nil {
 		return err
@@ -152,9 +156,10 @@ func (g *Group) Health() error {
 	return g.wrap("health", err)
 }
 
-// Live is a liveness probe: spindle.Probe(g.Live) is an http.Handler. It fails only for what a restart may mend: looks
-// that don't succeed, as with a Spanner client that has lost its session, and work that hangs, although a restart moves
-// the member's other partitions too. It ignores its argument, makes no RPC, and may be called from any goroutine.
+// Live is a liveness probe, which spindle.Probe(g.Live) turns into an http.Handler. It fails only for problems that a
+// restart may fix: looks at the group do not succeed, for example because the Spanner client has lost its session, or
+// work hangs. Note that a restart also moves the member's other partitions. Live ignores its argument, makes no RPC,
+// and may be called from any goroutine.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -165,7 +170,7 @@ func (g *Group) Live(*http.Request) error {
 	}
 	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no look at the group has succeeded")
 	if a := g.stuck.Load(); err == nil && a != nil {
-		what := fmt.Sprintf("the work of partition %q has not returned, though its context was canceled,", a.name)
+		what := fmt.Sprintf("the work on partition %q has ignored the cancellation of its context", a.name)
 		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
 	}
 	if err != nil {
@@ -174,7 +179,8 @@ func (g *Group) Live(*http.Request) error {
 	return nil
 }
 
-// remind logs what keeps partitions from moving: after a lease, and each time the wait has doubled.
+// remind logs the work that keeps partitions from moving. It logs after one lease duration, and again each time the
+// wait has doubled.
 func (m *member) remind() {
 	var oldest *assignment
 	n, now := 0, m.config.Clock.Now()
@@ -193,6 +199,6 @@ func (m *member) remind() {
 	}
 	if waited := now.Ran(oldest.since); waited >= 2*m.reminded {
 		m.reminded = waited
-		m.log.Warn("work has not returned since its context was canceled: its partition can't move, nor come back", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+		m.log.Warn("work has not returned after its context was canceled, so its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

@@ -22,7 +22,7 @@ import (
 func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(1))
-		require.ErrorContains(t, a.Health(), `health: group "orders": it is not in the group: Run was not called, or has ended`)
+		require.ErrorContains(t, a.Health(), `health: group "orders": the process is not in the group, because Run was not called or has ended`)
 		c.run(a)
 		b := c.start("b", Numbered(1))
 		for range 600 {
@@ -36,7 +36,7 @@ func TestMembersAreHealthyAlsoThoseThatStandBy(t *testing.T) {
 	})
 }
 
-// A machine that was suspended, or whose wall clock was set forward, looks again soon enough.
+// After a machine was suspended, or its wall clock was set forward, its member looks again soon enough to stay healthy.
 func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(4)
@@ -53,7 +53,7 @@ func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 	})
 }
 
-// Three leases after its last look, and it says since when and why.
+// A member becomes unhealthy three leases after its last look, and reports since when and why.
 func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(4)
@@ -76,7 +76,7 @@ func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 	})
 }
 
-// Work that does not return keeps its partition from moving: in the term that revoked it, and after that.
+// Work that does not return keeps its partition from moving, in the term that revoked it and afterwards.
 func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	for how, tell := range map[string]func(c *cluster, a *process){
 		"its partition moves": func(c *cluster, a *process) { c.start("b", Numbered(2)) },
@@ -97,7 +97,7 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 				c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
 				healthy := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 				assert.InDelta(t, 3*lease, healthy, float64(lease/3))
-				require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled, since ")
+				require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context since ")
 				close(free)
 				c.sleep(0)
 				require.NoError(t, a.Health())
@@ -107,7 +107,8 @@ func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
 	}
 }
 
-// A member that is in no group for three leases, or can't do what it is assigned, says so: it cools down, or can't join.
+// A member reports that it cools down or can't join if it has not been in the group for three leases. It also reports
+// assigned partitions that it can't claim or release.
 func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -115,7 +116,7 @@ func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 		c.run(a)
 		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
 		assert.InDelta(t, 3*lease, took, float64(lease/10))
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		require.ErrorContains(t, a.Health(), "no role")
 		a.link.Refuse(nil)
 		c.until(lease, "a to have all", spreadOver(4, a))
@@ -124,7 +125,7 @@ func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
 	})
 }
 
-// Work that hangs for ever keeps Run from being called again, and nobody from learning that it has ended.
+// Work that hangs forever keeps Run from being called again, but does not hide the fact that Run has ended.
 func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(2))
@@ -150,12 +151,12 @@ func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	})
 }
 
-// A member that sees nothing of the group gives up all that it has, and has its share no more from that instant.
+// A member that sees nothing of the group gives up all its partitions, and from that instant no longer has its share.
 func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(2)
 		require.NoError(t, a.Balanced(context.Background()))
-		a.linger = func(string) { time.Sleep(lease / 10) } // what returns makes the loop look
+		a.linger = func(string) { time.Sleep(lease / 10) } // work that returns makes the loop look
 		c.loseTerm(a)
 		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -164,21 +165,21 @@ func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	})
 }
 
-// hung makes the work of a process hang once it is told to stop, until it is freed.
+// hung makes the work of a process hang once it is told to stop, until free is called.
 func (c *cluster) hung(p *process) (free func()) {
 	hang := make(chan struct{})
 	p.linger = func(string) { <-hang }
 	return sync.OnceFunc(func() { close(hang) })
 }
 
-// loseTerm ends the process's term: nothing of it reaches the table for a while.
+// loseTerm ends the process's term by keeping its requests from the table for a while.
 func (c *cluster) loseTerm(p *process) {
 	p.link.Cut()
 	c.until(lease, p.id+" to stop", func() bool { return p.has() == 0 })
 	p.link.Mend()
 }
 
-// A member that can't join again has work that hangs all the same.
+// A member that can't join again still has work that hangs.
 func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
@@ -188,11 +189,11 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
 		c.loseTerm(a)
 		c.sleep(3*lease + lease/2)
-		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
-		require.Contains(t, a.log.String(), "its partition can't move, nor come back")
+		require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context")
+		require.Contains(t, a.log.String(), "its partition can't move or be claimed again")
 		free()
 		c.sleep(0)
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		a.link.Refuse(nil)
 		c.sleep(lease)
 		require.NoError(t, a.Health())
@@ -200,11 +201,11 @@ func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	})
 }
 
-// Between two terms a member may cool down for ten leases. What work does meanwhile counts at once.
+// Between two terms, a member may cool down for ten leases. Work that hangs in this time counts immediately.
 func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
-		b := c.start("b", Numbered(2)) // while another is there
+		b := c.start("b", Numbered(2)) // while a second member is running
 		for i := range 5 {
 			c.until(12*lease, "a to have one", func() bool { return a.has() == 1 })
 			c.deleteMembers("a")
@@ -218,24 +219,25 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 		a.link.Counts()
 		c.sleep(2 * lease)
 		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it cools down, and looks once a lease")
-		require.ErrorContains(t, a.Health(), "has not returned, though its context was canceled")
+		require.ErrorContains(t, a.Health(), "has ignored the cancellation of its context")
 		free()
 		c.sleep(0)
-		require.ErrorContains(t, a.Health(), "it is not in the group since ")
+		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
 		c.clash = nil // b has what a's work hung on, as a has lost its term
 		c.end(a, b)
 	})
 }
 
-// Each hang of work is reported, a lease after its context ended: how long earlier work took to return does not matter.
+// Each hang of work is reported one lease after its context ended. It does not matter how long earlier work took to
+// return.
 func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(2))
 		c.until(lease, "a to have all", spreadOver(2, a))
-		said := func() int { return strings.Count(a.log.String(), "its partition can't move, nor come back") }
+		said := func() int { return strings.Count(a.log.String(), "its partition can't move or be claimed again") }
 		for _, hang := range []struct {
 			lasts       time.Duration
-			least, most int // lines: after one lease, and each time that it has taken twice as long
+			least, most int // log lines, after one lease and each time that the hang has lasted twice as long
 		}{{5 * lease, 2, 3}, {3 * lease / 2, 1, 1}} {
 			c.sleep(2 * lease)
 			before, free := said(), c.hung(a)

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// What is wrong is said with what was given and how to mend it, and nothing is started.
+// The error for a wrong argument names the argument's value and says how to correct it, and nothing is started.
 func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	db := &spanner.Client{}
 	work := func(context.Context, Partition) error { return nil }
@@ -30,12 +30,12 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"the list of partitions is empty", New(db, "locktable", "orders", Numbered(-7))},
 		{"the list of partitions is empty", New(db, "locktable", "orders", Named())},
 		{"more than 20000 partitions", New(db, "locktable", "orders", Numbered(1_000_000_000))},
-		{`partition "b" is in the list more than once: give each once`, New(db, "locktable", "orders", Named("b", "a", "b"))},
+		{`partition "b" is in the list more than once`, New(db, "locktable", "orders", Named("b", "a", "b"))},
 		{"has no name", New(db, "locktable", "orders", Named("a", ""))},
 		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
-		{"at most 4096 are allowed: shorten it", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
-		{"a / or _ or a byte beyond ASCII is three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
+		{"at most 4096 are allowed: shorten the partition's name", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
+		{"each /, _ and non-ASCII byte counts as three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
 		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
 		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
 		{"WithLockDelay is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
@@ -43,7 +43,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
 		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
 		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
-		{"taken for the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
+		{"look like the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
 	} {
 		err := c.g.Run(context.Background())
 		if assert.ErrorContains(t, err, c.says) {
@@ -57,10 +57,10 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	assert.ErrorContains(t, lock.New(db, "locktable", "orders", WithWork(work)).Lock(context.Background()), "WithWork is for group.New")
 	ended, end := context.WithCancel(context.Background())
 	end()
-	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had ended before")
+	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had already ended")
 }
 
-// Names that are long, or look like lease rows, or like paths, are partitions of their own.
+// Names that are long, or that look like lease rows or paths, are separate partitions.
 func TestAnyNamesArePartitionsOfTheirOwn(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		list := []string{"a", "a_1700000000000000", "a_", "a/b", "a%2Fb", "A", "ä", "a b", "member/0001", "_", strings.Repeat("x", 4000)}
@@ -73,7 +73,7 @@ func TestAnyNamesArePartitionsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A lock is not a member's or a partition's: it can't take one that is held.
+// A lock does not interfere with members and partitions, because it can't take a slot or a partition that is held.
 func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(3))
@@ -100,7 +100,8 @@ func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
 	})
 }
 
-// Members look as often as the shortest lease asks for. A lock that is no member and is dead, under a member's name, has none.
+// Members look as often as the shortest lease requires. A dead lock that has a member's name but is not a member does
+// not count.
 func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(3))
@@ -122,7 +123,7 @@ func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
 	})
 }
 
-// The other way round: a partition that a lock has taken while it was free is waited for.
+// In the opposite case, a lock has claimed a free partition, and the member waits until the lock is released.
 func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		l, _ := c.lock("orders/partition/1", "plain")

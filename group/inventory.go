@@ -10,42 +10,43 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// state is what a partition is to this member. It changes in this file only.
+// state is the state of a partition from this member's point of view. Only the code in this file changes it.
 type state int
 
 const (
-	free       state = iota // this member has nothing of it: at most work under an earlier token that has not returned
-	claimed                 // its claim waits for its turn, or is under way with its confirmation
-	held                    // confirmed: this member acts on it
-	revoking                // held, and not acted on any more: its work's context is canceled
-	releasing               // its work has returned, and its release is under way
-	unresolved              // rows may name this member, which neither acts on it nor has anything under way for it
+	free       state = iota // this member does not have it, although work under an earlier token may still run
+	claimed                 // its claim and confirmation are queued or in progress
+	held                    // confirmed; this member acts on it
+	revoking                // no longer acted on; its work's context is canceled
+	releasing               // its work has returned, and its release is in progress
+	unresolved              // rows may name this member, which neither acts on it nor has a request for it in progress
 )
 
 func (s state) String() string {
 	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved"}[s]
 }
 
-// entry is one partition in the inventory. It belongs to the loop, except for acted and its names.
+// entry is one partition in the inventory. It belongs to the loop, except for the fields name, lock and acted, which
+// any goroutine may read.
 type entry struct {
 	name  string
 	lock  string
-	acted atomic.Pointer[assignment] // what is acted on, for all goroutines; nil: nothing
+	acted atomic.Pointer[assignment] // the assignment that is acted on; nil: none
 
 	state       state
-	changed     int         // the number of the look during which, or after which, the state changed
+	changed     int         // the number of the last look sent before the state changed
 	target      bool        // the plan assigns it to this member
-	doubted     bool        // for a claim: rows may name this member anyway, because an earlier outcome is not known
+	doubted     bool        // an earlier outcome is unknown, so rows may name this member even if the claim fails
 	assigned    *assignment // for held, revoking and releasing
-	busy        *assignment // whose work has not returned, of this term or an earlier one
-	history     history     // what looks have shown of it
-	leases      bool        // the next look has to read its lease rows
-	suspect     suspicion   // it can't be claimed or released
-	earlyReturn suspicion   // its work returns early, if early work is released
+	busy        *assignment // the assignment of this or an earlier term whose work has not returned
+	history     history     // what earlier looks have shown
+	leases      bool        // the next look must read its lease rows
+	suspect     suspicion   // set if it can't be claimed or released
+	earlyReturn suspicion   // set if its work returned early and the option is Release
 	paused      bool        // the program has paused it
 }
 
-// become is the one place where a state changes.
+// become is the only function that changes a state.
 func (e *entry) become(s state, look int) { e.state, e.changed = s, look }
 
 // claim marks the partition as to be claimed.
@@ -54,7 +55,7 @@ func (e *entry) claim(look int) {
 	e.become(claimed, look)
 }
 
-// leftOut ends a claim because another was first.
+// leftOut ends a claim that did not take the partition, for example because another member claimed it first.
 func (e *entry) leftOut(look int) {
 	if e.doubted {
 		e.become(unresolved, look)
@@ -63,43 +64,44 @@ func (e *entry) leftOut(look int) {
 	}
 }
 
-// hold begins an assignment: the claim is confirmed.
+// hold begins an assignment, after the claim was confirmed.
 func (e *entry) hold(a *assignment, look int) {
 	e.assigned, e.doubted = a, false
 	e.history = history{assumed: a.in.m.config.Lease} // earlier observations are out of date
 	e.become(held, look)
 }
 
-// revoke ends the work under the token, for good.
+// revoke ends the work under this token for good.
 func (e *entry) revoke(reason error, look int) {
 	e.assigned.revoke(reason)
 	e.become(revoking, look)
 }
 
-// release leaves the partition to a request that frees it.
+// release marks the partition as being freed by a request.
 func (e *entry) release(look int) { e.become(releasing, look) }
 
-// doubt notes that rows may name this member.
+// doubt records that rows may name this member.
 func (e *entry) doubt(look int) {
 	e.assigned, e.doubted = nil, true
 	e.become(unresolved, look)
 }
 
-// clear notes that no row names this member any more.
+// clear records that no row names this member any longer.
 func (e *entry) clear(look int) {
 	e.assigned, e.doubted = nil, false
 	e.become(free, look)
 }
 
-// suspicion is that a partition can't be claimed or released: it is then tried alone, and ever less often.
+// suspicion records that a partition cannot be claimed or released. A suspect partition is tried alone, and less and
+// less often.
 type suspicion struct {
-	since elect.Instant // of the first failure; zero: there is none
+	since elect.Instant // the time of the first failure; zero: no failure
 	until elect.Instant // when it may be tried again
-	pause time.Duration // the last one
+	pause time.Duration // the last pause
 	err   error
 }
 
-// fail notes that the partition failed alone.
+// fail records that the partition failed alone.
 func (s *suspicion) fail(c elect.Clock, lease time.Duration, err error) {
 	now := c.Now()
 	if s.since == (elect.Instant{}) {
@@ -111,7 +113,7 @@ func (s *suspicion) fail(c elect.Clock, lease time.Duration, err error) {
 	s.until.Wall += int64(s.pause)
 }
 
-// left returns how long the partition is not to be tried.
+// left returns the time until the partition may be tried again.
 func (s *suspicion) left(now elect.Instant) time.Duration {
 	if s.since == (elect.Instant{}) {
 		return 0
@@ -119,16 +121,16 @@ func (s *suspicion) left(now elect.Instant) time.Duration {
 	return max(time.Duration(s.until.Mono-now.Mono), 0)
 }
 
-// inventory has the partitions of a group, as this member sees them.
+// inventory holds a group's partitions as this member sees them.
 type inventory struct {
-	all    []*entry // in the order of their names
+	all    []*entry // sorted by name
 	byLock map[string]*entry
-	held   atomic.Int64 // how many are acted on
+	held   atomic.Int64 // the number of partitions that are acted on
 
 	suspects []*entry // partitions that could not be claimed or released
 }
 
-// suspect notes that a partition failed alone.
+// suspect records that a partition failed alone.
 func (v *inventory) suspect(e *entry, c elect.Clock, lease time.Duration, err error) {
 	if e.suspect.since == (elect.Instant{}) {
 		v.suspects = append(v.suspects, e)
@@ -136,7 +138,7 @@ func (v *inventory) suspect(e *entry, c elect.Clock, lease time.Duration, err er
 	e.suspect.fail(c, lease, err)
 }
 
-// illegible notes that a partition's rows can't be read.
+// illegible records that a partition's rows cannot be read.
 func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 	if e.suspect.since == (elect.Instant{}) {
 		e.suspect = suspicion{since: now, err: err}
@@ -144,7 +146,7 @@ func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 	}
 }
 
-// absolve trusts partitions that need not be claimed or released any more, and those that can be read again.
+// absolve trusts the suspects that no longer have to be claimed or released, and those whose rows can be read again.
 func (v *inventory) absolve(legible []*entry) {
 	for _, e := range slices.Clone(v.suspects) {
 		if e.state == free && !e.target || e.suspect.pause == 0 && slices.Contains(legible, e) {
@@ -153,13 +155,13 @@ func (v *inventory) absolve(legible []*entry) {
 	}
 }
 
-// trust notes that a partition could be claimed or released, or need not be any more.
+// trust records that a partition was claimed or released, or no longer has to be.
 func (v *inventory) trust(e *entry) {
 	e.suspect = suspicion{}
 	v.suspects = slices.DeleteFunc(v.suspects, func(s *entry) bool { return s == e })
 }
 
-// begin prepares for a new Run: nothing is under way.
+// begin prepares the inventory for a new Run, in which nothing is in progress yet.
 func (v *inventory) begin() {
 	for _, e := range v.all {
 		e.clear(0)
@@ -168,7 +170,7 @@ func (v *inventory) begin() {
 	v.suspects = nil
 }
 
-// termEnded ends all assignments, because the member's term is over. Work that has not returned stays busy.
+// termEnded ends all assignments, because the member's term has ended. Entries whose work has not returned stay busy.
 func (v *inventory) termEnded(reason error) {
 	for _, e := range v.all {
 		if e.assigned != nil && e.state == held {
@@ -189,7 +191,7 @@ func (v *inventory) assign(indexes []int) {
 	}
 }
 
-// works reports whether work of this term has not returned: any work, or only revoked work.
+// works reports whether work of term t has not returned. If revoked is true, it considers only work that was revoked.
 func (v *inventory) works(t *term, revoked bool) bool {
 	for _, e := range v.all {
 		if a := e.busy; a != nil && a.in == t && (e.state == revoking || !revoked) {
@@ -199,7 +201,7 @@ func (v *inventory) works(t *term, revoked bool) bool {
 	return false
 }
 
-// busy returns how many partitions' work has not returned, in any term, and the first of them.
+// busy returns the number of partitions whose work has not returned, in any term, and the name of the first one.
 func (v *inventory) busy() (n int, first string) {
 	for _, e := range v.all {
 		if e.busy != nil {
@@ -211,10 +213,10 @@ func (v *inventory) busy() (n int, first string) {
 	return n, first
 }
 
-// anyBusy reports whether work has not returned, in any term.
+// anyBusy reports whether any work has not returned, in any term.
 func (v *inventory) anyBusy() bool { n, _ := v.busy(); return n > 0 }
 
-// holds returns how many partitions the member has, acted on or not.
+// holds returns the number of partitions that the member has, whether or not it acts on them.
 func (v *inventory) holds() (n int) {
 	for _, e := range v.all {
 		if e.assigned != nil {
@@ -224,23 +226,23 @@ func (v *inventory) holds() (n int) {
 	return n
 }
 
-// assignment is one time of having a partition, from its confirmation under a token to its release. The loop owns every
-// field that is not marked otherwise.
+// assignment is one period of holding a partition, from its confirmation under a token to its release. The loop owns
+// every field that is not marked otherwise.
 type assignment struct {
 	*entry
 	in    *term
 	token table.Token
 
-	ctx    context.Context // ends when it is revoked, or the term ends
+	ctx    context.Context // ends when the assignment is revoked or the term ends
 	cancel context.CancelCauseFunc
-	since  elect.Instant // when it was revoked
-	lost   bool          // its lease row is gone: it is not released, but looked at again
-	let    bool          // the release does not wait for its work
+	since  elect.Instant // when the assignment was revoked
+	lost   bool          // its lease row is missing, so the partition is looked at again instead of being released
+	let    bool          // the release does not wait for the work
 
-	began elect.Instant // when its work began
-	pause elect.Backoff // before work that returned early begins again
+	began elect.Instant // when the work began
+	pause elect.Backoff // the pause before work that returned early begins again
 	again alarm
-	said  bool // the early return was logged
+	said  bool // an early return was already logged
 }
 
 // valid reports whether the partition may be acted on. Any goroutine may call it.
@@ -248,7 +250,7 @@ func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0
 }
 
-// revoke cancels the work's context, for good: no member acts on the token again.
+// revoke cancels the work's context for good. The token is never acted on again.
 func (a *assignment) revoke(reason error) {
 	a.since = a.in.m.config.Clock.Now()
 	if a.acted.CompareAndSwap(a, nil) {

@@ -11,13 +11,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// contest is how a member fares in the competition for a slot.
+// contest tracks how a member fares in the competition for a slot.
 type contest struct {
-	chosen string // the slot that it tried to claim last
-	lost   int    // how often another was first
+	chosen string // the slot that the member last tried to claim
+	lost   int    // how often another member was first
 }
 
-// join competes for a slot until it has one. It returns nil once ctx has ended.
+// join competes for a slot until it has claimed one, and returns its term. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
 	m.candidate.LeaseRecord.Trial = m.fitness.trial
@@ -40,7 +40,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// tryJoin looks at the slots once and claims one that is free.
+// tryJoin looks at the slots once, and tries to claim a free one.
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	s, err := m.look(ctx)
 	if err != nil {
@@ -60,16 +60,16 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	return step, step.Err
 }
 
-// slots returns the slots to choose from: all up to some above the highest in use, except those whose members may still
-// act.
+// slots returns the slots to choose from. These are all slots up to a few above the highest one in use, except slots
+// whose members may still act.
 func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	own, _ := table.PartOf(m.last)
-	top := own.Slot - 1 // it is looked at, even if somebody has deleted all rows
+	top := own.Slot - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {
 		part, _ := table.PartOf(name)
 		top = max(top, part.Slot)
 	}
-	if published, err := plan.Decode(s.Body, m.list); err == nil { // it may know of a member in a higher one
+	if published, err := plan.Decode(s.Body, m.list); err == nil { // it may list a member in a higher slot
 		for _, p := range published.Members() {
 			top = max(top, p.Slot)
 		}
@@ -84,20 +84,21 @@ func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
 	return names
 }
 
-// mayAct reports whether another member, whose lease row is gone, may still act by its lease: it may not know yet.
+// mayAct reports whether another member whose lease row was deleted may still act. The member may not have noticed the
+// deletion, so it may act until its lease expires.
 func (m *member) mayAct(o table.Observation) bool {
 	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
 }
 
-// vanishing is a slot without a row: since when, and its newest remaining lease row.
+// vanishing describes a slot whose row has vanished: when that was first seen, and the newest remaining lease row.
 type vanishing struct {
 	since  time.Time
 	newest table.Token
 }
 
-// learnVanished keeps since when slots below the highest have no row. Rows of slots are never removed: somebody has
-// deleted them by hand, and their members may not know yet.
+// learnVanished records when slots below the highest one were first seen without a row. Spindle never removes the row
+// of a slot, so the row was deleted by hand, and the slot's member may not have noticed.
 func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	for slot := range top + 1 {
 		name := table.SlotName(m.name, slot)
@@ -116,7 +117,8 @@ func (m *member) learnVanished(s table.GroupSnapshot, top int) {
 	}
 }
 
-// waitsFor reports whether a slot is left alone for now because its row has vanished: for the longest known lease.
+// waitsFor reports whether a slot must be left alone for now because its row has vanished. The wait is the longest
+// known lease.
 func (m *member) waitsFor(name string, at time.Time) bool {
 	v, vanished := m.vanished[name]
 	longest := m.config.Lease
@@ -126,15 +128,15 @@ func (m *member) waitsFor(name string, at time.Time) bool {
 	return vanished && at.Sub(v.since) < longest
 }
 
-// choose returns the slot to claim: with WithReclaim the slot that this id has, otherwise the slot that this process
-// had, otherwise the highest free one below a slot in use. A member that leaves is likely to be replaced: the member in
-// its slot gets its partitions.
+// choose returns the slot to claim. With WithReclaim, this is the slot that a member with this id has. Otherwise it is
+// the slot that this process last had, or else the highest free slot below a slot in use. Gaps are filled first because
+// a member that leaves is likely to be replaced, and the member that takes its slot inherits its partitions.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // that very term has lived
+			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
 				m.candidate.LeaseRecord.Since = since(s.Observation)
 			}
 			return s, true
@@ -168,6 +170,6 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among returns how many slots to choose from at random: the first, and twice as many each time that another has taken
-// the chosen one. Nothing else is a reason to look further, since slots stay in the table forever.
+// among returns the number of slots to choose from at random. It starts at 1, and doubles each time another member has
+// taken the chosen slot. There is no other reason to look further, because slots stay in the table forever.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

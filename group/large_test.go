@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// reads calls before with the number of each read that a client sends, from 1.
+// reads calls before with the number of each read that a client sends, starting at 1.
 type reads struct {
 	grpc.ClientStream
 	sent   *atomic.Int64
@@ -34,7 +34,7 @@ func (r reads) SendMsg(m any) error {
 	return r.ClientStream.SendMsg(m)
 }
 
-// countReads is a client of the database, and how many reads it has sent.
+// countReads returns a client for the database, and the number of reads that it has sent.
 func countReads(t *testing.T, db *spindletest.Database, before func(n int64)) (*spanner.Client, *atomic.Int64) {
 	sent := new(atomic.Int64)
 	intercept := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -48,12 +48,12 @@ func countReads(t *testing.T, db *spindletest.Database, before func(n int64)) (*
 	return client, sent
 }
 
-// A view is of one instant also if it takes more than one RPC. Otherwise a partition that moves between two pages would be
-// shown with no member, or with two.
+// A view is of a single instant even if it takes more than one RPC. Otherwise a partition that moves between two pages
+// would be shown with no member, or with two.
 func TestAViewOfMoreRowsThanAPageIsOfOneInstant(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
-	const others = 50_000 // partitions between the first and the last: a page
+	const others = 50_000 // the partitions between the first and the last, which fill a page
 	db := spindletest.New(t)
 	since := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
 	row := func(name, writer string, token time.Time) *spanner.Mutation {
@@ -103,7 +103,7 @@ func TestAViewOfMoreRowsThanAPageIsOfOneInstant(t *testing.T) {
 	require.Len(t, view.Members, 2)
 	assert.Equal(t, []string{first, last}, view.Members[0].Partitions)
 	assert.Empty(t, view.Members[1].Partitions, "the move came after the view")
-	assert.Equal(t, others, len(view.Unassigned)) // and not Len, which prints them all
+	assert.Equal(t, others, len(view.Unassigned)) // not Len, which would print them all
 
 	view, err = group.Members(t.Context(), client, db.Table, "orders")
 	require.NoError(t, err)

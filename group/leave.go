@@ -9,22 +9,23 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// leave is how a term is given up: by its caller, or because the member is of no use. An announcement, and a plan
-// without this member, tell the others.
+// leave is the state of a term that is being given up, either because the caller has stopped it or because the member
+// is useless. An announcement and a plan without this member inform the other members.
 type leave struct {
 	why       error         // nil: the term continues
-	marked    bool          // an announcement was sent
-	applied   chan struct{} // closed once a handover's announcement is in the table,
-	announced chan struct{} // and once it has ended
-	pending   bool          // releases wait until the others know
-	limit     alarm         // how long a member that does not see the group waits for work
+	marked    bool          // the announcement was sent
+	applied   chan struct{} // closed once the announcement of a handover is in the table
+	announced chan struct{} // closed once the announcement has ended
+	pending   bool          // releases wait for the announcement
+	limit     alarm         // when to stop waiting for work; set if the member can't look, or is useless and alone
 }
 
 func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
 }
 
-// stop gives the term up because ctx has ended: with a handover, work continues until the others have seen that.
+// stop gives the term up because ctx has ended. With a handover, work continues until the other members have seen the
+// announcement.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
 	if !t.m.config.Handover || !t.m.inventory.works(t, false) && t.m.config.Work != nil {
@@ -58,7 +59,8 @@ func (t *term) stop(ctx context.Context) {
 	}, func(error) { t.revokeTerm(context.Cause(ctx)) })
 }
 
-// giveUp gives the term up by itself: it revokes all work, and then releases the member's lock.
+// giveUp gives the term up although Run continues. It revokes all work, and the member's lock is released once the work
+// has returned.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
 	if errors.Is(why, errReadDeadline) {
@@ -68,8 +70,8 @@ func (t *term) giveUp(why error) {
 	t.m.report(t)
 }
 
-// revokeTerm revokes all that the member has. If some work does not return, other partitions are released by
-// themselves: these stay assigned to this member unless the others know that it leaves.
+// revokeTerm revokes all of the member's partitions. If some work does not return, the other partitions are released
+// separately. They would stay assigned to this member if the other members did not know that it is leaving.
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.all {
 		if e.state == held {
@@ -80,7 +82,7 @@ func (t *term) revokeTerm(reason error) {
 	t.releases.sooner(t.m.config.Clock, t.m.config.Lease/50)
 }
 
-// mark announces that the member leaves. If that fails, the others miss a signal.
+// mark announces that the member is leaving. If the announcement fails, the other members only miss a signal.
 func (t *term) mark() {
 	t.leave.marked, t.leave.pending = true, true
 	t.exec.do(t.m.config.Lease/5, func(ctx context.Context) error {
@@ -94,8 +96,8 @@ func (t *term) mark() {
 	})
 }
 
-// publishWithout publishes the plan for the group without this member. All members see at their next look that there is
-// a new plan, however many they are.
+// publishWithout publishes the plan for the group without this member. Every member sees the new plan at its next look,
+// regardless of the size of the group.
 func (t *term) publishWithout() {
 	if t.publishing {
 		return

@@ -11,54 +11,56 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// manyMembers is up to how many members each reads the rows of all at each look. With more, it does so less often: a
-// group's reads per second then grow with the number of its members, not with its square. Every look reads the head of
-// the plan, so every member learns in time what others have concluded.
+// manyMembers is the number of members up to which each member reads the rows of all members at each look. In a larger
+// group, members read these rows less often, so the group's reads per second grow with the number of members and not
+// with its square. Every look still reads the head of the plan, so every member soon learns what the other members have
+// concluded.
 const manyMembers = 100
 
-// errReadDeadline says that a member that could not see the group has stopped. A program sees spindle.ErrExpired.
+// errReadDeadline ends the term of a member that could not see the group in time. To the program it appears as
+// spindle.ErrExpired.
 var errReadDeadline error = readDeadlinePassed{}
 
 type readDeadlinePassed struct{}
 
 func (readDeadlinePassed) Error() string {
-	return "no look at the group was answered in time, so the lease has run out for this member"
+	return "no look at the group was answered in time, so this member had to stop"
 }
 
 func (readDeadlinePassed) Is(target error) bool { return target == spindle.ErrExpired }
 
-// looks is when a term has looked, and when it looks again.
+// looks tracks when a term has looked at the group, and when it looks next.
 type looks struct {
 	clock elect.Clock
 	lease time.Duration
 
-	// last is the instant before the last acknowledged look at the member's own partitions was sent. A member that
-	// can't look stops, even if its heartbeats are acknowledged: somebody may have deleted rows by hand, and it would
-	// not see that others have its partitions.
+	// last is the time just before the last acknowledged look at the member's own partitions was sent. A member that
+	// cannot look stops, even if its heartbeats are acknowledged, because it would not see that its rows were deleted
+	// by hand and that other members now have its partitions.
 	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
 
-	number  int   // of the last one that was sent
-	pending bool  // it is under way
-	next    alarm // when to look
+	number  int   // the number of the last look sent
+	pending bool  // a look is in progress
+	next    alarm // when to look next
 	took    time.Duration
 	retry   elect.Backoff
-	skip    int           // looks that don't read the members
-	members int           // how many the last look has shown
-	changed elect.Instant // when the plan changed, or something was claimed
-	turn    int           // how many of the wanted partitions were looked at in turn
-	open    bool          // all partitions of the last look could be claimed
+	skip    int           // the number of further looks that don't read the members
+	members int           // the number of members that the last look showed
+	changed elect.Instant // when the plan last changed or a partition was last claimed
+	turn    int           // the position of the window among the wanted partitions
+	open    bool          // all partitions in the window of the last look could be claimed
 }
 
-// limit is how long after sending a look the member stops by itself.
+// limit is the time from sending a look to the read deadline, at which the member stops by itself.
 func (l *looks) limit() time.Duration { return elect.Limit(l.lease) }
 
-// left is the time until the read deadline. Any goroutine may ask.
+// left is the time until the read deadline. Any goroutine may call it.
 func (l *looks) left() time.Duration {
 	return l.limit() - l.clock.Now().Since(*l.last.Load())
 }
 
-// extend moves the read deadline, unless it has passed.
+// extend moves the read deadline, unless it has passed. It reports whether it did.
 func (l *looks) extend(sent elect.Instant) bool {
 	if l.left() <= 0 || !l.readDeadline.Stop() {
 		return false
@@ -68,8 +70,8 @@ func (l *looks) extend(sent elect.Instant) bool {
 	return true
 }
 
-// lookLimit is how long one look may take: two thirds of the remaining time, so that another follows if its answer is
-// lost.
+// lookLimit is the time limit for one look. It is at most two thirds of the remaining time, so that another look can
+// follow if no answer comes.
 func (l *looks) lookLimit() time.Duration {
 	limit := elect.Attempt(l.lease)
 	if left := l.left(); left > 0 {
@@ -78,7 +80,8 @@ func (l *looks) lookLimit() time.Duration {
 	return limit
 }
 
-// beforeRetry is the pause after a failed look: at most half of the remaining time, so that another follows.
+// beforeRetry is the pause after a failed look. It is at most half of the remaining time, so that another look can
+// follow.
 func (l *looks) beforeRetry() time.Duration {
 	pause := l.retry.Pause(l.clock)
 	if left := l.left(); left > 0 {
@@ -87,8 +90,9 @@ func (l *looks) beforeRetry() time.Duration {
 	return pause
 }
 
-// patient is the pause before the next look at another member's partition: lease/50 at first, because it is about to be
-// released. If many are awaited, it is three times what a look takes: otherwise the looks would hold up the releases.
+// patient is the pause before the next look at a partition that another member has. It is lease/50 at first, because
+// the partition is about to be released, and grows with the time waited. It is never less than three times the duration
+// of a look, because the looks at many partitions would otherwise hold up their releases.
 func (l *looks) patient() time.Duration {
 	every, waited := max(l.lease/50, 3*l.took), l.clock.Now().Since(l.changed)
 	if waited < l.lease {
@@ -97,8 +101,8 @@ func (l *looks) patient() time.Duration {
 	return max(waited/10, every)
 }
 
-// look sends a look at the group. A look soon after another leaves out the member's own partitions: it is for those
-// that the member waits for.
+// look sends a look at the group. If the last look at the member's own partitions was recent, this one leaves them out
+// and reads only the partitions that the member waits for.
 func (t *term) look() {
 	l := &t.looks
 	sent := l.clock.Now()
@@ -119,7 +123,7 @@ func (t *term) look() {
 		}
 		if whole && !l.extend(sent) {
 			l.next.off()
-			t.lease.CancelWork(errReadDeadline) // only the wall clock shows that: the timer has not fired
+			t.lease.CancelWork(errReadDeadline) // the timer has not fired; only the wall clock shows that the deadline has passed
 			return
 		}
 		t.m.runs.Beat(sent)
@@ -137,7 +141,7 @@ func (t *term) lookFailed(err error) {
 	}
 }
 
-// query returns what the next look has to read.
+// query returns what the next look must read.
 func (t *term) query(whole bool) table.GroupQuery {
 	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.stale || t.planning.known == nil, All: t.planning.rows}
 	if q.Body || q.All {
@@ -177,9 +181,10 @@ func (t *term) wanted() (wanted []*entry) {
 	return wanted
 }
 
-// window returns which wanted partitions the next look reads. If there are many, and not all just free, as after a
-// start, it is the first by name, which are released first, and others in turn, because hanging work may keep the first
-// for long.
+// window returns the wanted partitions that the next look reads. If there are only a few, or if everything in the last
+// window was free, as when a group starts, it returns all of them. Otherwise it returns the first ones by name, because
+// these are released first, and a section of the rest. The section advances from look to look, because work that hangs
+// can keep the first ones for a long time.
 func (t *term) window() []*entry {
 	wanted, n := t.wanted(), 2*t.m.config.Batch
 	if len(wanted) <= 2*n || t.looks.open {
@@ -190,9 +195,10 @@ func (t *term) window() []*entry {
 	return append(first, rest[from:min(from+n, len(rest))]...)
 }
 
-// poll is the pause before the next look: a third of the shortest lease, or until another member may be over, or until
-// this member counts. The others then give it its share at their next look, and nobody has that share until this member
-// looks too. However short another's lease is, this member looks at most ten times in its own.
+// poll is the pause before the next look. It is a third of the shortest lease, but shorter if another member's lease
+// expires or this member begins to count before then. Once this member counts, the other members give it its share at
+// their next look, and no member has that share until this one looks too. Even if another member's lease is very short,
+// this member looks at most ten times per lease of its own.
 func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease
@@ -202,7 +208,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// Whole looks are counted from when they were sent: after one that takes long, the next must follow in time.
+	// The time of a whole look is counted from when it was sent. After a slow one, the next must still follow in time.
 	whole := max(lease/3-clock.Now().Since(*t.looks.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	if t.planning.settling > 0 {
@@ -216,7 +222,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if t.looks.members > manyMembers {
-		return pause // what is known of the others is older than this look
+		return pause // the other members' heartbeats are from an earlier look
 	}
 	for name, o := range s.Members {
 		left := t.leaseOf(o) - s.At.Sub(o.Heartbeat)

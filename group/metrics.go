@@ -10,21 +10,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// metrics are a group's, beside those of its member's lock.
+// metrics are the metrics of a group, in addition to those of its member's lock.
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter
-	members atomic.Int64 // in the last look
+	members atomic.Int64 // the number of members that the last look showed
 	reading metric.Registration
 }
 
 func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m := &metrics{about: metric.WithAttributeSet(s.Attributes(g.name))}
 	api := s.Meter()
-	// Sums, so that two members in one process are added up, and a view without names has a total.
+	// The number of partitions is a sum, so that two members in one process are added up, and so that a view without
+	// the name attribute shows a total.
 	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process has."))
 	telemetry.Report(err)
-	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that are there, as this process saw last."))
+	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last looked."))
 	telemetry.Report(err)
 	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
 	telemetry.Report(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// A group reports its partitions, its members and the moves, and its member's lock reports as any lock does.
+// A group reports its partitions, its members and its moves. Its member's lock reports the metrics of any lock.
 func TestAGroupReports(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ra, rb := fleet.NewReports(), fleet.NewReports()

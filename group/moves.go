@@ -13,9 +13,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// How partitions come and go: the requests for them, and what follows from the replies.
+// This file has the requests that claim, release and reconcile partitions, and the handling of their replies.
 
-// claim sends claims of partitions that can be claimed, several in each commit. A suspect one goes alone.
+// claim queues claims of partitions that are free, many to a commit. Each suspect partition gets its own commit.
 func (t *term) claim(rows []table.Observation) {
 	var together []table.Observation
 	for _, o := range rows {
@@ -32,7 +32,7 @@ func (t *term) claim(rows []table.Observation) {
 	}
 }
 
-// reconcile frees partitions whose rows name this member for no reason.
+// reconcile frees partitions whose rows name this member although it neither acts on them nor wants them.
 func (t *term) reconcile(rows []table.Observation) {
 	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return t.reconciling[t.entry(o)] })
 	for chunk := range slices.Chunk(rows, t.m.config.Batch) {
@@ -54,20 +54,20 @@ func (t *term) commit(rows []table.Observation, send func(context.Context, *comm
 	t.exec.add(c)
 }
 
-// stillWanted reports whether an entry of a waiting commit is still to be claimed or freed.
+// stillWanted reports whether an entry of a waiting commit must still be claimed or reconciled.
 func (t *term) stillWanted(c *commit, e *entry) bool {
 	if t.reconciling[e] {
 		return true
 	}
 	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
-		e.doubted = true // once a claim is sent, its refusal may be about a second attempt, below the client
+		e.doubted = true // the client may retry internally, so a refusal can follow an attempt that was applied
 		return true
 	}
 	e.leftOut(t.looks.number)
 	return false
 }
 
-// claimOne sends one claim with its confirmation. It runs beside the loop.
+// claimOne sends a claim and its confirmation. It runs outside the loop.
 func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	var names []string
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -89,7 +89,7 @@ func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
 	return r, nil
 }
 
-// claimEnded takes in the outcome of a claim.
+// claimEnded handles the outcome of a claim.
 func (t *term) claimEnded(c *commit, r result, err error) {
 	if err != nil {
 		t.commitFailed(c, err, t.exec.split)
@@ -106,7 +106,7 @@ func (t *term) claimEnded(c *commit, r result, err error) {
 			t.begin(e, r.token)
 			continue
 		}
-		e.leftOut(t.looks.number) // another was first
+		e.leftOut(t.looks.number) // another member was first
 		t.soon(t.m.config.Clock.Random(t.m.config.Lease/50 + 1))
 	}
 	t.looks.changed = t.m.config.Clock.Now()
@@ -114,7 +114,7 @@ func (t *term) claimEnded(c *commit, r result, err error) {
 	t.m.log.Debug("partitions claimed", "n", len(r.confirmed), "token", r.token)
 }
 
-// begin begins to act on a partition, unless the member is not to have it any more.
+// begin starts to act on a partition. If the member should no longer have the partition, begin revokes it instead.
 func (t *term) begin(e *entry, token table.Token) {
 	a := &assignment{entry: e, in: t, token: token}
 	a.ctx, a.cancel = context.WithCancelCause(t.lease.Context())
@@ -135,7 +135,7 @@ func (t *term) begin(e *entry, token table.Token) {
 	t.work(a)
 }
 
-// work runs the program's work on a partition in a goroutine of its own.
+// work runs the program's work on a partition in its own goroutine.
 func (t *term) work(a *assignment) {
 	if t.m.config.Work == nil {
 		return
@@ -148,7 +148,7 @@ func (t *term) work(a *assignment) {
 	}()
 }
 
-// revoke ends the work on a partition, which is released once the work has returned.
+// revoke ends the work on a partition. The partition is released once the work has returned.
 func (t *term) revoke(e *entry, reason error) {
 	t.endWork(e, reason)
 	if e.busy == nil {
@@ -164,29 +164,29 @@ func (t *term) endWork(e *entry, reason error) {
 	}
 }
 
-// lose revokes partitions whose lease rows are gone: somebody has deleted them by hand.
+// lose revokes partitions whose lease rows were deleted by hand.
 func (t *term) lose(lost []*entry) {
 	if len(lost) == 0 {
 		return
 	}
 	first := lost[0]
-	t.m.log.Warn("lease rows of partitions are gone: these partitions are given up", "partitions", len(lost), "first", first.name, "token", first.assigned.token)
+	t.m.log.Warn("gave up partitions because their lease rows are missing", "partitions", len(lost), "first", first.name, "token", first.assigned.token)
 	for _, e := range lost {
 		e.assigned.lost = true
 		t.revoke(e, spindle.ErrSuperseded)
 	}
 }
 
-// release frees revoked partitions whose work has returned, some at a time: after each batch a look may be due, or all
-// work of a leaving member may have returned. Nothing acts on their tokens again, whether the table shows the release
-// or not.
+// release frees revoked partitions whose work has returned. It sends one batch at a time, because after each batch a
+// look may be due, or the remaining work of a leaving member may have returned. The tokens are never acted on again,
+// whether or not the table shows the release.
 func (t *term) release() {
 	t.releases.off()
 	if t.leaving() && !t.leave.marked {
 		t.mark()
 	}
 	if t.leave.pending {
-		return // it continues once the others know that this member leaves: otherwise they would leave it its share
+		return // mark continues it; without the announcement, the plan would still assign the partitions to this member
 	}
 	var refs []table.LeaseRef
 	var released []*entry
@@ -222,7 +222,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 		}
 		t.m.problems.Note(fmt.Errorf("release: %w", err))
 		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err))
-		t.revokes.off() // until the next look
+		t.revokes.off() // revoke nothing more until the next look
 		t.soon(t.redo.Pause(t.m.config.Clock))
 		return
 	}
@@ -246,12 +246,12 @@ func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
 func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	for _, e := range c.entries {
 		delete(t.reconciling, e)
-		e.changed = t.looks.number // a look that is under way shows older rows
+		e.changed = t.looks.number // a look in progress shows older rows
 	}
 	switch {
 	case err == nil:
 		t.succeeded()
-		t.soon(t.redo.Pause(t.m.config.Clock)) // to see that they are free
+		t.soon(t.redo.Pause(t.m.config.Clock)) // confirm that they are free
 		return
 	case elect.First(err) && !errors.Is(err, table.ErrAborted):
 		t.soon(t.redo.Pause(t.m.config.Clock))
@@ -265,8 +265,8 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 	})
 }
 
-// commitFailed takes in that partitions were not claimed, or not freed. Halves come next; a partition that fails alone
-// is suspect.
+// commitFailed handles the failure of a commit. It queues the two halves of the commit, unless another member was
+// first. A partition that failed alone becomes suspect.
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)
@@ -296,7 +296,8 @@ func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Durat
 	}
 }
 
-// retryPause grows with the time without success.
+// retryPause returns the pause before another attempt. It is zero at first, and grows once nothing has succeeded for a
+// quarter of the lease.
 func (t *term) retryPause(now elect.Instant) time.Duration {
 	if t.progress.lasts(now) < t.m.config.Lease/4 {
 		return 0
@@ -304,7 +305,7 @@ func (t *term) retryPause(now elect.Instant) time.Duration {
 	return t.redo.Pause(t.m.config.Clock)
 }
 
-// succeeded takes in that something was claimed or released, or that nothing is left to do.
+// succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (t *term) succeeded() {
 	t.progress.succeeded()
 	t.exec.slow(false)

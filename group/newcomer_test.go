@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// What moves to a newcomer has nobody for a twentieth of a lease at most, whenever it comes.
+// A partition that moves to a newcomer has no member for at most a twentieth of a lease, whenever the newcomer comes.
 func TestANewcomerClaimsItsShareAsSoonAsItIsReleased(t *testing.T) {
 	for _, n := range fleet.Part(seeds(20)...) {
 		inVirtualTime(t, func(c *cluster) {
@@ -34,7 +34,8 @@ func TestANewcomerClaimsItsShareAsSoonAsItIsReleased(t *testing.T) {
 	}
 }
 
-// Who reclaims its slot is as old as it was. Once another has that slot, it is as new as any: others had its partitions meanwhile.
+// A member that reclaims its slot keeps its age. If another member has had that slot in between, it counts as new,
+// because other members had its partitions.
 func TestAMemberThatLostTheSlotThatItReclaimedIsNew(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(64), spindle.WithReclaim()) // in slot 0
@@ -57,7 +58,7 @@ func TestAMemberThatLostTheSlotThatItReclaimedIsNew(t *testing.T) {
 		age := time.Since(c.slotOf(again).Token.Time())
 		assert.Greater(t, took, age)
 		assert.GreaterOrEqual(t, age, lease)
-		assert.Less(t, age, 7*lease/4) // a heartbeat that shows it, and a look that sees that
+		assert.Less(t, age, 7*lease/4) // one heartbeat that shows it, and one look that sees this heartbeat
 		c.end(again, b, d)
 	})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A newer version may hold its rows by other rules: members of this one neither evict it nor claim what it has, and go on.
+// A newer version may hold its rows by different rules, so members of this version neither evict it nor claim its
+// partitions, and continue to work.
 func TestWhatANewerVersionHasIsLeftToIt(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(8)

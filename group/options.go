@@ -10,34 +10,37 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// WithWork runs work for each partition that this member has, in a goroutine of its own. Its ctx ends the instant the
-// partition is lost or is to move. context.Cause is ErrMoved, ErrPaused, ErrLetGo, spindle.ErrSuperseded,
-// spindle.ErrExpired, the cause of Run's ctx, or says that this member leaves for a while because it could claim
-// nothing. Don't return at spindle.ErrFenced, which may come earlier: wait for the end of ctx.
+// WithWork sets the function that does the work on a partition. It runs in its own goroutine for each partition that
+// this member has. Its ctx ends the instant the partition is lost or must move. context.Cause then returns ErrMoved,
+// ErrPaused, ErrLetGo, spindle.ErrSuperseded, spindle.ErrExpired, the cause of the ctx passed to Run, or an error that
+// says that this member is leaving for a while because it could not claim anything. A fenced write can fail with
+// spindle.ErrFenced before ctx ends. Do not return at that point, but wait for the end of ctx.
 //
 // As long as the member keeps its term, a partition moves only after its work has returned. Work that does not return
-// is logged, and keeps only its own partition from moving, until Run's ctx has ended, or until LetGo. If the member
-// loses its term because it can't reach Spanner for a lease, others have its partitions a lease later, whether the work
-// has returned or not: fenced writes are refused from then on. A Group does not begin work on a partition before its
-// last work on it has returned; another Group in the same process does not know of that work.
+// is logged, and keeps only its own partition from moving, until Run's ctx has ended or LetGo is called. If the member
+// loses its term because it cannot reach Spanner for one lease duration, other members get its partitions one lease
+// duration later, whether or not the work has returned. From then on, the old work's fenced writes are refused. A Group
+// begins work on a partition only after its own previous work on that partition has returned. It does not wait for the
+// work of another Group in the same process.
 //
-// Work that returns before its ctx has ended, with an error or without, begins again under the same token, at once at
-// first and then with a pause that doubles up to a lease, unless WithEarlyReturn says otherwise. An error is logged. A
-// panic of work ends the process, as anywhere.
+// If the work returns before its ctx has ended, with or without an error, it begins again under the same token, unless
+// WithEarlyReturn changes this. The first time, it begins again immediately. After that, there is a pause, which
+// doubles up to one lease duration. An error is logged. A panic in the work ends the process, as in any other
+// goroutine.
 func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option {
 	return option("WithWork", func(c *options.Config) {
 		switch {
 		case work == nil:
-			c.Refuse("WithWork(nil): give it a function, or leave it out")
+			c.Refuse("WithWork(nil): pass a function or omit the option")
 		case c.Work != nil:
-			c.Refuse("WithWork is given twice: give it one function that does both")
+			c.Refuse("WithWork is given twice; pass one function that does both")
 		default:
 			c.Work = func(ctx context.Context, name string, f fence.Fence) error { return work(ctx, Partition{name, f}) }
 		}
 	})
 }
 
-// option is an option of this package. The constructors of others refuse it by its name.
+// option returns an option of this package. The constructors of other packages refuse it by its name.
 func option(name string, apply func(*options.Config)) spindle.Option {
 	return func(c *options.Config) {
 		c.ForGroup = append(c.ForGroup, name)
@@ -45,21 +48,21 @@ func option(name string, apply func(*options.Config)) spindle.Option {
 	}
 }
 
-// EarlyReturn says what happens when work returns before its context has ended.
+// EarlyReturn determines what happens when work returns before its context has ended.
 type EarlyReturn int
 
 const (
-	// BeginAgain begins the work again under the same token, with a pause that grows if it returns soon. It is the
-	// default.
+	// BeginAgain runs the work again under the same token, after a pause that grows if the work keeps returning early.
+	// It is the default.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
-	// KeepIdle keeps the partition without work until it moves: for work that is done once.
+	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.
 	KeepIdle EarlyReturn = EarlyReturn(options.KeepIdle)
-	// Release releases the partition and claims it again under a new token, a tenth of a lease later at first and then
-	// with a pause that doubles up to three leases.
+	// Release releases the partition and claims it again under a new token. The pause before the claim starts at a
+	// tenth of the lease and doubles up to three lease durations.
 	Release EarlyReturn = EarlyReturn(options.Release)
 )
 
-// WithEarlyReturn says what happens when work returns before its context has ended.
+// WithEarlyReturn sets what happens when work returns before its context has ended.
 func WithEarlyReturn(do EarlyReturn) spindle.Option {
 	return option("WithEarlyReturn", func(c *options.Config) {
 		if do < BeginAgain || do > Release {
@@ -70,10 +73,10 @@ func WithEarlyReturn(do EarlyReturn) spindle.Option {
 	})
 }
 
-// WithInitialDelay sets how long the first members of a group wait for more members before they claim anything: until
-// none has joined for d, and for a lease at most, or for d if that is longer. The default is a third of the lease. With
-// 0 the first member claims everything, and then gives the others their shares. A group whose members were all lost
-// waits likewise.
+// WithInitialDelay sets how long the first members of a group wait for more members before they claim any partition.
+// They wait until no member has joined for d, but at most for the longer of d and one lease duration. The default for d
+// is a third of the lease. If d is 0, the first member claims everything, and later hands the other members their
+// shares. A group that has lost all its members waits in the same way when it begins again.
 func WithInitialDelay(d time.Duration) spindle.Option {
 	return option("WithInitialDelay", func(c *options.Config) {
 		if d < 0 || d > table.MaxLease {
@@ -84,7 +87,7 @@ func WithInitialDelay(d time.Duration) spindle.Option {
 	})
 }
 
-// WithWeight gives this member n times the share of a member of weight 1, which is the default. The most is 1000.
+// WithWeight gives this member n times the share of a member with weight 1, which is the default. The maximum is 1000.
 func WithWeight(n int) spindle.Option {
 	return option("WithWeight", func(c *options.Config) {
 		if n < 1 || n > table.MaxWeight {
@@ -95,10 +98,10 @@ func WithWeight(n int) spindle.Option {
 	})
 }
 
-// WithIdentity makes the group remember for d which partitions this member had, once it is gone. If a member comes back
-// under its id by then, it gets these again, as far as its share goes, and no others move for it. It needs
-// spindle.WithID. With spindle.WithReclaim the default is ten leases; without it nothing is remembered. The most is
-// seven days.
+// WithIdentity makes the group remember, for the duration d after this member has left, which partitions it had. If a
+// member with the same id joins within that time, it gets these partitions back, up to its share, and no other
+// partitions move because of it. WithIdentity requires spindle.WithID. With spindle.WithReclaim, the default is ten
+// lease durations. Otherwise the group remembers nothing by default. The maximum is seven days.
 func WithIdentity(d time.Duration) spindle.Option {
 	return option("WithIdentity", func(c *options.Config) {
 		if d < 0 || d > table.MaxKeep {

@@ -19,10 +19,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// What many members suffer at once, or for long.
+// These tests are about faults that affect many members at the same time, or last long.
 
-// Outages of Spanner say nothing about a process: however many there were, everything is worked on within two leases of the
-// end of each, and every member is healthy.
+// Outages of Spanner say nothing about a process. However many there were, all partitions have work within two leases
+// of the end of each outage, and every member is healthy.
 func TestOutagesThatAllMembersHaveCostNoCoolDown(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		inVirtualTime(t, func(c *cluster) {
@@ -54,10 +54,10 @@ func TestOutagesThatAllMembersHaveCostNoCoolDown(t *testing.T) {
 	}
 }
 
-// poison is a table in which no claim of one partition succeeds, by anybody, as if a long transaction had locked its row.
+// poison is a table in which no member can claim one of the partitions, as if a long transaction had locked its row.
 type poison struct {
 	table.Store
-	row *atomic.Value // a string; none: nothing is wrong
+	row *atomic.Value // a string; if there is none, all partitions can be claimed
 }
 
 // Transact implements table.Store.
@@ -84,8 +84,8 @@ func (s poison) Transact(ctx context.Context, step string, fn func(context.Conte
 	return at, err
 }
 
-// One partition that nobody can claim costs the others next to nothing, and no healthy member its term. Whose it is to be says
-// so.
+// One partition that no member can claim has almost no effect on the other partitions, and ends no healthy member's
+// term. The member to which it is assigned reports it.
 func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 60
@@ -134,7 +134,7 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// All that died at once are evicted in one commit: how long Spanner takes to answer hardly matters.
+// All members that died at the same time are evicted in one commit, so Spanner's response time hardly matters.
 func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 100
@@ -163,7 +163,7 @@ func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 	})
 }
 
-// A member whose requests take a fifth of its lease has its partitions, as a plain lock would be held.
+// A member whose requests take a fifth of its lease can hold its partitions, just as it could hold a plain lock.
 func TestAMemberFarFromSpannerWithAShortLeaseWorks(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		short := time.Second
@@ -189,7 +189,7 @@ func TestAMemberFarFromSpannerWithAShortLeaseWorks(t *testing.T) {
 	})
 }
 
-// A short lease of one member does not make the others look as often as that.
+// The short lease of one member does not make the others look as often as that lease would require.
 func TestOneShortLeaseMakesNobodyLookMoreThanTenTimesALease(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(16)
@@ -202,8 +202,8 @@ func TestOneShortLeaseMakesNobodyLookMoreThanTenTimesALease(t *testing.T) {
 	})
 }
 
-// A member that can't see the group ends its term, says why in its own words, and its partitions are free at once if its work
-// has returned.
+// A member that can't see the group ends its term and reports the actual reason. Its partitions are free immediately if
+// its work has returned.
 func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(16)
@@ -216,7 +216,7 @@ func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 	})
 }
 
-// Many warnings about one cause are one line.
+// Many warnings with the same cause are logged as one line.
 func TestLeaseRowsThatAreGoneAreOneWarning(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(500))
@@ -236,7 +236,8 @@ func TestLeaseRowsThatAreGoneAreOneWarning(t *testing.T) {
 	})
 }
 
-// A process that crashes again and again, and reclaims its slot each time, is given nothing until it has lived for a lease.
+// A process that crashes again and again, and reclaims its slot each time, gets no partitions until it has run for one
+// lease.
 func TestACrashLoopWithReclaimKeepsItsShareFromNobody(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 16
@@ -257,7 +258,8 @@ func TestACrashLoopWithReclaimKeepsItsShareFromNobody(t *testing.T) {
 	})
 }
 
-// Commits go side by side: a member far from Spanner that has much to claim does not wait for one after the other.
+// Commits run in parallel, so a member far from Spanner that has many partitions to claim does not wait for one commit
+// after the other.
 func TestClaimsGoSideBySide(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 160, 10
@@ -274,14 +276,14 @@ func TestClaimsGoSideBySide(t *testing.T) {
 	})
 }
 
-// A handover begins and ends in time, though a look gets no answer.
+// A handover begins and ends in time even if a look gets no response.
 func TestAHandoverWaitsForNoLook(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(4), spindle.WithHandover())
 		c.until(lease, "a to have all", spreadOver(4, a))
 		c.sleep(2 * lease)
 		a.link.Lose(func(step string) bool { return step == "look" }, nil)
-		c.sleep(lease/3 + lease/50) // it looks, and waits for the answer
+		c.sleep(lease/3 + lease/50) // it makes a look, and waits for the response
 		a.stop()
 		took := c.until(lease, "work to end", func() bool { return a.has() == 0 })
 		assert.InDelta(t, lease/3, took, float64(lease/20))

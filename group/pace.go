@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Thousands of partitions move some at a time. Each is then without work only while its own batch is released.
+// When thousands of partitions move, they move in batches, so that each partition is without work only while its own
+// batch moves.
 
-// revokeMore revokes the next partitions that move.
+// revokeMore revokes the next batch of partitions that must move.
 func (t *term) revokeMore() {
 	t.revokes.off()
 	l := local{planned: t.planning.planned(), acting: t.acts(), leaving: t.leaving()}
@@ -15,8 +16,9 @@ func (t *term) revokeMore() {
 	t.revokeAll(d.revoke)
 }
 
-// revokeAll revokes partitions that move: half as many as one commit could release, because each is without work until
-// all have moved. It revokes the next once these were released, or lease/50 later if some work does not return.
+// revokeAll revokes the given partitions. Partitions that move are revoked in batches of half as many as one commit
+// could release, because each of them is without work until its whole batch has moved. If the batch is full, the next
+// one follows once these partitions were released, or after lease/50 if some work does not return.
 func (t *term) revokeAll(move []*entry) {
 	for _, e := range move {
 		switch {
@@ -33,7 +35,8 @@ func (t *term) revokeAll(move []*entry) {
 	}
 }
 
-// spareTime leaves claimants their time: twice what the release took.
+// spareTime delays the next batch by twice the time that the release took, so that other members have time to claim the
+// partitions.
 func (t *term) spareTime(released time.Duration) {
 	if t.revokes.on {
 		t.revokes.set(t.m.config.Clock, 2*released)

@@ -14,20 +14,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// batchesOf moves so many partitions in one commit.
+// batchesOf makes one commit move n partitions.
 func batchesOf(n int) spindle.Option { return func(o *options.Config) { o.Batch = n } }
 
-// worked is on how many partitions somebody works.
+// worked returns the number of partitions that have work.
 func (c *cluster) worked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.works)
 }
 
-// slowly makes each step of a process take so long.
+// slowly makes each step of a process take the given time.
 func slowly(p *process, d time.Duration) { p.link.After(func(string) { time.Sleep(d) }) }
 
-// Most of many partitions that move are worked on until it is their turn.
+// Of many partitions that move, most have work until it is their turn to move.
 func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 400, 20
@@ -50,7 +50,7 @@ func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
 	})
 }
 
-// A caller that waits for many looks at some of them at a time, whether some hang or not.
+// A member that waits for many partitions looks at only some of them at a time, whether or not some of them hang.
 func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 200, 4
@@ -59,7 +59,7 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 		hung := map[string]bool{}
 		a.linger = func(partition string) {
 			c.mu.Lock()
-			hangs := len(hung) < 5*batch // all that are revoked first
+			hangs := len(hung) < 5*batch // all of the partitions that are revoked first
 			hung[partition] = hung[partition] || hangs
 			c.mu.Unlock()
 			if hangs {
@@ -77,7 +77,7 @@ func TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving(t *testing.T) {
 	})
 }
 
-// Of many partitions that nobody has, one look shows all.
+// One look shows all of the many partitions that no member has.
 func TestAMemberThatClaimsManyThatAreFreeLooksAFewTimes(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 400, 4
@@ -88,14 +88,15 @@ func TestAMemberThatClaimsManyThatAreFreeLooksAFewTimes(t *testing.T) {
 	})
 }
 
-// Looks for what is awaited read that alone, and so does a member that claims much: otherwise thousands of partitions would be read for a few.
+// Looks for awaited partitions read only those partitions. So does a member that claims many. Otherwise thousands of
+// partitions would be read to find a few.
 func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 300
 		a, b := c.shared(n)
 		free := make(chan struct{})
 		a.linger = func(string) { <-free }
-		d := c.start("d", Numbered(n)) // for which a's work hangs
+		d := c.start("d", Numbered(n)) // a's work hangs on the partitions that d should get
 		c.until(2*lease, "d to have what b gave", func() bool { return d.has() == n/6 })
 		c.rows.Store(0)
 		d.link.Counts()
@@ -109,7 +110,8 @@ func TestWhoWaitsDoesNotReadWhatItHas(t *testing.T) {
 	})
 }
 
-// Looks that leave out what a member has don't let it act for longer: rows of its own that are gone are seen in time.
+// Looks that leave out the member's own partitions do not let it act on them for longer. If its own rows are deleted,
+// it notices that in time.
 func TestWhoWaitsStillSeesThatItsOwnRowsAreGone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(16)

@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// begins is how often work has begun since it was asked last.
+// begins returns how often work has begun since the last call.
 func (c *cluster) begins() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *cluster) begins() (n int) {
 	return n
 }
 
-// Members that come and go move what must move, and nothing else, whatever gaps there are among their slots.
+// Members that join and leave move only the partitions that have to move, whatever gaps there are among their slots.
 func TestNothingMovesButWhatMust(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 240
@@ -42,7 +42,7 @@ func TestNothingMovesButWhatMust(t *testing.T) {
 			ps = slices.Delete(ps, i, i+1)
 		}
 		c.begins()
-		for i := range 12 { // each second one goes, as an autoscaler does
+		for i := range 12 { // every second member leaves, as with an autoscaler
 			leave(i)
 			c.until(4*lease, "an even spread", spreadOver(n, ps...))
 		}
@@ -62,7 +62,7 @@ func TestNothingMovesButWhatMust(t *testing.T) {
 	})
 }
 
-// A group that begins waits for its members: work does not begin with the first, to move to the others.
+// A new group waits for its members, so that work does not begin in the first member and then move to the others.
 func TestAGroupThatBeginsBeginsItsWorkOnce(t *testing.T) {
 	for _, apart := range []time.Duration{0, lease / 200, lease / 40} {
 		inVirtualTime(t, func(c *cluster) {
@@ -90,7 +90,7 @@ func TestAGroupThatBeginsBeginsItsWorkOnce(t *testing.T) {
 	}
 }
 
-// By default a group that begins waits for a third of the lease. One member waits no longer.
+// By default, a new group waits for a third of the lease. A single member waits no longer than that.
 func TestTheFirstMemberWaitsForOthersForAThirdOfALease(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		p := c.process("a", Numbered(4))
@@ -101,7 +101,7 @@ func TestTheFirstMemberWaitsForOthersForAThirdOfALease(t *testing.T) {
 	})
 }
 
-// One process with one name more, among others that are restarted: nobody has more than its share, and one more.
+// One process with one more name runs among others that are restarted. No member ever has more than its share plus one.
 func TestACanaryWithANewerListHasItsShare(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 60
@@ -140,8 +140,8 @@ func TestACanaryWithANewerListHasItsShare(t *testing.T) {
 	})
 }
 
-// A rolling update with half of the names new, and a rollback before it has ended: nobody has more than its share at any time,
-// and nothing that a member has in its list is without work for longer than a member takes to be counted.
+// Half of the names are new in a rolling update, which is rolled back before it has ended. No member ever has more than
+// its share. No partition in a member's list is without work for longer than it takes to count a new member.
 func TestARollbackLeavesNobodyWithMoreThanItsShare(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		before, after := Numbered(60), Numbered(30)
@@ -187,8 +187,8 @@ func TestARollbackLeavesNobodyWithMoreThanItsShare(t *testing.T) {
 	})
 }
 
-// Processes that come back after they were evicted, under the ids that they had, have their own again, but for a few if they
-// come back one after the other, and nothing moves for them that would not move for others.
+// Processes that come back under their old ids after they were evicted get their own partitions back, except for a few
+// if they come back one after the other. They cause no move that other processes would not cause.
 func TestPodsThatComeBackHaveTheirOwnAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 60
@@ -227,7 +227,7 @@ func TestPodsThatComeBackHaveTheirOwnAgain(t *testing.T) {
 	})
 }
 
-// A member of weight 3 has three times the share of one of weight 1.
+// A member of weight 3 gets three times the share of a member of weight 1.
 func TestSharesFollowWeights(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.start("a", Numbered(40), WithWeight(3)), c.start("b", Numbered(40))
@@ -238,8 +238,8 @@ func TestSharesFollowWeights(t *testing.T) {
 	})
 }
 
-// The plan's rows are a hint: whatever somebody does to them by hand, no work is disturbed, and members that come and go have
-// their shares.
+// The plan's rows are only a hint. Whatever changes are made to them by hand, no work is disturbed, and members that
+// join and leave get their shares.
 func TestAPlanThatIsDeletedOrGarbledIsPublishedAgain(t *testing.T) {
 	const head, body = "orders/!plan", "orders/body!plan"
 	for how, damage := range map[string]func(*cluster){
@@ -271,7 +271,7 @@ func TestAPlanThatIsDeletedOrGarbledIsPublishedAgain(t *testing.T) {
 	}
 }
 
-// A plan that a newer version wrote is left alone, and so is what each member has.
+// A plan that was written by a newer version is left unchanged, and members keep their partitions.
 func TestAPlanOfANewerVersionIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(30)
@@ -288,7 +288,8 @@ func TestAPlanOfANewerVersionIsLeftAlone(t *testing.T) {
 	})
 }
 
-// In a crowd not every look shows the members. What a member that leaves had has nobody for a tenth of a lease at most.
+// In a crowd, not every look shows the members. The partitions of a member that leaves have no member for at most a
+// tenth of a lease.
 func TestAHandoverInACrowdIsAsFastAsAmongFew(t *testing.T) {
 	crowd := 210
 	if fleet.Brief() {
@@ -320,8 +321,8 @@ func TestAHandoverInACrowdIsAsFastAsAmongFew(t *testing.T) {
 	})
 }
 
-// Both rows of a member that acts still were deleted by hand: a process that joins leaves its slot alone for a lease, or the
-// others would take the member for one that is over.
+// Both rows of a member that still acts were deleted by hand. A process that joins leaves this slot alone for a lease,
+// because the other members would otherwise mistake the member for one whose term has ended.
 func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(8))
@@ -329,7 +330,7 @@ func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 		b := c.start("b", Numbered(8))
 		c.until(4*lease, "an even spread", spreadOver(8, a, b))
 		c.sleep(2 * lease)
-		for _, victim := range []*process{b, a} { // the highest slot, of which no row is left, and the lowest
+		for _, victim := range []*process{b, a} { // the highest slot, of which no row is left, and the lowest one
 			victim.link.Cut()
 			slot := c.slotOf(victim)
 			c.operate(table.Write{Kind: table.Delete, Name: slot.Name}, table.Write{Kind: table.Delete, Name: slot.Key()})
@@ -349,7 +350,7 @@ func TestASlotWhoseRowsHaveVanishedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A member's lease counts although all its rows are gone, for those that have seen it.
+// A member's lease still counts after all its rows were deleted, for the processes that have seen it.
 func TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(8))

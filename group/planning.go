@@ -10,35 +10,35 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// planning is this member's knowledge of the assignments: the published plan, and what follows from it for the present
-// members. It is a value: each look makes the next one.
+// planning is a member's view of the assignments: the published plan, and the next plan for the members that are
+// present. It is never modified. Each look produces a new value.
 type planning struct {
 	setting
 
-	at        time.Time   // of the last look
-	head      table.Token // of the published plan; 0: there is none
-	known     *plan.Plan  // the published plan; nil: none can be used
-	newer     error       // why none can be used: a newer version wrote it
-	stale     bool        // the head has changed, and the body is still to be read
+	at        time.Time   // the time of the last look
+	head      table.Token // the token of the published plan; 0: no plan
+	known     *plan.Plan  // the published plan; nil: no usable plan
+	newer     error       // set if the plan is unusable because a newer version wrote it
+	stale     bool        // the head has changed, and the body was not read yet
 	members   []plan.Member
-	next      *plan.Plan    // what follows for these members; nil: not known
-	settling  time.Duration // until a new group has all its members
-	differs   time.Time     // since when next differs from the published plan, by Spanner's clock; zero: it does not
-	toPublish bool          // it is this member's turn
-	rows      bool          // the next look has to read all partitions, because there is no plan
-	full      bool          // this member's trial is over
+	next      *plan.Plan    // the next plan for these members; nil: unknown
+	settling  time.Duration // the time for which a new group still waits for members
+	differs   time.Time     // the time from which next has differed from the published plan, by Spanner's clock; zero: it does not
+	toPublish bool          // it is this member's turn to publish
+	rows      bool          // the next look must read all partitions, because there is no plan
+	full      bool          // this member has passed its trial
 }
 
-// setting is what does not change during a term.
+// setting holds the values that do not change during a term.
 type setting struct {
 	list  plan.List
 	lease time.Duration
 	delay time.Duration // how long a new group waits for more members
-	slot  int           // of this member
+	slot  int           // this member's slot
 	token table.Token
 }
 
-// after returns the planning after a look.
+// after returns the planning that follows from a look.
 func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
 	p.at, p.toPublish = s.At, false
 	p = p.read(s, bodyRead)
@@ -62,7 +62,7 @@ func (p planning) after(s table.GroupSnapshot, bodyRead bool) planning {
 	return p.turn()
 }
 
-// read takes in the plan that a look shows.
+// read updates the planning with the plan that a look shows.
 func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
 	switch {
 	case s.Plan == p.head && !p.stale && (p.known != nil || p.newer != nil || s.Plan == 0):
@@ -81,13 +81,14 @@ func (p planning) read(s table.GroupSnapshot, bodyRead bool) planning {
 		p.newer = err
 	case err == nil:
 		p.known = known
-	} // any other body that can't be read is replaced, as if there were none
+	} // any other unreadable body is replaced, as if there were no plan
 	return p
 }
 
-// counted returns the members that get partitions. A member counts once it is in the published plan, or its heartbeats
-// show that it has lived for a lease, or all are as young as it is: one that crashes whenever it starts takes nothing
-// from the others. The age of its last heartbeat does not matter: a member is there until it is evicted.
+// counted returns the members that get partitions. A member counts if it is in the published plan, if its heartbeats
+// show that it has lived for one lease duration, or if all members are as young as it is. A member that crashes each
+// time it starts therefore takes nothing from the others. The age of the last heartbeat does not matter, because a
+// member is present until it is evicted.
 func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -123,10 +124,10 @@ func (p planning) counted(s table.GroupSnapshot) (members []plan.Member) {
 	return members
 }
 
-// is reports whether a member is this one.
+// is reports whether m is this member.
 func (p planning) is(m plan.Member) bool { return m.Slot == p.slot && m.Token == int64(p.token) }
 
-// evicted returns the planning without evicted members.
+// evicted returns the planning without the members in the given slots, which were evicted.
 func (p planning) evicted(slots []string) planning {
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m plan.Member) bool {
 		return slices.ContainsFunc(slots, func(name string) bool { part, _ := table.PartOf(name); return part.Slot == m.Slot })
@@ -137,9 +138,9 @@ func (p planning) evicted(slots []string) planning {
 	return p.follow()
 }
 
-// waitFor returns how long a group waits for more members, if it is new or none of its planned members is there any
-// more: until none has joined for the delay, and for a lease at most. So the first does not begin what others are to
-// have.
+// waitFor returns how long the group waits for more members. It waits only if it is new, or if none of its planned
+// members is present any longer. The wait lasts until no member has joined for the delay, but at most one lease
+// duration. Without the wait, the first member would start work that then moves to other members.
 func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k plan.Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -162,7 +163,7 @@ func (p planning) waitFor(s table.GroupSnapshot) time.Duration {
 	return max(min(last.Add(p.delay).Sub(s.At), first.Add(max(p.lease, p.delay)).Sub(s.At)), 0)
 }
 
-// follow computes what follows from the published plan.
+// follow computes the next plan from the published plan.
 func (p planning) follow() planning {
 	next, told := p.known.Next(p.list, p.members, p.at)
 	if !told {
@@ -179,7 +180,8 @@ func (p planning) follow() planning {
 	return p
 }
 
-// begin makes the first plan, by who has which partitions: nobody claims or releases anything before it is published.
+// begin prepares for the first plan, which is based on the members that currently have the partitions. No member claims
+// or releases anything until it is published.
 func (p planning) begin(s table.GroupSnapshot) planning {
 	p.next = nil
 	if p.differs.IsZero() {
@@ -188,7 +190,7 @@ func (p planning) begin(s table.GroupSnapshot) planning {
 	return p
 }
 
-// base returns the plan that the rows of all partitions show.
+// base returns the plan that corresponds to the rows of all partitions.
 func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.Plan {
 	return plan.Of(p.list, p.members, func(i int) (slot int, ok bool) {
 		with, is := table.MemberOf(s.Partitions[lockOf(i)].Writer)
@@ -201,14 +203,16 @@ func (p planning) base(s table.GroupSnapshot, lockOf func(i int) string) *plan.P
 	})
 }
 
-// turn says whether this member is to publish: the members try one after the other, in the order of slots.
+// turn determines whether it is this member's turn to publish. The members try one after the other, in the order of
+// their slots.
 func (p planning) turn() planning {
 	p.toPublish = !p.differs.IsZero() && p.turnIn() == 0
 	p.rows = p.known == nil && p.toPublish
 	return p
 }
 
-// turnIn returns the time until this member may publish: never, if there is nothing to publish or it does not count.
+// turnIn returns the time until this member may publish. It returns the constant never if there is nothing to publish
+// or if this member does not count.
 func (p planning) turnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {
@@ -217,7 +221,8 @@ func (p planning) turnIn() time.Duration {
 	return max(p.differs.Add(time.Duration(i)*p.lease/10).Sub(p.at), 0)
 }
 
-// without returns the plan for the group without this member; false: not known.
+// without returns the plan for the group without this member, and whether that plan is known and differs from the
+// published one.
 func (p planning) without() (*plan.Plan, bool) {
 	if p.known == nil {
 		return nil, false
@@ -226,7 +231,7 @@ func (p planning) without() (*plan.Plan, bool) {
 	return next, told && !p.known.Same(next)
 }
 
-// published takes in that this member has published a plan.
+// published returns the planning after this member has published a plan.
 func (p planning) published(head table.Token, next *plan.Plan) planning {
 	p.head, p.known, p.next, p.newer, p.stale, p.differs, p.rows = head, next, next, nil, false, time.Time{}, false
 	return p
@@ -235,7 +240,7 @@ func (p planning) published(head table.Token, next *plan.Plan) planning {
 // counts reports whether this member counts.
 func (p planning) counts() bool { return slices.ContainsFunc(p.members, p.is) }
 
-// targets returns the partitions assigned to this member, by their indexes in the list.
+// targets returns the partitions that are assigned to this member, as indexes into the list.
 func (p planning) targets() []int {
 	if p.next == nil || !p.counts() {
 		return nil
@@ -243,20 +248,21 @@ func (p planning) targets() []int {
 	return p.next.Assigned(p.list, p.slot)
 }
 
-// planned reports whether it is known which partition is assigned to which member.
+// planned reports whether the assignment of partitions to members is known.
 func (p planning) planned() bool { return p.next != nil && p.known != nil }
 
-// lives reports whether the row's member was heard from within its lease.
+// lives reports whether the member in this row has sent a heartbeat within its lease.
 func lives(o table.Observation) bool {
 	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
 
-// present reports whether a member is there: not evicted, and not about to leave.
+// present reports whether the member in this row is present, which means that it was not evicted and has not announced
+// that it is leaving.
 func present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
 
 func isMember(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
 }
 
-// since returns when a member joined: its token, or the token of the term that it reclaimed.
+// since returns when a member joined. This is its token, or the token of the term that it reclaimed.
 func since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }

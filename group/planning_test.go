@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A member counts until it is evicted, however old its last heartbeat is. Otherwise members that look at different times would
-// plan for different members, and a heartbeat that is late would move partitions twice.
+// A member counts until it is evicted, however old its last heartbeat is. Otherwise members that look at different
+// times would plan for different members, and a late heartbeat would move partitions twice.
 func TestAMemberCountsUntilItIsEvicted(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := plan.NewList([]string{"x", "y"})
@@ -20,7 +20,7 @@ func TestAMemberCountsUntilItIsEvicted(t *testing.T) {
 			LeaseRecord: &table.LeaseRecord{ListDigest: list.Digest(), Lease: lease}}
 	}
 	s := table.GroupSnapshot{At: at, Members: map[string]table.Observation{}}
-	for slot, heartbeat := range []time.Time{at, at.Add(-3 * lease), {}} { // it renews, it is silent, it was evicted
+	for slot, heartbeat := range []time.Time{at, at.Add(-3 * lease), {}} { // renews, is silent, was evicted
 		o := member(slot, heartbeat)
 		s.Members[o.Name] = o
 	}

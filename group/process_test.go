@@ -30,14 +30,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// member is a child's orders.
+// member has a child's orders.
 type member struct {
 	Database, Table, Name string
 	Partitions            int
 	Lease                 time.Duration
 }
 
-// turn is what a child says of a partition: its work begins or ends, by the machine's one clock in nanoseconds.
+// turn is a child's report that its work on a partition begins or ends. The time is from the clock that all processes
+// share, in nanoseconds.
 type turn struct {
 	Begins    bool
 	Partition string
@@ -87,11 +88,11 @@ type fleet struct {
 	mu      sync.Mutex
 	changed chan struct{}
 	owner   map[string]*process
-	free    map[string]int64 // since when nobody works on it
-	gaps    []float64        // in leases, of partitions that were without work
+	free    map[string]int64 // the time since which each partition has had no work
+	gaps    []float64        // the times for which partitions were without work, in leases
 	moved   int
 	clashes []string
-	unheard map[unheard]int64 // when others began
+	unheard map[unheard]int64 // when work in other processes began
 }
 
 type process struct {
@@ -137,8 +138,8 @@ func (f *fleet) hear(p *process, line string) {
 	f.changed = make(chan struct{})
 }
 
-// begins is heard before the end of the last work if that comes through another pipe: whether both worked at one time, the
-// times of both say.
+// begins takes in that work begins. This report can arrive before the report that the last work ended, if that comes
+// through a different pipe. Only the times in the two reports show whether both processes worked at the same time.
 func (f *fleet) begins(p *process, t turn) {
 	if last := f.owner[t.Partition]; last != nil {
 		last.has--
@@ -173,13 +174,13 @@ func (f *fleet) ends(p *process, t turn) {
 
 func (f *fleet) gap(from, to int64) { f.gaps = append(f.gaps, float64(to-from)/float64(f.base.Lease)) }
 
-// An unheard is an end of work that was not heard yet, though others have begun.
+// An unheard is the missing report of the end of work on a partition, after another process has begun work on it.
 type unheard struct {
 	by        *process
 	partition string
 }
 
-// kill ends p as kill -9 does: its partitions have nobody from the instant before.
+// kill kills p as kill -9 does. Its partitions count as having no work from the instant before.
 func (f *fleet) kill(p *process) {
 	at := time.Now().UnixNano()
 	p.Kill()
@@ -195,7 +196,7 @@ func (f *fleet) kill(p *process) {
 	maps.DeleteFunc(f.unheard, func(u unheard, _ int64) bool { return u.by == p })
 }
 
-// spread waits until the processes have all partitions, evenly.
+// spread waits until the processes share all partitions evenly.
 func (f *fleet) spread(limit time.Duration, ps ...*process) {
 	f.tb.Helper()
 	late := time.After(limit)
@@ -220,7 +221,8 @@ func (f *fleet) spread(limit time.Duration, ps ...*process) {
 	}
 }
 
-// since returns what was counted since the last time: gaps in leases, and how many partitions began with a process.
+// since returns the gaps since the last call, in leases, and the number of partitions on which a process has begun to
+// work.
 func (f *fleet) since() (gaps []float64, moved int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// assign takes in what the plan assigns to this member.
+// assign updates the inventory with the partitions that the plan assigns to this member.
 func (t *term) assign(before planning) {
 	if t.planning.next == before.next && t.planning.counts() == before.counts() {
 		return
@@ -18,12 +18,12 @@ func (t *term) assign(before planning) {
 	t.m.inventory.assign(targets)
 	if before.next == nil || t.planning.next == nil || !before.next.Same(t.planning.next) {
 		t.looks.changed = t.m.config.Clock.Now()
-		t.m.log.Debug("planned anew", "members", len(t.planning.members), "partitions", len(targets))
+		t.m.log.Debug("plan changed", "members", len(t.planning.members), "partitions", len(targets))
 	}
 }
 
-// publish publishes the plan that everybody acts on, if it is this member's turn. The first plan is made of who has
-// what.
+// publish publishes the plan that all members already act on, if it is this member's turn. The first plan is derived
+// from the members that currently have the partitions.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	p := t.planning
 	switch {
@@ -40,7 +40,7 @@ func (t *term) publish(s table.GroupSnapshot, allRead bool) {
 	}
 }
 
-// sendPlan replaces the plan that was read last.
+// sendPlan replaces the most recently read plan.
 func (t *term) sendPlan(next *plan.Plan) {
 	t.publishing = true
 	var head table.Token

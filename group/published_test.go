@@ -17,7 +17,8 @@ func (c *cluster) plan(tab table.Table) (table.Token, string) {
 	return s.Plan, s.Body
 }
 
-// A member replaces the plan that it has read. Otherwise it would publish what follows from a plan that nobody acts on any more.
+// A member replaces only the plan that it has read. Otherwise it would publish the successor of a plan that no member
+// uses any more.
 func TestOfTwoThatPublishAPlanTheFirstCounts(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		tab := table.Table{Store: c.store}
@@ -35,8 +36,8 @@ func TestOfTwoThatPublishAPlanTheFirstCounts(t *testing.T) {
 	})
 }
 
-// The two rows of a plan are written together. If somebody has changed one of them by hand, members that read the head alone
-// and members that read both would act on two plans.
+// The two rows of a plan are written together. If one of them was changed by hand, members that read only the head and
+// members that read both rows would use different plans.
 func TestABodyThatDoesNotGoWithTheHeadIsNoPlan(t *testing.T) {
 	for _, row := range []string{"orders/!plan", "orders/body!plan"} {
 		inVirtualTime(t, func(c *cluster) {
@@ -51,8 +52,8 @@ func TestABodyThatDoesNotGoWithTheHeadIsNoPlan(t *testing.T) {
 	}
 }
 
-// A member that hands over says by the plan what it leaves to whom, as soon as it is known to leave: each look of the others
-// reads that, and in a crowd not each of them reads the members.
+// As soon as a member is known to be leaving, it publishes a plan that assigns its partitions to other members. All
+// members read the plan in each look, but in a crowd not every look reads the members.
 func TestAMemberThatLeavesPublishesThePlanWithoutIt(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(8, spindle.WithHandover())

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// What is logged as a warning is for somebody to look at: members that come and go are not.
+// A warning is for problems that an operator should look at. Members that join and leave normally log no warning.
 func TestMembersThatComeAndGoWithNothingWrongAreWarnedOfNowhere(t *testing.T) {
 	for name, opts := range map[string][]spindle.Option{"at once": nil, "with handovers": {spindle.WithHandover()}} {
 		t.Run(name, func(t *testing.T) {

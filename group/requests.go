@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// requested is what the program asks for its member's partitions. Any goroutine writes it; the loop reads it.
+// requested holds the program's requests about partitions. Any goroutine can write it, and the loop reads it.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
 	paused  map[string]bool // by name
-	let     map[string]bool // whose work the release does not wait for
+	let     map[string]bool // partitions whose release does not wait for the work
 }
 
-// Pause ends this member's work on a partition, and keeps it from beginning again until Resume: the context of the work
-// ends with ErrPaused, and once the work has returned, the partition is released. It stays assigned to this member, so
-// nobody works on it, unless the plan moves it to another member: there it is not paused. Pause returns at once. It
-// fails if the partition is not in this member's list.
+// Pause ends this member's work on a partition, and keeps it from beginning again until Resume is called. The context
+// of the work ends with ErrPaused. Once the work has returned, the partition is released. It stays assigned to this
+// member, so no member works on it. If the plan moves the partition to another member, it is not paused there. Pause
+// returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
 	return g.request("pause", partition, func(r *requested) { r.paused[partition] = true })
 }
 
-// Resume ends a Pause. If the partition is assigned to this member, the member claims it, under a new token.
+// Resume ends a Pause. If the partition is assigned to this member, the member claims it under a new token.
 func (g *Group) Resume(partition string) error {
 	return g.request("resume", partition, func(r *requested) { delete(r.paused, partition) })
 }
 
-// LetGo releases a partition without waiting for its work to return, for work that hangs and whose writes are fenced.
-// The work's context ends, with ErrLetGo unless it had already ended. If the partition is to move, its next member has
-// it at once: unfenced effects of the old work may overlap the next member's. If it stays assigned to this member,
-// nobody works on it before the work has returned. LetGo returns at once. It fails if the partition is not in this
-// member's list, and does nothing if this member does not have it.
+// LetGo releases a partition without waiting for its work to return. It is for work that hangs and whose writes are
+// fenced. The context of the work ends with ErrLetGo, unless it had already ended. If the partition must move, its next
+// member gets it immediately, so unfenced effects of the old work may overlap with the new work. If it stays assigned
+// to this member, no member works on it until the work has returned. LetGo returns immediately. It returns an error if
+// the partition is not in this member's list, and does nothing if this member does not have the partition.
 func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
@@ -40,7 +40,7 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 		return g.err
 	}
 	if g.byName[partition] == nil {
-		return g.wrap(step, fmt.Errorf("partition %.64q is not in the list: give it a name that New was given", partition))
+		return g.wrap(step, fmt.Errorf("partition %.64q is not in the list that was passed to New", partition))
 	}
 	r := &g.requested
 	r.mu.Lock()
@@ -54,7 +54,7 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 	return nil
 }
 
-// takeRequests takes in what the program has asked for since the last call, and reports whether there was anything.
+// takeRequests applies the requests that the program has made since the last call, and reports whether there were any.
 func (m *member) takeRequests() bool {
 	r := &m.requested
 	r.mu.Lock()
@@ -73,7 +73,7 @@ func (m *member) takeRequests() bool {
 	return true
 }
 
-// handleRequests does what the program has asked for.
+// handleRequests carries out the program's requests.
 func (t *term) handleRequests() {
 	if !t.m.takeRequests() {
 		return

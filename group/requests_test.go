@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The cause of the work's context says what the program asked for: the work does not take it for a move.
+// The cause of the work's context says what the program requested, so that the work does not mistake it for a move.
 func TestTheCauseSaysWhatTheProgramAskedFor(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		causes := make(chan error, 2)

@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// What somebody does to rows by hand.
+// These tests are about rows that are changed by hand.
 
-// operate changes rows by hand.
+// operate changes rows as an operator would by hand.
 func (c *cluster) operate(writes ...table.Write) {
 	c.t.Helper()
 	require.NoError(c.t, c.store.Commit(c.t.Context(), "operator", writes))
@@ -23,15 +23,15 @@ func (c *cluster) operate(writes ...table.Write) {
 // remove deletes a row.
 func (c *cluster) remove(key string) { c.operate(table.Write{Kind: table.Delete, Name: key}) }
 
-// unreadable is what rows say that can't be read: what somebody garbled, or a newer version wrote.
+// unreadable has contents of rows that can't be read, because they were garbled or written by a newer version.
 var unreadable = []string{"", `{"lease":`, `{"v":99,"lease":["10s"]}`}
 
-// rewrite changes what a row says.
+// rewrite changes the contents of a row.
 func (c *cluster) rewrite(key, says string) {
 	c.operate(table.Write{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: says}}})
 }
 
-// slotOf is the lock of the process's member, and its token.
+// slotOf returns the lock of the process's member, and its token.
 func (c *cluster) slotOf(p *process) table.LeaseRef {
 	c.t.Helper()
 	for name, row := range c.store.Rows() {
@@ -43,14 +43,14 @@ func (c *cluster) slotOf(p *process) table.LeaseRef {
 	return table.LeaseRef{}
 }
 
-// leaseRow is the key of the lease row of a partition that the process has.
+// leaseRow returns the key of the lease row of a partition that the process has.
 func (p *process) leaseRow(partition string) string {
 	_, token := p.Has(partition)
 	return table.LeaseKey(table.PartitionName("orders", partition), table.Token(token))
 }
 
-// A partition whose rows somebody deleted is not released, and keeps no other from being released: the others move as soon
-// as their work has returned.
+// A partition whose rows were deleted is not released, and does not keep other partitions from being released. Those
+// move as soon as their work has returned.
 func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.start("a", Numbered(16))
@@ -78,7 +78,7 @@ func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 	})
 }
 
-// One member's lease row that can't be read costs that member what it has, and keeps nobody from joining.
+// If a member's lease row can't be read, that member loses its partitions, but no other member is kept from joining.
 func TestAMemberWhoseRowCanNotBeReadKeepsNobodyFromJoining(t *testing.T) {
 	for _, says := range unreadable {
 		inVirtualTime(t, func(c *cluster) {
@@ -98,7 +98,7 @@ func TestAMemberWhoseRowCanNotBeReadKeepsNobodyFromJoining(t *testing.T) {
 
 const long = 3 * lease
 
-// withLong starts a member with a long lease and one with another, which share n partitions.
+// withLong starts a member with a long lease and one with a different lease, which share n partitions.
 func (c *cluster) withLong(n int) (a, b *process) {
 	a, b = c.start("a", Numbered(n), spindle.WithLease(long)), c.start("b", Numbered(n))
 	c.until(long, "an even spread", spreadOver(n, a, b))
@@ -106,8 +106,9 @@ func (c *cluster) withLong(n int) (a, b *process) {
 	return a, b
 }
 
-// A member's lease counts for those that have seen it, though its lease row is gone: it may not know that yet. By their
-// own leases it would be over while it works. That somebody garbled the row before makes no difference.
+// The lease of a member whose lease row was deleted still counts for the members that have seen it, because the member
+// may not know about the deletion yet. By their own shorter leases, its term would end while it works. It makes no
+// difference whether the row was garbled before.
 func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 	for _, garbled := range []bool{false, true} {
 		inVirtualTime(t, func(c *cluster) {
@@ -116,7 +117,7 @@ func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 			a.link.Cut()
 			if garbled {
 				c.rewrite(slot.Key(), unreadable[1])
-				c.sleep(lease) // b looks
+				c.sleep(lease) // b makes a look
 			}
 			c.remove(slot.Key())
 			last := c.store.Rows()[slot.Name].Heartbeat
@@ -130,12 +131,13 @@ func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 	}
 }
 
-// The same goes for a slot: who lost its own, and joins again, takes none of a member that may act by its lease.
+// The same is true for slots. A member that has lost its slot and joins again does not take the slot of a member that
+// may still act by its lease.
 func TestAMemberThatJoinsAgainTakesNoSlotBeforeItsLeaseHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.withLong(16)
 		of, own := c.slotOf(a), c.slotOf(b)
-		c.rewrite(own.Key(), unreadable[0]) // its own is for nobody
+		c.rewrite(own.Key(), unreadable[0]) // no process can take its own slot
 		a.link.Cut()
 		b.link.Cut()
 		c.remove(of.Key())
@@ -153,8 +155,8 @@ func TestAMemberThatJoinsAgainTakesNoSlotBeforeItsLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// How long a member may act whose lease row can't be read is not known, so it is not over by itself. It is once somebody has
-// corrected the row, or has freed its slot.
+// If a member's lease row can't be read, it is unknown how long the member may act, so its term does not end by itself.
+// It ends once the row is corrected or the slot is freed.
 func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
 	for damage, damaged := range map[string]func(c *cluster, slot table.LeaseRef){
 		"its lease row": func(c *cluster, slot table.LeaseRef) { c.rewrite(slot.Key(), unreadable[1]) },
@@ -167,7 +169,7 @@ func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
 			inVirtualTime(t, func(c *cluster) {
 				a, b := c.start("a", Numbered(16), spindle.WithLease(long)), c.process("b", Numbered(16))
 				c.until(long, "a to have all", spreadOver(16, a))
-				if seen { // its lease
+				if seen { // whether its lease was seen
 					c.run(b)
 					c.until(2*long, "an even spread", spreadOver(16, a, b))
 				}
@@ -194,12 +196,12 @@ func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
 	}
 }
 
-// A plain lock of a partition's name whose row is deleted may be acted on for a lease after that, also if the row was missing
-// once before.
+// After the row of a plain lock with a partition's name is deleted, the lock may be acted on for one more lease, even
+// if the row was already missing once before.
 func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		tab, name := table.Table{Store: c.store}, table.PartitionName("orders", "0")
-		deleted := func(leases time.Duration) (key string) { // a term whose holder does not know yet that its row is gone
+		deleted := func(leases time.Duration) (key string) { // a term whose holder does not know yet that its row was deleted
 			seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
 			require.NoError(t, err)
 			token, err := tab.Claim(t.Context(), "plain", seen...)
@@ -217,7 +219,7 @@ func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
 			}
 			again = time.Now()
 			deleted(5 * lease)
-			return table.ErrChanged // another was first
+			return table.ErrChanged // another process was first
 		})
 		c.run(a)
 		c.sleep(2 * lease)

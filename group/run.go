@@ -15,41 +15,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// member is the loop of one Run: it joins the group, keeps a term until that ends, cools down if it must, and joins
-// again. Its state belongs to its one goroutine.
+// member is the loop of one Run. It joins the group, keeps a term until the term ends, cools down if necessary, and
+// joins again. Its state belongs to its goroutine.
 type member struct {
 	*Group
 	log       *slog.Logger
-	events    *loop.Mailbox // nil: no observer
+	events    *loop.Mailbox // nil if there is no observer
 	problems  loop.Problems
 	watch     *telemetry.Watch
 	metrics   *metrics
-	table     table.Table     // as the watch sees it
-	candidate elect.Candidate // for slots
+	table     table.Table     // reports its steps to watch
+	candidate elect.Candidate // competes for slots
 	fitness   fitness
-	requests  sync.WaitGroup // under way, of all terms
+	requests  sync.WaitGroup // requests in progress, of all terms
 
 	vanishings
 	caller
 
-	last    string        // the slot that it had
-	out     elect.Instant // since when it is no member; zero: it is one
-	failing error         // why it could not join
+	last    string        // the slot that the member last had
+	out     elect.Instant // since when the process has not been in the group; zero: it is in the group
+	failing error         // why it last failed to join or lost its term
 }
 
-// vanishings is what is known of members whose rows may vanish.
+// vanishings is the knowledge about members whose rows may vanish.
 type vanishings struct {
-	missing  map[table.LeaseRef]time.Time     // since when the rows of members that partitions name are missing
-	leases   map[table.LeaseRef]time.Duration // of members seen, until they are known to be over
-	vanished map[string]vanishing             // slots that have no row and should have one
+	missing  map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
+	leases   map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
+	vanished map[string]vanishing             // slots that have lost their row
 }
 
-// caller is what the caller's code does.
+// caller is the state of the caller's code: its work and its observer.
 type caller struct {
 	returned    returned
-	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none was overdue
-	gracePeriod <-chan struct{} // closed when the grace period of the work is over
-	reminded    time.Duration   // how long work had not returned when that was logged last
+	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none is overdue
+	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
+	reminded    time.Duration   // for how long work was overdue when that was last logged
 }
 
 func newMember(g *Group, log *slog.Logger) *member {
@@ -90,7 +90,7 @@ func (m *member) Run(ctx context.Context) (err error) {
 			var e ending
 			e, err = m.serve(ctx, lease)
 			m.out = m.config.Clock.Now()
-			m.await(ctx, m.config.Lease) // so that no other takes a partition before its work has returned
+			m.await(ctx, m.config.Lease) // joining again would free the old term's partitions for other members
 			m.coolDown(ctx, m.fitness.coolDown(e))
 		}
 	}
@@ -102,7 +102,7 @@ func (m *member) Run(ctx context.Context) (err error) {
 	return errors.Join(err, late)
 }
 
-// serve keeps one term.
+// serve runs one term.
 func (m *member) serve(ctx context.Context, lease *elect.Term) (ending, error) {
 	t := newTerm(ctx, m, lease)
 	t.reports = m.watch.Elected(lease)
@@ -115,7 +115,7 @@ func (m *member) deadline(t *elect.Term) time.Time {
 	return m.config.Clock.Now().Time().Add(t.Left())
 }
 
-// lost logs and emits that a term is over.
+// lost logs and emits that a term has ended.
 func (m *member) lost(own table.LeaseRef, reason error) {
 	level := slog.LevelWarn
 	if errors.Is(reason, spindle.ErrStopped) {
@@ -134,8 +134,8 @@ func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason err
 	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
-// coolDown waits while this process is no member, because its terms have ended soon. It looks once a lease: if nobody
-// else is there, it joins.
+// coolDown waits while this process must stay out of the group, because its terms have ended early. It looks at the
+// group once per lease duration, and ends the wait if two looks in a row show no live member.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	lease := m.config.Lease
 	empty := false
@@ -154,7 +154,7 @@ func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// nobodyThere reports whether no member was heard from within its lease.
+// nobodyThere reports whether no member has sent a heartbeat within its lease.
 func (m *member) nobodyThere(ctx context.Context) (bool, error) {
 	s, err := m.look(ctx)
 	for _, o := range s.Members {
@@ -165,7 +165,7 @@ func (m *member) nobodyThere(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// look reads the members, for a process that is no member.
+// look reads the members, for a process that is not in the group.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	began := m.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
@@ -179,7 +179,7 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	return s, nil
 }
 
-// learnMembers keeps what was seen of members whose rows may vanish.
+// learnMembers updates what is known about members whose rows may vanish.
 func (m *member) learnMembers(s table.GroupSnapshot) {
 	for h := range m.leases {
 		if o := s.Members[h.Name]; o.Exists && over(o, h.Token) {
@@ -190,7 +190,7 @@ func (m *member) learnMembers(s table.GroupSnapshot) {
 		if o.LeaseRecord != nil && s.Unreadable[name] == nil {
 			m.leases[table.LeaseRef{Name: name, Token: o.Token}] = o.LeaseRecord.Lease
 		}
-		for token, p := range o.OrphanLeases { // its lock row is gone
+		for token, p := range o.OrphanLeases { // its lock row was deleted
 			m.leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
 		}
 	}
@@ -209,19 +209,19 @@ func (m *member) learnMembers(s table.GroupSnapshot) {
 	}
 }
 
-// await waits for all work to return.
+// await waits until all work has returned, for at most limit.
 func (m *member) await(ctx context.Context, limit time.Duration) {
 	m.takeIn(ctx, limit, func() bool { n, _ := m.inventory.busy(); return n == 0 })
 }
 
-// sleep waits between two terms. Work of the last one may return meanwhile, or still hang.
+// sleep waits between two terms. In the meantime, work of the last term may return or keep hanging.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
 	m.takeIn(ctx, d, func() bool { return false })
 }
 
-// takeIn takes in what work has returned, for at most d, until enough returns true.
+// takeIn handles returned work and the program's requests, for at most d or until enough returns true.
 func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
 	late := m.config.Clock.Timer(d)
 	defer late.Stop()
@@ -238,7 +238,7 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 	}
 }
 
-// awaitWork waits for all work to return, until the grace period after the end of Run's ctx is over.
+// awaitWork waits until all work has returned or the grace period after the end of Run's ctx has ended.
 func (m *member) awaitWork() error {
 	for m.inventory.anyBusy() {
 		select {
@@ -248,9 +248,9 @@ func (m *member) awaitWork() error {
 			m.takeReturned()
 			n, first := m.inventory.busy()
 			if n == 0 {
-				return nil // both: it was in time
+				return nil // both happened; the work was in time
 			}
-			return fmt.Errorf("the work of %d of the partitions, such as %q, has not returned within a lease (%v) of being told to stop: they are free once the member's lease has run out", n, first, m.config.Lease)
+			return fmt.Errorf("the work on %d partitions, such as %q, has not returned within a lease (%v) of being told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
 		}
 	}
 	return nil

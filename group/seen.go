@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seen draws the conclusions from a look. From a look that does not show the members, or not the plan that they act on,
-// it concludes only what is lost.
+// seen acts on a look. If the look does not show the members, or the body of a plan that has changed, seen only
+// determines which partitions are lost.
 func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	if s.Members != nil {
 		t.learn(s)
@@ -19,7 +19,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	before := t.planning
 	t.planning = t.planning.after(s, q.Body || q.All)
 	if t.planning.newer != nil {
-		t.m.problems.Note(fmt.Errorf("the group's plan: %w: partitions stay where they are until this program is updated", t.planning.newer))
+		t.m.problems.Note(fmt.Errorf("the group's plan: %w; partitions do not move until this program is updated", t.planning.newer))
 	}
 	t.soon(t.poll(s))
 	switch {
@@ -33,7 +33,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		t.lose(t.decision(s, local{}).lose)
 		return
 	}
-	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // no other member has use for them
+	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // no other member could take over the partitions
 		t.leave.limit.sooner(t.m.config.Clock, t.m.config.Lease)
 	}
 	t.evict(t.dead(s))
@@ -45,7 +45,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 }
 
-// decision returns what follows from a look for each partition.
+// decision returns the actions that follow from a look.
 func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	j := t.judge(s)
 	window := map[*entry]bool{}
@@ -56,7 +56,7 @@ func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 	return decide(t.m.inventory, func(e *entry) partitionView { return t.partitionView(j, e, window[e]) }, t.facts(l))
 }
 
-// conclude acts on a look that shows the members, and the plan that they act on.
+// conclude acts on a look that shows the members and the current plan.
 func (t *term) conclude(s table.GroupSnapshot) {
 	wanted, window := len(t.wanted()), len(t.window())
 	d := t.decision(s, local{planned: t.planning.planned()})
@@ -76,12 +76,12 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	t.looks.open = len(d.claim) >= window
 	t.lose(d.lose)
 	t.revokeAll(d.revoke)
-	if d.again { // before anything is claimed or freed: nothing is concluded from two reads
+	if d.again { // claims and reconciliations must follow from one snapshot
 		t.soon(0)
 		return
 	}
 	if len(d.claim)+len(d.reconcile)+len(t.exec.queue) == 0 && t.exec.under == 0 && !t.owes() {
-		t.succeeded() // nothing that failed is still to be done
+		t.succeeded() // no failed step is still needed
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
@@ -91,7 +91,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	if d.awaits {
 		t.soon(t.looks.patient())
 	}
-	if wanted > window { // continue with the next window: at once, if something in this one could be claimed
+	if wanted > window { // continue with the next window, immediately if this one had anything to claim
 		t.looks.turn += 2 * t.m.config.Batch
 		if len(d.claim) > 0 {
 			t.soon(0)
@@ -99,14 +99,14 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// owes reports whether something that failed is still to be claimed or freed.
+// owes reports whether a partition that failed must still be claimed or freed.
 func (t *term) owes() bool {
 	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
 		return e.suspect.since != (elect.Instant{}) && (e.target || e.state != free)
 	})
 }
 
-// facts returns the inputs of a decision beside the look.
+// facts returns the inputs of a decision other than the look.
 func (t *term) facts(l local) facts {
 	f := facts{now: t.m.config.Clock.Now(), local: l}
 	if t.revokes.wait(t.m.config.Clock) == 0 {
@@ -115,8 +115,8 @@ func (t *term) facts(l local) facts {
 	return f
 }
 
-// partitionView returns what the look shows of a partition. A partition that has changed here meanwhile counts as not
-// read.
+// partitionView returns the partition as the look shows it. If the partition's state has changed since the look was
+// sent, it counts as not read.
 func (t *term) partitionView(j judge, e *entry, inWindow bool) (x partitionView) {
 	if e.state == held {
 		valid, read := j.snapshot.LeaseExists[table.LeaseRef{Name: e.lock, Token: e.assigned.token}]
@@ -145,7 +145,7 @@ func (t *term) judge(s table.GroupSnapshot) judge {
 	return judge{snapshot: s, own: t.own, lease: t.m.config.Lease, missing: t.m.missing, leases: t.m.leases}
 }
 
-// learn keeps what was seen of partitions, and of members whose rows are missing.
+// learn updates the history of the partitions, and what is known about members whose rows are missing.
 func (t *term) learn(s table.GroupSnapshot) {
 	t.m.learnMembers(s)
 	t.looks.members = 0
@@ -158,7 +158,7 @@ func (t *term) learn(s table.GroupSnapshot) {
 	for lock, o := range s.Partitions {
 		e := t.m.inventory.byLock[lock]
 		if e == nil {
-			continue // of another list
+			continue // in another member's list
 		}
 		assumed := t.m.config.Lease
 		for _, with := range named(o) {
@@ -179,11 +179,11 @@ func (t *term) learn(s table.GroupSnapshot) {
 		t.m.problems.Note(fmt.Errorf("%q: %w", name, err))
 	}
 	if newer > 0 {
-		t.m.problems.Note(fmt.Errorf("%d of the group's rows were %w, and are left to it: update this program", newer, table.ErrNewer))
+		t.m.problems.Note(fmt.Errorf("%d of the group's rows were %w and are left alone; update this program", newer, table.ErrNewer))
 	}
 }
 
-// warn logs that plain locks have partitions' names, once for each of their terms.
+// warn logs, once for each term of a plain lock, that the lock has a partition's name.
 func (t *term) warn(s table.GroupSnapshot) {
 	var plain []table.PartitionRow
 	for lock, o := range s.Partitions {
@@ -196,6 +196,6 @@ func (t *term) warn(s table.GroupSnapshot) {
 		return
 	}
 	first := slices.MinFunc(plain, func(a, b table.PartitionRow) int { return cmp.Compare(a.Name, b.Name) })
-	t.m.log.Warn("a plain lock has the name of a partition: no member works on that until the lock is released", "partition", t.m.inventory.byLock[first.Name].name,
+	t.m.log.Warn("a plain lock has the name of a partition, so no member works on the partition until the lock is released", "partition", t.m.inventory.byLock[first.Name].name,
 		"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Whatever happens to requests, processes, the plan's rows and what the program asks for, no two processes work on one
-// partition. Once it is over, every partition has a process within some leases, every member is healthy, and nobody looks more
-// often than it has to.
+// Whatever happens to requests, processes and the plan's rows, and whatever the program requests, no two processes work
+// on one partition. After the storm, every partition has a process within a few leases, every member is healthy, and no
+// member looks more often than it has to.
 func FuzzStorm(f *testing.F) {
 	for _, seed := range fleet.Part(seeds(60)...) {
 		f.Add(seed)
@@ -46,15 +46,15 @@ func FuzzStorm(f *testing.F) {
 	})
 }
 
-// storm is a group that suffers.
+// storm is a group that is subjected to faults.
 type storm struct {
 	*cluster
 	dice  *rand.Rand
 	size  int
-	lists []Partitions // that members have
-	early bool         // work returns early
-	slow  bool         // work takes its time to end, and no member loses a term by our doing
-	quiet bool         // few terms end, so what is left undone stays so
+	lists []Partitions // the lists of the members
+	early bool         // whether work returns early
+	slow  bool         // work takes a while to end, and no member loses a term because of the test
+	quiet bool         // few terms end, so work that is left undone stays undone
 
 	healed   atomic.Bool
 	run      []*process
@@ -79,7 +79,7 @@ func (s *storm) draw() {
 	s.early, s.slow, s.quiet = s.dice.IntN(3) == 0, s.dice.IntN(3) == 0, s.dice.IntN(3) == 0
 }
 
-// launch starts a process, under an id that an earlier one may have had.
+// launch starts a process, possibly under the id of an earlier one.
 func (s *storm) launch() {
 	s.launched++
 	id := fmt.Sprint("p", s.launched%7)
@@ -111,7 +111,7 @@ func (s *storm) work(ctx context.Context, p *process, of Partition) error {
 	return p.work(ctx, of)
 }
 
-// strike lets one thing happen.
+// strike causes one event.
 func (s *storm) strike() {
 	if len(s.run) == 0 {
 		s.launch()
@@ -200,11 +200,11 @@ func (s *storm) heal() {
 	s.healed.Store(true)
 }
 
-// judge says what must hold after it.
+// judge checks what must hold after the storm.
 func (s *storm) judge() {
 	limit := 3 * lease
 	if s.early {
-		limit = 6 * lease // a partition whose work returned early cools down for three
+		limit = 6 * lease // a partition whose work returned early cools down for three leases
 	}
 	s.until(limit, "every partition to have a process", s.whole)
 	for _, p := range s.run {
@@ -218,7 +218,7 @@ func (s *storm) judge() {
 	}
 }
 
-// whole reports whether each partition has one process.
+// whole reports whether each partition has exactly one process.
 func (s *storm) whole() bool {
 	count := map[string]int{}
 	for _, p := range s.run {

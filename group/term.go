@@ -12,34 +12,34 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// term is one term of a member: the partitions that it has end with it. One goroutine runs its loop and owns its state,
-// except for what Has reads. Requests run beside it.
+// term is one term of a member. When it ends, the member loses its partitions. One goroutine runs the term's loop and
+// owns its state, except for the fields that Has reads. Requests run beside the loop.
 type term struct {
 	m       *member
 	lease   *elect.Keeper
-	lost    chan error // has room for one: why the lease has ended
+	lost    chan error // has room for one: the reason why the lease has ended
 	reports *telemetry.Term
-	own     table.LeaseRef // the member's lock, and the token
+	own     table.LeaseRef // the member's lock and token
 
 	looks    looks
 	planning planning
 	exec     *executor
 	progress progress
 	leave    leave
-	acked    elect.Instant // before the last acknowledged request was sent, except heartbeats
+	acked    elect.Instant // just before the last acknowledged request was sent, not counting heartbeats
 	began    elect.Instant
 	trial    bool
-	worked   elect.Instant // on trial: since when it has a partition
+	worked   elect.Instant // on trial: since when the member has had a partition
 	pending
 }
 
-// pending is what is due, waits, or is under way.
+// pending is what is due, waiting or in progress.
 type pending struct {
-	revokes     alarm           // when to revoke the next that move; off: at once
-	releases    alarm           // when to release
-	redo        elect.Backoff   // the pause before commits are repeated
-	reconciling map[*entry]bool // a commit waits, or is under way
-	idle        []*assignment   // whose work has returned early, and begins again
+	revokes     alarm           // when to revoke the next batch; off: immediately
+	releases    alarm           // when to send the next release
+	redo        elect.Backoff   // the pause before the look that follows a failed commit
+	reconciling map[*entry]bool // a commit to reconcile it is queued or in progress
+	idle        []*assignment   // assignments whose work returned early and will begin again
 	evicting    bool
 	publishing  bool
 }
@@ -61,7 +61,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	return t
 }
 
-// requestLimit is how long a request may take that is neither a look nor a claim.
+// requestLimit is the time limit for a request that is neither a look nor a claim.
 func (t *term) requestLimit() time.Duration { return elect.Attempt(t.m.config.Lease) }
 
 // acts reports whether partitions may be acted on.
@@ -69,34 +69,34 @@ func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() ==
 
 func (t *term) leaving() bool { return t.leave.why != nil }
 
-// soon makes the next look come in d, or earlier.
+// soon schedules the next look in d, unless it is already due earlier.
 func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
 
-// run keeps the term until it is lost, or is given up and all work has returned. It returns how the term ended; an
-// error says that a stop could not be completed.
+// run runs the term's loop until the term is lost, or until it has been given up and all work has returned. It returns
+// how the term ended, and an error if a stop could not be completed.
 func (t *term) run(ctx context.Context) (ending, error) {
 	t.lease.Start()
 	defer t.looks.readDeadline.Stop()
 	defer t.exec.cancel()
-	if !t.m.config.Handover { // at once, even if this goroutine is busy
+	if !t.m.config.Handover { // immediately, even if this goroutine is busy
 		defer context.AfterFunc(ctx, func() { t.lease.CancelWork(context.Cause(ctx)) })()
 	}
 	ended := ctx.Done()
 	wake := t.m.config.Clock.Timer(0)
 	defer wake.Stop()
 	for !t.finished() {
-		if ended != nil && ctx.Err() != nil { // before anything else begins
+		if ended != nil && ctx.Err() != nil { // before any new step
 			ended = nil
 			t.stop(ctx)
 		}
 		wake.Reset(t.due())
 		select {
 		case reason := <-t.lost:
-			_ = t.lastBeat() // it has to say the same
+			_ = t.lastBeat() // it returns the same reason
 			return t.end(reason), nil
 		case <-t.over(ctx):
 			if ctx.Err() != nil {
-				continue // both: the caller stops it
+				continue // both ended; the stop takes precedence
 			}
 			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errReadDeadline) && t.lease.Held() {
 				t.giveUp(reason)
@@ -105,19 +105,19 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			_ = t.lastBeat()
 			return t.end(context.Cause(t.lease.Context())), nil
 		case <-t.m.gracePeriod:
-			if t.collect(); !t.m.inventory.works(t, false) { // both: it was in time, or the term has begun only now
+			if t.collect(); !t.m.inventory.works(t, false) { // the work was in time, or the term has only just begun
 				t.revokeTerm(context.Cause(ctx))
 				continue
 			}
 			_ = t.lastBeat()
-			return t.end(stopped(ctx)), nil // awaitWork says what has not returned
-		case <-ended: // the next round takes it in
+			return t.end(stopped(ctx)), nil // awaitWork reports the work that has not returned
+		case <-ended: // handled in the next iteration
 		case <-t.m.wake:
 			t.collect()
 			t.handleRequests()
 		case then := <-t.exec.results:
 			then()
-		case <-wake.C: // after whatever else has happened by now
+		case <-wake.C: // goOn handles it
 		}
 		if t.leave.limit.left(t.m.config.Clock) <= 0 {
 			_ = t.lastBeat()
@@ -131,7 +131,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 	return t.releaseSlot(ctx)
 }
 
-// notify takes in events of the member's lock, from other goroutines.
+// notify handles the events of the member's lock. Other goroutines call it.
 func (t *term) notify(e elect.TermEvent) {
 	m, token := t.m, t.own.Token
 	switch e.What {
@@ -150,18 +150,18 @@ func (t *term) notify(e elect.TermEvent) {
 	}
 }
 
-// lastBeat ends the heartbeats. It may take as long as a request that hangs.
+// lastBeat stops the heartbeats. It can take as long as a heartbeat that hangs.
 func (t *term) lastBeat() error {
 	t.m.report(nil)
 	return t.lease.Stop()
 }
 
-// finished reports whether everything can be given up at once: the member leaves, and all its work has returned.
+// finished reports whether the term can end now, because the member is leaving and all its work has returned.
 func (t *term) finished() bool {
 	return t.leaving() && t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)
 }
 
-// due returns the time until something is due.
+// due returns the time until the next step is due.
 func (t *term) due() time.Duration {
 	clock := t.m.config.Clock
 	due := min(t.releases.left(clock), t.leave.limit.left(clock), t.exec.left(), t.revokes.left(clock), t.restarts())
@@ -171,11 +171,11 @@ func (t *term) due() time.Duration {
 	return max(due, 0)
 }
 
-// goOn does what is due.
+// goOn takes the steps that are due.
 func (t *term) goOn() {
 	clock := t.m.config.Clock
 	if t.finished() {
-		return // what it has is released with the member's lock
+		return // the partitions are released with the member's lock
 	}
 	if t.revokes.left(clock) <= 0 {
 		t.revokeMore()
@@ -193,8 +193,8 @@ func (t *term) goOn() {
 	t.m.report(t)
 }
 
-// checkFitness gives the term up if the member keeps partitions from others that it can't claim, or release. It ends
-// the member's trial once it has had a partition for a lease.
+// checkFitness gives up the term if the member withholds partitions from other members although it cannot claim or
+// release them. It ends the member's trial once the member has had a partition for one lease duration.
 func (t *term) checkFitness() {
 	now := t.m.config.Clock.Now()
 	limit := 2 * t.m.config.Lease
@@ -216,7 +216,8 @@ func (t *term) checkFitness() {
 	}
 }
 
-// over returns a channel that is closed once the term has ended by itself.
+// over returns a channel that is closed when the term has ended by itself. It is nil if the term is already being given
+// up.
 func (t *term) over(ctx context.Context) <-chan struct{} {
 	if t.leaving() || ctx.Err() != nil {
 		return nil
@@ -234,7 +235,7 @@ func (t *term) end(reason error) ending {
 	return e
 }
 
-// releaseSlot releases the member's lock, and with it everything that the member has.
+// releaseSlot releases the member's lock, and with it all of the member's partitions.
 func (t *term) releaseSlot(ctx context.Context) (ending, error) {
 	e := t.ending()
 	t.close(t.leave.why)
@@ -251,7 +252,7 @@ func (t *term) releaseSlot(ctx context.Context) (ending, error) {
 	return e, err
 }
 
-// ending returns how the term ends.
+// ending describes how the term ends.
 func (t *term) ending() ending {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	ill := t.trial && t.progress.since != (elect.Instant{}) || t.progress.useless(now, lease*3/2, t.m.inventory.holds())
@@ -262,7 +263,7 @@ func (t *term) ending() ending {
 	}
 }
 
-// close revokes what is left, and cancels requests that are under way.
+// close revokes the remaining partitions, and cancels requests in progress.
 func (t *term) close(reason error) {
 	t.revokeTerm(reason)
 	t.exec.cancel()
@@ -270,7 +271,8 @@ func (t *term) close(reason error) {
 	t.m.report(nil)
 }
 
-// whyOf returns the reason of a term's end. errUseless comes first: it wraps why nothing could be done.
+// whyOf returns the reason for the end of a term. It checks errUseless first, because that error wraps the last
+// failure.
 func whyOf(err error) telemetry.Reason {
 	if errors.Is(err, errUseless) {
 		return telemetry.SteppedDown

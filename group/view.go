@@ -15,39 +15,39 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// View is a group at one instant, by Spanner's clock.
+// View is the state of a group at one instant, by Spanner's clock.
 type View struct {
 	At         time.Time
-	Members    []Member // that were heard from within their leases, by slot
-	Unassigned []string // partitions with a row and no member: they move, wait, or are in no list any more
+	Members    []Member // members that have sent a heartbeat within their lease, sorted by slot
+	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list
 }
 
 // Member is a process in a group.
 type Member struct {
-	ID         string        // its id: WithID
-	Value      string        // what it published with WithValue
-	Slot       int           // of its lock, from 0
-	Token      spindle.Token // of its term
-	Since      time.Time     // when it joined
-	Heartbeat  time.Time     // its last
-	Lease      time.Duration // in its lease record
-	Leaving    bool          // it has announced that it will give everything up
-	List       string        // tells lists of partitions apart
-	Partitions []string      // its partitions, by name
+	ID         string        // set by WithID, or generated
+	Value      string        // set by WithValue
+	Slot       int           // the number of its slot, from 0
+	Token      spindle.Token // the token of its term
+	Since      time.Time     // when it joined the group
+	Heartbeat  time.Time     // when it sent its last heartbeat
+	Lease      time.Duration // the duration of its lease
+	Leaving    bool          // it has announced that it is leaving
+	List       string        // the digest of its list; members with the same digest have the same list
+	Partitions []string      // its partitions, sorted by name
 }
 
-// Members reads who is in a group, and which partitions each member has, at one instant. It reads every row of the
-// group: as a rule two for each partition, including partitions that are in no list any more. It takes one RPC for
-// fewer than 50,000 rows, and one more for each further 50,000, one after the other. All RPCs read the same snapshot.
-// Members does not need Run, returns at the latest when ctx ends, and may be called from any goroutine. A group without
-// members is an empty View.
+// Members returns the members of a group, and the partitions that each member has, at one instant. It reads every row
+// of the group, which is usually two rows for each partition, including partitions that are no longer in any list. The
+// first 50,000 rows take one RPC, and each further 50,000 take one more. The RPCs are sent one after the other, and all
+// read the same snapshot. Members does not require a running Group. It returns no later than the end of ctx, and may be
+// called from any goroutine. For a group without members it returns a View without members.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
 	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {
 		return View{}, wrap(err)
 	}
 	if db == nil {
-		return View{}, wrap(errors.New("the Spanner client is nil: make one with spanner.NewClient"))
+		return View{}, wrap(errors.New("the Spanner client is nil; create one with spanner.NewClient"))
 	}
 	r, err := table.Table{Store: table.Spanner{DB: db, Table: tableName}}.LookAtGroup(ctx, name, table.GroupQuery{All: true})
 	if err != nil {
@@ -58,7 +58,7 @@ func Members(ctx context.Context, db *spanner.Client, tableName, name string) (V
 
 func viewOf(r table.GroupSnapshot) View {
 	v := View{At: r.At}
-	has := map[string]*Member{} // by the key of its lease row
+	has := map[string]*Member{} // keyed by the key of the member's lease row
 	for name, o := range r.Members {
 		if !lives(o) {
 			continue

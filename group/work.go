@@ -8,13 +8,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// outcome is what an assignment's work has returned.
+// outcome is the result of an assignment's work.
 type outcome struct {
 	of  *assignment
 	err error
 }
 
-// returned is work that has returned, before the loop knows.
+// returned collects work that has returned until the loop handles it.
 type returned struct {
 	mu   sync.Mutex
 	list []outcome
@@ -43,7 +43,7 @@ func (r *returned) take() []outcome {
 	return list
 }
 
-// takeReturned takes in work that has returned, in any term.
+// takeReturned handles work that has returned, in any term.
 func (m *member) takeReturned() []outcome {
 	done := m.returned.take()
 	for _, o := range done {
@@ -55,15 +55,16 @@ func (m *member) takeReturned() []outcome {
 	return done
 }
 
-// collect takes in work that has returned. Revoked partitions are released at once if this was the last, otherwise
-// lease/50 later, together with others whose work returns meanwhile.
+// collect handles work that has returned. If no other revoked work is still running, the revoked partitions are
+// released immediately. Otherwise they are released after lease/50, together with other partitions whose work returns
+// by then.
 func (t *term) collect() {
 	clock := t.m.config.Clock
 	for _, o := range t.m.takeReturned() {
 		a := o.of
 		switch {
 		case a.in != t:
-			t.soon(0) // it may be claimed now
+			t.soon(0) // the partition can be claimed now
 		case a.state == revoking && a.assigned == a:
 			t.releases.sooner(clock, t.m.config.Lease/50)
 		case a.state == held && a.assigned == a && a.ctx.Err() == nil && !t.leaving():
@@ -75,7 +76,7 @@ func (t *term) collect() {
 	}
 }
 
-// returnedEarly does what the program wants for work that has returned before its context had ended.
+// returnedEarly applies the program's choice for work that returned before its context had ended.
 func (t *term) returnedEarly(a *assignment, err error) {
 	t.saidEarly(a, err)
 	clock, lease := t.m.config.Clock, t.m.config.Lease
@@ -94,19 +95,19 @@ func (t *term) returnedEarly(a *assignment, err error) {
 	}
 }
 
-var errReturned = errors.New("its work has returned early")
+var errReturned = errors.New("its work returned early")
 
-// saidEarly logs it once for each assignment. Repeated returns are logged at Debug.
+// saidEarly logs an early return, as a warning the first time for each assignment and at level Debug after that.
 func (t *term) saidEarly(a *assignment, err error) {
 	log := t.m.log.Warn
 	if a.said {
 		log = t.m.log.Debug
 	}
 	a.said = true
-	log("the work of a partition has returned before its context had ended", "partition", a.name, "token", a.token, "err", err, "then", t.m.config.OnReturn)
+	log("the work on a partition returned before its context ended", "partition", a.name, "token", a.token, "err", err, "then", t.m.config.OnReturn)
 }
 
-// restarts returns the time until work that returned early begins again.
+// restarts returns the time until work that returned early must begin again.
 func (t *term) restarts() time.Duration {
 	soonest := never
 	for _, a := range t.idle {
@@ -115,7 +116,7 @@ func (t *term) restarts() time.Duration {
 	return soonest
 }
 
-// restart begins such work again.
+// restart begins work again that returned early, once its pause has elapsed.
 func (t *term) restart() {
 	idle := t.idle[:0]
 	for _, a := range t.idle {

@@ -25,8 +25,8 @@ func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Co
 	return p
 }
 
-// Work that returns early begins again under its token, at once at first and then ever later, whatever it returned. That is
-// said once.
+// Work that returns early is started again under the same token, whatever it returned. At first it is started
+// immediately, and then after longer and longer pauses. This is logged once.
 func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var mu sync.Mutex
@@ -52,7 +52,7 @@ func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
 	})
 }
 
-// Work that has run for a lease is begun again at once: what went wrong before is over.
+// Work that has run for a lease is started again immediately, because earlier problems no longer count.
 func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var runs atomic.Int32
@@ -68,7 +68,7 @@ func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
 	})
 }
 
-// By option, work that is done leaves its partition idle, or releases it for a while.
+// Depending on an option, a partition whose work returns early stays idle or is released for a while.
 func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
 	for _, do := range []EarlyReturn{KeepIdle, Release} {
 		inVirtualTime(t, func(c *cluster) {
@@ -96,7 +96,7 @@ func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
 	}
 }
 
-// A partition that is paused is nobody's, until it is resumed under a new token. Others are not disturbed.
+// A paused partition belongs to no member until it is resumed under a new token. Other partitions are not disturbed.
 func TestAPartitionIsPausedAndResumed(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a, b := c.shared(8)
@@ -127,7 +127,7 @@ func TestAPartitionIsPausedAndResumed(t *testing.T) {
 	})
 }
 
-// The work of a partition that is let go is not waited for: the partition moves while it hangs.
+// The work of a partition that is let go is not waited for, so the partition moves while its work hangs.
 func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.process("a", Numbered(4))
@@ -146,7 +146,7 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 		}
 		c.until(lease/2, "b to have its share", func() bool { return b.has() == 2 })
 		assert.Len(t, c.clash, 2)
-		c.clash = nil // that is what was asked for
+		c.clash = nil // this is what LetGo was called for
 		free()
 		c.sleep(lease)
 		assert.Equal(t, 2, a.has())
@@ -154,7 +154,7 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 	})
 }
 
-// Balanced is over when the member has its share, and blocks again while something moves.
+// Balanced returns when the member has its share, and blocks again while partitions move.
 func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		p := c.process("z", Numbered(8))
@@ -189,7 +189,7 @@ func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 	})
 }
 
-// An observer hears of each partition that comes and goes, with its token and the reason.
+// An observer is told of each partition that is assigned or revoked, with its token and the reason.
 func TestAnObserverIsToldOfPartitions(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		var mu sync.Mutex

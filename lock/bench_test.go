@@ -31,7 +31,7 @@ func BenchmarkUncontended(b *testing.B) {
 	b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/op")
 }
 
-// BenchmarkUncontendedElector is the same with a loop that is started and stopped.
+// BenchmarkUncontendedElector measures the same with a loop that is started and stopped.
 func BenchmarkUncontendedElector(b *testing.B) {
 	db := spindletest.New(b)
 	client, rpcs := counted(b, db)
@@ -53,8 +53,8 @@ func BenchmarkUncontendedElector(b *testing.B) {
 	b.ReportMetric(float64(rpcs.Load()-before)/float64(b.N), "rpcs/op")
 }
 
-// BenchmarkAll: 20 callers, each of one of 10 overlapping sets of 5 out of 25 names, until all have had their turns. A
-// deadlock would show as a time-out.
+// BenchmarkAll has 20 callers, each of one of 10 overlapping sets of 5 out of 25 names, and runs until all have had
+// their turns. A deadlock would show as a timeout.
 func BenchmarkAll(b *testing.B) {
 	db := spindletest.New(b)
 	var sets [10][]string
@@ -87,7 +87,7 @@ func BenchmarkAll(b *testing.B) {
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "sets/s")
 }
 
-// BenchmarkSemaphore: 30 callers of 3 slots. More than 3 holders at one instant fail it.
+// BenchmarkSemaphore has 30 callers for 3 slots. It fails if there are more than 3 holders at the same instant.
 func BenchmarkSemaphore(b *testing.B) {
 	db := spindletest.New(b)
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)

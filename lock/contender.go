@@ -19,29 +19,29 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// contender competes for locks, for a mutex, a set or a semaphore.
+// contender competes for the locks of a mutex, a set or a semaphore.
 type contender struct {
-	what    string // for errors
+	what    string // its description in errors
 	config  options.Config
-	err     error // what is wrong with the arguments; nothing works then
+	err     error // what is wrong with the arguments; if it is set, every method returns it
 	table   table.Table
-	spanner table.Spanner // of fences
+	spanner table.Spanner // for fences
 	about   telemetry.Scope
 
-	newer *sync.Once // logs that a newer version holds a lock
+	newer *sync.Once // guards the warning that a newer version holds a lock
 
 	where func() string // the database and the table
-	key   string        // of the queue, within one table
+	key   string        // identifies the queue within one table
 }
 
-// newContender checks the arguments. check finds what is wrong with them once the options are known.
+// newContender checks the arguments. Once the options are known, it calls check, which can refuse them.
 func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
 		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.StepDownOnReturn} {
 		if given {
-			c.Refuse("%s is for spindle.New: leave it out here", option)
+			c.Refuse("%s is for spindle.New and can't be used here", option)
 		}
 	}
 	c.RefuseForGroup()
@@ -64,32 +64,34 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	return s
 }
 
-// queue is the key of its queue in this process.
+// queue returns the key of the contender's queue in this process.
 func (s *contender) queue() string { return s.where() + " " + s.key }
 
 func (s *contender) wrap(step string, err error) error {
 	if elect.Nested(err) {
-		err = fmt.Errorf("%w: its ctx is that of a transaction's function; give it a ctx from outside of it", err)
+		err = fmt.Errorf("%w: the ctx belongs to a transaction's function; use a ctx from outside the transaction", err)
 	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
 
-// fence returns the fence of names that are held under token.
+// fence returns the fence for names, which are held under token.
 func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 	return fence.Fence{Table: s.spanner, Names: names, Token: table.Token(token), About: s.about,
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// candidate returns a candidate for names that waits in line. Its locks change hands often, so it uses free rows.
+// candidate returns a candidate for names that waits in line l. It uses free rows, because its locks change hands
+// often.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 	c := s.config.Candidate(table.Table{Store: l}, names...)
 	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
 	return c
 }
 
-// acquire looks until it can claim, in its turn (see line), what choose returns. If try is set, it makes one attempt,
-// and returns no term if the locks are taken or others are before it. A waiter that finds this, and may wait, puts a
-// ticket into the queues, unless another goroutine of the process has its place.
+// acquire looks at the locks until it can claim the ones that choose selects. It claims them only in its turn (see
+// line). If try is set, it makes one attempt, and returns no term if the locks are held or other waiters come first.
+// Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine already has the
+// process's place there.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
@@ -101,7 +103,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 			w.seen, w.before = step.Seen, w.line.place()
 		}
 		switch {
-		case ctx.Err() != nil: // the error is ctx's
+		case ctx.Err() != nil: // the error is made below
 		case byNewer && try:
 			w.last = step.Err
 			return nil, nil
@@ -124,8 +126,8 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 	return nil, w.ended(ctx, s.config.Clock)
 }
 
-// attend keeps the waiter's place in the queues, if it has the turn in its process. It retries what fails after the
-// next look.
+// attend keeps the waiter's place in the queues, if the waiter has the turn in its process. A failure is retried after
+// the next look.
 func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if w.inLine != nil && !w.inLine() {
 		return nil
@@ -138,7 +140,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	return nil
 }
 
-// lastChange returns how long ago one of the locks changed hands.
+// lastChange returns how long ago the most recent change of hands was among the locks.
 func lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
@@ -147,7 +149,7 @@ func lastChange(seen []elect.LockView) time.Duration {
 	return ago
 }
 
-// inOrder wraps choose: it chooses nothing while somebody is before it in the queues.
+// inOrder wraps choose so that it chooses nothing while other waiters are before this one in the queues.
 func inOrder(l *line, choose elect.Choose) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := choose(seen)
@@ -160,19 +162,21 @@ func inOrder(l *line, choose elect.Choose) elect.Choose {
 	}
 }
 
-// heldByNewer reports whether err is about a lock whose rows a newer version of this program wrote. Such a lock is
-// held: in a rolling update older processes wait until it is released. This is logged once.
+// heldByNewer reports whether err says that the rows of a lock were written by a newer version of this program. Such a
+// lock counts as held, so in a rolling update the older processes wait until it is released. The first such error is
+// logged.
 func (s *contender) heldByNewer(err error) bool {
 	if !errors.Is(err, table.ErrNewer) || permanent(err) {
 		return false
 	}
 	s.newer.Do(func() {
-		s.config.Log.Warn("a newer version holds a lock that this process waits for: update this program", "table", s.about.Table, "err", err)
+		s.config.Log.Warn("waiting for a lock that a newer version of this program holds: update this program", "table", s.about.Table, "err", err)
 	})
 	return true
 }
 
-// attempt returns when ctx ends. Then it gives back in the background what it may still get.
+// attempt takes one step. If ctx ends first, attempt returns, and gives back in the background any locks that the step
+// still wins.
 func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elect.Choose, maxPause time.Duration, w *telemetry.Watch) elect.Step {
 	taken := make(chan elect.Step, 1)
 	go func() {
@@ -193,7 +197,7 @@ func (s *contender) attempt(ctx context.Context, c *elect.Candidate, choose elec
 	}
 }
 
-// maxPause is the longest pause between two looks.
+// maxPause returns the longest pause between two looks.
 func (s *contender) maxPause() time.Duration {
 	return cmp.Or(s.config.Look, min(s.config.Lease/10, time.Second))
 }

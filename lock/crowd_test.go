@@ -20,9 +20,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests of this file let crowds wait for one mutex in virtual time, each waiter in a process of its
-// own, on a model of Spanner's locks at five milliseconds for each round trip. Chance is left in, so they
-// state bounds.
+// The tests in this file let crowds wait for one mutex in virtual time, each waiter in a process of its own, on a model
+// of Spanner's locks with round trips of five milliseconds. Random choices stay random, so the tests check bounds.
 
 type crowd struct {
 	t       *testing.T
@@ -37,7 +36,7 @@ type crowd struct {
 	claims []time.Time
 }
 
-// waiter is a mutex in a process that may crash.
+// waiter is a mutex in a process that can crash.
 type waiter struct {
 	*Mutex
 	table.Store
@@ -62,7 +61,7 @@ func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Cont
 	return w.Store.Transact(ctx, step, fn)
 }
 
-// inACrowd holds one mutex while n more wait for it. It sends each holder to locked.
+// inACrowd holds one mutex while n more waiters wait for it. It sends each holder to locked.
 func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -111,14 +110,14 @@ func (c *crowd) next(limit time.Duration) *waiter {
 	}
 }
 
-// since is the time since the last heartbeat under a token.
+// since returns the time since the last heartbeat under a token.
 func (c *crowd) since(token spindle.Token) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.beats[token])
 }
 
-// most is the largest number of claims within d.
+// most returns the largest number of claims within d.
 func (c *crowd) most(d time.Duration) (most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +191,7 @@ func TestACrowdOfWaitersDoesNotClaimAtOnce(t *testing.T) {
 	})
 }
 
-// However long a lease is, a waiter knows when it runs out.
+// A waiter knows when a lease runs out, however long it is.
 func TestAWaiterGoesOnAsSoonAsALeaseHasRunOut(t *testing.T) {
 	type taken struct{ giveBack func(context.Context) error }
 	const lease = 5 * time.Minute

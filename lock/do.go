@@ -7,25 +7,27 @@ import (
 	"slices"
 )
 
-// ErrLost is the cause of the context in Do if its lock was lost, or another goroutine gave it back. It wraps the
-// reason of a loss: spindle.ErrExpired or spindle.ErrSuperseded.
+// ErrLost is wrapped by the cause of the context in Do if the lock was lost or another goroutine unlocked it. After a
+// loss, the cause also wraps the reason, which is spindle.ErrExpired or spindle.ErrSuperseded.
 var ErrLost = errors.New("the lock was lost")
 
-// Locker is the argument of Do: a Mutex, a Set, a Semaphore, or a type that embeds one.
+// Locker is the argument of Do. It is a Mutex, a Set, a Semaphore, or a type that embeds one of them.
 type Locker interface {
-	take(ctx context.Context, try bool) (*work, error) // nil: not without waiting
+	take(ctx context.Context, try bool) (*work, error) // nil if it would have to wait
 }
 
-// Do takes the lock, or a permit of a semaphore, runs fn, and gives it back in every case, panics included. The context
-// of fn ends when ctx does, or, with the cause ErrLost, the instant the lock is lost or somebody else unlocks it. Do
-// returns fn's error. It joins ErrNotHeld if the lock was gone before fn returned, whether or not fn noticed, or the
-// reason why the lock could not be given back: it is left to expire then.
+// Do takes the lock, or a permit of a semaphore, runs fn, and gives the lock back in every case, even if fn panics. The
+// context of fn ends when ctx ends. It also ends, with the cause ErrLost, the instant the lock is lost or is unlocked
+// by other code. Do returns fn's error. If the lock was no longer held when fn returned, Do joins ErrNotHeld to that
+// error, whether or not fn noticed. If the lock could not be given back, Do joins the reason, and the lock is left to
+// expire.
 //
-// The context of fn, and contexts derived from it, know what is held. With them, Apply and ReadWriteTransaction of l
-// write under the token of this turn, never under a later one, and Semaphore.Permit returns the permit. Lock and
-// TryLock of a held name return ErrHeld, whichever Mutex or Set calls them: they would wait for fn, and fn for them.
+// The context of fn, and every context derived from it, identifies the locks that are held. With such a context, Apply
+// and ReadWriteTransaction of l write under the token of this turn and never under a later one, and Semaphore.Permit
+// returns the permit. Lock and TryLock return ErrHeld for a name that is already held, whichever Mutex or Set they
+// belong to, because they would wait for fn while fn waits for them.
 //
-// Do gives back only what it has taken itself, never what another goroutine has taken since.
+// Do gives back only the lock that it took itself, never one that another goroutine has taken since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
 	own, err := l.take(ctx, false)
 	if err != nil {
@@ -34,7 +36,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 	return own.do(ctx, fn)
 }
 
-// TryDo is Do if the lock, or a permit, is free. It reports whether fn was run.
+// TryDo is like Do, but runs fn only if the lock, or a permit, is free. It reports whether fn was run.
 func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (bool, error) {
 	own, err := l.take(ctx, true)
 	if own == nil {
@@ -59,15 +61,15 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// work is one call of fn in Do, and what it holds.
+// work is one call of fn in Do, together with what it holds.
 type work struct {
 	*held
-	permit *Permit // of a semaphore
+	permit *Permit // for a semaphore
 	unlock func(context.Context) error
 	within *work // the work whose function called this Do, or nil
 }
 
-// inDo is the key of the work in the contexts that Do makes.
+// inDo is the key under which the contexts of Do carry their work.
 type inDo struct{}
 
 func working(ctx context.Context) *work {
@@ -75,7 +77,7 @@ func working(ctx context.Context) *work {
 	return w
 }
 
-// work returns the work of ctx that has taken this very value, or nil.
+// work returns the work in ctx for which Do took this very value, or nil.
 func (s *contender) work(ctx context.Context) *work {
 	w := working(ctx)
 	for w != nil && w.contender != s {
@@ -84,7 +86,8 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns which of names the work of ctx holds now, by any value, and what holds the last.
+// ownIn returns the names that the work of ctx holds at present, through any value, and a description of the value that
+// holds the last one.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

@@ -33,7 +33,7 @@ func TestDoGivesBackWhenItsCtxHasEnded(t *testing.T) {
 	})
 }
 
-// A ctx that ends while the lock is being given back does not interrupt that.
+// If ctx ends while the lock is being given back, that is not interrupted.
 func TestDoGivesBackThoughItsCtxEndsMeanwhile(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -119,7 +119,7 @@ func TestDoIsToldWhenItsLockIsUnlockedByAnother(t *testing.T) {
 	})
 }
 
-// Work never waits for itself, whichever value it asks.
+// Work never waits for itself, whichever value it uses.
 func TestErrHeldIsForWorkThatHoldsTheLock(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -250,7 +250,7 @@ func TestErrLostSaysWhy(t *testing.T) {
 	})
 }
 
-// Work whose turn is over does not write under a later turn of the same value.
+// Work whose turn has ended does not write under a later turn of the same value.
 func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -351,7 +351,7 @@ func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
 	})
 }
 
-// Spanner knows a table by several spellings, which are one table.
+// Spanner accepts several spellings of a table's name, which all mean the same table.
 func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -371,7 +371,8 @@ func TestWorkKnowsItsTableHoweverItIsSpelled(t *testing.T) {
 	})
 }
 
-// Unlock in a defer has the ctx whose end was the reason to return. Others need not wait for a lease.
+// A deferred Unlock has the ctx whose end was the reason to return. Other processes do not have to wait for the lease
+// to expire.
 func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	for name, end := range map[string]func(context.Context) context.Context{
 		"canceled": func(ctx context.Context) context.Context {
@@ -414,7 +415,7 @@ func TestALockIsGivenBackThoughCtxHadEndedBefore(t *testing.T) {
 	}
 }
 
-// A shutdown has little time: what can't be given back in three seconds is left to expire.
+// A shutdown has little time. A lock that can't be given back in three seconds is left to expire.
 func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -432,7 +433,8 @@ func TestAnUnlockAfterTheEndOfCtxDoesNotWaitForLong(t *testing.T) {
 	})
 }
 
-// The caller of Unlock says by its ctx how long it waits. Only in Do, whose ctx may have ended, is there a limit besides.
+// The caller of Unlock determines by its ctx how long it waits. Only Do, whose ctx may have ended, has a limit of its
+// own.
 func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -455,7 +457,7 @@ func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 	})
 }
 
-// A lock that was given up in time is not lost, though nobody heard of it.
+// A lock that was given up in time is not lost, even if no reply was received.
 func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()

@@ -13,33 +13,35 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned by Unlock and Release if the lock is not held: it was never taken, was already given back,
-	// or was lost meanwhile.
+	// ErrNotHeld is returned by Unlock and Release if the lock is not held, because it was never taken, was already
+	// given back, or has been lost.
 	ErrNotHeld = errors.New("not held")
 
-	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, holds the lock itself, by this value or
-	// another; and by Acquire and TryAcquire if it holds every slot. They would wait for themselves.
-	ErrHeld = errors.New("already held by the work that asks for it")
+	// ErrHeld is returned by Lock and TryLock if the work of ctx, in Do, already holds the lock, through this value or
+	// a different one. Acquire and TryAcquire return it if that work holds every slot. In each case the work would wait
+	// for itself.
+	ErrHeld = errors.New("already held by the caller's own work")
 )
 
-// permanent reports whether waiting can't mend err.
+// permanent reports whether err is an error that waiting can't fix.
 func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
 }
 
-// waiting is one wait: what it asks for, where it stands in the queues, and what its error says if ctx ends it.
+// waiting is one wait: what the waiter asks for, its place in the queues, and details for the error if ctx ends the
+// wait.
 type waiting struct {
 	since  elect.Instant
 	seen   []elect.LockView
-	before int                                // in the queue, when it looked last
-	also   func(seen []elect.LockView) string // adds to that error what a look shows, or nil
+	before int                                // how many waiters were before it in the queue at the last look
+	also   func(seen []elect.LockView) string // describes a look for that error; nil if there is nothing to add
 	last   error
 	watch  *telemetry.Watch
-	ticket table.Ticket // what its tickets say
-	beside []string     // further rows that it reads
+	ticket table.Ticket // the contents of its tickets
+	beside []string     // further rows that each look reads
 	queue  *queue
 	line   *line
-	inLine func() bool // reports whether it has the turn in its process; nil: it has
+	inLine func() bool // reports whether it has the turn in its process; nil if it always has
 }
 
 func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
@@ -47,7 +49,7 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	waited := c.Now().Since(w.since).Round(time.Millisecond)
 	by := holders(w.seen)
 	if by == "" && w.last != nil {
-		return fmt.Errorf("not acquired in %v: %w (last: %w)", waited, why, w.last)
+		return fmt.Errorf("not acquired in %v: %w (last error: %w)", waited, why, w.last)
 	}
 	if w.also != nil {
 		by += w.also(w.seen)
@@ -56,7 +58,7 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }
 
-// place returns how many were before it in the queue, for an error.
+// place describes how many processes were before this one in the queue, for an error.
 func (w *waiting) place() string {
 	switch {
 	case w.before == 0:
@@ -69,7 +71,7 @@ func (w *waiting) place() string {
 	return fmt.Sprintf(" (at least %d other processes were before this one in the queue)", w.before)
 }
 
-// ended returns ctx's error, with the cause if that says more, such as ErrLost in Do.
+// ended returns ctx's error, together with its cause if that adds information, such as ErrLost in Do.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -81,7 +83,7 @@ func holders(seen []elect.LockView) string {
 	var by []string
 	for _, s := range seen {
 		if s.FreeIn > 0 && s.Exists && !s.Heartbeat.IsZero() {
-			by = append(by, fmt.Sprintf("%q by %s under token %d, last heartbeat %v before",
+			by = append(by, fmt.Sprintf("%q by %s under token %d, last heartbeat %v ago",
 				s.Name, holder(s.Observation), s.Token, s.At.Sub(s.Heartbeat).Round(time.Millisecond)))
 		}
 	}
@@ -91,7 +93,7 @@ func holders(seen []elect.LockView) string {
 	return " (held: " + strings.Join(by, "; ") + ")"
 }
 
-// holder is quoted: the table may have an id that New would refuse.
+// holder returns the holder's id in quotes, because the table may contain an id that New would refuse.
 func holder(o table.Observation) string {
 	if id := o.Holder(); id != "" {
 		return fmt.Sprintf("%q", id)

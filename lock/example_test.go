@@ -92,7 +92,7 @@ func ExampleOnce() {
 	var db *spanner.Client
 	var report func(context.Context) error
 
-	// Each machine calls this at 3:00 UTC of its own clock.
+	// Each machine calls this at 3:00 UTC by its own clock.
 	once := lock.NewOnce(db, "locktable", "nightly")
 	ran, err := once.Do(ctx, lock.Every(24*time.Hour, 3*time.Hour), func(ctx context.Context, run lock.Run) error {
 		return report(ctx)
@@ -107,7 +107,8 @@ func ExampleOnce() {
 	}
 }
 
-// What is written with Done takes effect once for each day, even if a machine dies right after the commit.
+// Writes that are committed together with Done take effect once for each day, even if a machine dies right after the
+// commit.
 func ExampleRun_Done() {
 	var ctx context.Context
 	var db *spanner.Client

@@ -20,10 +20,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests of this file let processes take turns in virtual time, on a model of Spanner's locks at five milliseconds for each
-// round trip.
+// The tests in this file let processes take turns in virtual time, on a model of Spanner's locks with round trips of
+// five milliseconds.
 
-// fairground is a table, and those who take turns at it.
+// fairground is a table, and the processes that take turns at it.
 type fairground struct {
 	*testing.T
 	rows    *memstore.Store
@@ -56,7 +56,7 @@ func takingTurns(t *testing.T, f func(g *fairground)) {
 	})
 }
 
-// far is a way to the table that takes longer.
+// far is a connection to the table that takes longer.
 type far struct {
 	table.Store
 	g     *fairground
@@ -85,7 +85,7 @@ func (f far) Commit(ctx context.Context, step string, writes []table.Write) erro
 	return err
 }
 
-// options are those of a process.
+// options returns the options of a process.
 func (g *fairground) options(process string, takes time.Duration) []spindle.Option {
 	return []spindle.Option{silent, func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process }}
 }
@@ -94,7 +94,7 @@ func (g *fairground) mutex(process, name string) *Mutex {
 	return New(nil, "locktable", name, g.options(process, 0)...)
 }
 
-// tickets are all that are in the table.
+// tickets returns all tickets in the table.
 func (g *fairground) tickets() (keys []string) {
 	rows, _, err := g.rows.Read(context.Background(), "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
 	require.NoError(g, err)
@@ -109,7 +109,7 @@ type locking interface {
 	Unlock(context.Context) error
 }
 
-// takes notes how long nobody had the locks.
+// takes records how long the locks had no holder.
 func (g *fairground) takes(names ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *fairground) gives(names ...string) {
 	}
 }
 
-// loop takes turns until the end.
+// loop takes turns until the end of the test.
 func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	names := []string{"m"}
 	if m, ok := m.(*Mutex); ok {
@@ -154,7 +154,8 @@ func (g *fairground) loop(process string, m locking, hold time.Duration) {
 	})
 }
 
-// run lets them for so long, and returns the fewest and the most turns of a process, and the longest wait.
+// run lets the processes take turns for that long. It returns the fewest and the most turns of a process, and the
+// longest wait.
 func (g *fairground) run(d time.Duration) (least, most int, longest time.Duration) {
 	time.Sleep(d)
 	g.mu.Lock()
@@ -198,7 +199,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// A process has the turns of one, however many of its goroutines wait.
+// A process gets the turns of one waiter, however many of its goroutines wait.
 func TestAProcessOfManyGoroutinesHasTheTurnsOfOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -229,7 +230,7 @@ func TestASlowWaiterHasItsTurns(t *testing.T) {
 	})
 }
 
-// dead puts tickets of processes into a queue that have died.
+// dead puts tickets of processes that have died into a queue.
 func (g *fairground) dead(n int, queue string) {
 	var writes []table.Write
 	for i := range n {
@@ -310,7 +311,7 @@ func TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace(t *testing.T) {
 	})
 }
 
-// A set waits for its locks without keeping them from others, until nothing but their holders is before it.
+// A set waits without keeping its locks from others, until only their holders are before it.
 func TestASetGetsItsTurnAndLeavesNoLockIdleForLong(t *testing.T) {
 	singles := 20
 	if fleet.Brief() {
@@ -361,7 +362,7 @@ func TestWaitersOfASemaphoreTakeTheirTurns(t *testing.T) {
 	})
 }
 
-// slotLock is a semaphore as a lock.
+// slotLock is a semaphore in the form of a lock.
 type slotLock struct {
 	*Semaphore
 	permit *Permit

@@ -21,12 +21,12 @@ type held struct {
 	term   *elect.Term
 	keeper *elect.Keeper
 	lost   chan struct{}
-	over   context.Context         // ends when it is lost or its release begins; the cause says which
+	over   context.Context         // ends when the lock is lost or its release begins; the cause says which
 	end    context.CancelCauseFunc // of over
-	left   atomic.Bool             // it is being given back
-	late   atomic.Bool             // giving it back took too long: it is left to expire
+	left   atomic.Bool             // its release has begun
+	late   atomic.Bool             // its release took too long, so it is left to expire
 	seen   *telemetry.Term
-	blocks sync.Once // guards the warning that others wait for it though it is lost
+	blocks sync.Once // guards the warning that others are waiting although it is lost
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -52,21 +52,23 @@ func (h *held) notify(e elect.TermEvent) {
 	}
 }
 
-// isLost reports whether it was lost, and its turn in this process continues.
+// isLost reports whether the lock was lost and its turn in this process has not ended.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
-// overdue runs a lease after the loss: work whose ctx has ended has had the time to unlock.
+// overdue runs one lease duration after the loss. The context of the work ended at the loss, so the work has had time
+// to unlock.
 func (h *held) overdue() {
 	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
 		h.warnOfWaiting()
 	}
 }
 
-// warnOfWaiting warns once if other goroutines of this process wait for it though it is lost.
+// warnOfWaiting is called if other goroutines of this process are waiting for the lock. It logs a warning, once, if the
+// lock is lost and not unlocked.
 func (h *held) warnOfWaiting() {
 	if h.isLost() {
 		h.blocks.Do(func() {
-			h.log(h.term).Warn("lost, and not unlocked: until it is, or Do returns, other goroutines of this process wait for it, and other processes don't")
+			h.log(h.term).Warn("lost and not unlocked: other goroutines of this process have to wait until it is unlocked or Do returns, but other processes do not")
 		})
 	}
 }
@@ -78,7 +80,7 @@ func (h *held) token() spindle.Token {
 	return spindle.Token(h.term.Token())
 }
 
-// remaining returns how long it is held if no further heartbeat is acknowledged.
+// remaining returns how long the locks stay held if no further heartbeat is acknowledged.
 func (h *held) remaining() time.Duration {
 	if h.left.Load() {
 		return 0
@@ -86,7 +88,7 @@ func (h *held) remaining() time.Duration {
 	return h.term.Left()
 }
 
-// leave begins to give the locks back. It reports true to the first caller only, which is to give them back.
+// leave begins to give the locks back. It reports true only to its first caller, which must then give them back.
 func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
 		return false
@@ -96,17 +98,18 @@ func (h *held) leave() bool {
 }
 
 const (
-	// longestGiveBack is for Do, whose ctx may have ended. What can't be given back expires.
+	// longestGiveBack is the limit in Do, whose ctx may have ended. A lock that can't be given back in that time
+	// expires.
 	longestGiveBack = 10 * time.Second
 
-	// lateGiveBack is for a ctx that had already ended, as in a deferred Unlock at a shutdown: a lock left to expire
-	// would cost everybody a lease.
+	// lateGiveBack is the limit if ctx had already ended, as in a deferred Unlock during a shutdown. Without this extra
+	// time, the lock would be left to expire, and all other processes would have to wait for that.
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack frees the locks within ctx, and records what is done, if that has a key. What fails is left to expire. In
-// Do, ctx ends as the lock is left, so only its deadline counts here. A ctx that had already ended does not stop
-// giveBack.
+// giveBack frees the locks within ctx, and records done if it has a key. Locks that it can't free are left to expire. A
+// ctx of Do ends as soon as its lock is no longer held, so only its deadline counts. If ctx had already ended for
+// another reason, giveBack still has lateGiveBack to free them.
 func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
@@ -115,23 +118,23 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 	select {
 	case reason := <-stopped:
 		if reason != nil {
-			return fmt.Errorf("%w: lost before: %w", ErrNotHeld, reason)
+			return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, reason)
 		}
 	case <-ctx.Done(): // a heartbeat hangs
 		h.late.Store(true)
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
 		go func() { <-stopped; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
-		return fmt.Errorf("%w: left to expire", ctx.Err())
+		return fmt.Errorf("%w; the lock is left to expire", ctx.Err())
 	}
 	err := h.release(ctx, h.term, done)
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
 	if errors.Is(err, table.ErrSuperseded) {
-		return fmt.Errorf("%w: lost before: %w", ErrNotHeld, err)
+		return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, err)
 	}
 	return err
 }
 
-// last returns the ctx for giving back.
+// last returns the context within which the locks are given back.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()
@@ -146,7 +149,8 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(on, longestGiveBack)
 }
 
-// release frees the locks of a term that nobody keeps any more. It logs the outcome, as it may run in the background.
+// release frees the locks of a term that has no keeper any more. It logs the outcome because it can run in the
+// background.
 func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) (err error) {
 	if done.Key != "" {
 		err = t.Finish(ctx, errGivenBack, done, s.config.ID)
@@ -164,7 +168,8 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) 
 	return err
 }
 
-// log adds the term to the log. The keys are the elector's; for a set, there is "locks".
+// log returns a logger for the term. Its keys are the same as the elector's, except that a term of several locks has
+// "locks" instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {

@@ -6,26 +6,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Key says what a Once is to do.
+// Key identifies a piece of a Once's work.
 type Key struct {
 	is   string
-	tick table.Tick // none: its period is zero
+	tick table.Tick // if the period is zero, the key is not a tick
 	err  error
 }
 
-// KeyOf returns a key by its name, of 1 to 1024 bytes: a version, a month. Keys are ordered by their bytes, so v9 comes
-// after v10: write numbers with as many digits as the last one will need.
+// KeyOf returns the key with the given name of 1 to 1024 bytes, such as a version or a month. Keys are ordered by their
+// bytes, so v9 comes after v10. Write numbers with as many digits as the last one will need.
 func KeyOf(name string) Key { return Key{is: name} }
 
-// Tick returns a key for the period that contains the time of the call of Do, by Spanner's clock: machines' clocks
-// don't matter. The period is whole seconds. Ticks are counted from Monday, 1 January of the year 1, 0:00 UTC, plus an
-// optional offset, which is less than a period: Tick(24*time.Hour, 3*time.Hour) begins each day at 3:00 UTC.
+// Tick returns a key for the period in which Do is called, by Spanner's clock, so the clocks of the machines do not
+// matter. The period must be whole seconds. Periods are counted from Monday, 1 January of the year 1, 0:00 UTC, plus an
+// optional offset, which must be shorter than a period. For example, the periods of Tick(24*time.Hour, 3*time.Hour)
+// begin each day at 3:00 UTC.
 //
-// A name may get another period, for example in a new version of the program. What was done last with the old period
-// then counts for the ticks until it was recorded, and not for later ones. Do logs this once.
+// The period for a name can change, for example in a new version of the program. The last key done with the old period
+// then counts for the ticks up to the time at which it was recorded, and not for later ones. Do logs this once.
 //
-// At the beginning of a tick, machines whose clocks differ are in two different ticks. If each calls Do at a time of
-// its own clock, as cron does, use Every.
+// If each machine calls Do at a time of its own clock, as cron does, use Every. With Tick, two machines whose clocks
+// differ can call Do in different periods if they call around the beginning of a period.
 func Tick(period time.Duration, offset ...time.Duration) Key {
 	t := table.Tick{Period: period}
 	for _, o := range offset {
@@ -34,21 +35,23 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 	return Key{tick: t, err: t.Check()}
 }
 
-// Every returns a key for callers that follow a schedule by their own clock, as cron does: the nearest time of the
-// schedule, by Spanner's clock. Calls for one time have one key as long as the clocks differ from Spanner's by less
-// than half a period.
+// Every returns a key for callers that follow a schedule by their own clocks, as cron does. The key is the scheduled
+// time that is nearest to the call, by Spanner's clock. Calls for the same scheduled time have the same key as long as
+// the callers' clocks differ from Spanner's by less than half a period.
 //
-// The times are a period apart, at the given time past the beginning of a Tick: Every(24*time.Hour, 3*time.Hour) is
-// each day at 3:00 UTC, and Run.Key says 3:00. The schedule may leave some out: Every(24*time.Hour, 3*time.Hour) is
-// also right for Mondays at 3:00, and Every(8*time.Hour, time.Hour) for 9:00 and 17:00.
+// The scheduled times are one period apart, each at the given time after the beginning of a Tick. For example,
+// Every(24*time.Hour, 3*time.Hour) is 3:00 UTC each day, and Run.Key returns that time. A schedule can skip some of
+// these times: Every(24*time.Hour, 3*time.Hour) is also right for Mondays at 3:00, and Every(8*time.Hour, time.Hour)
+// for 9:00 and 17:00.
 //
-// The key changes half-way between two times. A schedule must be far from that, even in a zone that is no full hours
-// from UTC. The full hours of Asia/Kolkata, 5:30 from UTC, are Every(time.Hour, 30*time.Minute). Do logs a warning,
-// once for each Once, for calls within a fiftieth of the period, or five minutes, of the change.
+// The key changes half-way between two scheduled times, so calls must be far from that point. Take care in time zones
+// that are not a whole number of hours from UTC. For calls at the full hours of Asia/Kolkata, which is 5:30 from UTC,
+// use Every(time.Hour, 30*time.Minute). If a call is too close to the change, Do logs a warning, once for each Once.
+// Too close means within a fiftieth of the period, or within five minutes if that is shorter.
 //
-// A call counts for the nearest scheduled time. With Every(24*time.Hour, 3*time.Hour), a call at 16:00 does what is due
-// at 3:00 on the next day, and nothing runs then. To run what was missed, before a later time is done, give its time:
-// KeyOf("2026-11-21T03:00:00Z").
+// Because a call counts for the nearest scheduled time, a call at 16:00 with Every(24*time.Hour, 3*time.Hour) does the
+// work that is due at 3:00 on the next day, and nothing runs at 3:00. To run work that was missed, pass its time as a
+// key, such as KeyOf("2026-11-21T03:00:00Z"), before the work of a later time has been done.
 func Every(period time.Duration, at ...time.Duration) Key {
 	k := Tick(period, at...)
 	k.tick.Nearest = true
@@ -62,7 +65,7 @@ func (k Key) check() error {
 	return k.err
 }
 
-// due returns what to do at a time of Spanner's clock.
+// due returns the key at a time of Spanner's clock, with its period.
 func (k Key) due(now time.Time) table.Due { return table.Due{Key: k.at(now), Period: k.tick.Period} }
 
 // at returns the key at a time of Spanner's clock.

@@ -21,7 +21,7 @@ import (
 
 const leakLease = 10 * time.Second
 
-// site is a process whose calls are to leave nothing behind.
+// site is a process whose calls must leave nothing behind.
 type site struct {
 	*bed
 	*process
@@ -46,13 +46,13 @@ func newSite(b *bed) *site {
 	return s
 }
 
-// key is one that was not done.
+// key returns a key that was not done.
 func (s *site) key() Key {
 	s.keys++
 	return KeyOf(string(rune('a' + s.keys)))
 }
 
-// kept is what the calls have left behind, with the queues of the process.
+// kept is everything that the calls have left behind, including the queues of the process.
 func (s *site) kept() map[string]int {
 	kept := s.remains.Kept(s.T)
 	queues.Lock()
@@ -65,7 +65,7 @@ func (s *site) kept() map[string]int {
 	return kept
 }
 
-// call makes a call, whose ctx ends if it takes longer than that.
+// call makes a call. Its ctx ends if the call takes longer than the given time.
 func (s *site) call(limit time.Duration, f func(*site, context.Context, func()) error, trouble func()) error {
 	done := make(chan error, 1)
 	go func() {
@@ -87,7 +87,7 @@ var (
 	errPanic = errors.New("fn panics")
 )
 
-// hanging is long enough that a heartbeat is under way, if heartbeats hang.
+// hanging is long enough for a heartbeat to be in progress if heartbeats hang.
 const hanging = leakLease/3 + leakLease/20
 
 func (s *site) work(err error) func(context.Context) error {
@@ -118,7 +118,8 @@ func release(ctx context.Context, p *Permit, err error) error {
 	return p.Release(ctx)
 }
 
-// calls are the package's calls. Trouble begins with trouble. The calls release what they take.
+// calls are the calls of the package. Trouble begins when trouble is called. The calls release the locks that they
+// take.
 var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	"Lock": func(s *site, ctx context.Context, trouble func()) error {
 		trouble()
@@ -264,7 +265,7 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 	},
 }
 
-// expected is what went wrong beside that.
+// expected returns err, or nil if it is exactly one.
 func (s *site) expected(one, err error) error {
 	if joined, several := err.(interface{ Unwrap() []error }); several && errors.Is(err, one) && len(joined.Unwrap()) == 1 || err == one {
 		return nil
@@ -272,7 +273,7 @@ func (s *site) expected(one, err error) error {
 	return err
 }
 
-// blocked is what went wrong with one that was to wait in vain.
+// blocked returns nil if a call waited until its deadline, as it should, and otherwise an error.
 func (s *site) blocked(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
@@ -280,7 +281,7 @@ func (s *site) blocked(err error) error {
 	return errors.Join(errors.New("it did not wait"), err)
 }
 
-// recovered returns what f panics with.
+// recovered returns the value with which f panics.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if said := recover(); said != nil {
@@ -290,7 +291,7 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// takeAll takes everything that there is at once, and gives it back.
+// takeAll takes all the locks at the same time, and gives them back.
 func (s *site) takeAll() {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*leakLease)
@@ -312,7 +313,7 @@ func (s *site) takeAll() {
 	require.NoError(s.T, s.mutex.Unlock(ctx))
 }
 
-// breakAll deletes all lease rows: whatever is held is lost.
+// breakAll deletes all lease rows, so that every lock that is held is lost.
 func (s *site) breakAll() {
 	for name := range s.store.Rows() {
 		if strings.Contains(name, "_") {
@@ -321,7 +322,7 @@ func (s *site) breakAll() {
 	}
 }
 
-// holdAll makes another process hold what is free, until it gives that back.
+// holdAll makes another process hold all free locks until it gives them back.
 func (s *site) holdAll() (giveBack func()) {
 	var back []func(context.Context) error
 	ctx, other := context.Background(), s.bed.process()
@@ -343,7 +344,7 @@ func (s *site) holdAll() (giveBack func()) {
 	}
 }
 
-// trouble begins something, and returns what ends it.
+// trouble starts something, and returns a function that ends it.
 type trouble struct {
 	name  string
 	begin func(*site) (end func())
@@ -373,8 +374,8 @@ func troubles() []trouble {
 	return all
 }
 
-// Whatever goes wrong with a call, once all is well again it has left nothing behind: no goroutine, no callback, no place in
-// a queue, no slot, and no row but those of locks that were released.
+// Whatever goes wrong with a call, it has left nothing behind once everything works again: no goroutine, no callback,
+// no place in a queue, no slot, and no rows except those of released locks.
 func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	failed := map[string]int{}
 	for call, f := range calls {
@@ -408,7 +409,7 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// assertReleased says that every row is that of a lock that was released, or of what was done.
+// assertReleased checks that every row belongs to a released lock, or to a record of work that was done.
 func (b *bed) assertReleased() {
 	b.Helper()
 	for name, row := range b.store.Rows() {

@@ -11,11 +11,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// line is a waiter's place in the queues of the locks that it wants, among the processes. It is the Store of its
-// candidate: each look also reads the tickets, and a claim also deletes its own and those that it passes, with no
-// further request.
+// line is the place of a waiter's process in the queues of the locks that the waiter wants. It is also the Store of the
+// waiter's candidate, so that each look also reads the tickets, and a claim also deletes the waiter's own tickets and
+// the tickets that it passes. Neither needs an extra request.
 //
-// The waiter's goroutine calls it. An attempt that ctx has left behind may call it once more: hence the mutex.
+// The waiter's goroutine calls the methods of line. An attempt that was abandoned because ctx ended may call one more,
+// hence the mutex.
 type line struct {
 	table.Store
 	wanted
@@ -23,38 +24,38 @@ type line struct {
 	mu sync.Mutex
 	queued
 	shown
-	wait    time.Duration // how long it leaves a free lock to others
-	leaves  []table.Write // of the next claim
-	requeue []table.Write // of the release
+	wait    time.Duration // how long the waiter leaves a free lock to others
+	leaves  []table.Write // the tickets that the next claim deletes
+	requeue []table.Write // the tickets that the release puts
 }
 
-// wanted is what the waiter wants.
+// wanted describes what the waiter wants.
 type wanted struct {
 	clock  elect.Clock
 	lease  time.Duration
-	locks  int // how many locks each look reads
+	locks  int // the number of locks that each look reads
 	queues []string
-	beside []string // further rows that each look reads: not the lock's
+	beside []string // the names of other rows that each look reads
 	enters func(queue, before int)
-	ticket table.Ticket // what its tickets say, except for the queue
+	ticket table.Ticket // the contents of its tickets, except for the queue
 }
 
 // queued is the waiter's own ticket.
 type queued struct {
-	own     table.Ticket // no nonce: it has none
-	missing int          // how many looks in a row did not find it
+	own     table.Ticket // without a nonce if there is none
+	missing int          // how many looks in a row have not found it
 	touched time.Time    // when its tickets were last put
 }
 
-// shown is what looks have shown.
+// shown is what the looks have shown.
 type shown struct {
-	ends  []string      // the row up to which the look reads each queue
-	seen  []fair.Line   // by the last look, one for each queue; nil: nothing was seen
-	rows  []table.Row   // of beside
-	at    time.Time     // of the last look, by Spanner's clock,
-	ended elect.Instant // and when its answer was there
+	ends  []string      // the last row that the look reads of each queue
+	seen  []fair.Line   // by the last look, one for each queue; nil if nothing was seen
+	rows  []table.Row   // the rows of beside
+	at    time.Time     // the time of the last look, by Spanner's clock,
+	ended elect.Instant // and when its reply arrived
 	took  time.Duration
-	free  map[string]since // since when each lock was seen to be free
+	free  map[string]since // since when each lock has been seen to be free
 }
 
 type since struct {
@@ -62,7 +63,7 @@ type since struct {
 	at    time.Time
 }
 
-// stand puts a waiter into the queues of what it wants. own is its process's ticket, if there is one already.
+// stand puts a waiter in line for the queues. own is the ticket that its process already has, if any.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.line = &line{Store: w.watch.Table(s.table).Store,
@@ -85,8 +86,8 @@ func (l *line) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return l.learn(rows, at, began), at, nil
 }
 
-// ranges returns the keys of the tickets that a look reads: if there were many, up to the last one that was read
-// before.
+// ranges returns the key ranges of the tickets that a look reads. If a queue was too long to be read completely, its
+// range ends at the last ticket that was read before.
 func (l *line) ranges() (all []table.Range) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +101,7 @@ func (l *line) ranges() (all []table.Range) {
 	return all
 }
 
-// learn takes in what a look has read, and returns the rows that the caller asked for.
+// learn takes in the rows that a look has read, and returns the ones that the caller asked for.
 func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []table.Row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +127,7 @@ func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []tabl
 	return others
 }
 
-// self returns its own ticket, or, if it has none, what that would say.
+// self returns the waiter's own ticket in a queue. If it has none yet, self returns the ticket that it would have.
 func (l *line) self(queue string) table.Ticket {
 	self := l.ticket
 	self.Queue, self.Time, self.Nonce = queue, l.own.Time, l.own.Nonce
@@ -146,7 +147,7 @@ func (l *line) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// further returns what a commit writes to the queues.
+// further returns the writes to the queues that become part of a commit.
 func (l *line) further(step string) []table.Write {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +160,8 @@ func (l *line) further(step string) []table.Write {
 	return nil
 }
 
-// turn returns how long it must leave free locks to others; it need not if that is not positive. The claim that follows
-// then deletes its own tickets, and those that it passes.
+// turn returns how long the waiter must leave free locks to others. If that is not positive, the waiter can claim them,
+// and its claim then also deletes its own tickets and the tickets that it passes.
 func (l *line) turn(seen []elect.LockView) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,15 +179,15 @@ func (l *line) turn(seen []elect.LockView) time.Duration {
 	return l.wait
 }
 
-// leave makes the next claim delete these tickets too.
+// leave makes the next claim also delete these tickets.
 func (l *line) leave(tickets []table.Ticket) {
 	for _, t := range tickets {
 		l.leaves = append(l.leaves, t.Delete())
 	}
 }
 
-// slot is for a semaphore. It returns which of the free slots is its own, or how long it has to wait. While nobody
-// waits, newcomers choose at random, because they don't know of each other.
+// slot is for semaphores. It returns which of the free slots the waiter can claim, or how long the waiter has to wait.
+// A newcomer that does not have to wait chooses at random, because newcomers do not know of each other.
 func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +209,8 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok boo
 	return slot, wait, ok
 }
 
-// freeIn returns how long a lock has been free for its queue. Nothing says since when a lock without a row is free; as
-// those before did not take it, the time counts from the last one that came.
+// freeIn returns how long a lock has been free for the waiters in its queue. If the lock has no row, nothing shows when
+// it became free. The waiters that come first did not take it, so the time then counts from when the last of them came.
 func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	free := l.freeFor(s)
 	if before := q.Before(); !s.Exists && len(before) > 0 {
@@ -219,7 +220,8 @@ func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
 	return free
 }
 
-// freeFor returns how long a lock has been free: as its rows say, or since it was first seen to be, if that is longer.
+// freeFor returns how long a lock has been free, either according to its rows or since it was first seen to be free,
+// whichever is longer.
 func (l *line) freeFor(s elect.LockView) time.Duration {
 	known, ok := l.free[s.Name]
 	if !ok || known.token != s.Token {
@@ -229,7 +231,7 @@ func (l *line) freeFor(s elect.LockView) time.Duration {
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
-// place returns how many were before it at the last look, in the longest of its queues.
+// place returns how many waiters were before this one at the last look, in the longest of its queues.
 func (l *line) place() (place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +241,7 @@ func (l *line) place() (place int) {
 	return place
 }
 
-// done returns what was done last under a lock, at the time of the last look.
+// done returns what the last look showed as done under the lock, and the time of that look.
 func (l *line) done() (table.Done, time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +249,7 @@ func (l *line) done() (table.Done, time.Time, error) {
 	return d, l.at, err
 }
 
-// slots returns the smallest size that a waiter gives a semaphore, or n.
+// slots returns the smallest size that the waiters give a semaphore, or n if that is smaller.
 func (l *line) slots(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +261,7 @@ func (l *line) slots(n int) int {
 	return n
 }
 
-// pause returns the time to its next look. The locks had changed hands that long before the last one.
+// pause returns the time until the waiter's next look. The locks last changed hands that long before the last look.
 func (l *line) pause(ago time.Duration) time.Duration {
 	place := l.place()
 	l.mu.Lock()
@@ -273,7 +275,7 @@ func (l *line) pause(ago time.Duration) time.Duration {
 
 func (l *line) pace() fair.Pace { return fair.Pace{Lease: l.lease, RoundTrip: l.took, Locks: l.locks} }
 
-// tickets returns its own, one for each queue.
+// tickets returns the waiter's own tickets, one for each queue.
 func (l *line) tickets() (own []table.Ticket) {
 	if l.own.Nonce == "" {
 		return nil
@@ -286,9 +288,10 @@ func (l *line) tickets() (own []table.Ticket) {
 	return own
 }
 
-// attend writes what the last look makes necessary: its ticket, if it has none or others have passed it; that it is
-// first in all its queues; and the deletion of its process's stale tickets. It replaces a ticket that others pass again
-// and again: otherwise a process that can queue and not claim would cost each turn its grace.
+// attend makes the writes that the last look calls for. It puts the waiter's ticket if there is none or if others have
+// deleted it in passing. It marks a set's tickets as ready if the set is first in all its queues, and deletes stale
+// tickets of its process. A ticket that others pass again and again is replaced by a new one at the end of the queue.
+// Otherwise, a process that can queue but can't claim would delay each turn by its grace.
 func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	t := table.Table{Store: l.Store}
 	return t.Queue(ctx, l.due(nonce, seen)...)
@@ -322,7 +325,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 		l.take(nonce, table.TokenAt(l.at))
 	case !has:
 		l.missing++
-	case l.own.Key != l.ticket.Key: // of another goroutine of the process
+	case l.own.Key != l.ticket.Key: // the ticket was put by another goroutine of the process
 		l.own.Key = l.ticket.Key
 	case l.own.Ready && (!was || l.at.Sub(l.touched) >= l.own.Grace), l.ticket.Set && l.at.Sub(l.touched) >= fair.SetRenews:
 	default:
@@ -335,8 +338,9 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	return writes
 }
 
-// isFirst reports whether the turn of a set has come in all its queues, for locks that are held and for free ones.
-// Those before it for a free lock may have died: if nobody else wants that lock, nobody else passes them.
+// isFirst reports whether it is a set's turn in all its queues, for the locks that are held as well as for the free
+// ones. If a lock is free, the waiters that come first for it may have died. The set then has to pass them, because
+// there may be no other waiter to pass them.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
@@ -347,16 +351,16 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 	return true
 }
 
-// take gives it a ticket with that time.
+// take gives the waiter a new ticket with that time.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
 	l.own.Time, l.own.Nonce, l.own.Grace = at, nonce, min(l.pace().Grace(), table.MaxGrace)
 	l.missing = 0
 }
 
-// goToTheEnd makes the commit of the release put a new ticket at the end of the queue, for the next goroutine of the
-// process, which has it from here. What that goroutine is to do is not known. The time is Spanner's at the last look,
-// plus what has passed since by the monotonic clock.
+// goToTheEnd makes the commit of the release also put a new ticket at the end of the queue. The next goroutine of the
+// process takes that ticket over. Its key is not known yet, so the ticket has none. The time of the ticket is Spanner's
+// time at the last look plus the time that has passed since then by the monotonic clock.
 func (l *line) goToTheEnd(q *queue) {
 	l.mu.Lock()
 	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))
@@ -368,21 +372,22 @@ func (l *line) goToTheEnd(q *queue) {
 	l.handOn(q)
 }
 
-// takeOver gives the next goroutine of the process the ticket of the last.
+// takeOver takes over the ticket of the goroutine that had the process's last turn.
 func (l *line) takeOver(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.own, l.missing = q.ticket, 0
 }
 
-// served runs after a claim, which has deleted its ticket.
+// served is called after a claim, which has deleted the waiter's tickets.
 func (l *line) served() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.own = table.Ticket{}
 }
 
-// handOn leaves its ticket to the next goroutine of its process, or to the last one that leaves the queue.
+// handOn leaves the ticket to the next goroutine of the process. If there is none, the last goroutine to leave the
+// queue deletes the ticket.
 func (l *line) handOn(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -394,7 +399,7 @@ func (l *line) handOn(q *queue) {
 	q.handOn(l.own, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), elect.Attempt(l.lease))
 		defer cancel()
-		// A ticket that stays costs those behind it its grace, once.
+		// If this fails, the ticket delays the waiters behind it by its grace, once.
 		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error { return t.Queue(ctx, writes...) })
 	})
 }

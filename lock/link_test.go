@@ -25,7 +25,7 @@ import (
 
 var silent = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// way is what lies between a process and the table: it takes time, and notes what passes.
+// way is the connection between a process and the table. It takes time, and records the steps that pass.
 type way struct {
 	table.Store
 	takes time.Duration // each step
@@ -35,7 +35,7 @@ type way struct {
 	at    []time.Time
 }
 
-// pass fails where ctx has ended before: the end of ctx calls back nothing that was sent.
+// pass fails if ctx has already ended. The end of ctx does not call back requests that were sent before.
 func (w *way) pass(ctx context.Context, step string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -47,14 +47,14 @@ func (w *way) pass(ctx context.Context, step string) error {
 	return nil
 }
 
-// sent are the steps that were sent until now.
+// sent returns the steps that have been sent.
 func (w *way) sent() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.steps)
 }
 
-// when is when a step was sent, each time.
+// when returns the times at which a step was sent.
 func (w *way) when(step string) (at []time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,14 +87,14 @@ func (w *way) Transact(ctx context.Context, step string, fn func(context.Context
 	return w.Store.Transact(context.WithoutCancel(ctx), step, fn)
 }
 
-// bed is a table, and processes that use it.
+// bed is a table, and the processes that use it.
 type bed struct {
 	*testing.T
 	store     *memstore.Store
 	processes []*process
 }
 
-// process is a link to the table, and a queue of its own.
+// process is a link to the table, with a queue of its own.
 type process struct {
 	memstore.Link
 	*way
@@ -103,7 +103,7 @@ type process struct {
 	log   journal
 }
 
-// journal is what the locks of a process log, from Info on.
+// journal records the log of a process's locks, from level Info on.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -115,7 +115,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	return j.text.Write(line)
 }
 
-// lines are those that contain a text.
+// lines returns the lines that contain a text.
 func (j *journal) lines(text string) (found []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -177,7 +177,7 @@ func within1s(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Second)
 }
 
-// failing is the answer of these steps, each time.
+// failing answers these steps with an error, each time.
 func failing(err error, steps ...string) func(string) error {
 	return func(step string) error {
 		if slices.Contains(steps, step) {
@@ -191,7 +191,8 @@ func refused(code codes.Code) error {
 	return spanner.ToSpannerError(status.Error(code, "refused here"))
 }
 
-// stepping is a machine's clock whose wall clock can be set, and whose choices are the last of what there is.
+// stepping is a machine's clock. Its wall clock can be set, and its random choices are always the largest possible
+// ones.
 type stepping struct {
 	elect.SystemClock
 	wall atomic.Int64
@@ -205,5 +206,5 @@ func (c *stepping) Now() elect.Instant {
 
 func (c *stepping) Random(d time.Duration) time.Duration { return d - 1 }
 
-// isFree tells a free row from a lease row.
+// isFree reports whether a row is a free row rather than a lease row.
 func isFree(row table.Row) bool { return strings.Contains(row.Writer, `"free":true`) }

@@ -44,7 +44,7 @@ func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)
 	})
 }
 
-// counted returns a client of its own on db, and the number of its RPCs.
+// counted returns a separate client for db, and the number of its RPCs.
 func counted(t testing.TB, db *spindletest.Database) (*spanner.Client, *atomic.Int64) {
 	var n atomic.Int64
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
@@ -133,7 +133,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		stop()
 		require.NoError(t, <-done)
 
-		// Within a process the queue says it.
+		// Within a process, the error comes from the queue.
 		require.NoError(t, holder.Lock(t.Context()))
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -190,7 +190,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// A write of a mutex, a set or a permit is ErrFenced exactly if that is not held any more.
+// A write under a mutex, a set or a permit fails with ErrFenced exactly if it is no longer held.
 func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		m, s := lock.New(db.Client, db.Table, "m", quiet), lock.All(db.Client, db.Table, []string{"a", "b"}, quiet)
@@ -354,7 +354,7 @@ func TestLockWithTheCtxOfATransactionSaysSoAtOnce(t *testing.T) {
 		_, err := db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, _ *spanner.ReadWriteTransaction) error {
 			return lock.New(db.Client, db.Table, "m", quiet).Lock(ctx)
 		})
-		require.ErrorContains(t, err, "a ctx from outside of it")
+		require.ErrorContains(t, err, "a ctx from outside the transaction")
 		assert.NoError(t, ctx.Err())
 	})
 }
@@ -479,7 +479,7 @@ func TestSemaphoresOfTwoSizesShareTheSlotsThatBothHave(t *testing.T) {
 	})
 }
 
-// The emulator forgets transactions of one client that run at once, where Spanner aborts them.
+// The emulator forgets concurrent transactions of one client, where Spanner aborts them.
 func TestManyWhoAskAtOnceForFreeSlotsGetOneEach(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		s := lock.NewSemaphore(db.Client, db.Table, "s", 100, quiet)
@@ -534,7 +534,7 @@ func TestFencedWritesOfManyGoroutinesAllLandOnce(t *testing.T) {
 	})
 }
 
-// Most of these end between the claim and its confirmation, and what they leave behind is in the way of the next.
+// Most of these end between the claim and its confirmation, and their remains are in the way of the next one.
 func TestALockThatTimesOutBlocksNobodyForALease(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		const locks = 60
@@ -604,7 +604,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "a semaphore of 0"},
 		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "a semaphore of -1"},
 		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
-		{lock.New(db, "locktable", "m").Lock(ended), "ctx had ended before"},
+		{lock.New(db, "locktable", "m").Lock(ended), "ctx had already ended"},
 		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},
 	} {
 		t.Log(c.err)

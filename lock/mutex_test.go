@@ -33,8 +33,8 @@ func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
 	})
 }
 
-// The goroutine that lost a lock may be at work still. So others of its process wait for its Unlock, and it is said what they
-// wait for, also to those that were there before the loss, if Unlock does not follow.
+// The goroutine that lost a lock may still be at work. So the other goroutines of its process wait for its Unlock. If
+// Unlock does not follow, they learn what they are waiting for, even those that began to wait before the loss.
 func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 	for name, early := range map[string]bool{"that began before the loss": true, "that begins after it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 				}
 				time.Sleep(11 * time.Second) // a lease, and more
 				require.Len(t, p.log.lines("not unlocked"), 1)
-				for value, says := range map[*Mutex]string{m: "lost, and not unlocked, by this very value, under token %v: Unlock it first",
-					p.mutex("m"): "lost, and not unlocked, by another value of this process, under token %v: Unlock that one first"} {
+				for value, says := range map[*Mutex]string{m: "lost and not unlocked by this very value under token %v: unlock it first",
+					p.mutex("m"): "lost and not unlocked by another value in this process under token %v: unlock that value first"} {
 					ctx, cancel := within1s(b.Context())
 					assert.ErrorContains(t, value.Lock(ctx), fmt.Sprintf(says, token))
 					cancel()
@@ -79,7 +79,7 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 	}
 }
 
-// Who unlocks after a loss is not warned of.
+// There is no warning if the lock is unlocked after a loss.
 func TestAWaitThatALossEndsIsNotWarnedOf(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -186,7 +186,8 @@ func TestWaitersDoNotClaimAtTheSameInstant(t *testing.T) {
 	})
 }
 
-// The first of the queue looks often, as a holder may be gone at any time. A claim that fails is no reason for that.
+// The first waiter in the queue looks often, because a holder can go away at any time. The failure of a claim is no
+// reason to look often.
 func TestAClaimThatFailsIsTriedAgainEverMoreSeldom(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -215,7 +216,7 @@ func TestAClaimThatCtxLeftBehindIsGivenBack(t *testing.T) {
 	})
 }
 
-// Other transactions of the process abort the confirmation, and then the withdrawal.
+// Other transactions of the process abort first the confirmation and then the withdrawal.
 func TestAClaimThatCtxLeftBehindIsWithdrawnHoweverOftenThatIsAborted(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -410,7 +411,7 @@ func TestALargeSetIsRefused(t *testing.T) {
 	}
 }
 
-// What an announcement leaves in the row is nobody's id.
+// The text that an announcement leaves in the row is not an id.
 func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		holder, p := b.process().mutex("m", spindle.WithID("somebody")), b.process()
@@ -433,7 +434,8 @@ func TestAWaitForALeavingHolderSaysWhoItIs(t *testing.T) {
 	})
 }
 
-// Whoever asks with the ctx of work that has lost its lock reads that, not only that a ctx was canceled.
+// A caller with the ctx of work that has lost its lock learns this from the error, and not only that a ctx was
+// canceled.
 func TestACtxThatEndedSaysWhy(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -467,7 +469,7 @@ func TestACtxThatEndedSaysWhy(t *testing.T) {
 	})
 }
 
-// The client sends an unlock again whose reply was lost. By then another process may hold the lock.
+// The client sends an unlock again if its reply was lost. By then another process may hold the lock.
 func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, q := b.process(), b.process()
@@ -489,7 +491,7 @@ func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 	})
 }
 
-// A heartbeat needs the lease row: without it another may hold the lock.
+// A heartbeat needs the lease row, because without that row another process may hold the lock.
 func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		m := b.process().mutex("m")
@@ -506,7 +508,7 @@ func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
 	})
 }
 
-// Left falls from nearly a lease to the next heartbeat, and is zero for a lock that is not held.
+// Left falls from nearly one lease duration until the next heartbeat, and is zero for a lock that is not held.
 func TestLeftIsTheTimeWithoutAnotherHeartbeat(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		m := b.process().mutex("m", spindle.WithLease(10*time.Second))

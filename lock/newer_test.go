@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The tests of this file are about rows that a newer version of this program has written, as in a rolling update.
+// The tests in this file are about rows that were written by a newer version of this program, as in a rolling update.
 
-// rewrite makes the lease row of a lock that is held one of a newer version.
+// rewrite turns the lease row of a held lock into one of a newer version.
 func (b *bed) rewrite(name string, token table.Token) {
 	b.Helper()
 	require.NoError(b, b.store.Commit(b.Context(), "newer", []table.Write{

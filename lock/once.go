@@ -18,41 +18,43 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Once.TryDo if another is doing the work now: its text says who.
-	ErrBusy = errors.New("another is doing it")
+	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The text of the error says
+	// which.
+	ErrBusy = errors.New("the work is already in progress")
 
-	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key is done than the given one. The given key is not
-	// run any more, and whether it ever ran is not known: the text names both keys. If later work includes earlier
-	// work, such as a report on everything there is, the key is as good as done.
+	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key than the given one has already been done. The
+	// given key will not be run any more, and whether it ever ran is unknown. The text of the error has both keys. If
+	// later work includes earlier work, such as a report on everything there is, the given key is as good as done.
 	ErrPassed = table.ErrPassed
 )
 
-// Once does work once for each key, in the first process that calls: the tick of a schedule, or the version of a
-// schema. Keys only grow, in the order of their bytes: once one is done, smaller ones are not run any more, and Do
-// returns ErrPassed for them. Among waiting callers the smallest key goes first, but one that comes too late is passed.
-// So a Once is not for work of which every key must run, such as the batches of an import. A name is for one schedule,
-// or for keys that are no ticks.
+// Once does work once for each key, in the first process that calls it. A key is, for example, the tick of a schedule
+// or the version of a schema. Keys only grow, in the order of their bytes. When a key has been done, smaller keys are
+// no longer run, and Do returns ErrPassed for them. Among waiting callers the one with the smallest key goes first, but
+// the key of a caller that comes too late is skipped. So a Once is not for work in which every key must run, such as
+// the batches of an import. A name can be used for one schedule, or for keys that are not ticks, but not for both.
 //
-// What was done last is a row beside the lock's, written in the commit that gives the lock back, and never pruned.
+// The last key that was done is recorded in a row next to the lock's. The row is written in the commit that gives the
+// lock back, and is never pruned.
 //
-// It is a lock of its name, which excludes a Mutex and a spindle.Lock of that name. All methods may be called from any
-// goroutine; the goroutines of one process queue, first come, first served.
+// A Once is a lock on its name, which excludes a Mutex and a spindle.Lock with that name. All methods can be called
+// from any goroutine. The goroutines of a process queue, first come, first served.
 type Once struct {
 	mutex mutex
-	edge  sync.Once // guards the warning about a call close to the end of a period
-	moved sync.Once // guards the log line about another period
+	edge  sync.Once // guards the warning about calls close to the end of a period
+	moved sync.Once // guards the log line about a changed period
 }
 
-// NewOnce returns a Once on name, in a table made by ddl.Create. It makes no RPC. If an argument is wrong, Do and TryDo
-// say so. The options are the same as for New.
+// NewOnce returns a Once on name, in a table made by ddl.Create. It makes no RPC. If an argument is invalid, Do and
+// TryDo return an error that says so. The options are the same as for New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
 	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
 }
 
-// Err returns what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
+// Err returns an error that says what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
 func (o *Once) Err() error { return o.mutex.contender.err }
 
-// Run is one run of the work of a Once.
+// Run is one run of a Once's work.
 type Run struct {
 	key   string
 	token table.Token
@@ -60,7 +62,7 @@ type Run struct {
 	held  *held
 }
 
-// Key returns the key of this run: for a tick, its beginning in UTC, such as 2026-11-21T03:00:00Z.
+// Key returns the key of this run. For a tick, this is its beginning in UTC, such as 2026-11-21T03:00:00Z.
 func (r Run) Key() string { return r.key }
 
 // Token returns the fencing token of this run.
@@ -75,35 +77,37 @@ func (r Run) Left() time.Duration {
 	return r.held.remaining()
 }
 
-// Done returns mutations that record the key as done, and let their commit succeed only while this run has the lock:
-// see spindle.IsFenced for the error. Add them to a serializable transaction of your own, in the lock's database: its
-// writes then take effect exactly once for the key, whatever happens to this process before or after. The key stays
-// done even if the function fails later.
+// Done returns mutations that record the key as done and let their commit succeed only while this run holds the lock.
+// See spindle.IsFenced for the error. Add them to a serializable transaction of your own in the lock's database. The
+// writes of that transaction then take effect exactly once for the key, whatever happens to this process before or
+// afterwards. The key stays done even if the function fails later.
 //
-// If the outcome of that commit is not known, return its error, and don't commit again: the next call finds out.
+// If the outcome of that commit is unknown, return its error and do not commit again. The next call finds out whether
+// the key is done.
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
-// Do runs fn unless the key is already done, and reports whether it ran: false without an error means that this very
-// key is done. If another is doing the work of the same Once, for any key, Do waits. Then it returns false, or runs fn
-// if the key is not done: the other had a smaller key, or failed, or was killed, which costs its lease. If a larger key
-// is done, the error is ErrPassed. If ctx ends first, the error wraps ctx's and says who is doing the work.
+// Do runs fn unless the key is already done, and reports whether fn ran. If Do returns false without an error, this
+// very key is done. If another process or goroutine is doing work of the same Once, for any key, Do waits for it to
+// finish. If a killed process was doing the work, Do waits for its lease to expire. After the wait, Do returns false if
+// the key is done, and otherwise runs fn. If a larger key is done, the error is ErrPassed. If ctx ends first, the error
+// wraps ctx.Err() and says which process is doing the work.
 //
-// The context of fn is as in lock.Do: it ends when ctx does or the lock is lost. If fn returns nil, the key is done. If
-// it returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,
-// waiters pause, so that they don't run it back to back: at random, and longer each time, up to a tenth of the lease,
-// or a second.
+// As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
+// returns an error or panics, the key is not done, and the next caller runs it. After each failure that they see,
+// waiting callers pause, so that they do not run failing work back to back. The pauses are random and grow with each
+// failure, up to a tenth of the lease, or a second if that is shorter.
 //
-// If Do returns an error though fn returned nil, the next caller may run it again: either the lock was lost before,
-// which is ErrNotHeld, or it is not known whether the key was recorded. So work that may not be done twice needs
-// Run.Done. If fn did not run, an error other than ErrPassed says nothing about the key.
+// If Do returns an error even though fn returned nil, the next caller might run the key again. Either the lock was lost
+// before fn returned, and the error is ErrNotHeld, or it is unknown whether the key was recorded. So work that must not
+// be done twice needs Run.Done. If fn did not run, an error other than ErrPassed says nothing about the key.
 //
-// With a ctx whose work, in a Do, holds a lock of this name, Do returns ErrHeld. It takes one RPC if the key is done,
-// and five beside fn's if it runs: eight the first time.
+// If the work of ctx, in a Do, holds a lock with this name, Do returns ErrHeld. Do takes one RPC if the key is done. If
+// fn runs, Do takes five RPCs in addition to those of fn, and eight the first time.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
 
-// TryDo is Do without waiting: if another is doing the work, it returns ErrBusy.
+// TryDo is like Do, but it does not wait. If another process or goroutine is doing the work, it returns ErrBusy.
 func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, true, fn)
 }
@@ -124,7 +128,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		return false, unlessDone(err)
 	case t == nil:
 		by := holders(w.seen)
-		if w.last != nil { // it can't be read
+		if w.last != nil { // the lock's rows can't be read
 			by = fmt.Sprintf(" (%v)", w.last)
 		} else if w.seen == nil {
 			by = o.mutex.inProcess()
@@ -136,12 +140,12 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	var record table.Due // what the commit that gives the lock back records as done
 	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
-		// The last holder may have recorded it until its lease row was gone.
+		// The last holder was able to record the key until its lease row was deleted.
 		last, _, err := o.last(ctx, table.Strong, try)
 		if err == nil {
 			err = o.forbids(last, wanted)
 		}
-		if err != nil || t.token() == 0 { // lost since it was read: another may have begun
+		if err != nil || t.token() == 0 { // lost since the read, so that another process may have begun
 			return err
 		}
 		ran = true
@@ -154,12 +158,12 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	case !ran:
 		return false, unlessDone(err)
 	case record.Key != "" && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted.Key):
-		return true, nil // by fn itself, or the reply was lost
+		return true, nil // recorded by fn itself, or by a commit whose reply was lost
 	}
 	return true, err
 }
 
-// forbids returns why a key must not run, or nil.
+// forbids returns the reason why a key must not run, or nil.
 func (o *Once) forbids(last table.Done, wanted table.Due) error {
 	if err := last.Forbids(wanted); err != nil {
 		return o.mutex.contender.wrap("once", err)
@@ -182,7 +186,7 @@ func (o *Once) run(due table.Due, t *turn) Run {
 
 func (o *Once) name() string { return o.mutex.names[0] }
 
-// wanted returns what is to be done.
+// wanted returns the key to be done, unless it must not run.
 func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
@@ -201,21 +205,22 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Paus
 	return wanted, o.forbids(last, wanted)
 }
 
-// inform logs once that a schedule has another period.
+// inform logs, once, that the period of a schedule has changed.
 func (o *Once) inform(last table.Done, wanted table.Due) {
 	if last.OtherPeriod(wanted) {
 		o.moved.Do(func() {
-			o.log().Info("what was done last had another period: it counts for times until it was recorded, and not for later ones",
+			o.log().Info("the last key was done with a different period: it counts for times up to when it was recorded, but not for later times",
 				"done", last.Key, "at", last.At, "was", last.Period, "period", wanted.Period)
 		})
 	}
 }
 
-// warn logs once that calls come close to a change of key: another call for the same time may have another key.
+// warn logs, once, that calls come close to a change of the key, so that another call for the same scheduled time might
+// have a different key.
 func (o *Once) warn(t table.Tick, now time.Time) {
 	if offset, near := t.BetterOffset(now); near && t.Nearest {
 		o.edge.Do(func() {
-			o.log().Warn("a period ends at about this time: if another machine calls a little earlier or later for the same time of the schedule, that runs twice, or not at all. Give lock.Every this offset",
+			o.log().Warn("this call is close to the end of a period: if another machine calls slightly earlier or later for the same scheduled time, the work runs twice or not at all; pass this offset to lock.Every",
 				"period", t.Period, "offset", offset)
 		})
 	}
@@ -226,7 +231,7 @@ func (o *Once) log() *slog.Logger {
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
-// last reads what was done last. It retries, unless waiting can't fix the error, or try is set.
+// last reads what was done last. It retries unless try is set or waiting can't fix the error.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
 	c := &o.mutex.contender
 	w := c.about.Watch()
@@ -238,9 +243,9 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 		case err == nil:
 			return last, now, nil
 		case ctx.Err() != nil:
-			return last, now, c.wrap("once", fmt.Errorf("what was done last: %w (last: %w)", ended(ctx), err))
+			return last, now, c.wrap("once", fmt.Errorf("reading the last key that was done: %w (last error: %w)", ended(ctx), err))
 		case try || permanent(err):
-			return last, now, c.wrap("once", fmt.Errorf("what was done last: %w", err))
+			return last, now, c.wrap("once", fmt.Errorf("reading the last key that was done: %w", err))
 		}
 		elect.Sleep(ctx, c.config.Clock, retry.Pause(c.config.Clock))
 	}
@@ -253,8 +258,8 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 	return w.Table(c.table).Done(ctx, bound, o.name())
 }
 
-// unlessForbidden chooses the lock if it is free, unless the key must not run any more. Each look reads what was done,
-// so all who wait for a key leave as soon as it is done.
+// unlessForbidden chooses the lock if it is free, unless the key must no longer run. Each look also reads the last key
+// that was done, so all callers that wait for a key leave as soon as that key is done.
 func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)

@@ -101,7 +101,7 @@ func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 	})
 }
 
-// In both dialects, with the longest name and keys that JSON escapes.
+// This runs in both dialects, with the longest name and with keys that JSON escapes.
 func TestAKeyThatIsDoneCostsOneRPCAndARunFive(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		client, rpcs := counted(t, db)

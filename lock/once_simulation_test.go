@@ -21,12 +21,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// This file runs the ticks of a schedule on machines whose clocks are minutes apart, with jobs of milliseconds, over the
-// wires of the simulation, in processes that crash at any instant.
+// This file runs the ticks of a schedule on machines whose clocks are minutes apart. The jobs take milliseconds, the
+// requests go over the wires of the simulation, and the processes crash at any instant.
 
 const simTick = 30 * time.Second
 
-// schedule is what the table and the jobs say of it.
+// schedule compares the table with the jobs.
 type schedule struct {
 	t     *testing.T
 	store *memstore.Store
@@ -38,7 +38,7 @@ type schedule struct {
 	runs     int
 }
 
-// committed checks that what is recorded only grows, and that no key is recorded by two runs.
+// committed checks that the recorded keys only grow, and that no key is recorded by two runs.
 func (s *schedule) committed(_ string, _ time.Time, before, after map[string]table.Row) {
 	was, is := before["nightly!done"], after["nightly!done"]
 	if was == is {
@@ -60,7 +60,7 @@ func (s *schedule) committed(_ string, _ time.Time, before, after map[string]tab
 	}
 }
 
-// rows are a table.Store that can only be read.
+// rows is a table.Store that can only be read.
 type rows []table.Row
 
 func (r rows) Read(context.Context, string, table.Bound, table.Keys) ([]table.Row, time.Time, error) {
@@ -71,7 +71,7 @@ func (rows) Transact(context.Context, string, func(context.Context, table.Reader
 	panic("a transaction")
 }
 
-// begin checks that a run is not of what was recorded before.
+// begin checks that the key of a run has not been recorded before.
 func (s *schedule) begin(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,9 @@ func (s *schedule) begin(key string) {
 	}
 }
 
-// told checks what Do answers: what it says is done was recorded, what it says is passed was not run by it, and nothing ran
-// only if nothing did. Began is the key that it ran, or "": it was that of a time from asked until now.
+// told checks the result of Do. A key that is reported as done was recorded, a key that is reported as passed was not
+// run by this call, and fn ran only if Do says so. began is the key that was run. If it is "", the key is that of a
+// time between asked and now.
 func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	}
 }
 
-// skewed is a machine's clock that is off.
+// skewed is a machine's clock that is wrong.
 type skewed struct {
 	simClock
 	off time.Duration
@@ -113,7 +114,8 @@ func (c skewed) Now() elect.Instant {
 	return i
 }
 
-// life is one process of a machine: it does what is due each time that its machine's clock says so, until it crashes.
+// life is one process of a machine. Whenever the machine's clock says that a key is due, the process runs it, until it
+// crashes.
 func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool, until time.Time) {
 	d := newDice(seed, of)
 	w := &wire{dice: newDice(seed, of|1<<33), store: s.store, faults: faults}

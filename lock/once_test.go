@@ -26,7 +26,7 @@ func (p *process) once(name string, opts ...spindle.Option) *Once {
 
 func succeed(context.Context, Run) error { return nil }
 
-// last is what the table says was done last.
+// last returns the last key that was done according to the table.
 func (b *bed) last(name string) string {
 	b.Helper()
 	d, _, err := table.Table{Store: b.store}.Done(b.Context(), table.Strong, name)
@@ -55,12 +55,13 @@ func TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore(t *testing.T) {
 		}
 		_, err := b.process().once("nightly").TryDo(ctx, KeyOf("a"), succeed)
 		assert.ErrorIs(t, err, ErrPassed)
-		assert.ErrorContains(t, err, `key "a" is not run any more, and it is not known whether it ran: a larger key is done: "b0"`)
+		assert.ErrorContains(t, err, `key "a" will not run, and it is not known whether it ran before: a larger key is already done: "b0"`)
 		assert.Equal(t, "b0", b.last("nightly"))
 	})
 }
 
-// Of callers that wait, the one with the larger key may be first: the other's error says that, not that its key is done.
+// Among waiting callers, the one with the larger key may be first. The error of the other one then says so, and not
+// that its key is done.
 func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, first, slow := context.Background(), b.process(), b.process()
@@ -88,7 +89,7 @@ func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	})
 }
 
-// A larger key may be recorded by another until the lock is held: that is seen under the lock too.
+// Until the lock is held, another process may record a larger key. This is also noticed under the lock.
 func TestAKeyThatIsPassedWhileItIsClaimedIsNotRun(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		next := b.afterRecord("nightly", "2")
@@ -134,7 +135,7 @@ func TestWhatFailsOrPanicsIsNotDone(t *testing.T) {
 	})
 }
 
-// Each of those who wait runs what has failed, but not back to back.
+// Each waiter runs the work that has failed, but not back to back.
 func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
 	for name, apart := range map[string]bool{"of many processes": true, "of one": false} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +182,7 @@ func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
 	}
 }
 
-// The last holder has done its own key: nothing has failed.
+// The last holder has done its own key, so nothing has failed.
 func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		begun := make(chan bool)
@@ -204,7 +205,7 @@ func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
 	})
 }
 
-// Ticks are what Spanner's clock says: two machines whose clocks are ten minutes apart run a job of no length once.
+// Ticks follow Spanner's clock. Two machines whose clocks are ten minutes apart run a job that takes no time only once.
 func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		early, late := &stepping{}, &stepping{}
@@ -228,7 +229,7 @@ func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
 	})
 }
 
-// Machines that call on a schedule are of one key around its time, and never at the edge of two.
+// Machines that call on a schedule have the same key around its time, and are never near the change between two keys.
 func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for _, k := range []Key{Every(time.Second), Every(time.Minute), Every(7*time.Second, 5*time.Second), Every(24*time.Hour, 3*time.Hour)} {
@@ -241,7 +242,7 @@ func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	}
 }
 
-// In a zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
+// In a time zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
 func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -345,7 +346,7 @@ func TestWorkWhoseLockWasLostIsNotRecorded(t *testing.T) {
 	})
 }
 
-// What Run.Done has recorded stays done, whatever comes later.
+// A key that Run.Done has recorded stays done, whatever happens later.
 func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	for name, later := range map[string]func(*bed, *process, Run) error{
 		"failed":             func(*bed, *process, Run) error { return errors.New("broken") },
@@ -370,7 +371,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	}
 }
 
-// Until its lease row is gone, the last holder may still commit, even after the next one has looked.
+// Until its lease row is deleted, the last holder can still commit, even after the next holder has looked.
 func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		next := b.afterRecord("nightly", "1")
@@ -391,7 +392,7 @@ func TestWhoCommitsUnderALostRunRecordsNothing(t *testing.T) {
 	})
 }
 
-// A reply that is lost tells nothing: the record does.
+// If a reply was lost, the record shows the outcome.
 func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -402,7 +403,7 @@ func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
 	})
 }
 
-// The record is read twice by itself: first, and under the lock. Looks read it, too.
+// The record is read separately twice: at first, and under the lock. The looks read it too.
 func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
 		inVirtualTime(t, func(b *bed) {
@@ -427,7 +428,8 @@ func TestAReadOfTheRecordThatIsLostHoldsUpNobodyForLong(t *testing.T) {
 	}
 }
 
-// The next has done a later key by the time that it is tried again: that one took the lock from nobody.
+// By the time that the commit is tried again, the next holder has done a later key. It did not take the lock away from
+// this one.
 func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, begun, next := b.process(), make(chan bool), make(chan error)
@@ -449,7 +451,7 @@ func TestARecordWhoseReplyWasLostIsDoneEvenIfALaterOneIsThereByThen(t *testing.T
 	})
 }
 
-// A lock that was taken away, whose work another has done, tells by the token of the record.
+// If the lock was taken away and another process has done the work, the token in the record shows this.
 func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	for _, key := range []string{"1", "2"} {
 		inVirtualTime(t, func(b *bed) {
@@ -464,7 +466,7 @@ func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	}
 }
 
-// What is recorded is done, even if nobody can say that the lock was given back.
+// A recorded key is done, even if it is unknown whether the lock was given back.
 func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	for name, fault := range map[string]func(*memstore.Link){
 		"replies lost": func(l *memstore.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
@@ -488,7 +490,7 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	}
 }
 
-// The answer that nothing is done yet comes when the lease is over, and another has done it.
+// The reply that the key is not done comes when the lease has expired and another process has done the key.
 func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, read := b.process(), 0
@@ -508,7 +510,8 @@ func TestNoWorkBeginsOnALockThatIsKnownToBeLost(t *testing.T) {
 	})
 }
 
-// A call in the afternoon does what is due in the next night. If the schedule is hourly from then on, it does not wait for that.
+// A call in the afternoon does the work that is due in the next night. If the schedule is then changed to hourly, it
+// does not wait for that time.
 func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, p := context.Background(), b.process()
@@ -529,14 +532,15 @@ func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 		}
 		_, err = p.once("report").TryDo(ctx, nightly, succeed)
 		assert.ErrorIs(t, err, ErrPassed, "the schedule that is no more")
-		said := p.log.lines("another period")
+		said := p.log.lines("a different period")
 		require.Len(t, said, 3, "once by each that has found it")
 		assert.Contains(t, said[1], "level=INFO")
 		assert.Contains(t, said[1], "was=24h0m0s period=1h0m0s")
 	})
 }
 
-// The record of the last period may have a larger key: that is no proof that this run's was recorded, and then a later one.
+// The record of the last period may have a larger key. That does not prove that this run's key was recorded, followed
+// by a later one.
 func TestALargerKeyFromBeforeTheRunDoesNotSayThatItWasRecorded(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, p := context.Background(), b.process()
@@ -580,21 +584,22 @@ func TestOnceRefusesBadInput(t *testing.T) {
 	})
 }
 
-// "again" would come after every tick there will ever be.
+// "again" would come after every possible tick.
 func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		o := b.process().once("nightly")
 		_, err := o.Do(context.Background(), Tick(time.Hour), succeed)
 		require.NoError(t, err)
 		_, err = o.Do(context.Background(), KeyOf("again"), succeed)
-		assert.ErrorContains(t, err, "use another name")
+		assert.ErrorContains(t, err, "use a different lock name")
 		ran, err := o.Do(context.Background(), KeyOf(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)), succeed)
 		require.NoError(t, err)
 		assert.True(t, ran, "a tick by hand")
 	})
 }
 
-// A first key that another records meanwhile is compared as one that was there before.
+// If another process records the first key of a name in the meantime, the wanted key is compared with it as with an
+// older record.
 func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		ctx, begun := context.Background(), make(chan bool)
@@ -608,7 +613,7 @@ func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
 		}()
 		<-begun
 		ran, err := b.process().once("nightly").Do(ctx, Tick(time.Hour), succeed)
-		assert.ErrorContains(t, err, "use another name")
+		assert.ErrorContains(t, err, "use a different lock name")
 		assert.False(t, ran)
 		assert.Equal(t, "again", b.last("nightly"))
 	})
@@ -659,7 +664,8 @@ func TestManyWaitersRunAKeyOnce(t *testing.T) {
 	})
 }
 
-// afterRecord returns a process before whose claim the holder of the lock, which is cut off, records its key as done.
+// afterRecord returns a process with a special store: just before the process's claim, the holder of the lock, which is
+// cut off, records its key as done.
 func (b *bed) afterRecord(name, key string) *process {
 	old, runs := b.process(), make(chan Run, 1)
 	go func() {

@@ -23,14 +23,14 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// This file runs lock users as processes of their own.
+// This file runs users of locks as separate processes.
 
 func TestMain(m *testing.M) {
 	subprocess.Main(runWork)
 	os.Exit(m.Run())
 }
 
-// work is a child's orders.
+// work is the instructions for a child process.
 type work struct {
 	Kind            string // count, turns or all
 	Database, Table string
@@ -39,7 +39,7 @@ type work struct {
 	For             time.Duration
 }
 
-// report is what a child says. Times are of the machine's one clock, in nanoseconds.
+// report is the report of a child process. Its times are those of the machine's single clock, in nanoseconds.
 type report struct {
 	Kind string // try, done, fenced; got, gave; asked, has; end
 	At   int64
@@ -88,7 +88,7 @@ func runWork(args []string, _ <-chan string) error {
 	return nil
 }
 
-// count increments a counter that nothing but the mutex and its fence protects.
+// count increments a counter that is protected only by the mutex and its fence.
 func count(db *spanner.Client, w work, say func(string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
@@ -107,7 +107,8 @@ func count(db *spanner.Client, w work, say func(string)) {
 		return
 	}
 	say("try")
-	// Not at least once: an increment that is applied again, later, would set the counter back.
+	// This must not be an at-least-once commit, because an increment that is applied again later would set the counter
+	// back.
 	_, err = db.Apply(ctx, []*spanner.Mutation{fence, spanner.Update("counter", []string{"id", "n"}, []any{1, n.Int64 + 1})})
 	if err == nil {
 		say("done")
@@ -116,7 +117,7 @@ func count(db *spanner.Client, w work, say func(string)) {
 	}
 }
 
-// takeTurn holds the lock for a moment and then lets the other process have it.
+// takeTurn holds the lock for a short time, and then lets the other process have it.
 func takeTurn(db *spanner.Client, w work, say func(string)) {
 	ctx := context.Background()
 	m := lock.New(db, w.Table, "turns", quiet, spindle.WithLease(w.Lease))
@@ -130,7 +131,8 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-// competeForAll takes turns at a mutex, at a set that contains its lock, and at a semaphore of two, all at once.
+// competeForAll takes turns at a mutex, at a set that contains its lock, and at a semaphore of two slots, all at the
+// same time.
 func competeForAll(db *spanner.Client, w work, tell func(report)) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
@@ -251,7 +253,7 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
 }
 
-// hold is a time in which a process is known to have held something, and how long it had waited for it.
+// hold is a period in which a process is known to have held something, and how long it had waited for it.
 type hold struct {
 	first, last, waited int64
 	of                  string
@@ -284,8 +286,9 @@ func (c *child) holds() (all []hold) {
 	return all
 }
 
-// Mutexes, sets and semaphores on one table, whose users are killed and stopped: nobody holds what another holds, and everybody
-// has turns. No wait is longer than two rounds and the leases of those that were killed or stopped meanwhile.
+// Mutexes, sets and semaphores share one table, and their users are killed and stopped. No process holds what another
+// one holds, and every process has its turns. No wait is longer than two rounds plus the leases of the users that were
+// killed or stopped during the wait.
 func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -348,7 +351,7 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	}
 }
 
-// BenchmarkHandover: from just before Unlock in one process to Lock's return in the other.
+// BenchmarkHandover measures the time from just before Unlock in one process to the return of Lock in the other.
 func BenchmarkHandover(b *testing.B) {
 	db := spindletest.New(b)
 	w := work{Kind: "turns", Lease: 10 * time.Second, Goroutines: 1, For: time.Duration(b.N) * 150 * time.Millisecond}

@@ -18,19 +18,20 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int                  // the queue is forgotten with the last one
-	wants int                  // how many wait for their turn
-	turn  chan struct{}        // has room for one: Go serves blocked senders in the order in which they came
-	holds atomic.Pointer[held] // what is held in this turn; for a mutex
+	users int                  // the queue is forgotten when the last one leaves
+	wants int                  // how many of them wait for their turn
+	turn  chan struct{}        // has room for one; Go serves blocked senders in the order in which they came
+	holds atomic.Pointer[held] // for a mutex: what is held in this turn
 	slots slots
 
-	// The place of this process among the others. It belongs to the goroutine that has the turn, which passes it on.
+	// These fields are the process's place among the other processes. They belong to the goroutine that has the turn,
+	// which passes them on to the next one.
 	nonce  string
-	ticket table.Ticket // no nonce: it has none
+	ticket table.Ticket // without a nonce if there is none
 	forget func()       // deletes the ticket from the table
 }
 
-// join returns the queue of that key. Each caller must leave it.
+// join returns the queue with that key. Each caller must leave it.
 func join(key string) *queue {
 	queues.Lock()
 	defer queues.Unlock()
@@ -43,7 +44,8 @@ func join(key string) *queue {
 	return q
 }
 
-// leave forgets the queue if nobody is left in it, and its place among the processes.
+// leave leaves the queue. After the last goroutine has left, the queue is forgotten, and the process gives up its place
+// among the processes.
 func (q *queue) leave() {
 	queues.Lock()
 	defer queues.Unlock()
@@ -54,14 +56,15 @@ func (q *queue) leave() {
 	q.giveUp()
 }
 
-// handOn leaves a place among the processes to the next goroutine, or to the last one that leaves the queue.
+// handOn leaves the process's place to the next goroutine. If there is none, forget is called when the last one leaves.
 func (q *queue) handOn(t table.Ticket, forget func()) {
 	queues.Lock()
 	defer queues.Unlock()
 	q.ticket, q.forget = t, forget
 }
 
-// unlessWanted forgets the place if nobody waits for the turn: holders of a slot are in the queue, too.
+// unlessWanted gives up the process's place if no goroutine waits for the turn. The holders of slots remain in the
+// queue.
 func (q *queue) unlessWanted() {
 	queues.Lock()
 	defer queues.Unlock()
@@ -77,7 +80,7 @@ func (q *queue) giveUp() {
 	q.ticket = table.Ticket{}
 }
 
-// id marks the tickets of this process. It is for the goroutine that has the turn.
+// id returns the nonce of this process's tickets. It is for the goroutine that has the turn.
 func (q *queue) id(c elect.Clock) string {
 	if q.nonce == "" {
 		q.nonce = strconv.FormatInt(int64(c.Random(1<<62)), 36)
@@ -85,14 +88,15 @@ func (q *queue) id(c elect.Clock) string {
 	return q.nonce
 }
 
-// isWanted reports whether others of this process wait for their turn.
+// isWanted reports whether other goroutines of this process wait for their turn.
 func (q *queue) isWanted() bool {
 	queues.Lock()
 	defer queues.Unlock()
 	return q.users > 1
 }
 
-// inTurn returns what the goroutine of this process that has the turn holds, or nil, and how many wait behind it.
+// inTurn returns what is held by the goroutine of this process that has the turn, or nil, and how many goroutines wait
+// behind it.
 func inTurn(key string) (h *held, behind int) {
 	queues.Lock()
 	defer queues.Unlock()
@@ -120,10 +124,10 @@ func (q *queue) want(n int) {
 	q.wants += n
 }
 
-// next gives the turn to the next.
+// next passes the turn on.
 func (q *queue) next() { <-q.turn }
 
-// waiting reports whether somebody has the turn.
+// waiting reports whether a goroutine has the turn.
 func (q *queue) waiting() bool { return len(q.turn) > 0 }
 
 // enter joins a queue and waits for its turn. It returns nil if ctx ended first.
@@ -136,7 +140,7 @@ func enter(ctx context.Context, key string) *queue {
 	return q
 }
 
-// tryEnter is enter without the waiting.
+// tryEnter is like enter, but returns nil instead of waiting.
 func tryEnter(key string) *queue {
 	q := join(key)
 	select {
@@ -148,7 +152,7 @@ func tryEnter(key string) *queue {
 	}
 }
 
-// done gives the turn to the next, and leaves.
+// done passes the turn on, and leaves the queue.
 func (q *queue) done() {
 	q.holds.Store(nil)
 	q.next()

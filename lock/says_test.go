@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A waiter for a set hears which of its locks are held, and by whom: not locks whose holder has crashed or released.
+// The error of a waiter for a set says which of its locks are held, and by which holders. It leaves out locks whose
+// holder has crashed or released them.
 func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		holder, crashed, gone := b.process().mutex("held"), b.process(), b.process().mutex("released")

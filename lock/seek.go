@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// seeker is one goroutine that wants a slot. It takes its place in the queue only if no slot is free, and gives its
-// turn to the next as soon as it has claimed one.
+// seeker is one goroutine's search for a slot. It takes its place in the queue only if no slot is free, and passes its
+// turn on as soon as it has claimed a slot.
 type seeker struct {
 	*Semaphore
 	queue     *queue
@@ -23,11 +23,11 @@ type seeker struct {
 	pick      pick
 	waiting   waiting
 	turn      atomic.Bool
-	limit     int    // of slots at its next look, if it has just given one back
-	quit      func() // at the end, of the slot too
+	limit     int    // the number of slots to consider at the next look, if it has just given a slot back
+	quit      func() // called at the end of the search, or of the slot that it found
 }
 
-// errFull says that no slot is free. It is for a caller that may not wait now.
+// errFull says that no slot is free. It is for a caller that is not to wait at this point.
 var errFull = errors.New("no slot is free")
 
 func (s *Semaphore) seek() *seeker {
@@ -64,8 +64,8 @@ func (k *seeker) pass() {
 	}
 }
 
-// acquire returns a held slot that all holders know of. It gives any other slot back, and looks again. So it does if it
-// loses the slot meanwhile, unless try is set.
+// acquire returns a held slot that all holders know. It gives any other slot back and looks again. It also looks again
+// if it loses a slot during this check, unless try is set.
 func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
@@ -75,9 +75,9 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 			return nil, err
 		}
 		switch {
-		case t == nil && k.waiting.last != nil: // a newer version has the slots
+		case t == nil && k.waiting.last != nil: // a newer version holds the slots
 			return nil, errFull
-		case t == nil: // another process was first at that slot: others may be free
+		case t == nil: // another process claimed that slot first, but other slots may be free
 			continue
 		}
 		k.waiting.line.served()
@@ -100,7 +100,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		case err != nil && !byNewer && (try || !lost):
 			return nil, err
 		}
-		if !lost { // for this candidate its own last term is over, even where it is not released yet
+		if !lost { // wait, because the candidate considers the slot free before it is released
 			select {
 			case <-given:
 			case <-ctx.Done():
@@ -112,7 +112,7 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 	}
 }
 
-// giveBackLater gives back a slot that no caller got. It closes the channel when that is done.
+// giveBackLater gives back a slot that no caller got. The channel is closed when that is done.
 func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -124,10 +124,10 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// isKnown looks at all held slots, once one is held here, and reports whether all their holders know this one. A
-// process that looked before it claimed may have seen nobody, and another with a smaller size may have come since.
-// Without this look, slots beyond that size would be taken again and again. The look ends with ctx, and once the slot
-// is not held any more.
+// isKnown looks at all held slots once a slot is held here, and reports whether all their holders know this slot. The
+// look before the claim may have shown no holder, and a process with a smaller size may have claimed a slot since.
+// Without this second look, slots beyond that size would be taken again and again. The look ends when ctx ends or the
+// slot is no longer held.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,13 +140,13 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 			k.limit = k.common(holders)
 			return p.slot < slot(k.name, k.limit), nil
 		case try || elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
-			return false, fmt.Errorf("who holds the other slots is not known: %w", err)
+			return false, fmt.Errorf("the holders of the other slots are unknown: %w", err)
 		}
 		elect.Sleep(ctx, k.contender.config.Clock, retry.Pause(k.contender.config.Clock))
 	}
 }
 
-// choose takes a free slot that all holders and waiters know of, except those that others of this process have chosen.
+// choose takes a free slot that all holders and waiters know and that no other goroutine of this process has chosen.
 func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
@@ -163,7 +163,7 @@ func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	return elect.Wait(wait)
 }
 
-// untilFree returns how long it is until one of the slots can be free.
+// untilFree returns the time until one of the slots can be free.
 func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	wait := k.contender.config.Lease
 	for _, o := range seen {
@@ -174,7 +174,7 @@ func (k *seeker) untilFree(seen []elect.LockView) time.Duration {
 	return wait
 }
 
-// holdersOf returns the slots that are held, among those seen.
+// holdersOf returns those of the slots seen that are held.
 func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	for _, o := range seen {
 		if o.FreeIn > 0 && o.Confirmed() && o.LeaseRecord != nil {
@@ -184,11 +184,11 @@ func holdersOf(seen []elect.LockView) (holders []table.Observation) {
 	return holders
 }
 
-// reason says why free slots were not taken, if only the common ones are taken.
+// reason explains why free slots were not taken, if this is because another process gives the semaphore fewer slots.
 func (k *seeker) reason(seen []elect.LockView) string {
 	common := k.common(holdersOf(seen))
 	if common == len(k.slots) {
 		return ""
 	}
-	return fmt.Sprintf(" (another process gives this semaphore %d slots, and this one %d: while that one holds a slot, only the first %[1]d are taken)", common, len(k.slots))
+	return fmt.Sprintf(" (another process gives this semaphore %d slots, but this one gives it %d: while that process holds a slot, only the first %[1]d slots are taken)", common, len(k.slots))
 }

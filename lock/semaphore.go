@@ -19,25 +19,25 @@ import (
 
 const maxSlots = 1000
 
-// Semaphore lets at most n holders have a name at a time. Each holder has a slot, with a lease and a token of its own;
-// after a crash the slot frees itself. All methods may be called from any goroutine. The goroutines of one process take
-// free slots side by side. If there is none, they queue, first come, first served; one that loses a slot to another
-// process queues again.
+// Semaphore lets at most n holders hold a name at a time. Each holder has a slot with a lease and a token of its own.
+// If the holder crashes, the slot becomes free when its lease expires. All methods can be called from any goroutine.
+// The goroutines of a process take free slots side by side. If no slot is free, they queue, first come, first served. A
+// goroutine that loses a slot to another process queues again.
 type Semaphore struct {
 	contender contender
 	name      string
 	slots     []string
-	others    sync.Map // sizes of other holders that were logged
+	others    sync.Map // the different sizes that have been logged
 }
 
-// NewSemaphore returns a Semaphore of n slots on name, in a table made by ddl.Create; n is 1 to 1000. The slots are
-// locks named name/slot/0000 and so on. NewSemaphore makes no RPC. If an argument is wrong, Acquire and TryAcquire say
-// so. The options are the same as for New.
+// NewSemaphore returns a Semaphore of n slots on name, in a table made by ddl.Create, where n is 1 to 1000. The slots
+// are locks named name/slot/0000 and so on. NewSemaphore makes no RPC. If an argument is invalid, Acquire and
+// TryAcquire return an error that says so. The options are the same as for New.
 //
-// All processes should give the same n. In a rolling update from one n to another, both versions get permits. While a
-// process with a smaller n holds a slot, the others take only slots below that n: holders of slots beyond it become
-// fewer, and none follows them. There are never more holders than the largest n. Each other n is logged once, as a
-// warning.
+// All processes should give the same n. In a rolling update from one n to another, processes of both versions get
+// permits. While a process with a smaller n holds a slot, the other processes take only slots below that n. Holders of
+// higher slots keep them, but after their release these slots are not taken again. There are never more holders than
+// the largest n. Each different n is logged once, as a warning.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
@@ -45,32 +45,33 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spi
 	}
 	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
 		if n < 1 || n > maxSlots {
-			c.Refuse("a semaphore of %d: it needs 1 to %d slots", n, maxSlots)
+			c.Refuse("a semaphore of %d slots is not possible: it must have 1 to %d slots", n, maxSlots)
 		}
 	})
 	s.contender.key += " semaphore"
 	return s
 }
 
-// Err returns what is wrong with the arguments of NewSemaphore, or nil. It makes no RPC.
+// Err returns an error that says what is wrong with the arguments of NewSemaphore, or nil. It makes no RPC.
 func (s *Semaphore) Err() error { return s.contender.err }
 
 func slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
 
-// queueOf returns the queue of all slots of a semaphore.
+// queueOf returns the name of the queue for all slots of a semaphore.
 func queueOf(name string) string { return name + "/slot/" }
 
-// isSlot tells the slots of a semaphore of any size from locks whose names are between them.
+// isSlot reports whether a lock is a slot of this semaphore, of whatever size. Other locks can have names between those
+// of the slots.
 func (s *Semaphore) isSlot(name string) bool {
 	digits, ok := strings.CutPrefix(name, s.name+"/slot/")
 	return ok && len(digits) == 4 && strings.Trim(digits, "0123456789") == ""
 }
 
-// Acquire blocks until a slot is held or ctx ends. The error then wraps ctx's and says who holds the slots. Errors that
-// waiting can't fix, such as a missing table, are returned at once.
+// Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which
+// processes hold the slots. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
-// In Do of a semaphore it takes another slot, which may have to be waited for. If the work of ctx holds all n slots
-// itself, by Do in Do, it would wait for itself: it returns ErrHeld.
+// In a Do of the same semaphore, Acquire takes a further slot, and may have to wait for it. If the work of ctx holds
+// all n slots itself, by nested calls of Do, Acquire returns ErrHeld, because it would wait for itself.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -80,11 +81,11 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	for inLine := k.queue.waiting(); ; inLine = true {
 		if inLine && !k.line(ctx) {
 			k.quit()
-			return nil, s.contender.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one)", ended(ctx)))
+			return nil, s.contender.wrap("acquire", fmt.Errorf("not acquired: %w (other goroutines of this process were before this one in the queue)", ended(ctx)))
 		}
 		p, err := k.acquire(ctx, false)
 		switch {
-		case errors.Is(err, errFull): // and it was not its turn to wait
+		case errors.Is(err, errFull): // and it was not its turn, so it queues
 		case err != nil:
 			k.quit()
 			return nil, s.contender.wrap("acquire", err)
@@ -94,7 +95,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	}
 }
 
-// TryAcquire takes a slot if one is free, and reports whether it did. It waits for nobody.
+// TryAcquire takes a slot if one is free, and reports whether it did. It does not wait.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, bool, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, false, err
@@ -122,10 +123,10 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	case s.contender.err != nil:
 		return s.contender.err
 	case ctx.Err() != nil:
-		return s.contender.wrap("acquire", fmt.Errorf("ctx had ended before: %w", ended(ctx)))
+		return s.contender.wrap("acquire", fmt.Errorf("ctx had already ended: %w", ended(ctx)))
 	}
 	if own, _ := s.contender.ownIn(ctx, s.slots); len(own) == len(s.slots) {
-		return s.contender.wrap("acquire", fmt.Errorf("%w: all %d slots, by Do", ErrHeld, len(own)))
+		return s.contender.wrap("acquire", fmt.Errorf("%w: Do has all %d slots", ErrHeld, len(own)))
 	}
 	return nil
 }
@@ -145,8 +146,8 @@ func (s *Semaphore) take(ctx context.Context, try bool) (*work, error) {
 	return &work{held: p.held, permit: p, unlock: p.Release}, nil
 }
 
-// Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With another ctx, it returns a
-// permit that is not held: its writes are fenced.
+// Permit returns the permit that Do of this Semaphore has taken for the work of ctx. With any other ctx, it returns a
+// permit that is not held, so the fence refuses its writes.
 func (s *Semaphore) Permit(ctx context.Context) *Permit {
 	if w := s.contender.work(ctx); w != nil {
 		return w.permit
@@ -163,8 +164,8 @@ func (s *Semaphore) holders(ctx context.Context) ([]table.Observation, error) {
 	return s.contender.table.Holders(ctx, all, s.isSlot)
 }
 
-// common returns how many slots this semaphore and all the holders know: the first ones. A mutex may have the name of a
-// slot, too.
+// common returns the number of slots that this semaphore and every holder agree on, which is the smallest of their
+// sizes. A holder that records no size is skipped, because a mutex can have the same name as a slot.
 func (s *Semaphore) common(holders []table.Observation) int {
 	common := len(s.slots)
 	for _, o := range holders {
@@ -176,24 +177,24 @@ func (s *Semaphore) common(holders []table.Observation) int {
 	return common
 }
 
-// warn logs each other size once.
+// warn logs each different size once.
 func (s *Semaphore) warn(o table.Observation) {
 	if _, said := s.others.LoadOrStore(o.LeaseRecord.Slots, true); !said {
-		s.contender.config.Log.Warn("a semaphore has another size elsewhere: while both are held, only slots that both have are taken",
+		s.contender.config.Log.Warn("another process gives this semaphore a different size: while both processes hold slots, only the slots that both have are taken",
 			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots), "theirs", o.LeaseRecord.Slots, "holder", o.Holder())
 	}
 }
 
-// Permit is a slot of a semaphore, from Acquire to Release. It renews itself in the background.
+// Permit is a slot of a semaphore, held from Acquire to Release. It renews itself in the background.
 type Permit struct {
 	held *held
 	slot string
-	quit func() // lets others of this process have the slot
+	quit func() // lets other goroutines of this process have the slot
 }
 
-// Release gives the slot back, in one RPC. It blocks until that is done or ctx ends: the slot is left to expire then.
-// If ctx had already ended, Release takes three seconds at most instead. The error is ErrNotHeld if the slot was lost
-// meanwhile, or already given back.
+// Release gives the slot back in one RPC. It blocks until that is done or ctx ends, in which case the slot is left to
+// expire. If ctx has already ended when Release is called, Release takes at most three seconds instead. The error is
+// ErrNotHeld if the slot has been lost or was already given back.
 func (p *Permit) Release(ctx context.Context) error {
 	if !p.held.leave() {
 		return p.held.wrap("release", ErrNotHeld)
@@ -208,31 +209,32 @@ func (p *Permit) Release(ctx context.Context) error {
 // Lost returns a channel that is closed the instant the slot is lost. Release does not close it.
 func (p *Permit) Lost() <-chan struct{} { return p.held.lost }
 
-// Token returns the fencing token of the slot, or zero if it is not held or its deadline has passed. Tokens of a
-// semaphore's holders say nothing about one another: only tokens of one slot are ordered.
+// Token returns the fencing token of the slot, or zero if the slot is not held or its deadline has passed. Only tokens
+// of the same slot are ordered. Tokens of different slots of a semaphore say nothing about each other.
 func (p *Permit) Token() spindle.Token { return p.held.token() }
 
-// Left returns how long the slot stays held if no further heartbeat is acknowledged. It is not positive if the slot is not
-// held.
+// Left returns how long the slot stays held if no further heartbeat is acknowledged. It is not positive if the slot is
+// not held.
 func (p *Permit) Left() time.Duration { return p.held.remaining() }
 
-// Fence returns a mutation that changes nothing and lets a commit succeed only while the slot is held under its present
-// token: see Mutex.Fence.
+// Fence returns a mutation that changes nothing, but lets a commit succeed only while the slot is held under its
+// present token. See Mutex.Fence.
 func (p *Permit) Fence() *spanner.Mutation { return p.fence().Mutations()[0] }
 
-// FenceStatement is spindle.Lock.FenceStatement under the token of the slot. If it is not held, no row is updated.
+// FenceStatement is like spindle.Lock.FenceStatement, under the token of the slot. If the slot is not held, the
+// statement updates no row.
 func (p *Permit) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return p.fence().Statement(dialect)
 }
 
-// Apply is spindle.Lock.Apply under the token of the slot. errors.Is(err, spindle.ErrFenced) is true exactly when
-// the slot is not held any more.
+// Apply is like spindle.Lock.Apply, under the token of the slot. errors.Is(err, spindle.ErrFenced) is true exactly when
+// the slot is no longer held.
 func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence().Apply(ctx, ms, opts...)
 }
 
-// ReadWriteTransaction is spindle.Lock.ReadWriteTransaction under the token of the slot. If it is not held, fn is not
-// called.
+// ReadWriteTransaction is like spindle.Lock.ReadWriteTransaction, under the token of the slot. If the slot is not held,
+// fn is not called.
 func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	return p.fence().ReadWriteTransaction(ctx, fn)
 }

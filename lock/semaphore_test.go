@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// cutOffWhileItLooksAtTheOthers cuts the process off when it has its slot, and has not seen the others yet.
+// cutOffWhileItLooksAtTheOthers cuts the process off when it has its slot but has not seen the other holders yet.
 func cutOffWhileItLooksAtTheOthers(p *process) {
 	p.After(func(step string) {
 		if step == "confirm" {
@@ -235,7 +235,7 @@ func TestUnlockIsNotRefusedByItsOwnFirstAttempt(t *testing.T) {
 	})
 }
 
-// releasedTwice applies a release twice, as a client does that sends it again after its reply was lost.
+// releasedTwice applies a release twice, like a client that sends it again after its reply was lost.
 type releasedTwice struct{ table.Store }
 
 func (r releasedTwice) Commit(ctx context.Context, step string, w []table.Write) error {

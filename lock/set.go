@@ -11,14 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Set is several locks that are taken all at once or not at all, in one transaction, under one token, and are renewed
-// and given back together. Callers may ask for overlapping sets in any order: nobody holds a part of a set while
-// waiting for the rest, so there is no deadlock.
+// Set is several locks that are taken together or not at all, in one transaction and under one token, and that are
+// renewed and given back together. Callers can ask for overlapping sets in any order. No caller holds part of a set
+// while it waits for the rest, so there is no deadlock.
 type Set struct{ mutex }
 
-// All returns a Set of the names, each of which may be a Mutex or a spindle.Lock elsewhere. There are 1 to 500 names,
-// none twice, which are claimed in one transaction. Each lock gets a copy of the value: names and values together must
-// fit into a commit, of 100 MiB. Otherwise All is like New.
+// All returns a Set of the given names, each of which can also be used by a Mutex or a spindle.Lock. There must be 1 to
+// 500 names, all different, which are claimed in one transaction. Each lock gets a copy of the value, and all names and
+// values together must fit into one commit of at most 100 MiB. In other respects, All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	return &Set{mutex{contender: newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names: names}}
@@ -27,14 +27,14 @@ func All(db *spanner.Client, tableName string, names []string, opts ...spindle.O
 const (
 	maxSet = 500
 
-	// maxCommit leaves a tenth of the 100 MiB that Spanner takes in one commit for what is not counted here. The other
-	// limit, 80,000 mutations, is far: a confirmation needs six for each name.
+	// maxCommit leaves a tenth of the 100 MiB that Spanner accepts in one commit for data that is not counted here.
+	// Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six for each name.
 	maxCommit = 90 << 20
 
-	rowOverhead = 512 // of the two rows of a name: columns, times, the table's name, the encoding
+	rowOverhead = 512 // for the two rows of a name: columns, times, the table's name, the encoding
 )
 
-// confirmation returns about how many bytes the confirmation of a set has.
+// confirmation returns the approximate size, in bytes, of the commit that confirms a set.
 func confirmation(names []string, p table.LeaseRecord) int {
 	size := len(names) * (p.Size() + rowOverhead)
 	for _, name := range names {
@@ -49,22 +49,22 @@ func refuseSet(names []string) func(*options.Config) {
 		case len(names) == 0:
 			c.Refuse("the set is empty: give it at least one name")
 		case len(names) > maxSet:
-			c.Refuse("the set has %d names: at most %d are allowed", len(names), maxSet)
+			c.Refuse("the set has %d names; at most %d are allowed", len(names), maxSet)
 		}
 		for i := 1; i < len(names); i++ {
 			if names[i] == names[i-1] {
-				c.Refuse("the set has %q twice", names[i])
+				c.Refuse("the set contains %q twice", names[i])
 			}
 		}
 		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
-			c.Refuse("the set has %d names with a value of %d bytes, escaped, for each: one commit would be %d MiB, and at most %d are allowed: shorten WithValue, or take fewer names",
+			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so one commit would take %d MiB, and at most %d are allowed: shorten the value, or use fewer names",
 				len(names), table.LeaseRecord{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}
 }
 
-// Fence returns mutations that change nothing and let a commit succeed only while every lock of the set is held under
-// its present token: see Mutex.Fence.
+// Fence returns mutations that change nothing, but let a commit succeed only while every lock of the set is held under
+// its present token. See Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
 	return s.contender.fence(s.Token(), s.names...).Mutations()
 }

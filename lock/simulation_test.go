@@ -25,15 +25,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// This file runs mutexes, sets and semaphores in virtual time on a table in memory, over wires with delays,
-// losses and outages, on which transactions are run again and commits land late and twice, in processes that
-// crash. At each millisecond everybody is asked. All chance is that of the seed.
+// This file runs mutexes, sets and semaphores in virtual time on a table in memory. The wires have delays, losses and
+// outages, transactions are run again, commits are applied late and twice, and the processes crash. All users are
+// checked every millisecond. Every random choice comes from the seed.
 
 var simSeed = flag.Uint64("lock.seed", 0, "run only this seed of the simulation")
 
 const simLease = 2 * time.Second
 
-// dice are the chance of one user, so that what others do at the same instant does not change it.
+// dice are the random choices of one user, which the actions of other users at the same instant do not change.
 type dice struct {
 	mu  sync.Mutex
 	rnd *rand.Rand
@@ -49,19 +49,19 @@ func (d *dice) upTo(n time.Duration) time.Duration {
 
 func (d *dice) one(in int) bool { return d.upTo(time.Duration(in)) == 0 }
 
-// simClock is the clock of one user, for one turn.
+// simClock is the clock of one user for one turn.
 type simClock struct {
 	elect.SystemClock
 	seed, of uint64
 }
 
-// Random depends on the instant, and not on what was asked before: goroutines of one turn may ask at one instant, as when a
-// lease ends, and in whatever order.
+// Random depends on the instant, and not on earlier calls. Goroutines of one turn can call it at the same instant, in
+// any order, for example when a lease ends.
 func (c simClock) Random(d time.Duration) time.Duration {
 	return newDice(c.seed^uint64(time.Now().UnixNano()), c.of^uint64(d)).upTo(d)
 }
 
-// wire is one user's way to the table, for one turn.
+// wire is one user's connection to the table for one turn.
 type wire struct {
 	*dice
 	store table.Store
@@ -73,7 +73,7 @@ type wire struct {
 	faults *atomic.Bool // whether there are any; nil: there are
 }
 
-// bad is one in so many, while there are faults.
+// bad is true once in so many times, while there are faults.
 func (w *wire) bad(in int) bool { return w.one(in) && (w.faults == nil || w.faults.Load()) }
 
 var errWire = errors.New("lost on the wire")
@@ -118,7 +118,7 @@ func (w *wire) Read(ctx context.Context, step string, bound table.Bound, keys ta
 	return rows, at, err
 }
 
-// Commit is blind and at least once: it may be applied again at any later time.
+// Commit is a blind commit with at-least-once semantics, which may be applied again at any later time.
 func (w *wire) Commit(ctx context.Context, step string, writes []table.Write) error {
 	return w.pass(ctx, step, func() error {
 		again := func() { _ = w.store.Commit(context.WithoutCancel(ctx), step, writes) }
@@ -142,7 +142,7 @@ func (w *wire) Transact(ctx context.Context, step string, fn func(context.Contex
 	return at, err
 }
 
-// user is somebody who takes turns, and crashes now and then.
+// user takes turns, and crashes now and then.
 type user struct {
 	*dice
 	names []string // of which it takes some, if it takes a set
@@ -151,7 +151,7 @@ type user struct {
 	home  int      // the process that it lives in
 }
 
-// cast is who uses a table, and how many may have each name.
+// cast is the users of a table, and how many of them can hold each name.
 type cast struct {
 	users []user
 	most  map[string]int
@@ -192,7 +192,7 @@ var casts = map[string]cast{
 	},
 }
 
-// world is a table, its users, and what each of them holds now.
+// world is a table, its users, and what each of them holds at present.
 type world struct {
 	t     *testing.T
 	store *memstore.Store
@@ -240,7 +240,7 @@ func (w *world) check(most map[string]int) {
 	}
 }
 
-// outage cuts some users off for a while, or their heartbeats only.
+// outage cuts off some users, or only their heartbeats, for a while.
 func (w *world) outage(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,7 +258,7 @@ func (w *world) outage(d time.Duration) {
 	}
 }
 
-// connect is a wire for one turn of a user, and the options that put it there.
+// connect returns a wire for one turn of a user, and the options that install it.
 func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	wire := &wire{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)+1), store: w.store}
 	lease := simLease
@@ -276,7 +276,7 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 		}}
 }
 
-// take takes what a user takes in its turn: how it is asked for, and how it is given back.
+// take describes what a user takes in its turn, with the functions that take it and give it back.
 func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option) (token func() spindle.Token, names []string, giveBack func(context.Context) error, err error) {
 	if who.slots > 0 {
 		s := NewSemaphore(nil, "locktable", who.names[0], who.slots, opts...)
@@ -300,7 +300,7 @@ func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option
 	return m.Token, m.names, m.Unlock, err
 }
 
-// turn takes, holds for a moment, and gives back, or crashes in the meantime.
+// turn takes the lock, holds it for a short time, and gives it back, or crashes in between.
 func (w *world) turn(u int, who user, n int) {
 	wire, opts := w.connect(u, who, n)
 	patience := 10 * simLease
@@ -330,7 +330,7 @@ func (w *world) turn(u int, who user, n int) {
 	_ = giveBack(ctx)
 }
 
-// simulate returns how many turns each name had, and when whose were.
+// simulate returns how many turns each name had, and a record of who had them when.
 func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace string) {
 	synctest.Test(t, func(t *testing.T) {
 		n := len(c.users)
@@ -387,7 +387,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// Two things at one nanosecond may go either way, which is as rare as it sounds: so there is a second try, and a third.
+// Two things that happen in the same nanosecond can occur in either order. This is very rare, so there is a second try,
+// and a third.
 func TestASeedIsAlwaysTheSameRun(t *testing.T) {
 	for _, name := range fleet.Some(slices.Sorted(maps.Keys(casts))...) {
 		c, differs := casts[name], ""
@@ -404,7 +405,7 @@ func TestASeedIsAlwaysTheSameRun(t *testing.T) {
 	}
 }
 
-// difference is the first turn that two runs do not have in common, or "".
+// difference returns the first turn that differs between two runs, or "".
 func difference(first, second string) string {
 	a, b := strings.Split(first, "\n"), strings.Split(second, "\n")
 	for i := range min(len(a), len(b)) {

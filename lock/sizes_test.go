@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// The tests of this file are about processes that give one semaphore different sizes, as in a rolling update.
+// The tests in this file are about processes that give one semaphore different sizes, as in a rolling update.
 
 func TestInARollingUpdateEachVersionGetsPermitsAndNeverMoreThanTheLargestHold(t *testing.T) {
 	for _, sizes := range [][]int{{4, 6}, {6, 4}, {2, 4, 6}, {1, 9}} {
@@ -88,7 +88,7 @@ func TestWhileASmallerSizeHoldsNoSlotBeyondItIsTaken(t *testing.T) {
 		defer cancel()
 		_, err = large.Acquire(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "another process gives this semaphore 4 slots, and this one 6")
+		assert.ErrorContains(t, err, "another process gives this semaphore 4 slots, but this one gives it 6")
 	})
 }
 
@@ -129,7 +129,8 @@ func TestSlotsBeyondASmallerSizeAreNotTakenAgain(t *testing.T) {
 	})
 }
 
-// Both look at a time when nobody holds a slot, and the larger size chooses one that the smaller does not know.
+// Both look at a time when no slot is held, and the process with the larger size chooses a slot that the smaller one
+// does not know.
 func TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		inVirtualTime(t, func(b *bed) {
@@ -159,7 +160,7 @@ func TestASlotThatAHolderDoesNotKnowIsGivenBackForOneThatItKnows(t *testing.T) {
 	}
 }
 
-// heldSlots are the lease rows of slots.
+// heldSlots returns the lease rows of slots.
 func heldSlots(b *bed) (rows []string) {
 	for name, row := range b.store.Rows() {
 		if strings.HasPrefix(name, "s/slot/") && strings.Contains(name, "_") && !isFree(row) {

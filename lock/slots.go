@@ -8,22 +8,23 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// slots has the slots of one semaphore that goroutines of this process are about to claim or hold. One goroutine's look
-// may be older than another's claim.
+// slots records the slots of one semaphore that goroutines of this process hold or are about to claim. Without it, a
+// goroutine whose look is older than another goroutine's claim could choose the same slot.
 type slots struct {
 	mu    sync.Mutex
 	taken map[string]bool
 }
 
-// A pick is the slot that one goroutine has chosen.
+// A pick is the slot that a goroutine has chosen.
 type pick struct {
 	of   *slots
-	slot string // or ""
+	slot string // "" if there is none
 	over bool
 }
 
-// from chooses one of the free slots that nobody else in this process has, in place of its earlier choice: the one that
-// which returns. It reports false if there is none, or if it has to wait for the returned time.
+// from chooses one of the free slots that no other goroutine of this process has, and drops the earlier choice. The
+// function which selects the slot. from reports false if there is no such slot, or if the goroutine has to wait for the
+// returned time.
 func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, time.Duration, bool)) (elect.LockView, time.Duration, bool) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -42,7 +43,8 @@ func (p *pick) from(free []elect.LockView, which func([]elect.LockView) (int, ti
 	return free[i], 0, true
 }
 
-// drop leaves the slot to the others of this process. A look that ctx left behind chooses none any more.
+// drop leaves the slot to the other goroutines of this process. An attempt that was abandoned when its ctx ended can no
+// longer choose a slot after that.
 func (p *pick) drop() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -62,7 +62,8 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 	})
 }
 
-// Each process that waits says how many were before it, once, and who need not wait says nothing.
+// Each process that waits reports, once, how many waiters were before it. A process that does not have to wait reports
+// nothing.
 func TestTheLengthOfTheQueueIsThatWhichAWaiterFinds(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		var waiting sync.WaitGroup
@@ -107,7 +108,7 @@ func TestAOnceIsHeldWhileItsWorkRuns(t *testing.T) {
 	})
 }
 
-// Nobody waits for a mutex that lies idle.
+// No process waits for a mutex that lies idle.
 func TestAnIdleMutexHasNoGap(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
@@ -153,7 +154,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	})
 }
 
-// What is about a set counts for each of its locks; what is about a slot, for its semaphore.
+// A report about a set counts for each of its locks. A report about a slot counts for its semaphore.
 func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
@@ -207,7 +208,7 @@ func TestTheCommitThatRecordsAKeyIsPartOfTheTrace(t *testing.T) {
 	})
 }
 
-// An attempt that ctx has left behind is given back, and was never anybody's term.
+// An attempt that was abandoned when ctx ended is given back, and does not count as a term.
 func TestAClaimThatIsGivenBackIsNoTerm(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()

@@ -20,9 +20,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests of this file are about the tickets of those who die, give up, are slow, or are not what they seem to be.
+// The tests in this file are about the tickets of waiters that die, give up, are slow, or are not what they seem.
 
-// await lets somebody wait for a lock until ctx ends, and returns what came of it. It unlocks at the end.
+// await waits for a lock until ctx ends, and returns the outcome. If it got the lock, it unlocks it at the end.
 func (g *fairground) await(ctx context.Context, m locking) <-chan error {
 	locked := make(chan error, 1)
 	g.all.Go(func() {
@@ -46,7 +46,7 @@ func (g *fairground) delete(key string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 }
 
-// A waiter that dies at the head of the queue costs the next one its grace, once.
+// A waiter that dies at the head of the queue delays the next one by its grace, once.
 func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
@@ -89,7 +89,8 @@ func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
 	})
 }
 
-// A commit that is applied again brings a ticket back. Its process deletes it when it comes again, others pass it.
+// A commit that is applied again brings a ticket back. Its process deletes the ticket when it queues again, and other
+// processes pass the ticket.
 func TestTicketsThatComeBackCostLittle(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.again = rand.New(rand.NewPCG(1, 2))
@@ -109,7 +110,7 @@ func TestTicketsThatComeBackCostLittle(t *testing.T) {
 	})
 }
 
-// Waits that end after two seconds, of which a fifth leaves its ticket behind.
+// Waits that end after two seconds, a fifth of which leave their tickets behind.
 func TestImpatientWaitersCostLittle(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		r := rand.New(rand.NewPCG(1, 3))
@@ -159,7 +160,7 @@ func (f *forgetful) Commit(ctx context.Context, step string, writes []table.Writ
 	return f.Store.Commit(ctx, step, writes)
 }
 
-// Whenever ctx ends: no ticket stays, and no lock.
+// At whatever time ctx ends, no ticket and no lock is left behind.
 func TestAWaitThatEndsAtAnyInstantLeavesNothing(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
@@ -192,7 +193,7 @@ func TestAWaitThatEndsAtAnyInstantLeavesNothing(t *testing.T) {
 	})
 }
 
-// off is a clock that is days off, and is set now and then.
+// off is a clock that is wrong by days and is set now and then.
 type off struct {
 	elect.SystemClock
 	by func() time.Duration
@@ -218,7 +219,7 @@ func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
 	})
 }
 
-// An elector takes a lock when it finds it free, even if others wait; the waiters continue after it.
+// An elector takes a lock when it finds it free, even if other processes are waiting. The waiters continue after it.
 func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i := range 3 {
@@ -249,7 +250,8 @@ func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 	})
 }
 
-// All who wait for one key leave as soon as it is recorded, wherever they are in the queue, and whoever holds the lock.
+// All callers that wait for one key leave as soon as it is recorded, wherever they are in the queue and whatever
+// process holds the lock.
 func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var all sync.WaitGroup
@@ -261,7 +263,7 @@ func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 				ran, err := o.Do(g.ctx, KeyOf("1"), func(ctx context.Context, r Run) error {
 					runs.Add(1)
 					time.Sleep(5 * time.Second)
-					// A commit of the work itself, which goes on.
+					// This is a commit of the work itself, which then continues.
 					err := g.spanner.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: "1"}, "p"))
 					time.Sleep(time.Minute)
 					return err
@@ -277,7 +279,7 @@ func TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone(t *testing.T) {
 	})
 }
 
-// A smaller key is not passed by a larger one that has waited for longer: it would not be run any more.
+// A smaller key is not passed by a larger key that has waited for longer, because it would no longer be run.
 func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "nightly")
@@ -299,7 +301,8 @@ func TestASmallerKeyIsNotPassedByALargerOne(t *testing.T) {
 	})
 }
 
-// While processes give a semaphore different sizes, those who wait count too: nobody takes a slot that one of them does not know.
+// While processes give a semaphore different sizes, the waiters count too. No process takes a slot that one of them
+// does not know.
 func TestAWaiterOfASmallerSizeIsAccepted(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		small := NewSemaphore(nil, "locktable", "s", 1, g.options("small", 0)...)
@@ -325,7 +328,7 @@ func TestAWaiterOfASmallerSizeIsAccepted(t *testing.T) {
 	})
 }
 
-// Free slots are not left to those who wait for one in their turn.
+// TryAcquire does not leave a free slot to waiters that get one in their own turn.
 func TestTryAcquireTakesASlotThatNobodyWaitsFor(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var all sync.WaitGroup
@@ -343,7 +346,7 @@ func TestTryAcquireTakesASlotThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// A ticket that somebody has made by hand, or a queue of thousands, stops nobody.
+// A ticket that was made by hand, or a queue of thousands, blocks no process.
 func TestNonsenseInTheQueueStopsNobody(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var writes []table.Write
@@ -386,7 +389,7 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 	})
 }
 
-// Somebody sets the clock of a machine a day ahead while it holds the lock: its process does not wait for a day then.
+// The clock of a machine is set a day ahead while it holds the lock. Its process does not then wait for a day.
 func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var ahead atomic.Int64
@@ -410,7 +413,7 @@ func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 	})
 }
 
-// The rows of a lock that is free do not always say since when.
+// The rows of a free lock do not always show since when it has been free.
 func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	l := &line{shown: shown{free: map[string]since{}}}
 	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
@@ -422,7 +425,7 @@ func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
 	assert.Zero(t, see(3*time.Second, 2, 0), "another had it in between")
 }
 
-// deadSets puts tickets of sets into a queue that have died.
+// deadSets puts tickets of sets that have died into a queue.
 func (g *fairground) deadSets(n int, queue string) {
 	var writes []table.Write
 	for i := range n {
@@ -432,7 +435,7 @@ func (g *fairground) deadSets(n int, queue string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "test", writes))
 }
 
-// A holder that wants another lock may not wait for a set that waits for the holder.
+// A holder that wants another lock must not wait for a set that is itself waiting for the holder.
 func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		b, a := g.mutex("holder", "b"), g.mutex("holder", "a")
@@ -453,7 +456,7 @@ func TestAHolderDoesNotWaitForASetThatWaitsForIt(t *testing.T) {
 	})
 }
 
-// A set that waits behind another for one lock can't go on: it keeps nobody from a free one.
+// A set that waits behind another for one lock can't continue, so it does not keep a free lock from other waiters.
 func TestALockIsNotIdleForASetThatIsNotFirstEverywhere(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		a, b := g.mutex("holder", "a"), g.mutex("holder", "b")
@@ -473,7 +476,8 @@ func TestALockIsNotIdleForASetThatIsNotFirstEverywhere(t *testing.T) {
 	})
 }
 
-// Those before a set for a free lock may have died. It passes them, and nobody passes it for the lock that is held.
+// The waiters before a set for a free lock may have died. The set passes them, and no waiter passes the set for the
+// lock that is held.
 func TestASetThatPassesTheDeadHasItsTurn(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "a")
@@ -497,7 +501,7 @@ func TestASetThatPassesTheDeadHasItsTurn(t *testing.T) {
 	})
 }
 
-// One lock of a set is wanted by many, and in the queue of the other somebody has died.
+// One lock of a set is wanted by many waiters, and a waiter in the queue of the other lock has died.
 func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
 	for _, dead := range []int{1, 40} {
 		t.Run(fmt.Sprint(dead), func(t *testing.T) {
@@ -524,7 +528,7 @@ func TestADeadWaiterForOneLockDoesNotKeepASetFromAnother(t *testing.T) {
 	}
 }
 
-// Sets that have died in a queue do not end its order, and keep no other set from its turn.
+// Sets that have died in a queue neither disturb its order nor keep another set from its turn.
 func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.deadSets(40, "m")
@@ -551,7 +555,7 @@ func TestDeadSetsDoNotEndTheOrder(t *testing.T) {
 	})
 }
 
-// While a set waits for a holder, nobody deletes its tickets.
+// While a set waits for a holder, its tickets are not deleted.
 func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "b")
@@ -571,7 +575,7 @@ func TestASetKeepsItsPlaceWhileItWaits(t *testing.T) {
 	})
 }
 
-// A process that holds a slot and waits for none any more has no ticket.
+// A process that holds a slot and no longer waits for one has no ticket.
 func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		s := NewSemaphore(nil, "locktable", "s", 1, g.options("process", 0)...)
@@ -587,8 +591,8 @@ func TestAWaitForASlotThatEndsLeavesNoTicketWhileItsProcessHoldsAnother(t *testi
 	})
 }
 
-// ctx ends at the very instant at which one that has the turn finds a slot free: what is left behind and what goes on share the
-// queue.
+// ctx ends at the very instant at which the goroutine that has the turn finds a free slot. The abandoned attempt and
+// the rest of the process share the queue.
 func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := NewSemaphore(nil, "locktable", "s", 1, g.options("holder", 0)...)
@@ -611,7 +615,7 @@ func TestAWaitForASlotThatEndsAsItChoosesOne(t *testing.T) {
 	})
 }
 
-// The lock's row was pruned: nothing says since when the lock is free.
+// The lock's row was pruned, so nothing shows since when the lock has been free.
 func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		g.dead(1, "m")

@@ -11,21 +11,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// Events records what a lock has reported to its observer, for a test to wait for.
+// Events records the events that a lock reports to its observer, so that a test can wait for them.
 type Events struct {
 	tb testing.TB
 
 	mu    sync.Mutex
 	told  []spindle.Event
-	heard int           // how many Await has passed
-	more  chan struct{} // closed at the next event; nil: nobody waits. The waiter makes it, in its own bubble.
+	heard int           // how many of them Await has examined
+	more  chan struct{} // closed at the next event; nil if no goroutine waits; created by the waiter, in its own bubble
 }
 
-// NewEvents returns a record without events.
+// NewEvents returns an empty record.
 func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 
-// Option records the events of one lock, or of one member of a group. It is spindle.WithObserver, but keeps an observer
-// given before it.
+// Option returns an option that records the events of one lock or of one group member. It is like spindle.WithObserver,
+// but keeps any observer that was given before it.
 func (e *Events) Option() spindle.Option {
 	return func(c *options.Config) {
 		before := c.Observe
@@ -36,9 +36,10 @@ func (e *Events) Option() spindle.Option {
 	}
 }
 
-// Await blocks until there is an event of that kind after the last one that Await returned, and returns it. It fails
-// the test if there is none within that time. In a bubble of testing/synctest the time is the bubble's, and passes
-// while Await waits. Call Await only from the test's own goroutine, because it may fail the test.
+// Await waits for an event of the given kind and returns it. It considers only events after the one that it last
+// returned. If there is none within the given time, it fails the test. In a testing/synctest bubble, that time is the
+// bubble's, which advances while Await waits. Because Await may fail the test, call it only from the test's own
+// goroutine.
 func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Event {
 	e.tb.Helper()
 	limit := time.NewTimer(within)
@@ -57,12 +58,12 @@ func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Eve
 	}
 }
 
-// kinds returns the kinds of all events, in their order.
+// kinds returns the kinds of all events, in order.
 func (e *Events) kinds() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.told) == 0 {
-		return "none: an observer that is given after Option replaces it"
+		return "none (an observer that is given after Option replaces it)"
 	}
 	kinds := make([]string, len(e.told))
 	for i, ev := range e.told {
@@ -81,7 +82,7 @@ func (e *Events) add(ev spindle.Event) {
 	}
 }
 
-// next moves to the next event of that kind, or to the end.
+// next advances to the next event of the given kind, or to the end of the record.
 func (e *Events) next(kind spindle.EventKind) (ev spindle.Event, found bool, more <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

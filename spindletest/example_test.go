@@ -17,10 +17,10 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// asTest stands for the function of a test, such as func TestAccounts(t *testing.T).
+// asTest represents a test function, such as func TestAccounts(t *testing.T).
 var asTest = func(func(t *testing.T)) {}
 
-// TestTheExamplesPass runs what the examples show.
+// TestTheExamplesPass runs the code of the examples.
 func TestTheExamplesPass(t *testing.T) {
 	t.Parallel()
 	for name, example := range map[string]func(){
@@ -40,7 +40,7 @@ func TestTheExamplesPass(t *testing.T) {
 	}
 }
 
-// A test of code that keeps data of its own beside the locks.
+// A test of code that keeps its own data in the database with the locks.
 func ExampleNew() {
 	asTest(func(t *testing.T) {
 		db := spindletest.New(t, spindletest.WithDDL(
@@ -55,7 +55,7 @@ func ExampleNew() {
 	})
 }
 
-// A unit test in virtual time: two processes of a service, of which the second takes over once the first is cut off.
+// A unit test in virtual time. When the first of a service's two processes is cut off, the second one takes over.
 func ExampleNewFake() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func ExampleNewFake() {
 			first, second := start(a), start(fake.Process("b"))
 
 			a.Cut()
-			time.Sleep(11 * time.Second) // a lease, and a little for the other to notice
+			time.Sleep(11 * time.Second) // one lease, and a little time for the other process to notice
 			if leads, _ := first.HasLock(); leads {
 				t.Error("the first leads, and is cut off")
 			}
@@ -83,7 +83,7 @@ func ExampleNewFake() {
 	})
 }
 
-// A readiness probe that turns with the lock.
+// A readiness probe that follows the lock.
 func ExampleNewFake_probe() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func ExampleNewFake_probe() {
 	})
 }
 
-// Work under a mutex that is told when the mutex is lost.
+// Work under a mutex that stops when the mutex is lost.
 func ExampleProcess_Cut() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func ExampleProcess_Cut() {
 	})
 }
 
-// Whether a write would be fenced: the fake checks the token, and writes nothing.
+// A check of whether a write would be fenced. The fake checks the token, and writes nothing.
 func ExampleFake() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func ExampleFake() {
 	})
 }
 
-// A worker of a partition that moves to another process: its late checkpoint is fenced, and its work is canceled.
+// A worker whose partition moves to another process. Its late checkpoint is fenced, and its work is canceled.
 func ExampleFake_SupersedePartition() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func ExampleFake_Supersede() {
 			if err := l.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // it leads
+			synctest.Wait() // until it leads
 
 			start := time.Now()
 			fake.Supersede("scheduler")
@@ -207,7 +207,7 @@ func ExampleFake_Supersede() {
 	})
 }
 
-// An integration test: two candidates on the emulator, of which one is cut off. Nothing sleeps.
+// An integration test with two candidates on the emulator, one of which is cut off. The test never sleeps.
 func ExampleDatabase_Process() {
 	asTest(func(t *testing.T) {
 		db := spindletest.New(t)
@@ -238,7 +238,8 @@ func ExampleDatabase_Process() {
 	})
 }
 
-// Waiting for what the lock tells. In a bubble, time passes meanwhile; elsewhere the same lines wait in real time.
+// Waiting for events of the lock. In a bubble, virtual time advances in the meantime; elsewhere, the same code waits in
+// real time.
 func ExampleEvents_Await() {
 	asTest(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,15 +13,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A Fake is a lock table in memory, for unit tests. The locks on it are the real ones in everything they do: elections,
-// heartbeats, handovers, events, probes. Only the table is not Spanner's. It answers at once, and its clock is the
-// machine's: in a bubble of testing/synctest, the bubble's.
+// A Fake is a lock table in memory, for unit tests. Only the table is simulated: elections, heartbeats, handovers,
+// events and probes are the real ones. The table responds instantly. Its clock is the machine's or, in a
+// testing/synctest bubble, the bubble's.
 //
-// There is no database. Apply and ReadWriteTransaction, of every lock, mutex, semaphore and partition, only check the
-// token: they return spindle.ErrFenced if it is not valid any more, and otherwise a time and no error, as if the commit
-// had succeeded. No mutation is applied, and the function of ReadWriteTransaction is not called. They wait while the
-// process is cut off. group.Members refuses the nil client, the mutations of Fence and Run.Done can't be committed, and
-// nothing behaves as only Spanner does. A test that needs any of these needs [New].
+// There is no database. Apply and ReadWriteTransaction of all locks, mutexes, semaphores and partitions only check the
+// token. If the token is no longer valid, they return spindle.ErrFenced; otherwise, they return a time and no error, as
+// if the commit had succeeded. They apply no mutations and don't call the function given to ReadWriteTransaction. While
+// the process is cut off, they block. In addition, group.Members rejects the nil client, the mutations of Fence and
+// Run.Done can't be committed, and behavior that is specific to Spanner is not reproduced. Tests that depend on any of
+// these must use [New].
 type Fake struct {
 	tb    testing.TB
 	store *memstore.Store
@@ -30,9 +31,9 @@ type Fake struct {
 	gates []*gate
 }
 
-// NewFake returns an empty table for one test. When the test is over, NewFake mends every process. In a bubble of
-// testing/synctest it then lets a minute of the bubble's time pass, so that what the end of the test's context stops
-// can end.
+// NewFake returns an empty table for one test. When the test has finished, every process that is still cut off is
+// mended. In a testing/synctest bubble, a minute of the bubble's time then passes, so that everything that stops with
+// the test's context has time to end.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
 	f := &Fake{tb: tb, store: &memstore.Store{}}
@@ -49,15 +50,15 @@ func NewFake(tb testing.TB) *Fake {
 	return f
 }
 
-// inBubble reports whether time is virtual. Wait panics elsewhere.
+// inBubble reports whether time is virtual. It relies on synctest.Wait, which panics outside a bubble.
 func inBubble() (virtual bool) {
 	defer func() { virtual = recover() == nil }()
 	synctest.Wait()
 	return
 }
 
-// Process returns a separate process on the table, with the id unless the lock's options have another. It has no
-// Client: give the constructors of locks nil.
+// Process returns a separate process on the table. The id applies unless the lock's options set a different one. The
+// process has no Client, so pass nil to the constructors of its locks.
 func (f *Fake) Process(id string) *Process {
 	g := &gate{Store: f.store}
 	f.mu.Lock()
@@ -68,25 +69,25 @@ func (f *Fake) Process(id string) *Process {
 	return p
 }
 
-// Supersede is [Database.Supersede] on the fake.
+// Supersede is like [Database.Supersede], but on the fake.
 func (f *Fake) Supersede(name string) (release func()) {
 	f.tb.Helper()
 	return supersede(f.tb, f.store, name)
 }
 
-// SupersedePartition is [Database.SupersedePartition] on the fake.
+// SupersedePartition is like [Database.SupersedePartition], but on the fake.
 func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 	f.tb.Helper()
 	return supersedePartition(f.tb, f.store, group, partition)
 }
 
-// gate is a process's way to the table. While it is shut, calls wait for it to open, like calls of a Spanner client
-// without a connection.
+// gate is a process's connection to the table. While it is shut, calls wait for it to open, as calls of a Spanner
+// client without a connection do.
 type gate struct {
 	table.Store
 
 	mu   sync.Mutex
-	shut chan struct{} // closed when it opens; nil: it is open. Cut makes it, in its own bubble.
+	shut chan struct{} // closed when the gate opens; nil while it is open; created by cut, in the caller's bubble
 }
 
 func (g *gate) cut() {

@@ -18,20 +18,20 @@ type config struct {
 	flags      []string
 }
 
-// PostgreSQL makes New return a database of the PostgreSQL dialect instead of GoogleSQL.
+// PostgreSQL makes New return a database in the PostgreSQL dialect instead of GoogleSQL.
 func PostgreSQL() Option {
 	return func(c *config) { c.dialect = databasepb.DatabaseDialect_POSTGRESQL }
 }
 
-// WithDDL executes the statements, in the database's dialect, in order after the lock table is created. They have no
-// final semicolons. If it is given several times, the statements add up.
+// WithDDL executes the statements in order, after the lock table has been created. They must be in the database's
+// dialect and have no final semicolons. If the option is given several times, the statements are combined.
 func WithDDL(statements ...string) Option {
 	return func(c *config) { c.statements = append(c.statements, statements...) }
 }
 
-// Private starts an emulator for this database alone, whether or not SPANNER_EMULATOR_HOST is set, so that
-// [Database.StopEmulator] can stop it. It ends after the test. The flags, if any, are more flags for emulator_main, for
-// example "--enable_fault_injection".
+// Private starts an emulator for this database alone, even if SPANNER_EMULATOR_HOST is set, so that
+// [Database.StopEmulator] can stop it. The emulator ends after the test. The optional flags, such as
+// "--enable_fault_injection", are passed to emulator_main.
 func Private(flags ...string) Option {
 	return func(c *config) { c.private, c.flags = true, flags }
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-// A Process stands for one process of a service, with its own way to the lock table, which the test can cut. A test of
-// several processes in one program makes a Process for each, with a [Database] or a [Fake], and gives its three parts
-// to the code under test. All methods may be called from any goroutine.
+// A Process represents one process of a service, with its own connection to the lock table, which the test can cut. To
+// test several processes in one program, create a Process for each, on a [Database] or a [Fake], and pass its Client,
+// Table and Option to the code under test. All methods may be called from any goroutine.
 type Process struct {
-	// Client is the process's connection to the database, and nil on a Fake. It is closed after the test.
+	// Client is the process's connection to the database, or nil on a Fake. It is closed after the test.
 	Client *spanner.Client
 
 	// Table is the name of the lock table.
@@ -29,18 +29,20 @@ type Process struct {
 	cut, mend func()
 }
 
-// Option is for every lock, mutex, semaphore and group of this process, beside its other options. It makes locks of two
-// processes compete as real processes do, sets the id, and connects locks on a Fake to it.
+// Option returns an option that every lock, mutex, semaphore and group of this process needs, in addition to its other
+// options. It makes the locks of different Processes compete as they would in real processes, sets the id, and, on a
+// Fake, connects the locks to it.
 func (p *Process) Option() spindle.Option { return p.seam }
 
-// Cut cuts the process off from the table until Mend. Its calls fail, or wait for the end of their ctx. It loses what
-// it holds within a lease, by its own clock: spindle.ErrExpired. Others can claim it once the lease is over.
+// Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait
+// until their ctx ends. Every lock that the process holds is lost within a lease by the process's own clock, with
+// spindle.ErrExpired. Once the lease has expired, other processes can claim these locks.
 func (p *Process) Cut() { p.cut() }
 
-// Mend ends a Cut.
+// Mend reconnects the process after Cut.
 func (p *Process) Mend() { p.mend() }
 
-// processes numbers all processes: mutexes of one number queue for one another.
+// processes numbers all processes. Mutexes with the same number queue for one another, as in one real process.
 var processes atomic.Int64
 
 func seam(id string, more func(*options.Config)) spindle.Option {
@@ -51,9 +53,9 @@ func seam(id string, more func(*options.Config)) spindle.Option {
 	}
 }
 
-// Process returns a separate process on the database, with the id unless the lock's options have another. Its client
-// has the options of spindle.ClientOptions for a lease of a second, and is closed after the test: everything that uses
-// it must have ended by then.
+// Process returns a separate process on the database. The id applies unless the lock's options set a different one. Its
+// client has the options from spindle.ClientOptions for a lease of one second. It is closed after the test, so
+// everything that uses it must have ended by then.
 func (d *Database) Process(id string) *Process {
 	d.tb.Helper()
 	link, err := network.NewLink(d.Host)

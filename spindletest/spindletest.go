@@ -1,8 +1,8 @@
-// Package spindletest is for tests of code that uses locks: a lock table in memory for unit tests, and a database on
-// the Cloud Spanner emulator for integration tests. On both, a test makes a [Process] for each process of the service
-// that it plays, cuts it off, or lets another supersede it.
+// Package spindletest helps to test code that uses locks. It provides a lock table in memory for unit tests, and a
+// database on the Cloud Spanner emulator for integration tests. With both, a test can simulate several processes of a
+// service by creating a [Process] for each of them, cutting a process off, and letting another process supersede it.
 //
-// The code under test needs one thing: it passes the test's options on to its lock.
+// The code under test has to meet one requirement: it must pass the test's options on to its lock.
 //
 //	func NewWorker(db *spanner.Client, table string, opts ...spindle.Option) *Worker {
 //		w := &Worker{}
@@ -12,8 +12,8 @@
 //
 // # Unit tests
 //
-// [NewFake] returns a lock table in memory. With testing/synctest, which every Go that builds this module has, time is
-// virtual: tests of minutes take milliseconds, and their times are exact.
+// [NewFake] returns a lock table in memory. Use it with testing/synctest, which is part of every Go version that can
+// build this module. Time is then virtual, so a test that covers minutes takes milliseconds, and its times are exact.
 //
 //	func TestItStopsWhenItIsCutOff(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -22,25 +22,25 @@
 //			go w.Run(t.Context())
 //			synctest.Wait()
 //			if !w.Working() {
-//				t.Error("it is alone, and does not work")
+//				t.Error("the only candidate does not work")
 //			}
 //			a.Cut()
-//			time.Sleep(10 * time.Second) // a lease
+//			time.Sleep(10 * time.Second) // one lease
 //			if w.Working() {
-//				t.Error("it works without the lock")
+//				t.Error("the worker continues without the lock")
 //			}
 //		})
 //	}
 //
-// Make the fake in the bubble, with the bubble's t. To step time, sleep, or wait for the next event; synctest.Wait lets
-// everything due happen first. A test that can't be in a bubble, because it talks over a network, has the fake in real
-// time: give its locks a short lease, down to 100 ms, and wait for events.
+// Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. Call
+// synctest.Wait to let everything that is already due happen first. A test that uses a network can't run in a bubble.
+// Such a test uses the fake in real time: give its locks a short lease, of 100 ms or more, and wait for events.
 //
 // # Integration tests
 //
-// [New] returns a database with the lock table, in real time. It shows what no fake can: what was written, and how
-// Spanner behaves. The fake only shows whether a write would be fenced. New does not work in a bubble of
-// testing/synctest, where time stands still while something waits for a network.
+// [New] returns a database with the lock table, in real time. On it, a test can check the data that was written and the
+// behavior of Spanner itself, whereas the fake only shows whether a write would be fenced. New does not work in a
+// testing/synctest bubble, where time stands still while a goroutine waits for the network.
 //
 //	func TestTheOtherTakesOver(t *testing.T) {
 //		db := spindletest.New(t)
@@ -49,32 +49,33 @@
 //		a.Cut()
 //	}
 //
-// A test waits for a loss or a takeover with [Events], for the leader with Wait and WaitElected of spindle.Lock, and
-// for the loss of a mutex, a set or a permit with Lost. The file worker_test.go of this package has a small service
-// with its tests of both kinds.
+// To wait for a loss or a takeover, use [Events]. To wait for the leader, use the methods Wait and WaitElected of
+// spindle.Lock. To wait for the loss of a mutex, a set or a permit, use its Lost method. The file worker_test.go in
+// this package contains a small service with unit tests and integration tests.
 //
 // # The emulator
 //
-// The database is on the emulator at SPANNER_EMULATOR_HOST if that is set. Otherwise New finds and starts an emulator:
-// from the path in SPINDLE_EMULATOR, from emulator_main in PATH, from the gcloud component cloud-spanner-emulator, or
-// from its Docker image. The tests of a package share it; it ends with their process, even if that is killed. Each
-// package has its own, which takes less than a tenth of a second to start, or seconds with Docker.
+// If SPANNER_EMULATOR_HOST is set, the database is on that emulator. Otherwise New starts the first emulator that it
+// finds: the path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the
+// Docker image. The tests of one package share this emulator, which ends with their process, even if the process is
+// killed. Each package has its own emulator. It takes less than a tenth of a second to start, or seconds with Docker.
 //
-// Each database has an instance of its own, so tests can run in parallel: the emulator runs one read-write transaction
-// at a time in each database and aborts the others. If many run at once on one client, it forgets some, and fails them
-// with "Transaction not found" or "Invalid transaction ID", which Spanner does not do. Spindle then retries its own
-// commits, such as Apply and ReadWriteTransaction of a lock. Transactions that a test runs on the client itself fail:
-// give concurrent writers a client each, or let them write with spanner.ApplyAtLeastOnce.
+// Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
+// read-write transaction at a time and aborts all concurrent ones. If many transactions run concurrently on one client,
+// the emulator loses track of some and fails them with "Transaction not found" or "Invalid transaction ID", unlike
+// Spanner itself. Spindle retries its own commits in that case, including a lock's Apply and ReadWriteTransaction, but
+// transactions that a test runs directly on the client fail. To avoid this, give each concurrent writer its own client,
+// or write with spanner.ApplyAtLeastOnce.
 //
-// The emulator gets slower with each commit, in any of its databases: a read takes 0.7 ms at first, and 22 ms after
-// 12,000 commits. The log of a test says so if reads take more than 10 ms when it ends. Give a test that commits
-// thousands of times an emulator of its own with [Private], so that the tests after it are not slow, and restart an
-// emulator that runs for days.
+// The emulator gets slower with each commit, whichever database the commit is in. A read takes 0.7 ms at first, and
+// 22 ms after 12,000 commits. If reads take more than 10 ms at the end of a test, the test's log reports it. Give a
+// test with thousands of commits its own emulator with [Private], so that it does not slow down later tests, and
+// restart an emulator that has been running for days.
 //
-// After the cleanups nothing of this package is left running. The Spanner client may leave two things, which tests that
-// use go.uber.org/goleak must ignore: a worker that OpenCensus starts with the process, and, if a metadata server
-// answers, a connection to it, idle for a minute. The client asks that server for the region once in each process,
-// unless SPANNER_EMULATOR_HOST is set.
+// After the cleanups, nothing that this package started is left running. The Spanner client may leave two kinds of
+// goroutines behind, which tests that use go.uber.org/goleak must ignore. One is a worker that OpenCensus starts with
+// the process. The other serves a connection to a metadata server, which stays idle for a minute: unless
+// SPANNER_EMULATOR_HOST is set, the client asks that server for the region once in each process.
 //
 //	goleak.VerifyTestMain(m,
 //		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
@@ -99,8 +100,8 @@ import (
 // lockTable is the name of the lock table in every database.
 const lockTable = "locktable"
 
-// setupTimeout bounds New, and cleanupTimeout what follows the test. The first must be enough to pull the emulator's
-// image.
+// setupTimeout limits New, and must be long enough to pull the emulator's image. cleanupTimeout limits the cleanup
+// after a test.
 const (
 	setupTimeout   = 6 * time.Minute
 	cleanupTimeout = 10 * time.Second
@@ -126,12 +127,12 @@ type Database struct {
 	stopped  bool
 }
 
-// New returns a new database with the lock table. When the test and its subtests are over, the client is closed and the
-// database is dropped.
+// New returns a new database with the lock table. When the test and its subtests have finished, the client is closed
+// and the database is dropped.
 //
-// The first emulator of a run takes about half a second to start, or as long as it takes to pull its image; a database
-// takes milliseconds. If no emulator is found, the test fails with an error that says how to install one. It is never
-// skipped.
+// The first emulator of a run takes about half a second to start, or longer if its image has to be pulled; creating a
+// database takes milliseconds. If no emulator is found, the test is not skipped: it fails with an error that explains
+// how to install one.
 func New(tb testing.TB, opts ...Option) *Database {
 	tb.Helper()
 	o := config{dialect: databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL}
@@ -174,7 +175,7 @@ func (d *Database) create(ctx context.Context, tb testing.TB, o config) {
 	}
 	d.Path = path
 	if d.private {
-		return // it ends with its emulator, which may have ended by then
+		return // the database is lost with its emulator, which may have ended by then
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
@@ -187,8 +188,7 @@ func (d *Database) create(ctx context.Context, tb testing.TB, o config) {
 
 func (d *Database) connect(tb testing.TB) {
 	tb.Helper()
-	// Not the test's context, which ends before the cleanups that may use the
-	// client.
+	// The test's context would end before the cleanups, which may use the client.
 	client, err := d.emulator.Connect(context.Background(), d.Path)
 	if err != nil {
 		tb.Fatal(err)
@@ -202,24 +202,24 @@ func (d *Database) connect(tb testing.TB) {
 	})
 }
 
-// ClientOptions returns the options with which further clients of this process connect to the emulator, whatever the
-// environment says.
+// ClientOptions returns options that connect further clients of this process to the emulator, regardless of environment
+// variables.
 func (d *Database) ClientOptions() []option.ClientOption {
 	return d.emulator.ClientOptions()
 }
 
-// Env returns variables to append to a child process's environment. With them, its Spanner clients connect to the
+// Env returns environment variables for a child process. With them, the child's Spanner clients connect to the
 // emulator.
 func (d *Database) Env() []string {
 	return []string{"SPANNER_EMULATOR_HOST=" + d.Host}
 }
 
-// StopEmulator kills the emulator, with everything in it, and returns when it has ended. The test fails at once unless
-// the database was made with [Private], because other tests may use the emulator.
+// StopEmulator kills the emulator with all its data, and returns when it has ended. If the database was not created
+// with [Private], StopEmulator fails the test instead, because other tests may be using the emulator.
 func (d *Database) StopEmulator(tb testing.TB) {
 	tb.Helper()
 	if !d.private {
-		tb.Fatal("spindletest: other tests may use this emulator, so it cannot be stopped: use New with Private() to have one to stop")
+		tb.Fatal("spindletest: this emulator can't be stopped because other tests may use it; create the database with New(t, Private())")
 	}
 	d.stopped = true
 	if err := d.emulator.Close(); err != nil {

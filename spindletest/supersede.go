@@ -15,15 +15,17 @@ import (
 // another is the id of the superseding process.
 const another = "another process"
 
-// Supersede makes another process the holder of the lock, even if it is held, as if its holder had been silent for a
-// lease, and returns when this is done. From then on, the earlier holder's writes are fenced. Its next heartbeat fails
-// with spindle.ErrSuperseded. Mutexes are locks by their names, and the slots of a semaphore are name/slot/0000 and so
-// on. For partitions of a group there is [Database.SupersedePartition]; its members can't be superseded.
+// Supersede makes another process the holder of the lock, as if the present holder, if there is one, had been silent
+// for a lease. When it returns, the earlier holder's writes are fenced, and that holder's next heartbeat fails with
+// spindle.ErrSuperseded. Supersede also works for mutexes, by their names, and for the slots of a semaphore, which are
+// named name/slot/0000 and so on. For a partition of a group, use [Database.SupersedePartition]. The members of a group
+// can't be superseded.
 //
-// The new holder is called "another process", and sends no heartbeats: it has the lock for the earlier holder's lease,
-// or otherwise for the default one. Release gives it back before that, and does nothing later.
+// The new holder has the id "another process" and sends no heartbeats. It keeps the lock for as long as the earlier
+// holder's lease, or for the default lease if there was no holder. Call release to give the lock back earlier. Once
+// that time has passed, release does nothing.
 //
-// Supersede blocks for up to ten seconds, and fails the test if it could not be done.
+// Supersede blocks for up to ten seconds, and fails the test if it does not succeed.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
@@ -51,7 +53,7 @@ func supersede(tb testing.TB, store table.Store, name string) (release func()) {
 	}
 }
 
-// claim does not ask whether the lock is free.
+// claim claims the lock whether or not it is free.
 func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error) {
 	c := options.New([]spindle.Option{spindle.WithID(another)})
 	other := c.Candidate(t, name)
@@ -70,6 +72,6 @@ func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error)
 		if elect.Lasting(err) || ctx.Err() != nil {
 			return nil, err
 		}
-		elect.Sleep(ctx, c.Clock, retry.Pause(c.Clock)) // the holder was first, or the emulator busy
+		elect.Sleep(ctx, c.Clock, retry.Pause(c.Clock)) // the holder's heartbeat came first, or the emulator is busy
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// SupersedePartition makes another process the holder of a partition of a group, even if a member has it, and returns
-// when this is done. From then on, that member's writes under the partition's token are fenced. The context of its work
-// is canceled at its next look, with spindle.ErrSuperseded as the cause.
+// SupersedePartition makes another process the holder of a group's partition, even if a member has the partition. When
+// it returns, that member's writes under the partition's token are fenced. At the member's next look, the context of
+// its work on the partition is canceled, with spindle.ErrSuperseded as the cause.
 //
-// The new holder is called "another process", and sends no heartbeats. It is no member: it has the lock of the
-// partition alone, which members log as a warning, for the member's lease. Then a member claims the partition again, or
-// after release, which does nothing later.
+// The new holder has the id "another process" and sends no heartbeats. It does not join the group; it holds only the
+// partition's lock, and the members log a warning about this. It keeps the lock for the length of the member's lease,
+// or until release is called. A member then claims the partition again, and release has no effect any longer.
 //
-// SupersedePartition blocks for up to ten seconds, and fails the test if it could not be done.
+// SupersedePartition blocks for up to ten seconds, and fails the test if it does not succeed.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
 	d.tb.Helper()
 	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
@@ -51,7 +51,8 @@ func supersedePartition(tb testing.TB, store table.Store, group, partition strin
 	}
 }
 
-// claimPartition retries until it is first, because members change the row too, and the emulator may be busy.
+// claimPartition retries until its claim succeeds, because the members change the row as well, and because the emulator
+// may be busy.
 func claimPartition(ctx context.Context, t table.Table, group, name string) (table.LeaseRef, error) {
 	clock := elect.SystemClock{}
 	retry := elect.Backoff{Max: 100 * time.Millisecond}

@@ -16,8 +16,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// worker is an example of a service to test: in one of its processes, and no other, it sends a reminder each second.
-// Its constructor takes options of the lock: that is all that a test needs.
+// worker is an example of a service to test. Exactly one of its processes sends a reminder each second. The only thing
+// that a test needs is a constructor that accepts options for the lock.
 type worker struct {
 	lock *spindle.Lock
 	send func(token spindle.Token)
@@ -29,7 +29,7 @@ func newWorker(db *spanner.Client, table string, send func(spindle.Token), opts 
 	return w
 }
 
-// run works until ctx ends, and returns once the lock was given back.
+// run works until ctx ends, and returns once the lock has been released.
 func (w *worker) run(ctx context.Context) error {
 	return w.lock.RunAndWait(ctx)
 }
@@ -49,7 +49,7 @@ func (w *worker) lead(ctx context.Context, term spindle.Term) {
 
 func (w *worker) ready() http.Handler { return spindle.Probe(w.lock.Leading) }
 
-// outbox is what the workers have sent.
+// outbox holds the reminders that the workers have sent.
 type outbox struct {
 	mu   sync.Mutex
 	sent []reminder
@@ -68,7 +68,7 @@ func (o *outbox) of(id string) func(spindle.Token) {
 	}
 }
 
-// by are the times at which that worker has sent.
+// by returns the times at which the given worker sent reminders.
 func (o *outbox) by(id string) (at []time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +80,8 @@ func (o *outbox) by(id string) (at []time.Time) {
 	return at
 }
 
-// start runs a worker in a process of its own until the test ends. Then it waits for it, as its client is closed next.
+// start runs a worker in its own process until the test ends. It then waits for the worker, because the worker's client
+// is closed next.
 func start(t *testing.T, p *spindletest.Process, id string, out *outbox, opts ...spindle.Option) *worker {
 	w, done := newWorker(p.Client, p.Table, out.of(id), append(opts, p.Option())...), make(chan error, 1)
 	go func() { done <- w.run(t.Context()) }()
@@ -92,14 +93,14 @@ func start(t *testing.T, p *spindletest.Process, id string, out *outbox, opts ..
 	return w
 }
 
-// Unit tests, on the fake, in virtual time: sleeps take no time, and what they wait for is exact. A lease is 10 s.
+// These are unit tests on the fake, in virtual time. Sleeps take no real time, and times are exact. A lease is 10 s.
 
 func TestAWorkerThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, out := spindletest.NewFake(t), &outbox{}
 		a, b := fake.Process("a"), fake.Process("b")
 		start(t, a, "a", out)
-		synctest.Wait() // a leads
+		synctest.Wait() // until a leads
 		start(t, b, "b", out)
 		time.Sleep(time.Minute)
 		a.Cut()
@@ -136,7 +137,7 @@ func TestAWorkerStopsAtItsNextHeartbeatIfAnotherHasTheLock(t *testing.T) {
 		if took := sent[len(sent)-1].Sub(superseded); took > 4*time.Second { // a third of the lease, and a reminder
 			t.Errorf("a has sent for another %v", took)
 		}
-		time.Sleep(time.Minute) // the other was not heard from again
+		time.Sleep(time.Minute) // the other process sends no heartbeats
 		if len(out.by("a")) == len(sent) {
 			t.Error("a does not lead again")
 		}
@@ -170,7 +171,7 @@ func TestOnlyTheLeaderIsReady(t *testing.T) {
 	})
 }
 
-// A rolling update: the next worker begins when the last has stopped, with next to nothing between.
+// In a rolling update, the next worker begins when the last one has stopped, with almost no time in between.
 func TestAWorkerThatStopsHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, out := spindletest.NewFake(t), &outbox{}
@@ -194,7 +195,7 @@ func TestAWorkerThatStopsHandsOver(t *testing.T) {
 	})
 }
 
-// An integration test, on the emulator, in real time: with a short lease, and events to wait for.
+// This is an integration test on the emulator, in real time. It uses a short lease, and waits for events.
 func TestTheOtherWorkerTakesOverOnSpanner(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
@@ -218,7 +219,7 @@ func TestTheOtherWorkerTakesOverOnSpanner(t *testing.T) {
 	}
 }
 
-// What the leader writes is fenced in the database itself. No fake can show that.
+// The leader's writes are fenced in the database itself, which a fake can't show.
 func TestALeaderThatWasSupersededWritesNothing(t *testing.T) {
 	needEmulator(t)
 	t.Parallel()
@@ -234,7 +235,7 @@ func TestALeaderThatWasSupersededWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Supersede("reminders") // which the leader does not know yet
+	db.Supersede("reminders") // the leader does not know this yet
 	_, err = lock.Apply(t.Context(), token, []*spanner.Mutation{spanner.Insert("reminders", []string{"id"}, []any{1})})
 	if !errors.Is(err, spindle.ErrFenced) {
 		t.Errorf("a late write is not fenced: %v", err)

@@ -6,11 +6,12 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Context returns a ctx for an elector's Run, or the Start of a manager of controller-runtime. It ends with its parent,
-// when cancel is called, and once client-go's term is lost: its cause then is spindle.ErrExpired or spindle.ErrSuperseded.
-// Without such a ctx, an elector that finds the lock gone leads on for a RenewDeadline. That does no harm if the lease has
-// run out, which is allowed for, but does if the process was suspended, or if somebody took the lock away by hand. Call
-// cancel when Run has returned, and make another ctx for the next Run.
+// Context returns a ctx for an elector's Run, or for the Start of a controller-runtime manager. It ends when its parent
+// ends, when cancel is called, or when client-go's term is lost; in the last case, its cause is spindle.ErrExpired or
+// spindle.ErrSuperseded. Without such a ctx, an elector that notices the loss of its lock still leads for a
+// RenewDeadline. This is harmless if the lease has expired, because the settings allow for it. It is harmful if the
+// process was suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx
+// for the next Run.
 func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
 	key := &end
@@ -25,17 +26,18 @@ func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel cont
 	}
 }
 
-// tokenKey is the key of the token in the ctx of OnStartedLeading.
+// tokenKey is the key for the token in the ctx of OnStartedLeading.
 type tokenKey struct{}
 
-// TokenOf returns the fencing token of ctx's term, if Config handed ctx to OnStartedLeading. It returns zero for any other
-// ctx: every write under zero is refused.
+// TokenOf returns the fencing token from the ctx that Config passes to OnStartedLeading. For any other ctx it returns
+// zero, and every write under the zero token is rejected.
 func TokenOf(ctx context.Context) spindle.Token {
 	token, _ := ctx.Value(tokenKey{}).(spindle.Token)
 	return token
 }
 
-// guarded returns an OnStartedLeading whose ctx ends with the spindle lock, which waits for it.
+// guarded returns an OnStartedLeading function whose ctx ends with the spindle lock. The lock in turn waits for that
+// function.
 func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := l.Context(ctx)
@@ -54,7 +56,7 @@ func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	}
 }
 
-// begin counts a call of OnStartedLeading as work, unless its term is over. It does not need mu.
+// begin counts a call to OnStartedLeading as work, unless its term has ended. It locks mu itself.
 func (l *Lock) begin(ctx context.Context) *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()

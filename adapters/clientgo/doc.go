@@ -1,5 +1,5 @@
-// Package clientgo decides the leader election of client-go and controller-runtime by a lock in Spanner instead of a Lease
-// in one Kubernetes cluster: controllers run in several clusters, and one of them is active.
+// Package clientgo makes the leader election of client-go and controller-runtime use a lock in Spanner instead of a Lease
+// in one Kubernetes cluster. Controllers can therefore run in several clusters, with one of them active.
 //
 //	lock, err := clientgo.New(db, "locktable", "my-controller")
 //	...
@@ -10,26 +10,27 @@
 //	...
 //	elector.Run(ctx)
 //
-// # Why two can't lead
+// # Why two processes never lead at the same time
 //
-// Spindle decides which process leads; see the package spindle for why two processes never hold its lock at once. But
-// client-go has its own clock. After an Update that succeeds, it waits for a RetryPeriod, and calls Update again. If Update
-// keeps failing, client-go leads on for a RenewDeadline. So Update succeeds only if the spindle lock is held, by its local
-// deadline, for longer than
+// Spindle decides which process leads. Package spindle explains why two processes never hold its lock at the same time.
+// However, client-go has timers of its own. After a successful Update, client-go waits for a RetryPeriod and calls Update
+// again. If Update keeps failing, client-go continues to lead for a RenewDeadline. Therefore, Update succeeds only if the
+// local deadline of the spindle lock is further away than
 //
 //	RetryPeriod + RenewDeadline + a twentieth of the lease
 //
-// and only for the term that the elector began with. The twentieth is for the time that a busy machine takes to run what is
-// due. An elector that is refused from then on has stopped before the lease ends. [Lock.Config] has settings with which
-// Update succeeds as long as heartbeats do, and [Lock.Accept] checks yours.
+// and only during the term in which the elector began to lead. The twentieth of a lease allows for a busy machine, on
+// which timers fire late. So if every further Update fails, the elector has stopped leading before the lease ends.
+// [Lock.Config] returns settings with which Update succeeds as long as heartbeats do, and [Lock.Accept] checks your own.
 //
-// Conversely, the spindle lock is not released while client-go may lead: not for a request to hand over
-// (spindle.WithHandover), and not when client-go gives up. It is released at once if the elector's ctx was canceled,
-// ReleaseOnCancel is set, as Config does, and Config's OnStartedLeading has returned. It is also released if no elector has
-// taken it for a lease, or if the leading elector is a lease late to renew it.
+// Conversely, the spindle lock is not released while client-go may still lead, neither for a handover request
+// (spindle.WithHandover) nor when client-go gives up. It is released immediately if the elector's ctx has been canceled,
+// ReleaseOnCancel is set (as it is by Config), and the OnStartedLeading function given to Config has returned. It is also
+// released if no elector acquires it for a lease, or if the leading elector is a whole lease late in renewing it.
 //
-// A process that is suspended for longer than that twentieth is late by as much, and then client-go leads on for another
-// RenewDeadline. The ctx that Config hands to OnStartedLeading ends with the spindle lock, so it ends within a RetryPeriod
-// of the resume, and so does a ctx of [Lock.Context]. But nothing can stop a process before it runs again. So fence its
-// writes to the database with the token of its term: [TokenOf], [Lock.Token], and Lock.Spindle().Apply.
+// If a process is suspended for longer than that twentieth of a lease, its timers fire later by the same amount, and
+// client-go then leads for up to another RenewDeadline. The ctx that Config passes to OnStartedLeading ends with the
+// spindle lock, and so does a ctx from [Lock.Context]. Both therefore end within a RetryPeriod after the process resumes.
+// But nothing can stop a process before it runs again, so fence its writes to the database with the token of its term:
+// use [TokenOf] or [Lock.Token], with Lock.Spindle().Apply.
 package clientgo

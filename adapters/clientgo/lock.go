@@ -14,9 +14,9 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Lock is a resourcelock.Interface over a lock of spindle. It competes for that lock while an elector does, so there is
-// nothing else to run. At most one elector at a time may use it: a process with several electors needs a Lock for each, on
-// different names. All methods may be called from any goroutine.
+// Lock implements resourcelock.Interface with a spindle lock. It competes for that lock while an elector tries to
+// acquire it, so you don't have to run anything else. At most one elector may use a Lock at a time. A process with
+// several electors needs a separate Lock for each, with a different name. All methods may be called from any goroutine.
 type Lock struct {
 	describe string
 	name     string
@@ -24,25 +24,26 @@ type Lock struct {
 	settings spindle.Settings
 
 	mu       sync.Mutex
-	changed  chan struct{}                       // closed and replaced at each change of what follows
-	timing   leaderelection.LeaderElectionConfig // of the elector
-	foreign  error                               // an elector came with another timing
-	latest   *candidacy                          // the present one, or the last
-	term     *term                               // of the spindle lock, while it lasts
+	changed  chan struct{}                       // closed and replaced whenever a field below changes
+	timing   leaderelection.LeaderElectionConfig // the elector's timing
+	foreign  error                               // set if an elector has used a different timing
+	latest   *candidacy                          // the current candidacy, or the last one
+	term     *term                               // the spindle lock's current term, or nil
 	tenure   *term                               // the elector's term, until the elector says that it has stopped
-	record   resourcelock.LeaderElectionRecord   // what it wrote last
+	record   resourcelock.LeaderElectionRecord   // the last record that the elector wrote
 	watching map[*context.CancelCauseFunc]struct{}
-	leaders  int // that were seen or have been here
+	leaders  int // how many leaders there have been, here or elsewhere, as far as this Lock has seen
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns a Lock on name, in a table that ddl.Create makes, in the database of db. It starts nothing and makes no RPC.
-// It takes the options of spindle.New, except WithLeader and WithStepDownOnReturn: the elector's callbacks take their
-// place. The error says which argument is wrong, or that the heartbeats are too far apart.
+// New returns a Lock with the given name, in a table that was created by ddl.Create in db's database. It starts nothing
+// and makes no RPC. It accepts the options of spindle.New except WithLeader and WithStepDownOnReturn, which are
+// replaced by the elector's callbacks. The error says which argument is invalid, or that the heartbeats are too far
+// apart.
 //
-// The lease (spindle.WithLease, 10 s by default) is what counts: after a crash, nobody leads for that long. The
-// elector's settings follow from it: see Config.
+// The most important setting is the lease (spindle.WithLease, 10 s by default), because after a crash there is no
+// leader until it expires. The elector's settings are derived from it: see Config.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) (*Lock, error) {
 	l := &Lock{describe: table + "/" + name, name: name, changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
 	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead), spindle.WithStepDownOnReturn())
@@ -66,13 +67,13 @@ func (l *Lock) wrap(err error) error {
 	return fmt.Errorf("clientgo: lock %.64q: %w", l.name, err)
 }
 
-// Spindle returns the lock underneath: for its fence, health and probes. Its HasLock may say true before client-go
-// leads, and after it. Don't call Run.
+// Spindle returns the underlying spindle lock, for its fence, health and probes. Its HasLock may return true before
+// client-go leads and after client-go has stopped leading. Don't call its Run.
 func (l *Lock) Spindle() *spindle.Lock { return l.lock }
 
-// Token returns the fencing token of the term that client-go leads under, or zero. It is for programs that don't have the
-// ctx of OnStartedLeading, such as programs with controller-runtime. Ask for it once when the work begins, and not for each
-// write: later it may be another term's.
+// Token returns the fencing token of the term under which client-go leads, or zero. It is for programs that don't have
+// the ctx of OnStartedLeading, such as those that use controller-runtime. Call it once when the work begins, and not
+// for each write, because a later call may return the token of a newer term.
 func (l *Lock) Token() spindle.Token {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,16 +83,17 @@ func (l *Lock) Token() spindle.Token {
 	return l.tenure.token
 }
 
-// Stop releases the lock if it is still held, and returns once nothing of l runs any more. Call it after the elector's Run
-// has returned, before the Spanner client is closed. If the ctx was canceled with ReleaseOnCancel, Stop has nothing left to
-// do for a leader, and waits for a candidate's last look. Stop waits for the work of OnStartedLeading. Its error is ctx's,
-// or a failed release's; the lock then expires. Electors may use l again.
+// Stop releases the lock if it is still held, and returns once all goroutines of l have ended. Call it after the
+// elector's Run has returned and before you close the Spanner client. It waits for the work of OnStartedLeading. If the
+// elector's ctx was canceled and ReleaseOnCancel is set, a leader's lock has already been released; for a candidate,
+// Stop only waits until the last look has finished. Stop returns ctx's error, or the error of a failed release, after
+// which the lock expires. Electors may use l again afterwards.
 func (l *Lock) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	c := l.latest
 	if l.tenure != nil {
 		l.mu.Unlock()
-		return l.wrap(errors.New("stop: the elector still leads: end the ctx of its Run first, and wait for that to return"))
+		return l.wrap(errors.New("stop: the elector still leads; cancel the ctx of its Run first, and wait for Run to return"))
 	}
 	if c == nil || closed(c.done) {
 		l.mu.Unlock()
@@ -102,15 +104,15 @@ func (l *Lock) Stop(ctx context.Context) error {
 	return l.wrap(c.wait(ctx))
 }
 
-// notify wakes all goroutines that wait for a change. Its caller holds mu, as do callers of the methods below, unless they
-// say otherwise.
+// notify wakes all goroutines that are waiting for a change. The caller must hold mu. The same applies to the methods
+// below, unless they say otherwise.
 func (l *Lock) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// left returns the time until the term's local deadline: a lease after the last acknowledged heartbeat was sent, less 1 %,
-// as spindle counts it. It is zero once the term is over. It does not need mu.
+// left returns the time until the term's local deadline, which spindle sets to one lease after the last acknowledged
+// heartbeat was sent, minus 1 %. It returns zero once the term has ended. It does not require mu.
 func (l *Lock) left(t *term) time.Duration {
 	leader, age, ok := l.lock.Seen()
 	if !ok || leader.Token != t.token {
@@ -119,5 +121,5 @@ func (l *Lock) left(t *term) time.Duration {
 	return max(leader.Lease-leader.Lease/100-age, 0)
 }
 
-// held reports whether the term is the spindle lock's present one.
+// held reports whether t is the spindle lock's current term.
 func (l *Lock) held(t *term) bool { return t == l.term && !t.over && l.left(t) > 0 }

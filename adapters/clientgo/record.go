@@ -19,7 +19,7 @@ func (l *Lock) Identity() string { return l.settings.ID }
 // Describe implements resourcelock.Interface. It returns the table and the name.
 func (l *Lock) Describe() string { return l.describe }
 
-// RecordEvent implements resourcelock.Interface. It makes no events: spindle logs and measures each term.
+// RecordEvent implements resourcelock.Interface. It records no events, because spindle logs and measures each term.
 func (l *Lock) RecordEvent(event string) {
 	if event == "became leader" {
 		return
@@ -27,16 +27,17 @@ func (l *Lock) RecordEvent(event string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenure; t != nil && time.Until(t.until) < l.slack() {
-		t.until = time.Now().Add(l.slack()) // it was late, and cancels its work next
+		t.until = time.Now().Add(l.slack()) // it stopped late, and cancels its work next
 	}
-	l.tenure = nil // it has stopped, and may acquire again; its term is kept for the promised time
+	l.tenure = nil // the elector has stopped and may acquire again; its term is kept for the promised time
 	l.notify()
 }
 
-// Get implements resourcelock.Interface. A leading elector gets its answer at once. For any other, the spindle lock
-// competes from now on, and Get waits until this process may lead, or another leader is seen, or ctx ends. If this process
-// may lead, the record has no holder. Another leader's record has its id, its token's time as AcquireTime, and, in
-// LeaderTransitions, how many leaders this Lock has seen.
+// Get implements resourcelock.Interface. For an elector that leads, it returns immediately. For any other elector, the
+// spindle lock competes from now on, and Get waits until this process may lead, a different leader is seen, or ctx
+// ends. If this process may lead, the record has no holder. If a different leader is seen, the record contains that
+// leader's id, with the time of its token as AcquireTime. LeaderTransitions is the number of leaders that this Lock has
+// seen.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, err := l.get(ctx)
 	if err != nil {
@@ -53,7 +54,7 @@ func (l *Lock) get(ctx context.Context) (resourcelock.LeaderElectionRecord, erro
 		return l.standing(l.tenure), nil
 	}
 	if l.term != nil && !l.term.granted.IsZero() {
-		l.term.freed = true // that elector has stopped, and acquires again
+		l.term.freed = true // the elector has stopped, and is trying to acquire again
 		l.notify()
 	}
 	defer context.AfterFunc(ctx, func() { l.mu.Lock(); defer l.mu.Unlock(); l.notify() })()
@@ -81,7 +82,7 @@ func (l *Lock) get(ctx context.Context) (resourcelock.LeaderElectionRecord, erro
 	return resourcelock.LeaderElectionRecord{}, context.Cause(ctx)
 }
 
-// standing returns the record for a leading elector.
+// standing returns the record for an elector that leads.
 func (l *Lock) standing(t *term) resourcelock.LeaderElectionRecord {
 	if l.held(t) {
 		return l.record
@@ -96,7 +97,8 @@ func (l *Lock) nobody() resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{LeaderTransitions: l.leaders}
 }
 
-// other returns another leader. A leader with this id is still another process, and client-go would take it for itself.
+// other returns the leader if it is another process. A leader with this process's own id is ignored, because client-go
+// would mistake it for this process.
 func (l *Lock) other() (leader spindle.Leader, age time.Duration, ok bool) {
 	leader, age, ok = l.lock.Seen()
 	return leader, age, ok && leader.ID != l.settings.ID && age < leader.Lease
@@ -112,13 +114,13 @@ func (l *Lock) recordOf(leader spindle.Leader, age time.Duration) resourcelock.L
 	}
 }
 
-// Create implements resourcelock.Interface. It is the same as Update: there is always a record.
+// Create implements resourcelock.Interface. It is the same as Update, because a record always exists.
 func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.Update(ctx, r)
 }
 
-// Update implements resourcelock.Interface. It makes no RPC, unless it releases the lock. It succeeds only if this process
-// holds the spindle lock for longer than client-go leads on by itself.
+// Update implements resourcelock.Interface. It makes no RPC, except to release the lock. It succeeds only if this
+// process will hold the spindle lock for longer than client-go can lead without another Update.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
 		return l.wrap(l.release(ctx))
@@ -133,7 +135,7 @@ func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 		return fmt.Errorf("update: %w", err)
 	}
 	if r.HolderIdentity != l.settings.ID {
-		return fmt.Errorf("update: the record is of %q, and this is %q", r.HolderIdentity, l.settings.ID)
+		return fmt.Errorf("update: the record is for %q, but this process is %q", r.HolderIdentity, l.settings.ID)
 	}
 	if err := l.fits(ctx, r); err != nil {
 		return err
@@ -157,36 +159,36 @@ func (l *Lock) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	return nil
 }
 
-// offer returns nil if client-go may lead under the term, until it would stop by itself.
+// offer returns nil if client-go may lead under the term until it would stop by itself.
 func (l *Lock) offer(t *term) error {
 	if !l.held(t) || t.freed {
-		return fmt.Errorf("the term of token %v is over: %w", t.token, lossOf(t))
+		return fmt.Errorf("the term of token %v has ended: %w", t.token, lossOf(t))
 	}
 	if t.lost.Err() != nil {
-		return fmt.Errorf("the lock is to be given up: %w", context.Cause(t.lost))
+		return fmt.Errorf("the lock is about to be given up: %w", context.Cause(t.lost))
 	}
 	if leader, _, _ := l.lock.Seen(); leader.Leaving && t.granted.IsZero() {
-		return errors.New("the lock is to be given up")
+		return errors.New("the lock is about to be given up")
 	}
 	if left, needed := l.left(t), l.promise(l.timing); left <= needed {
-		return fmt.Errorf("%v of the lease are left, as heartbeats are not acknowledged, and client-go would go on leading for up to %v: heartbeats go on",
+		return fmt.Errorf("only %v of the lease is left because heartbeats are not being acknowledged, but client-go could lead for up to %v more; heartbeats continue",
 			left.Round(time.Millisecond), needed)
 	}
 	return nil
 }
 
-// fits refuses, for good, an elector whose settings differ from the checked ones. Only the ctx of a renewal shows its
-// RenewDeadline, and only in the first of several attempts.
+// fits permanently rejects an elector whose settings differ from those that were checked. An elector's RenewDeadline is
+// visible only in the ctx of a renewal, and only in the first of several attempts.
 func (l *Lock) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if l.foreign != nil {
 		return l.foreign
 	}
 	if want := seconds(l.timing); r.LeaseDurationSeconds != want {
-		return l.refuse(fmt.Errorf("the elector has a LeaseDuration of %d s, and %d s are expected: give its settings to Accept, or take those of Config", r.LeaseDurationSeconds, want))
+		return l.refuse(fmt.Errorf("the elector has a LeaseDuration of %d s instead of %d s; pass its settings to Accept, or use those from Config", r.LeaseDurationSeconds, want))
 	}
 	end, limited := ctx.Deadline()
 	if left := time.Until(end); limited && l.tenure != nil && left > l.timing.RenewDeadline {
-		return l.refuse(fmt.Errorf("the elector has a RenewDeadline of %v, and %v are expected: give its settings to Accept, or take those of Config", left.Round(time.Millisecond), l.timing.RenewDeadline))
+		return l.refuse(fmt.Errorf("the elector has a RenewDeadline of %v instead of %v; pass its settings to Accept, or use those from Config", left.Round(time.Millisecond), l.timing.RenewDeadline))
 	}
 	return nil
 }
@@ -199,8 +201,9 @@ func (l *Lock) refuse(err error) error {
 	return err
 }
 
-// release releases the lock if it is certain that client-go's ctx has ended. An elector gives up by itself a RenewDeadline
-// after its last successful Update, or later, and its work's ctx has not ended yet: the term is kept for the promised time.
+// release releases the lock if it is certain that client-go's ctx has ended. An elector gives up by itself no earlier
+// than a RenewDeadline after its last successful Update. At that point its work's ctx has not ended yet, so the term is
+// kept for the promised time.
 func (l *Lock) release(ctx context.Context) error {
 	l.mu.Lock()
 	t := l.tenure

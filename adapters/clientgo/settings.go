@@ -8,26 +8,26 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// slack returns the time that a busy machine may be late to run what is due.
+// slack returns how late a timer may fire on a busy machine.
 func (l *Lock) slack() time.Duration { return l.settings.Lease / 20 }
 
-// promise returns how long client-go leads on after a successful Update, at most.
+// promise returns the longest time that client-go may lead after a successful Update.
 func (l *Lock) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room returns what a RetryPeriod and a RenewDeadline may add up to, so that each Update succeeds between two heartbeats
-// that are acknowledged within a twentieth of the lease.
+// room returns the largest RetryPeriod + RenewDeadline with which every Update between two heartbeats succeeds,
+// provided that heartbeats are acknowledged within a twentieth of the lease.
 func (l *Lock) room() time.Duration {
 	lease, heartbeat := l.settings.Lease, l.settings.Heartbeat
 	return (lease - lease/100 - heartbeat - heartbeat/20 - lease/20 - l.slack()).Truncate(time.Millisecond)
 }
 
-// defaults returns settings that divide the room.
+// defaults returns settings that divide the room between RenewDeadline and RetryPeriod.
 func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.settings.Lease/10 {
-		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat each %v leaves client-go %v of a lease of %v to go on by itself: give spindle.WithHeartbeat(%v) or less, or leave it out",
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("a heartbeat every %v leaves client-go only %v of a lease of %v to lead without a renewal; use spindle.WithHeartbeat(%v) or less, or omit that option",
 			l.settings.Heartbeat, room, l.settings.Lease, (l.settings.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{
@@ -37,14 +37,14 @@ func (l *Lock) defaults() (leaderelection.LeaderElectionConfig, error) {
 	}, nil
 }
 
-// Config returns a complete configuration for leaderelection.NewLeaderElector, with the callbacks. Its LeaseDuration is
-// spindle's lease, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of that (with the default heartbeat) or Accept's, and
-// ReleaseOnCancel is set. You may change its Name, WatchDog and ReleaseOnCancel, but nothing else: give other settings to
-// Accept.
+// Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. Its
+// LeaseDuration is spindle's lease. With the default heartbeat, its RenewDeadline and RetryPeriod are 0.43 and 0.1 of
+// that lease. If you have given settings to Accept, it has those settings instead. ReleaseOnCancel is set. You can
+// change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
 //
-// The ctx of OnStartedLeading has the token of its term (TokenOf), and also ends as Context's does. The spindle lock is not
-// released until that function has returned, or a lease after its ctx has ended. If the term is over before the function
-// could be called, it is not called.
+// The ctx of OnStartedLeading contains the token of its term (TokenOf), and ends when a ctx from Context would end. The
+// spindle lock is not released until that function has returned, or until a lease after its ctx has ended. If the term
+// ends before the function can be called, it is not called.
 func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
 	if started := callbacks.OnStartedLeading; started != nil {
 		callbacks.OnStartedLeading = l.guarded(started)
@@ -56,12 +56,14 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 	return c
 }
 
-// Accept checks your own settings, and then makes l answer an elector with them. If they don't fit, the error gives the
-// numbers, and settings that would do. Call it before the elector runs, with the elector's own configuration. For
-// controller-runtime, make c from LeaseDuration, RenewDeadline and RetryPeriod of its manager's options.
+// Accept checks your own settings and, if they fit, makes l work with an elector that uses them. If they don't fit, the
+// error contains the numbers, and settings that would fit. Call Accept before the elector runs, with the elector's
+// configuration. For controller-runtime, create c from the LeaseDuration, RenewDeadline and RetryPeriod in the options
+// of its manager.
 //
-// Without Accept, and without the settings of Config, an elector is refused if its LeaseDuration differs, in seconds,
-// from what is expected, and, once it leads, if its RenewDeadline is longer. Its RetryPeriod can't be seen.
+// An elector that uses neither accepted settings nor those from Config is rejected if its LeaseDuration, in seconds,
+// differs from the expected one. Once it leads, it is also rejected if its RenewDeadline is longer than expected. Its
+// RetryPeriod can't be checked.
 func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 	if err := l.check(c); err != nil {
 		return l.wrap(err)
@@ -76,22 +78,23 @@ func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	switch {
 	case c.Lock != nil && c.Lock != l:
-		return fmt.Errorf("the Lock of these settings is another, %s: give each its own", c.Lock.Describe())
+		return fmt.Errorf("these settings are for a different Lock, %s; each elector needs its own Lock", c.Lock.Describe())
 	case c.Coordinated:
-		return errors.New("election with Coordinated is for Leases of Kubernetes, where the API server chooses the leader: leave it out")
+		return errors.New("Coordinated works only with Kubernetes Leases, for which the API server chooses the leader; don't set it")
 	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
-		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive: take those of Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
+		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive; use those from Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod+c.RenewDeadline > l.room():
-		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, which client-go goes on leading for by itself, and may be at most %v with a lease of %v and a heartbeat each %v: take the settings of Config, or give spindle.WithLease(%v) and no WithHeartbeat",
+		return fmt.Errorf("RenewDeadline (%v) + RetryPeriod (%v) is %v, but client-go may lead without a renewal for at most %v with a lease of %v and a heartbeat every %v; use the settings from Config, or spindle.WithLease(%v) without WithHeartbeat",
 			c.RenewDeadline, c.RetryPeriod, c.RetryPeriod+c.RenewDeadline, l.room(), l.settings.Lease, l.settings.Heartbeat.Truncate(time.Millisecond), leaseFor(c.RetryPeriod+c.RenewDeadline))
 	}
 	return nil
 }
 
-// leaseFor returns a lease, in whole seconds, that has that room with the default heartbeat: 0.54 of it.
+// leaseFor returns a lease, in whole seconds, with which the default heartbeat leaves the given room. The room is 0.54
+// of the lease.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }
 
-// seconds returns what an elector's records show of its settings.
+// seconds returns the only part of an elector's settings that its records show.
 func seconds(c leaderelection.LeaderElectionConfig) int { return int(c.LeaseDuration / time.Second) }

@@ -51,7 +51,7 @@ func TestSettingsThatOutlastTheLeaseAreRefused(t *testing.T) {
 	lock, err := newLock()
 	require.NoError(t, err)
 	err = lock.Accept(controllers)
-	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, which client-go goes on leading for by itself, and may be at most 5.4s with a lease of 10s and a heartbeat each 3.333s: take the settings of Config, or give spindle.WithLease(23s) and no WithHeartbeat`)
+	require.EqualError(t, err, `clientgo: lock "mylock": RenewDeadline (10s) + RetryPeriod (2s) is 12s, but client-go may lead without a renewal for at most 5.4s with a lease of 10s and a heartbeat every 3.333s; use the settings from Config, or spindle.WithLease(23s) without WithHeartbeat`)
 	assert.Equal(t, 10*time.Second, lock.Config(leaderelection.LeaderCallbacks{}).LeaseDuration, "a refusal changes nothing")
 
 	lock, err = newLock(spindle.WithLease(23 * time.Second))
@@ -75,7 +75,7 @@ func TestARenewDeadlineThatWasNotCheckedIsRefused(t *testing.T) {
 		w.until(time.Second, a.isLeading)
 		w.until(controllers.RenewDeadline+time.Second, a.hasEnded)
 		_, _, err := a.lock.Get(context.Background())
-		require.ErrorContains(t, err, "the elector has a RenewDeadline of 10s, and 6.48s are expected: give its settings to Accept")
+		require.ErrorContains(t, err, "the elector has a RenewDeadline of 10s instead of 6.48s; pass its settings to Accept")
 		w.until(controllers.LeaseDuration, func() bool { return a.lock.Spindle().Health() != nil })
 	})
 }
@@ -87,11 +87,11 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 	another, err := newLock()
 	require.NoError(t, err)
 	for want, change := range map[string]func(*leaderelection.LeaderElectionConfig){
-		"the Lock of these settings is another": func(c *leaderelection.LeaderElectionConfig) { c.Lock = another },
-		"with Coordinated is for Leases":        func(c *leaderelection.LeaderElectionConfig) { c.Coordinated = true },
-		"RetryPeriod (0s) must be positive":     func(c *leaderelection.LeaderElectionConfig) { c.RetryPeriod = 0 },
-		"RenewDeadline (-1s)":                   func(c *leaderelection.LeaderElectionConfig) { c.RenewDeadline = -time.Second },
-		"LeaseDuration (0s)":                    func(c *leaderelection.LeaderElectionConfig) { c.LeaseDuration = 0 },
+		"these settings are for a different Lock": func(c *leaderelection.LeaderElectionConfig) { c.Lock = another },
+		"only with Kubernetes Leases":             func(c *leaderelection.LeaderElectionConfig) { c.Coordinated = true },
+		"RetryPeriod (0s) must be positive":       func(c *leaderelection.LeaderElectionConfig) { c.RetryPeriod = 0 },
+		"RenewDeadline (-1s)":                     func(c *leaderelection.LeaderElectionConfig) { c.RenewDeadline = -time.Second },
+		"LeaseDuration (0s)":                      func(c *leaderelection.LeaderElectionConfig) { c.LeaseDuration = 0 },
 	} {
 		c := lock.Config(leaderelection.LeaderCallbacks{})
 		change(&c)
@@ -102,7 +102,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 // New says what is wrong, and not an elector's log.
 func TestArgumentsThatAreRefused(t *testing.T) {
 	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
-	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat each 9s leaves client-go -550ms of a lease of 10s to go on by itself: give spindle.WithHeartbeat(3.333s) or less, or leave it out`)
+	require.EqualError(t, err, `clientgo: lock "mylock": a heartbeat every 9s leaves client-go only -550ms of a lease of 10s to lead without a renewal; use spindle.WithHeartbeat(3.333s) or less, or omit that option`)
 	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Term) {}))
 	require.ErrorContains(t, err, "WithLeader is given twice")
 	_, err = New(nil, "locktable", "mylock")
@@ -130,11 +130,11 @@ func TestUpdatesThatAreRefused(t *testing.T) {
 		require.ErrorIs(t, a.lock.Update(ended(), a.written()), context.Canceled)
 		r := a.written()
 		r.HolderIdentity = "b"
-		require.ErrorContains(t, a.lock.Update(context.Background(), r), `the record is of "b", and this is "a"`)
+		require.ErrorContains(t, a.lock.Update(context.Background(), r), `the record is for "b", but this process is "a"`)
 		require.NoError(t, a.lock.Create(context.Background(), a.written()))
 		a.link.Cut()
 		w.until(lease, func() bool { err = a.lock.Update(context.Background(), a.written()); return err != nil })
-		require.ErrorContains(t, err, "of the lease are left, as heartbeats are not acknowledged, and client-go would go on leading for up to 5.9s")
+		require.ErrorContains(t, err, "of the lease is left because heartbeats are not being acknowledged, but client-go could lead for up to 5.9s more")
 		assert.True(t, a.holds())
 	})
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidacy is one Run of the spindle lock, for an elector that tries to acquire. It ends when the elector no longer tries,
-// or has led and stopped.
+// candidacy is one Run of the spindle lock on behalf of an elector that tries to acquire. It ends when the elector
+// stops trying, or when it has led and stopped.
 type candidacy struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	forget func() bool   // about the ctx of the elector
-	told   spindle.Token // of the leader that the elector learned of last
-	done   chan struct{} // closed once it is over
-	err    error         // then: why the lock could not be released
+	forget func() bool   // stops watching the elector's ctx
+	told   spindle.Token // the token of the last leader that the elector has learned of
+	done   chan struct{} // closed once the candidacy has ended
+	err    error         // why the lock could not be released; valid once done is closed
 }
 
 func (c *candidacy) wait(ctx context.Context) error {
@@ -30,16 +30,17 @@ func (c *candidacy) wait(ctx context.Context) error {
 // term is a term of the spindle lock.
 type term struct {
 	*candidacy
-	lost    context.Context // ends when the term does, or is to be given up
+	lost    context.Context // ends when the term ends or is about to be given up
 	token   spindle.Token
-	granted time.Time // when an Update last succeeded; zero: the elector has not taken it
-	until   time.Time // when the elector under it has stopped by itself; ungranted: when it is offered no longer
-	freed   bool      // client-go certainly does not lead under it any more
-	work    int       // how many calls of OnStartedLeading have not returned
-	over    bool      // it is released, or about to be: nothing is granted any more
+	granted time.Time // when an Update last succeeded; zero if the elector has not acquired the term
+	until   time.Time // when the elector will have stopped by itself or, before the term is granted, when the offer ends
+	freed   bool      // whether client-go has certainly stopped leading under the term
+	work    int       // how many calls to OnStartedLeading have not returned
+	over    bool      // whether the term has been released, or is about to be, so that it is no longer granted
 }
 
-// compete begins a candidacy, unless there is one. It does not outlive ctx, in which the elector acquires.
+// compete begins a candidacy, unless there is one already. The ctx is that of the elector's attempt to acquire the
+// lock. When it ends, so does the candidacy, unless the elector leads by then.
 func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	c := l.latest
 	if c == nil || closed(c.done) {
@@ -65,14 +66,14 @@ func (l *Lock) compete(ctx context.Context) (*candidacy, error) {
 	c.forget = context.AfterFunc(ctx, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.term == nil || l.term.granted.IsZero() { // it gave up, and did not acquire
+		if l.term == nil || l.term.granted.IsZero() { // the elector gave up without acquiring
 			l.retire(c)
 		}
 	})
 	return c, nil
 }
 
-// retire ends a candidacy whose elector does not lead: it waits for the work, but not for the term.
+// retire ends a candidacy whose elector does not lead. It waits for the work to return, but not for the term to end.
 func (l *Lock) retire(c *candidacy) {
 	if l.term != nil && l.term.candidacy == c {
 		l.term.freed = true
@@ -83,8 +84,8 @@ func (l *Lock) retire(c *candidacy) {
 	l.notify()
 }
 
-// lead is the leader function of the spindle lock: it lasts as long as client-go may lead under the token. It does not need
-// mu.
+// lead is the leader function of the spindle lock. It runs for as long as client-go may lead under the token. It locks
+// mu itself.
 func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,13 +106,13 @@ func (l *Lock) lead(ctx context.Context, under spindle.Term) {
 		l.lose(t)
 	}
 	if !t.granted.IsZero() {
-		t.cancel() // each time of leading gets a token of its own
+		t.cancel() // each period of leadership gets its own token
 	}
 	l.term = nil
 	l.notify()
 }
 
-// keep returns how long the term must still be kept, unless something changes.
+// keep returns how much longer the term must be kept if nothing changes.
 func (l *Lock) keep(t *term) time.Duration {
 	switch {
 	case t.granted.IsZero() && (t.lost.Err() != nil || t.ctx.Err() != nil):
@@ -120,13 +121,13 @@ func (l *Lock) keep(t *term) time.Duration {
 		return 0
 	}
 	left := time.Until(t.until)
-	if left <= 0 && (t.work > 0 || l.tenure == t) { // an elector that is late leads until it says that it does not
+	if left <= 0 && (t.work > 0 || l.tenure == t) { // a late elector leads until it reports that it has stopped
 		left += l.settings.Lease
 	}
 	return left
 }
 
-// sleep unlocks mu until a change, or for d.
+// sleep unlocks mu until something changes, but for at most d.
 func (l *Lock) sleep(d time.Duration) {
 	changed := l.changed
 	l.mu.Unlock()
@@ -139,8 +140,8 @@ func (l *Lock) sleep(d time.Duration) {
 	}
 }
 
-// ended cancels the work under a lost term. Under a term that is only to be given up, work continues until client-go stops
-// by itself. It does not need mu.
+// ended cancels the work under a term that was lost. If the term is only about to be given up, the work continues until
+// client-go stops by itself. It locks mu itself.
 func (l *Lock) ended(t *term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +160,7 @@ func (l *Lock) lose(t *term) {
 // lossOf returns why the term was lost.
 func lossOf(t *term) error {
 	if t.lost.Err() == nil {
-		return spindle.ErrExpired // by the clock, and the timer is due
+		return spindle.ErrExpired // the deadline has passed, but its timer has not fired yet
 	}
 	return context.Cause(t.lost)
 }

@@ -467,9 +467,9 @@ func TestALockWithoutAnElectorIsGivenBack(t *testing.T) {
 			r := m.written()
 			r.LeaseDurationSeconds = 15
 			err := m.lock.Update(context.Background(), r)
-			require.ErrorContains(m.w.t, err, "LeaseDuration of 15 s, and 10 s are expected")
+			require.ErrorContains(m.w.t, err, "LeaseDuration of 15 s instead of 10 s")
 			_, _, again := m.lock.Get(context.Background())
-			require.ErrorContains(m.w.t, again, "give its settings to Accept", "it does not compete any more")
+			require.ErrorContains(m.w.t, again, "pass its settings to Accept", "it does not compete any more")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

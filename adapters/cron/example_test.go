@@ -14,11 +14,11 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Two machines have the same job each second, and one of them runs it.
+// Two machines schedule the same job each second, and one of them runs it.
 func ExampleJob() {
 	tb := &testcheck.Example{}
 	defer tb.End()
-	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
+	db := spindletest.New(tb) // a program uses spanner.NewClient, and a table from ddl.Create
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -120,7 +120,7 @@ func TestATimeThatALaterOneHasPassedIsInformation(t *testing.T) {
 	testcheck.Await(t, ran, "the later run")
 	a.stop()
 	b.fire(b.job(lock.KeyOf("2026-11-21T03:00:00Z"), work))
-	assert.Equal(t, "not run: a later time is done", testcheck.Await(t, b.info, "why it is not run"))
+	assert.Equal(t, "not run: already done for a later time", testcheck.Await(t, b.info, "why it is not run"))
 	testcheck.None(t, ran, "run after a later time")
 	testcheck.None(t, b.err, "an error")
 }
@@ -146,7 +146,7 @@ func TestOneRunWaitsForAJobThatOutlastsItsPeriod(t *testing.T) {
 	}
 	for range 4 {
 		testcheck.Await(t, over, "the end of a run that does not wait")
-		assert.Equal(t, "not run: an earlier run still waits", testcheck.Await(t, m.info, "why it is not run"))
+		assert.Equal(t, "not run: an earlier run is still waiting", testcheck.Await(t, m.info, "why it is not run"))
 	}
 	testcheck.None(t, over, "the end of the run that waits")
 	finish <- true

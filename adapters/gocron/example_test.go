@@ -14,11 +14,11 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Two machines have the same job each second, and one of them runs it.
+// Two machines schedule the same job each second, and one of them runs it.
 func ExampleTask() {
 	tb := &testcheck.Example{}
 	defer tb.End()
-	db := spindletest.New(tb) // in a program: spanner.NewClient, and the table by ddl.Create
+	db := spindletest.New(tb) // a program uses spanner.NewClient, and a table from ddl.Create
 
 	ran := make(chan time.Time, 10)
 	for range 2 {
@@ -45,7 +45,7 @@ func ExampleTask() {
 	// Output: for different seconds: true
 }
 
-// The same for jobs as they are: the locker is asked before each.
+// The same for existing jobs. gocron asks the locker before it runs one.
 func ExampleNewLocker() {
 	tb := &testcheck.Example{}
 	defer tb.End()

@@ -192,7 +192,7 @@ func TestBrowserAKillIsAGapAndANewColour(t *testing.T) {
 		`+row("job")+`.querySelector(".track").dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: (first.left + first.right) / 2, clientY: first.top + 5}));
 		return null;
 	})()`)
-	assert.Regexp(t, `^one.*expired: no heartbeat came for a lease.*token \d{16}$`, read[string](s, `document.getElementById("tip").textContent`))
+	assert.Regexp(t, `^one.*expired: no heartbeat arrived within the lease.*token \d{16}$`, read[string](s, `document.getElementById("tip").textContent`))
 }
 
 // TestBrowserWhatIsInTheTableIsOnlyText: names, ids and values that are scripts are shown as they are.
@@ -234,8 +234,8 @@ func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
 	s.await("a release says what was done", done("job")+`.match(/^done \S+ ago: week-42, by two$/) && ["free", "released"].includes(`+row("job")+`.dataset.state)`)
 	s.await("all are there", `document.querySelectorAll(".row").length === 5`)
 	assert.Empty(t, read[string](s, done("plain")), "nothing was done under it")
-	assert.Regexp(t, `^done \S+ ago: 7, by somebody$`, read[string](s, done("held")))
-	assert.Regexp(t, `^what was done last is not known: row "garbled!done" says "forty-three"`, read[string](s, done("garbled")))
+	assert.Regexp(t, `^done \S+ ago: 7, by an unknown holder$`, read[string](s, done("held")))
+	assert.Regexp(t, `^the key that was done last is not known: row "garbled!done" contains "forty-three"`, read[string](s, done("garbled")))
 	assert.Equal(t, "free", read[string](s, row("garbled")+`.dataset.state`))
 	assert.Contains(t, read[string](s, done("hostile")), ` ago: $'`+script+`\u202e', by $'`+script+`\n'`)
 
@@ -253,7 +253,7 @@ func TestBrowserSaysWhatWasDoneLast(t *testing.T) {
 	}
 	assert.Regexp(t, `(?m)^Last done: week-42\d\d:\d\d:\d\d\.\d{3} UTC, \S+ ago, by two$`, fact("job"))
 	assert.Contains(t, fact("hostile"), `Last done: $'`+script+`\u202e'`)
-	assert.Contains(t, fact("garbled"), `Problem: what was done last is not known: row "garbled!done" says "forty-three"`)
+	assert.Contains(t, fact("garbled"), `Problem: the key that was done last is not known: row "garbled!done" contains "forty-three"`)
 	assert.NotContains(t, fact("plain"), "done")
 	assert.Zero(t, read[int](s, `document.querySelectorAll(".row img, #detail img").length`))
 	assert.False(t, read[bool](s, `"pwned" in window`))
@@ -305,7 +305,7 @@ func TestBrowserSaysWhenTheDatabaseOrTheServerIsAway(t *testing.T) {
 	s.await("the lock is there", row("job"))
 	s.link.BlackHole()
 	s.await("it says that the database is away", `document.body.dataset.state === "away" && !document.getElementById("banner").hidden`)
-	assert.Regexp(t, `^The database does not answer, for .* Shown is what it was at \d\d:\d\d:\d\d UTC\.`, read[string](s, `document.getElementById("banner").textContent`))
+	assert.Regexp(t, `^The database has not answered for .* The data shown is from \d\d:\d\d:\d\d UTC\.`, read[string](s, `document.getElementById("banner").textContent`))
 	assert.True(t, read[bool](s, row("job")+` !== undefined`), "what was known is still shown")
 	assert.False(t, read[bool](s, row("job")+`.querySelector(".blind").hidden`), "and since when it is not known")
 	s.claims("new", "two", "", time.Hour)

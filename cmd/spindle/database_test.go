@@ -16,9 +16,9 @@ const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
 
 var lockTable = ddl.Statement(dialect, "locktable")
 
-// newDatabase returns the path of a database with a lock table, in an emulator of its own: an emulator runs one read-write
+// newDatabase returns the path of a database with a lock table, and what more statements create, in an emulator of its own: an emulator runs one read-write
 // transaction at a time, and tests run side by side.
-func newDatabase(t testing.TB) (e *emulator.Emulator, path string) {
+func newDatabase(t testing.TB, more ...string) (e *emulator.Emulator, path string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -28,7 +28,7 @@ func newDatabase(t testing.TB) (e *emulator.Emulator, path string) {
 	e, err := emulator.Open(ctx)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = e.Close() })
-	path, err = e.CreateDatabase(ctx, dialect, lockTable)
+	path, err = e.CreateDatabase(ctx, dialect, append([]string{lockTable}, more...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = e.DropDatabase(context.Background(), path) }) // of one that was not started here
 	return e, path

@@ -240,7 +240,7 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	}
 	beats()
 	s.types("\x1a")
-	s.sees(`is stopped: if it does not go on within [0-9m.]+s, job is lost and it is killed$`)
+	s.sees(`is stopped; if it does not continue within [0-9m.]+s, job will be lost and the program killed$`)
 	s.sees(`ready> $`)
 	n := s.size("beats")
 	time.Sleep(300 * time.Millisecond)

@@ -1,5 +1,5 @@
-// Spindle runs a program on exactly one machine, and shows who holds which lock in a table in Cloud
-// Spanner. Start it without arguments to see what it can do; spindle demo shows it.
+// Spindle runs a program on exactly one machine, and shows who holds which lock in a Cloud Spanner table. Run it
+// without arguments for a summary, or run spindle demo for a demonstration.
 package main
 
 import (

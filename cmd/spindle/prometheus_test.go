@@ -30,7 +30,7 @@ func TestEveryQueryOfTheDashboardIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	prometheus := startPrometheus(t, []string{page.Host, library, groups.Host})
 	began := time.Now()
-	demo.says("The page stays until")
+	demo.says("The page stays available until")
 	require.Eventually(t, func() bool {
 		return len(prometheus.ask(t, `changes(spindle_table_up[10s]) == 0`, began)) > 0
 	}, 30*time.Second, 200*time.Millisecond)

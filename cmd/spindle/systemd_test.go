@@ -94,7 +94,7 @@ func TestSystemdKnowsHowExecIs(t *testing.T) {
 	for holding := false; !holding; {
 		before := n.until("WATCHDOG=1")
 		holding = slices.ContainsFunc(before, func(s string) bool {
-			return strings.HasPrefix(s, "STATUS=holding job, token ") && strings.HasSuffix(s, ": sh runs")
+			return strings.HasPrefix(s, "STATUS=holding job, token ") && strings.HasSuffix(s, "; running sh")
 		})
 	}
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "on")); return err == nil }, patience, time.Millisecond)

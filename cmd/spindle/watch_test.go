@@ -91,7 +91,7 @@ func TestWatchAtATerminal(t *testing.T) {
 
 	x.pressed("/job-05"+enter, "1 match /job-05")
 	x.pressed(enter, `(?s)job-05 is held by web-5\n  token \d{16}.*lease 1h0m0s\n  value http://web-5`)
-	x.pressed("h", "Ask web-5 to hand job-05 over")
+	x.pressed("h", "Ask web-5 to hand over job-05")
 	x.pressed("y", "web-5, does not accept requests")
 	x.pressed("x", "> held +job-05")
 	x.pressed("r", `Release job-05, which web-5 holds under token \d{16}\?`)
@@ -108,16 +108,16 @@ func TestWatchAtATerminal(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), l.Token, "job-06"))
 	s.hold("job-06", "other", time.Hour)
-	x.pressed("y", "nothing was released: .* is not the present token")
+	x.pressed("y", "nothing was released: .* is no longer the current token")
 	assert.Equal(t, table.Held, s.state("job-06"), "it has another holder now")
 	x.pressed("x"+escKey, "> expired +stuck-0")
 
 	s.BlackHole()
-	x.shows(`^no answer from Spanner for \d+s; this is from ..:..:..Z$`)
+	x.shows(`^no answer from Spanner for \d+s; data is from ..:..:..Z$`)
 	x.mu.Lock()
 	assert.Contains(t, []vt10x.Color{vt10x.Red, vt10x.LightRed}, x.screen.Cell(0, 1).BG, "a colour that is seen")
 	x.mu.Unlock()
-	x.pressed("r", "looking at stuck-0 before its release")
+	x.pressed("r", "reading stuck-0 before its release")
 	x.pressed(escKey, "Enter detail")
 	x.resize(20, 10)
 	x.shows(`no answer from\nSpanner for \d+s;`)
@@ -140,7 +140,7 @@ func TestWatchHandsALockOver(t *testing.T) {
 	x.shows("> held +job +machine-a")
 	b := atTerminal(t, 80, 24, s.env, "spindle", append(exec, "machine-b", "sleep", "1000")...)
 	b.shows("waiting for job: held by machine-a")
-	x.pressed("h", `Ask machine-a to hand job over, which it holds under token \d{16}\?`)
+	x.pressed("h", `Ask machine-a to hand over job, which it holds under token \d{16}\?`)
 	x.pressed("y", "waiting for its handover")
 	x.shows("(?s)job was handed over\n  from machine-a\n  to   machine-b, token")
 	x.pressed("x", "> held +job +machine-b")
@@ -171,7 +171,7 @@ func TestWatchGoesOnIfNothingCouldResumeIt(t *testing.T) {
 	for _, command := range [][]string{{"spindle", "watch"}, {"sh", "-c", "spindle watch; exit $?"}} {
 		x := atTerminal(t, 80, 24, s.env, command[0], command[1:]...)
 		x.shows("> held +job")
-		x.pressed("\x1a?", "Trouble is at the top")
+		x.pressed("\x1a?", "Locks in trouble are at the top")
 		x.press("q")
 		assert.Equal(t, 0, x.code())
 	}
@@ -182,7 +182,7 @@ func TestWatchOfATableThatIsNotThereEndsWithAnError(t *testing.T) {
 	s := newStore(t)
 	x := atTerminal(t, 80, 24, s.env, "spindle", "watch", "--table", "nowhere")
 	assert.Equal(t, 1, x.code())
-	assert.Equal(t, 1, strings.Count(strings.ReplaceAll(x.text(), "\n", ""), "spindle init creates the table"), x.text())
+	assert.Equal(t, 1, strings.Count(strings.ReplaceAll(x.text(), "\n", ""), "create the table with spindle init"), x.text())
 }
 
 func TestWatchLeavesATerminalWithoutAnswerAtOnce(t *testing.T) {
@@ -190,7 +190,7 @@ func TestWatchLeavesATerminalWithoutAnswerAtOnce(t *testing.T) {
 	s := newStore(t)
 	s.BlackHole()
 	x := atTerminal(t, 80, 24, s.env, "spindle", "watch")
-	x.shows(`no answer from Spanner for \d+s; nothing was read yet`)
+	x.shows(`no answer from Spanner for \d+s; nothing has been read yet`)
 	x.press("\x03")
 	assert.Equal(t, 0, x.code())
 }

@@ -1,9 +1,9 @@
-// Passages draws passages of this project at random, for somebody to read who has not seen it: paragraphs of documents, comments,
-// and the texts that the program prints.
+// Passages prints random passages of this project for a reader who is new to it: paragraphs of documents, comments, and messages
+// that the program prints.
 //
 //	go run ./docs/passages -n 40 -seed 1
 //
-// The goal: at least 36 of 40 read as by a native technical writer, and none has to be read twice.
+// At least 36 of 40 should read as if a native technical writer had written them, and none should have to be read twice.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// passage is one text, and where it is.
+// passage is a text and its location.
 type passage struct {
 	file string
 	line int
@@ -29,8 +29,8 @@ type passage struct {
 }
 
 func main() {
-	n := flag.Int("n", 40, "how many passages")
-	seed := flag.Uint64("seed", 1, "which ones")
+	n := flag.Int("n", 40, "number of passages to print")
+	seed := flag.Uint64("seed", 1, "seed of the random selection")
 	flag.Parse()
 	all, err := collect(".")
 	if err != nil {
@@ -59,7 +59,7 @@ func collect(root string) (all []passage, err error) {
 	return all, err
 }
 
-// appendParagraphs adds the paragraphs of a document, without code and tables.
+// appendParagraphs adds the paragraphs of a document, except code and tables.
 func appendParagraphs(all *[]passage, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func appendParagraphs(all *[]passage, path string) error {
 	return nil
 }
 
-// appendTexts adds the comments of two lines and more, and the strings that are sentences.
+// appendTexts adds the comments of at least two lines, and the strings that look like sentences.
 func appendTexts(all *[]passage, path string) error {
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, path, nil, parser.ParseComments)

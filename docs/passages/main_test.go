@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A draw is from everything that people read: documents, comments and what the program prints, and from no code or test.
+// A draw covers everything that people read, which is documents, comments and the program's output, but no code and no
+// tests.
 func TestPassagesAreOfAllThatPeopleRead(t *testing.T) {
 	all, err := collect(filepath.Join("..", ".."))
 	require.NoError(t, err)

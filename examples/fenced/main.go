@@ -1,11 +1,11 @@
 //go:build unix
 
-// Fenced shows a leader that is paused for longer than its lease when it is about to write. With a fence the
-// late write is rejected. Without one it overwrites its successor's.
+// Fenced shows what happens when a leader is paused for longer than its lease just before it writes. With a fence, the
+// late write is rejected. Without one, it overwrites the write of the leader's successor.
 //
 //	go run ./examples/fenced
 //
-// It starts an emulator and two processes, and really pauses one of them, with SIGSTOP. Garbage collection,
+// The program starts an emulator and two processes, and pauses one of them for real, with SIGSTOP. Garbage collection,
 // a suspended machine or a slow disk can do the same to any program.
 //
 // The code to copy is makeDeposit, in teller.go.

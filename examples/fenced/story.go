@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	opening  = 100 // the balance that every account begins with
+	opening  = 100 // each account's initial balance
 	depositA = 10
 	depositB = 50
 )
 
 const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT64) PRIMARY KEY (name)`
 
-// story runs twice, with the fence and without.
+// story is the demonstration. It plays the same scenario twice, with the fence and without it.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
 	db       *spanner.Client
 
-	from *demokit.Child // who made the last report
-	kind string         // and of what kind
+	from *demokit.Child // the sender of the last report
+	kind string         // the kind of the last report
 }
 
 func tell(ctx context.Context) error {
 	s := &story{Story: demokit.NewStory()}
 	s.Hear = s.hear
 	s.Print(demokit.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
-	s.Print(demokit.Plain, "Meanwhile another process was elected and has written. The account has %d;", opening)
-	s.Print(demokit.Plain, "A is to add %d, and B is to add %d. The lease is %v.\n", depositA, depositB, lease)
+	s.Print(demokit.Plain, "Meanwhile, another process is elected and writes. The account starts with %d.", opening)
+	s.Print(demokit.Plain, "A adds %d, and B adds %d. The lease is %v.\n", depositA, depositB, lease)
 	var err error
 	if s.database, err = demokit.Open(ctx, accounts); err != nil {
 		return err
@@ -61,14 +61,14 @@ func tell(ctx context.Context) error {
 	}
 	s.Print(demokit.Plain, "")
 	s.Print(demokit.Bold, "With the fence     balance %d: A's late write was rejected", with)
-	s.Print(demokit.Bold, "Without the fence  balance %d: B's %d are lost", without, depositB)
+	s.Print(demokit.Bold, "Without the fence  balance %d: B's deposit of %d was lost", without, depositB)
 	if with != opening+depositB || without != opening+depositA {
-		return errors.New("this is not what should have happened: please report it")
+		return errors.New("the balances are not the expected ones; please report this as a bug")
 	}
 	return nil
 }
 
-// round tells the story with its own account, and returns the final balance.
+// round plays the scenario once, on an account of its own, and returns the final balance.
 func (s *story) round(ctx context.Context, account string, fence bool) (int64, error) {
 	_, err := s.db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("accounts", []string{"name", "balance"}, []any{account, opening}),
@@ -97,7 +97,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	s.Say("", demokit.Bad, "kill -STOP %d: A is paused, and can send no heartbeat", a.Pid())
+	s.Say("", demokit.Bad, "kill -STOP %d: A is paused, and cannot send heartbeats", a.Pid())
 	if err := a.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 		return 0, err
 	}
 
-	s.Say("", demokit.Bad, "kill -CONT %d: A goes on where it was", a.Pid())
+	s.Say("", demokit.Bad, "kill -CONT %d: A resumes where it stopped", a.Pid())
 	if err := errors.Join(a.Send("go on"), a.Signal(syscall.SIGCONT)); err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	return s.balance(ctx, account)
 }
 
-// until shows the tellers' reports, until one of them is of these kinds.
+// until shows the tellers' reports until the given teller sends a report of one of these kinds.
 func (s *story) until(ctx context.Context, from *demokit.Child, kinds ...string) error {
 	return s.Until(ctx, func() bool { return s.from == from && slices.Contains(kinds, s.kind) })
 }
@@ -142,7 +142,7 @@ func (s *story) show(who, kind, rest string) {
 		s.Say(who, demokit.Plain, "reads %s and is about to write %s", before, after)
 	case resumed:
 		if rest == "false" {
-			s.Say(who, demokit.Plain, "is past its check: HasLock said true then, and says false now")
+			s.Say(who, demokit.Plain, "has already made its check: HasLock returned true then, but returns false now")
 		}
 	case wrote:
 		if who == "A" {

@@ -16,13 +16,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// What a teller reports, with numbers after it.
+// The kinds of reports that a teller prints, each followed by the values in its comment.
 const (
-	leads    = "leads"    // and the token
-	read     = "read"     // and the balance, and what it will be
-	resumed  = "resumed"  // and what HasLock says
-	wrote    = "wrote"    // and the balance
-	rejected = "rejected" // and what the balance would have been
+	leads    = "leads"    // the token
+	read     = "read"     // the balance, and the balance after the deposit
+	resumed  = "resumed"  // the result of HasLock
+	wrote    = "wrote"    // the new balance
+	rejected = "rejected" // the balance that was not written
 )
 
 const lease = time.Second
@@ -43,7 +43,7 @@ func (t teller) main(ctx context.Context, args []string) error {
 	flag.StringVar(&t.account, "account", "", "")
 	flag.Int64Var(&t.deposit, "deposit", 0, "")
 	flag.BoolVar(&t.fence, "fence", false, "")
-	_ = flag.CommandLine.Parse(args) // which exits on an error
+	_ = flag.CommandLine.Parse(args) // exits on an error
 
 	var err error
 	if t.db, err = spanner.NewClient(context.Background(), *database, spindle.ClientOptions(lease)...); err != nil {
@@ -56,7 +56,7 @@ func (t teller) main(ctx context.Context, args []string) error {
 		spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 			select {
 			case elected <- term:
-			default: // it has made its deposit
+			default: // a term is waiting already
 			}
 			<-ctx.Done()
 		}),
@@ -76,8 +76,8 @@ func (t teller) main(ctx context.Context, args []string) error {
 	}
 }
 
-// makeDeposit does a leader's work: read, check, think, write. The check can't see what happens after it: that is what the
-// fence is for.
+// makeDeposit does a leader's work: it reads, checks, thinks and writes. The check cannot detect that the lock is lost
+// later, which is what the fence is for.
 func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	fmt.Println(leads, term.Token())
 	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
@@ -114,7 +114,7 @@ func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	return nil
 }
 
-// think takes the time between the check and the write. It lasts until the story lets it go on.
+// think is the pause between the check and the write. It returns when the story orders the teller to go on.
 func (t teller) think() {
 	<-t.orders
 	held, _ := t.lock.HasLock()

@@ -20,16 +20,16 @@ const (
 	partitions = 16
 	lease      = 2 * time.Second
 
-	// idle is how long work waits for items, or after an error.
+	// idle is how long work pauses if there are no items, or after an error.
 	idle = pace
 )
 
-// consumer is one process that consumes the queue together with the others of its group.
+// consumer is one process of the group that consumes the queue.
 type consumer struct {
 	db    *spanner.Client
 	id    string
 	group *group.Group
-	late  func(partition string) // called with each commit that the fence has refused
+	late  func(partition string) // called with the partition of each commit that the fence refused
 }
 
 func newConsumer(db *spanner.Client, id string, late func(partition string)) *consumer {
@@ -43,7 +43,7 @@ func newConsumer(db *spanner.Client, id string, late func(partition string)) *co
 	return c
 }
 
-// run takes part until ctx ends, and then gives everything to the others.
+// run consumes partitions until ctx ends, and then hands them over to the other processes.
 func (c *consumer) run(ctx context.Context) error {
 	done := make(chan error, 1)
 	if err := c.group.Run(ctx, done); err != nil {
@@ -52,7 +52,7 @@ func (c *consumer) run(ctx context.Context) error {
 	return <-done
 }
 
-// work consumes one partition, as long as this process has it. The next process continues after the checkpoint.
+// work consumes one partition for as long as this process has it. The next process continues from the checkpoint.
 func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		items, err := next(ctx, c.db, p.Name())
@@ -60,18 +60,19 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 			err = c.commit(p, process(ctx, items))
 		}
 		if errors.Is(err, spindle.ErrFenced) {
-			c.late(p.Name()) // another has the partition by now, and processes them again
+			c.late(p.Name()) // another process has the partition now, and processes these items again
 		}
 		if err != nil || len(items) == 0 {
-			pause(ctx, idle) // what was not committed is read again
+			pause(ctx, idle) // uncommitted items are read again
 		}
 	}
 	return nil
 }
 
-// commit writes the results and the checkpoint, or, once another process has the partition, nothing. It makes one commit:
-// results without the checkpoint would be written twice, and a checkpoint without the results would lose items. It does not
-// end with the work's ctx, because processed items are worth keeping. It is short, because the next process waits for it.
+// commit writes the results and the checkpoint in one commit, because results without the checkpoint would be written
+// twice, and a checkpoint without its results would lose items. If another process has the partition by then, commit
+// writes nothing. It does not use the work's ctx, because items that are already processed are worth keeping. Its
+// timeout is short, because the next process waits for the work to return.
 func (c *consumer) commit(p group.Partition, done []item) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease/4)
 	defer cancel()

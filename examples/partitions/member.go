@@ -15,11 +15,11 @@ import (
 )
 
 func connect(path string) (*spanner.Client, error) {
-	// Not with a ctx that ends: the client has to outlive it, for the release.
+	// The client must outlive the caller's ctx, because it is needed to release the locks.
 	return spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 }
 
-// takePart runs a process of the story, which prints what its parent can't see in the table.
+// takePart runs one of the story's processes. It reports late commits, which its parent can't see in the table.
 func takePart(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -29,8 +29,8 @@ func takePart(ctx context.Context, path, id string) error {
 	return newConsumer(db, id, func(partition string) { fmt.Println("late", partition) }).run(ctx)
 }
 
-// joinIn runs a process that the user has started in another terminal. It shows what it has until Ctrl+C, or until the
-// story has ended and dropped the database.
+// joinIn runs a process that the user started in another terminal. It shows its partitions until the user presses
+// Ctrl+C, or until the story ends and drops the database.
 func joinIn(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -40,12 +40,12 @@ func joinIn(ctx context.Context, path, id string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := demokit.NewTimeline()
-	s.Print(demokit.Bold, "%s joins the group. Ctrl+C makes it leave, and hand over what it has.", id)
-	s.Say("", demokit.Plain, "a new process gets partitions a lease later: %v", lease)
-	s.Say("", demokit.Plain, "here you see only those that %s has:", id)
+	s.Print(demokit.Bold, "%s joins the group. Ctrl+C makes it leave and hand over its partitions.", id)
+	s.Say("", demokit.Plain, "a new process gets its partitions after one lease, which is %v", lease)
+	s.Say("", demokit.Plain, "only the partitions of %s are shown here:", id)
 	legend(s, []string{id}, "")
 	c := newConsumer(db, id, func(partition string) {
-		s.Say("", demokit.Bad, "a commit to partition %s came too late: refused", partition)
+		s.Say("", demokit.Bad, "a commit to partition %s came too late and was refused", partition)
 	})
 	done := make(chan error, 1)
 	go func() { done <- c.run(ctx) }()
@@ -56,7 +56,7 @@ func joinIn(ctx context.Context, path, id string) error {
 		case <-tick.C:
 		case err := <-done:
 			if err == nil {
-				s.Say("", demokit.Plain, "%s has left: the others have everything", id)
+				s.Say("", demokit.Plain, "%s has left, and the other processes have its partitions", id)
 			}
 			return err
 		}
@@ -67,14 +67,14 @@ func joinIn(ctx context.Context, path, id string) error {
 		if ctx.Err() == nil && time.Since(asked) > time.Second {
 			asked = time.Now()
 			if over(ctx, db) {
-				s.Say("", demokit.Plain, "the story is over")
+				s.Say("", demokit.Plain, "the demonstration has ended")
 				return nil
 			}
 		}
 	}
 }
 
-// has returns the picture of what this process has. It makes no RPC.
+// has returns a picture of this process's partitions. It makes no RPC.
 func (c *consumer) has() (p picture) {
 	for n := range p {
 		p[n] = nobody
@@ -85,7 +85,7 @@ func (c *consumer) has() (p picture) {
 	return p
 }
 
-// over reports whether the database is gone.
+// over reports whether the database can no longer be read, because the story has ended and dropped it.
 func over(ctx context.Context, db *spanner.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, lease)
 	defer cancel()

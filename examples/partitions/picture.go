@@ -10,24 +10,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// glance is how often a process looks at what it has, to show it.
+// glance is the interval at which a process updates its picture.
 const glance = 50 * time.Millisecond
 
-// A picture has the process that has each partition at one instant, or one of these.
+// A picture has the name of the process that holds each partition at one instant, or one of the constants below.
 type picture [partitions]string
 
 const (
 	nobody = "."
-	silent = "x" // a process that is dead or paused
+	silent = "x" // a process that was killed or is paused
 )
 
-// you is the process that the user starts in another terminal.
+// you is the name of the process that the user starts in another terminal.
 const you = "Y"
 
-// cast are the processes that have a bar.
+// cast lists the processes that have a bar.
 var cast = []string{"A", "B", "C", "D", you}
 
-// styles paint a letter, or a bar of the same colour as its background.
+// styles has the styles of each process's letter and bar. The text of a bar has the same colour as its background.
 var styles = map[string]struct{ letter, bar demokit.Style }{
 	"A":    {"\x1b[30;42m", "\x1b[32;42m"},
 	"B":    {"\x1b[30;43m", "\x1b[33;43m"},
@@ -38,10 +38,11 @@ var styles = map[string]struct{ letter, bar demokit.Style }{
 	silent: {"\x1b[97;41m", ""},
 }
 
-// barWidth is the width of the bar for half of the partitions, the most that the story gives to one process.
+// barWidth is the width of a bar and the space after it. The bar has room for half of the partitions, the most that the
+// story gives to one process.
 const barWidth = partitions/2 + 1
 
-// legend prints the line above the pictures that names the bars.
+// legend prints the heading above the pictures, which names the bars.
 func legend(s *demokit.Timeline, bars []string, more string) {
 	var line strings.Builder
 	for _, who := range bars {

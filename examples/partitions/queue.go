@@ -17,10 +17,11 @@ const (
 	// pace is how often an item is appended to each partition.
 	pace = 100 * time.Millisecond
 
-	// effort is how long it takes to process one: almost as long, so that everybody is busy.
+	// effort is how long it takes to process an item. It is only a little less than pace, so that every process is
+	// busy.
 	effort = 70 * time.Millisecond
 
-	batch = 5 // items in a commit, at most
+	batch = 5 // the maximum number of items in a commit
 )
 
 var tables = []string{
@@ -34,7 +35,7 @@ var tables = []string{
 	) PRIMARY KEY (part, position)`,
 }
 
-// item is a place in a partition, from 1.
+// item is the position of an item in its partition, starting at 1.
 type item int64
 
 // next reads the items after the checkpoint of a partition.
@@ -54,7 +55,7 @@ func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) 
 	return items, err
 }
 
-// process processes items until ctx ends, at least one, and returns them.
+// process processes items until ctx ends, but at least one, and returns the processed ones.
 func process(ctx context.Context, items []item) []item {
 	for n := range items {
 		time.Sleep(effort)
@@ -69,12 +70,12 @@ func checkpoint(part string, i item) *spanner.Mutation {
 	return spanner.InsertOrUpdate("checkpoints", []string{"part", "position"}, []any{part, int64(i)})
 }
 
-// result fails a commit that would process the item twice.
+// result inserts the result of an item. The commit fails if the item already has a result.
 func result(part string, i item, consumer string, token spindle.Token) *spanner.Mutation {
 	return spanner.Insert("results", []string{"part", "position", "consumer", "token"}, []any{part, int64(i), consumer, int64(token)})
 }
 
-// open makes the partitions, without items.
+// open creates the partitions, which are empty.
 func open(ctx context.Context, db *spanner.Client) error {
 	var writes []*spanner.Mutation
 	for n := range partitions {
@@ -105,14 +106,15 @@ func produce(ctx context.Context, db *spanner.Client, appended *atomic.Int64) er
 	}
 }
 
-// processed returns how many items are before the checkpoints.
+// processed returns the number of items up to the checkpoints.
 func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
 	query := spanner.NewStatement(`SELECT SUM(position) FROM checkpoints`)
 	err = db.Single().Query(ctx, query).Do(func(row *spanner.Row) error { return row.Columns(&n) })
 	return n, err
 }
 
-// audit counts the items, their results, and the results under an older token than the item before.
+// audit counts the items, their results, and the results that were written under an older token than the preceding
+// result.
 func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
 	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
 		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)

@@ -20,47 +20,47 @@ import (
 )
 
 const (
-	// calm is how long nothing is changed between two acts.
+	// calm is how long the story waits between two acts.
 	calm = 1500 * time.Millisecond
 
 	// still is how long the story waits before it draws an unchanged picture again.
 	still = time.Second
 )
 
-// story is the process that only watches, and tells the story.
+// story belongs to the parent process, which only watches the group and tells the story.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
 	db       *spanner.Client
 	appended atomic.Int64
 
-	cast    map[string]part // of the children
+	cast    map[string]part // the children's parts, by name
 	now     picture
-	even    bool // everybody who is there has its share
-	guests  int  // processes that have joined from elsewhere
+	even    bool // each running process has its share
+	guests  int  // the number of processes that the user started
 	drawn   picture
-	at      time.Time // when it was drawn
+	at      time.Time // when drawn was drawn
 	backlog int64
 	late    int
 
-	vacant  [partitions]time.Time // since when nobody works on it
-	longest time.Duration         // of that, in this act
+	vacant  [partitions]time.Time // when each partition lost its process, or zero
+	longest time.Duration         // the longest time without a process, in this act
 }
 
-// part is what a child does.
+// part is the role that a child plays.
 type part int
 
 const (
 	works    part = iota + 1
-	silently      // it is dead, or paused
+	silently      // it was killed, or is paused
 	leaves
 )
 
 func tell(ctx context.Context, wait time.Duration) error {
 	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
-	s.Print(demokit.Bold, "Three processes share the %d partitions of a queue. Each item is to be processed", partitions)
-	s.Print(demokit.Bold, "once, whatever happens to them. The lease is %v.\n", lease)
+	s.Print(demokit.Bold, "Three processes consume a queue that is divided into %d partitions.", partitions)
+	s.Print(demokit.Bold, "Each item is processed exactly once, whatever happens. The lease is %v.\n", lease)
 	var err error
 	if s.database, err = s.Open(ctx, tables...); err != nil {
 		return err
@@ -82,8 +82,8 @@ func tell(ctx context.Context, wait time.Duration) error {
 	if err := errors.Join(err, <-produced); err != nil {
 		return err
 	}
-	s.Say("", demokit.Plain, "no more items: the backlog is worked off")
-	s.backlog = s.appended.Load() // what was seen before does not count
+	s.Say("", demokit.Plain, "no more items are appended, and the processes work off the backlog")
+	s.backlog = s.appended.Load() // ignore earlier looks
 	for left := s.backlog; left > 0; left = s.backlog {
 		if err := s.Until(ctx, func() bool { return s.backlog < left }); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "each has its share, five or six partitions")
+	s.Say("", demokit.Good, "each process has its share of five or six partitions")
 	for _, act := range []func(context.Context) error{
 		func(ctx context.Context) error { return s.kill(ctx, children["B"]) },
 		func(ctx context.Context) error { return s.join(ctx, wait) },
@@ -126,44 +126,45 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 }
 
 func (s *story) kill(ctx context.Context, c *demokit.Child) error {
-	s.Say("", demokit.Bad, "kill -9 %d: %s is dead (x), and keeps its partitions for a lease", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -9 %d: %s is killed (x), and keeps its partitions until its lease expires", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "the others have them: nobody worked on them for %s", demokit.InLeases(s.longest, lease))
+	s.Say("", demokit.Good, "the other processes have its partitions, which were idle for %s", demokit.InLeases(s.longest, lease))
 	return nil
 }
 
-// stop pauses a process until the others have its partitions, and then continues it.
+// stop pauses a process until the other processes have its partitions, and then resumes it.
 func (s *story) stop(ctx context.Context, c *demokit.Child) error {
 	s.Say("", demokit.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGSTOP, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Bad, "kill -CONT %d: the others have its partitions, and %s commits what it was at", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -CONT %d: the other processes have its partitions, but %s tries to commit the work that it was doing", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGCONT, works); err != nil {
 		return err
 	}
 	if err := s.Until(ctx, func() bool { return s.late > 0 }); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "late commits that the fence has refused: %d; %s has joined again", s.late, c.Name)
+	s.Say("", demokit.Good, "late commits refused by the fence: %d; %s has joined again", s.late, c.Name)
 	return nil
 }
 
 func (s *story) leave(ctx context.Context, c *demokit.Child) error {
-	s.Say("", demokit.Bad, "kill -TERM %d: %s says that it is leaving, and then hands over", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -TERM %d: %s announces that it is leaving, and hands over its partitions", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGTERM, leaves); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "%s has left: nobody worked on a partition for %s", c.Name, s.gap())
+	s.Say("", demokit.Good, "%s has left; its partitions were idle for %s", c.Name, s.gap())
 	return nil
 }
 
-// join waits for the user to join from another terminal. If nobody does, the story starts one more process itself.
+// join waits for the user to join from another terminal. After the wait, the story starts a fourth process itself if
+// the user has not joined.
 func (s *story) join(ctx context.Context, wait time.Duration) error {
 	if wait > 0 {
-		s.Say("", demokit.Bold, "join in! From here, in a second terminal, within %v:", wait)
+		s.Say("", demokit.Bold, "join in! Run this in the same directory, in a second terminal, within %v:", wait)
 		s.Print(demokit.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
 	}
 	for end := time.Now().Add(wait); s.guests == 0 && time.Now().Before(end); {
@@ -173,14 +174,14 @@ func (s *story) join(ctx context.Context, wait time.Duration) error {
 		}
 	}
 	if s.guests > 0 {
-		s.Say(you, demokit.Good, "joins: welcome! A new process gets partitions a lease later")
+		s.Say(you, demokit.Good, "joins: welcome! A new process gets its partitions after one lease")
 	} else if _, err := s.start(ctx, "D"); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "everybody has a share: nobody worked on what moved for %s", s.gap())
+	s.Say("", demokit.Good, "each process has its share; the partitions that moved were idle for %s", s.gap())
 	return nil
 }
 
@@ -193,7 +194,8 @@ func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) 
 	return child, err
 }
 
-// signal signals a child, which then does its part, and waits until each process has its share.
+// signal sends a child a signal, and records the part that the child plays from then on. It returns once each running
+// process has its share.
 func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
 	if err := c.Signal(sig); err != nil {
@@ -204,11 +206,11 @@ func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal
 
 // settle waits until each running process has its share.
 func (s *story) settle(ctx context.Context) error {
-	s.even = false // what was seen before does not count
+	s.even = false // ignore earlier looks
 	return s.Until(ctx, func() bool { return s.even })
 }
 
-// hear takes in what only a child knows.
+// hear takes in the reports of late commits, which the table does not show.
 func (s *story) hear(r demokit.Report) error {
 	if kind, partition, _ := strings.Cut(r.Line, " "); kind == "late" {
 		s.late++
@@ -217,11 +219,11 @@ func (s *story) hear(r demokit.Report) error {
 	return nil
 }
 
-// look draws what the table shows, if that has changed.
+// look reads the table, and draws the picture if it has changed or has not been drawn for a while.
 func (s *story) look(ctx context.Context) {
 	view, err := group.Members(ctx, s.db, demokit.Table, groupName)
 	if err != nil {
-		return // the next look tells
+		return // the next look tries again
 	}
 	done, err := processed(ctx, s.db)
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *story) look(ctx context.Context) {
 	}
 }
 
-// see takes in who has what.
+// see takes in which process has which partitions.
 func (s *story) see(view group.View) {
 	s.now, s.guests = picture{}, 0
 	var shares []int
@@ -273,7 +275,7 @@ func (s *story) see(view group.View) {
 	s.measure()
 }
 
-// measure finds how long no process works on a partition.
+// measure tracks how long each partition has had no running process.
 func (s *story) measure() {
 	for n, who := range s.now {
 		switch {
@@ -292,7 +294,8 @@ func (s *story) measure() {
 	}
 }
 
-// gap returns the longest time that no process worked on a partition, as far as glances show.
+// gap returns the longest time for which a partition had no running process. It is no more precise than the interval
+// between two glances.
 func (s *story) gap() string {
 	if s.longest < 2*glance {
 		return fmt.Sprintf("less than %v", 2*glance)
@@ -306,11 +309,11 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	if items != results || disorder > 0 {
-		return fmt.Errorf("%d items have %d results, and %d of them an older token than the one before: please report it", items, results, disorder)
+		return fmt.Errorf("%d items have %d results, of which %d have an older token than the preceding result; please report this as a bug", items, results, disorder)
 	}
 	s.Print(demokit.Plain, "")
-	s.Print(demokit.Bold, "Items   %d were appended, and %d processed: each exactly once", items, results)
-	s.Print(demokit.Bold, "Tokens  only grow: no item was processed under an older one than that before it")
-	s.Print(demokit.Bold, "Fence   commits of a paused process that came too late, and changed nothing: %d", s.late)
+	s.Print(demokit.Bold, "Items   %d were appended, and %d were processed, each exactly once", items, results)
+	s.Print(demokit.Bold, "Tokens  no item was processed under an older token than the item before it")
+	s.Print(demokit.Bold, "Fence   commits that came too late after the pause, and changed nothing: %d", s.late)
 	return nil
 }

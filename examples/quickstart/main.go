@@ -1,4 +1,4 @@
-// Quickstart is the program of the README: one process at a time leads.
+// Quickstart is the program in the README. If several processes run it, at most one of them leads at any time.
 //
 //	spindle init --db projects/P/instances/I/databases/D
 //	SPINDLE_DB=projects/P/instances/I/databases/D go run ./examples/quickstart

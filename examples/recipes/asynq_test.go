@@ -31,7 +31,7 @@ func ExampleSchedule() {
 	}
 }
 
-// Tasks are enqueued by the leader's scheduler only, which has ended before the next one's starts.
+// Only the leader's scheduler enqueues tasks, and it has ended before the next leader's scheduler starts.
 func TestTasksAreEnqueuedByWhoLeads(t *testing.T) {
 	needEmulator(t)
 	redis := asynq.RedisClientOpt{Addr: miniredis.RunT(t).Addr()}

@@ -13,16 +13,16 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Write writes an object under token. It returns spindle.ErrFenced if there is one with a higher token. The token is in the
-// object's metadata. The precondition makes Cloud Storage refuse the write if the object has changed since its metadata was
-// read.
+// Write writes an object under token, and stores the token in the object's metadata. It returns spindle.ErrFenced if
+// the object already has a higher token. The precondition makes Cloud Storage refuse the write if the object has
+// changed since its metadata was read.
 func Write(ctx context.Context, object *storage.ObjectHandle, token spindle.Token, value []byte) error {
 	for {
 		unchanged := storage.Conditions{DoesNotExist: true}
 		switch there, err := object.Attrs(ctx); {
 		case err == nil:
 			if seen, _ := strconv.ParseInt(there.Metadata["token"], 10, 64); spindle.Token(seen) > token {
-				return fmt.Errorf("write %s under token %v: %w: %d was seen", object.ObjectName(), token, spindle.ErrFenced, seen)
+				return fmt.Errorf("write %s under token %v: %w: the object's token is %d", object.ObjectName(), token, spindle.ErrFenced, seen)
 			}
 			unchanged = storage.Conditions{GenerationMatch: there.Generation}
 		case !errors.Is(err, storage.ErrObjectNotExist):

@@ -18,7 +18,7 @@ import (
 
 const earlier, later = spindle.Token(1795294355747585), spindle.Token(1795294355747586)
 
-// before is a transport that calls something before the first upload.
+// before is a transport that calls a function before the first upload.
 type before struct {
 	http.RoundTripper
 	upload func()
@@ -32,8 +32,8 @@ func (b *before) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// newObject returns an object that does not exist, on a server that imitates Cloud Storage, by two clients: the first
-// calls upload before its first upload.
+// newObject returns an object that does not exist, through two clients of a server that imitates Cloud Storage. The
+// first client calls upload before its first upload.
 func newObject(t *testing.T, upload func()) (first, second *storage.ObjectHandle) {
 	t.Helper()
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Writer: io.Discard})
@@ -59,7 +59,7 @@ func content(t *testing.T, object *storage.ObjectHandle) string {
 	return string(b)
 }
 
-// Once a write under a higher token is there, one under a lower token is refused.
+// After a write under a higher token, a write under a lower token is refused.
 func TestAnObjectIsNotOverwrittenUnderALowerToken(t *testing.T) {
 	object, _ := newObject(t, nil)
 	for _, value := range []string{"1", "2"} {
@@ -70,7 +70,7 @@ func TestAnObjectIsNotOverwrittenUnderALowerToken(t *testing.T) {
 	assert.Equal(t, "3", content(t, object))
 }
 
-// A leader that is paused between its look at the object and its write is refused as well, by the precondition.
+// The precondition also refuses the write of a leader that is paused between its look at the object and its write.
 func TestAWriteThatIsOvertakenIsRefused(t *testing.T) {
 	for _, exists := range []bool{false, true} {
 		var slow, fast *storage.ObjectHandle

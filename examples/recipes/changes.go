@@ -14,9 +14,10 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// StreamTable has a row for each partition of a change stream: which partition of the group reads it, up to where all is
-// done, and which partitions must be finished first. It begins with one row, whose token is empty: the query that returns
-// the first partitions, and the time from which the stream is read.
+// StreamTable has a row for each partition of a change stream: the group's partition that reads it (worker), the time
+// up to which its changes are done (position), and the stream partitions that must be finished before it (parents). The
+// table begins with one row. Its token is empty, because a query without a token returns the first partitions of the
+// stream. Its position is the time from which the stream is read.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
 	worker   STRING(MAX) NOT NULL,
@@ -28,11 +29,12 @@ const StreamTable = `CREATE TABLE orders_stream (
 // A Stream is the work of a group (group.WithWork) that consumes the change stream orders_changes.
 type Stream struct {
 	DB      *spanner.Client
-	Workers int // the number of partitions of the group, which is group.Numbered
+	Workers int // the number of the group's partitions, which are group.Numbered(Workers)
 	Results func(Change) []*spanner.Mutation
 }
 
-// A Change is a record of one transaction's changes of one table. Cloud Spanner's documentation has more of its fields.
+// A Change is a data change record, which has the changes that one transaction made to one table. Cloud Spanner's
+// documentation describes its other fields.
 type Change struct {
 	CommitTimestamp time.Time `spanner:"commit_timestamp"`
 	Table           string    `spanner:"table_name"`
@@ -54,7 +56,7 @@ type record struct {
 	} `spanner:"child_partitions_record"`
 }
 
-// cursor says how far a partition of the stream was read.
+// cursor is how far a partition of the stream has been read.
 type cursor struct {
 	Token    string
 	Position time.Time
@@ -70,7 +72,7 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Print("change stream: ", err) // it continues from the last checkpoint, here or in the next process
+			log.Print("change stream: ", err) // reading continues from the last checkpoint, here or in the next process
 		}
 		select {
 		case <-ctx.Done():
@@ -80,8 +82,8 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// advance reads one partition up to a time, and commits the results with the checkpoint: both or none, and
-// only while this process has the partition of the group.
+// advance reads one partition of the stream up to a given time. It commits the results together with the checkpoint,
+// and only while this process has the partition of the group.
 func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to time.Time) error {
 	records, err := s.read(ctx, from, to)
 	if err != nil {
@@ -106,12 +108,12 @@ func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to
 			[]any{from.Token, to.Add(time.Microsecond), finished})
 		return txn.BufferWrite(append(append(writes, children...), checkpoint))
 	})
-	return err // spindle.ErrFenced: another process has it, and ctx is about to end
+	return err // after spindle.ErrFenced, another process has the partition, and ctx is about to end
 }
 
-var errAdvanced = errors.New("the checkpoint has changed: a commit whose outcome was not known has succeeded")
+var errAdvanced = errors.New("the checkpoint has changed, because a commit whose outcome was unknown succeeded")
 
-// unchanged fails a transaction unless the checkpoint is still where the reading began.
+// unchanged returns errAdvanced unless the checkpoint is still where reading began.
 func (c cursor) unchanged(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 	row, err := txn.ReadRow(ctx, "orders_stream", spanner.Key{c.Token}, []string{"position"})
 	if err != nil {
@@ -139,8 +141,8 @@ func (s *Stream) read(ctx context.Context, from cursor, to time.Time) (all []*re
 	return all, err
 }
 
-// open returns the partitions to read for one partition of the group, and the time by Spanner's clock. A partition that
-// follows several is read once all of them are finished.
+// open returns the stream partitions that one partition of the group can read now, and the present time by Spanner's
+// clock. A stream partition with several parents is read only after all of them are finished.
 func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now time.Time, err error) {
 	query := spanner.Statement{
 		SQL: `SELECT token, position FROM orders_stream AS s WHERE worker = @worker AND NOT finished AND ARRAY_LENGTH(parents) =
@@ -155,7 +157,8 @@ func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now ti
 	return slices.DeleteFunc(open, func(c cursor) bool { return now.Before(c.Position) }), now, err
 }
 
-// children returns the rows of the partitions that follow. Several partitions may name the same one.
+// children returns the rows to insert for the child partitions in the records. Several partitions can have the same
+// child, so a child that already has a row is left out.
 func (s *Stream) children(ctx context.Context, txn *spanner.ReadWriteTransaction, records []*record) (rows []*spanner.Mutation, err error) {
 	for _, r := range records {
 		for _, c := range r.Children {

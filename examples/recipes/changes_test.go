@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Each change has its result once, though partitions of the stream end and follow one another, and one of two processes
-// leaves: a second insert of a result would fail.
+// Each change has exactly one result, even though partitions of the stream end and are followed by others, and one of
+// two processes leaves. A second insert of a result would fail.
 func TestEachChangeOfAStreamHasItsResultOnce(t *testing.T) {
 	needEmulator(t)
 	const workers = 4

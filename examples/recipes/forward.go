@@ -13,20 +13,21 @@ import (
 // forwarded marks requests that a follower has forwarded.
 const forwarded = "X-Forwarded-To-Leader"
 
-// Forward serves requests on the leader. On a follower it forwards them to the URL that the leader publishes (WithValue).
+// Forward serves requests on the leader. On a follower, it forwards them to the URL that the leader publishes
+// (WithValue).
 func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leads, _ := lock.HasLock(); leads {
 			work.ServeHTTP(w, r)
 			return
 		}
-		if r.Header.Get(forwarded) != "" { // by a process that took this one for the leader
+		if r.Header.Get(forwarded) != "" { // by a process that mistook this one for the leader
 			tryAgain(w)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		leader, err := lock.Wait(ctx) // at once, if a leader is known
+		leader, err := lock.Wait(ctx) // returns immediately if a leader is known
 		target, unreadable := url.Parse(leader.Value)
 		if err != nil || unreadable != nil {
 			tryAgain(w)

@@ -22,7 +22,8 @@ func replica(t *testing.T, db *spindletest.Database, name string, patience time.
 	return lock, url
 }
 
-// A request to a follower is served by the leader, by the next one once that leads, and never goes round.
+// A request to a follower is served by the leader. After a change of leader, it is served by the new leader, and it is
+// never forwarded in a circle.
 func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -44,13 +45,13 @@ func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	resp, _ = get(t, firstURL, forwarded)
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "forwarded to who leads no more: it is refused at once")
 	var by string
-	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has gone
+	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has left
 		resp, by = get(t, secondURL)
 	}
 	assert.Equal(t, "second", by, "then the request waits for the next")
 }
 
-// With no leader at all, the answer is 503 after a while, and says when to try again.
+// If there is no leader, the response after a while is 503, and says when to try again.
 func TestNobodyToForwardTo(t *testing.T) {
 	needEmulator(t)
 	_, url := replica(t, spindletest.New(t), "alone", time.Millisecond)

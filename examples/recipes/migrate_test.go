@@ -14,7 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Of pods that start together, one runs each migration, and none goes on before all are done, in their order.
+// When several pods start together, one of them runs each migration. All of them wait until all migrations are done, in
+// order.
 func TestMigrationsRunOnceAndEverybodyWaitsForThem(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t, spindletest.WithDDL("CREATE TABLE log (n INT64, version STRING(MAX)) PRIMARY KEY (n, version)"))
@@ -47,7 +48,8 @@ func TestMigrationsRunOnceAndEverybodyWaitsForThem(t *testing.T) {
 	pods.Wait()
 }
 
-// A migration that fails keeps the pod from starting, and those after it from running; the next pod tries it again.
+// A migration that fails keeps the pod from starting and the later migrations from running. The next pod tries it
+// again.
 func TestAMigrationThatFailsIsTriedAgain(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -62,7 +64,7 @@ func TestAMigrationThatFailsIsTriedAgain(t *testing.T) {
 	assert.Equal(t, []string{"0001", "0002", "0002", "0003"}, ran)
 }
 
-// A pod of an earlier version starts after the update: what it would run was run before the later migrations.
+// A pod of an earlier version can start after the update, because its migrations were run before the later ones.
 func TestAnEarlierVersionFindsItsMigrationsPassed(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)

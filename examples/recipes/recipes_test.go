@@ -20,7 +20,7 @@ import (
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// options are of locks that nobody loses on a slow machine, and that followers take soon once they are released.
+// options are for locks that no process loses on a slow machine, and that followers claim soon after a release.
 var options = []spindle.Option{spindle.WithLease(30 * time.Second), spindle.WithPoll(50 * time.Millisecond), quiet}
 
 func needEmulator(t *testing.T) {
@@ -31,7 +31,7 @@ func needEmulator(t *testing.T) {
 	t.Parallel()
 }
 
-// connect opens a client of its own on db: the emulator confuses transactions of one client that run side by side.
+// connect opens a separate client on db, because the emulator confuses concurrent transactions of the same client.
 func connect(t *testing.T, db *spindletest.Database) *spanner.Client {
 	t.Helper()
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
@@ -40,7 +40,7 @@ func connect(t *testing.T, db *spindletest.Database) *spanner.Client {
 	return client
 }
 
-// compete runs a lock until the test ends, or stop is called.
+// compete runs a lock until the test ends or stop is called.
 func compete(t *testing.T, db *spindletest.Database, opts ...spindle.Option) (lock *spindle.Lock, stop func()) {
 	t.Helper()
 	lock = spindle.New(connect(t, db), db.Table, "mylock", append(opts, options...)...)
@@ -76,7 +76,7 @@ func serve(t *testing.T, handler http.Handler) (url string) {
 	return server.URL
 }
 
-// says is a handler that answers text.
+// says returns a handler that responds with text.
 func says(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }

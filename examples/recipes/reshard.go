@@ -14,8 +14,9 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// InboxTables have the records, each under the shard of its key when it was written; the numbers of shards, and since when
-// each was used; and up to which record each shard is consumed.
+// InboxTables are three tables. orders_inbox has the records, each under the shard that its key had when the record was
+// written. orders_numberings has each number of shards, and the time since which it has been used. orders_positions has
+// the time of the last record that was consumed from each shard.
 var InboxTables = []string{
 	`CREATE TABLE orders_inbox (
 		shard     STRING(MAX) NOT NULL,
@@ -33,13 +34,13 @@ var InboxTables = []string{
 	) PRIMARY KEY (shard)`,
 }
 
-// A Shard is a partition of the group: the keys whose hash, divided by N, leaves Rest.
+// A Shard is a partition of the group. It has the keys whose hash modulo N is Rest.
 type Shard struct{ N, Rest int }
 
 // Name returns the shard's name in the group's list, such as "8/3".
 func (s Shard) Name() string { return fmt.Sprintf("%d/%d", s.N, s.Rest) }
 
-// Shards returns the list of a group for one numbering, or for an old and a new one.
+// Shards returns a group's list of partitions for one numbering, or for an old and a new one.
 func Shards(numberings ...int) group.Partitions {
 	var names []string
 	for _, n := range numberings {
@@ -56,7 +57,7 @@ func shardOf(key string, n int) Shard {
 	return Shard{n, int(hash.Sum64() % uint64(n))}
 }
 
-// sources returns the shards of another numbering that keys of this shard come from.
+// sources returns the shards of the n-shard numbering from which this shard's keys come.
 func (s Shard) sources(n int) (sources []Shard) {
 	common := s.N
 	for m := n; m > 0; {
@@ -68,22 +69,24 @@ func (s Shard) sources(n int) (sources []Shard) {
 	return sources
 }
 
-// Renumber makes n the number of shards, from its commit on. It fails if n has a row already: n was the number once.
+// Renumber makes n the number of shards from its commit on. It fails if n already has a row, because n is or was the
+// number of shards.
 func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	_, err := db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("orders_numberings", []string{"n", "since"}, []any{n, spanner.CommitTimestamp})})
 	return err
 }
 
-// Append writes a record, one for each key in a transaction. The transaction reads the numbering, so it commits before the
-// numbering changes, or runs again: no record is written for an old shard after the cut.
+// Append writes a record as part of a transaction, which can have at most one record for each key. Because Append reads
+// the numbering, the transaction either commits before the numbering changes or runs again. So no record is written for
+// an old shard after the cut.
 func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
 	all, err := numberings(ctx, txn)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
-		return errors.New("the shards have no number yet: call Renumber once")
+		return errors.New("the number of shards is not set; call Renumber once")
 	}
 	shard := shardOf(key, all[len(all)-1])
 	return txn.BufferWrite([]*spanner.Mutation{spanner.Insert("orders_inbox",
@@ -111,7 +114,7 @@ type numbering struct {
 	Since time.Time
 }
 
-// numberings returns the numbers of shards, the oldest first.
+// numberings returns the numbers of shards, oldest first.
 func numberings(ctx context.Context, from reader) (all []int, err error) {
 	var rows []numbering
 	err = spanner.SelectAll(from.Read(ctx, "orders_numberings", spanner.AllKeys(), []string{"n", "since"}), &rows)
@@ -125,7 +128,7 @@ func numberings(ctx context.Context, from reader) (all []int, err error) {
 // An Inbox is the work of a group (group.WithWork) whose partitions are shards.
 type Inbox struct {
 	DB      *spanner.Client
-	Results func([]Record) []*spanner.Mutation // of each key in its order
+	Results func([]Record) []*spanner.Mutation // gets the records of each key in their order
 }
 
 // A Record is one row of the inbox.
@@ -138,7 +141,7 @@ type Record struct {
 func (b *Inbox) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		if err := b.advance(ctx, p); err != nil {
-			return err // it is logged, and the work begins again after a pause
+			return err // the group logs it, and runs Work again after a pause
 		}
 		select {
 		case <-ctx.Done():
@@ -148,7 +151,7 @@ func (b *Inbox) Work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// advance consumes what has come for a shard. Results and checkpoint are one commit, fenced.
+// advance consumes a shard's new records. It writes the results and the checkpoint in one fenced commit.
 func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 	now := present{b.DB}
 	if begun, err := begun(ctx, now, p.Name()); err != nil || !begun {
@@ -166,11 +169,12 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 			[]any{p.Name(), records[len(records)-1].Committed})
 		return txn.BufferWrite(append(b.Results(records), checkpoint))
 	})
-	return err // spindle.ErrFenced: another process has it, and ctx is about to end
+	return err // after spindle.ErrFenced, another process has the partition, and ctx is about to end
 }
 
-// begun reports whether the shards of all earlier numberings that the shard's keys come from are consumed up to the cut. It
-// reads the numberings first: once they show the shard's own, the earlier ones get no more records.
+// begun reports whether a shard can be consumed, which requires that all earlier shards from which its keys come are
+// consumed up to the cut. It reads the numberings first, because once they include the shard's own, no more records are
+// written under the earlier ones.
 func begun(ctx context.Context, now present, name string) (bool, error) {
 	var shard Shard
 	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {
@@ -191,8 +195,8 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether the shards of an old numbering are consumed up to the cut, and so are no longer needed in the
-// list.
+// Drained reports whether all shards of the old numbering n are consumed up to the cut and can therefore be removed
+// from the group's list.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
@@ -207,8 +211,8 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	return true, nil
 }
 
-// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first: if the checkpoint has
-// moved by the second read, there are too many records, but none is missing.
+// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first. If the checkpoint
+// moves before the second read, the result can include records that were already consumed, but no record is missing.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err
@@ -218,7 +222,7 @@ func left(ctx context.Context, now present, name string) (from time.Time, record
 	return from, records, err
 }
 
-// position returns the checkpoint of a shard, or the beginning of time if it has none.
+// position returns the checkpoint of a shard, or the zero time if it has none.
 func position(ctx context.Context, from reader, name string) (at time.Time, err error) {
 	row, err := from.ReadRow(ctx, "orders_positions", spanner.Key{name}, []string{"position"})
 	if errors.Is(err, spanner.ErrRowNotFound) {

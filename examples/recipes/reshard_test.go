@@ -19,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// sharded is an inbox whose records are numbers: each key's are 1, 2, 3 and so on.
+// sharded is an inbox whose records are numbers. The records of each key are 1, 2, 3 and so on.
 type sharded struct {
 	*testing.T
 	db  *spindletest.Database
@@ -38,7 +38,7 @@ func newSharded(t *testing.T) *sharded {
 	return s
 }
 
-// round puts the next record of each of 20 keys.
+// round appends the next record of each of 20 keys.
 func (s *sharded) round(ctx context.Context) error {
 	for i := range 20 {
 		key := fmt.Sprint("key", i)
@@ -52,7 +52,7 @@ func (s *sharded) round(ctx context.Context) error {
 	return nil
 }
 
-// inbox makes results of a process of its own. A second result of a record fails.
+// inbox returns the Inbox of a new process. It fails if a record gets a second result.
 func (s *sharded) inbox() *Inbox {
 	s.Helper()
 	return &Inbox{DB: connect(s.T, s.db), Results: func(records []Record) (all []*spanner.Mutation) {
@@ -66,7 +66,7 @@ func (s *sharded) inbox() *Inbox {
 	}}
 }
 
-// member runs a member of the group. Its work on a partition begins with before.
+// member runs a member of the group. Its work on a partition first calls before.
 func (s *sharded) member(list group.Partitions, before func(ctx context.Context, p group.Partition)) (g *group.Group, leave func()) {
 	s.Helper()
 	inbox := s.inbox()
@@ -92,7 +92,7 @@ type outcome struct {
 	Committed  time.Time
 }
 
-// results are those of all records so far, of each key in the order of its records.
+// results returns the results so far, ordered by key and record.
 func (s *sharded) results() (all []outcome) {
 	require.NoError(s.T, spanner.SelectAll(s.db.Client.Single().Read(s.Context(), "results", spanner.AllKeys(), []string{"key", "value", "committed"}), &all))
 	return all
@@ -103,8 +103,9 @@ func (s *sharded) eventually(what string, cond func() bool) {
 	require.Eventually(s.T, cond, time.Minute, 50*time.Millisecond, what)
 }
 
-// The order of a key holds as the number of shards changes under way: amid records that are written, and rolling updates to
-// a list with both numberings and then to one without the old shards. Each record has its result once.
+// The records of each key are consumed in order, and each record has exactly one result, while the number of shards
+// changes. Meanwhile, records are written, and rolling updates first change the list to both numberings, and then to
+// the new one.
 func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -118,7 +119,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	})
 	defer producer.Wait()
 	defer stop()
-	consumed := func() { // what had been written by now
+	consumed := func() { // waits for the records written so far
 		written := int(rounds.Load())
 		s.eventually("consumed", func() bool { return len(s.results()) >= 20*written })
 	}
@@ -131,7 +132,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	s.balanced(third)
 	consumed()
 
-	require.NoError(t, Renumber(t.Context(), connect(t, s.db), 16)) // the second has the old list still
+	require.NoError(t, Renumber(t.Context(), connect(t, s.db), 16)) // the second member still has the old list
 	fourth, fourthLeaves := s.member(Shards(8, 16), nothing)
 	secondLeaves()
 	s.balanced(fourth)
@@ -169,7 +170,8 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	}
 }
 
-// A new shard waits for the old ones that its keys come from, however long their work takes, and for no others.
+// A new shard waits for the old shards from which its keys come, however long their work takes, and for no other
+// shards.
 func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -192,7 +194,7 @@ func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 	})
 	s.balanced(g)
 	inbox, looked := s.inbox(), 0
-	for _, p := range g.Held() { // by hand, so that none has yet to look
+	for _, p := range g.Held() { // called here, so that each partition has certainly looked
 		if strings.HasPrefix(p.Name(), "16/") {
 			looked++
 			require.NoError(t, inbox.advance(t.Context(), p))
@@ -202,7 +204,7 @@ func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 	assert.Empty(t, s.results(), "nothing of the old shards is consumed, so nothing of the new ones is")
 
 	close(others)
-	behind := func() (n int) { // keys of the old shard that is behind
+	behind := func() (n int) { // the number of keys of the old shard that is behind
 		for key := range s.put {
 			if shardOf(key, 8).Name() == held {
 				n++
@@ -219,8 +221,8 @@ func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 	s.eventually("all", func() bool { return len(s.results()) == 40 })
 }
 
-// With a third numbering before anything of the first is consumed, the shards between have nothing, and are no proof that
-// the first is consumed.
+// If a third numbering begins before the first is consumed at all, the shards of the second have no records. This does
+// not prove that the first is consumed.
 func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -241,7 +243,7 @@ func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	assert.False(t, unknown, "a numbering that nobody has begun")
 }
 
-// The shards that a shard waits for are those that its keys come from, and no others.
+// A shard waits exactly for the shards from which its keys come.
 func TestTheSourcesOfAShard(t *testing.T) {
 	for before := 1; before <= 12; before++ {
 		for after := 1; after <= 12; after++ {

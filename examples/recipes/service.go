@@ -12,10 +12,10 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Service is an HTTP service outside Spanner. It keeps the highest token that came with a write, next to what was written,
-// and refuses lower ones.
+// Service is an HTTP service outside Spanner. Next to its value, it keeps the highest token with which the value was
+// written, and it refuses writes with a lower token.
 type Service struct {
-	mu    sync.Mutex // a transaction, if this is in a database
+	mu    sync.Mutex // in a database, use a transaction instead
 	seen  spindle.Token
 	value []byte
 }
@@ -24,19 +24,19 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, err := strconv.ParseInt(r.Header.Get("Fencing-Token"), 10, 64)
 	value, unread := io.ReadAll(r.Body)
 	if err != nil || unread != nil {
-		http.Error(w, "a body and the header Fencing-Token, a decimal number, were expected", http.StatusBadRequest)
+		http.Error(w, "the request needs a body and a Fencing-Token header with a decimal number", http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock() // after the write: the check and the write are one step
+	defer s.mu.Unlock() // after the write, because the check and the write must be one step
 	if spindle.Token(token) < s.seen {
-		http.Error(w, fmt.Sprintf("token %d: %v was seen", token, s.seen), http.StatusPreconditionFailed)
+		http.Error(w, fmt.Sprintf("token %d is outdated: the highest token so far is %v", token, s.seen), http.StatusPreconditionFailed)
 		return
 	}
 	s.seen, s.value = spindle.Token(token), value
 }
 
-// Put writes to a Service under token. The error is spindle.ErrFenced if the service has seen a higher token.
+// Put writes to a Service under token. It returns spindle.ErrFenced if the service has seen a higher token.
 func Put(ctx context.Context, url string, token spindle.Token, value []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(value))
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// InSQL runs fn in a transaction that is all SQL. It commits only while token is valid.
+// InSQL runs fn in a transaction that uses only SQL. The transaction commits only while token is valid.
 func InSQL(ctx context.Context, db *sql.DB, dialect databasepb.DatabaseDialect, lock *spindle.Lock, token spindle.Token, fn func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // of what was not committed
+	defer tx.Rollback() // does nothing after a commit
 	if err := fn(tx); err != nil {
 		return err
 	}
-	fence := lock.FenceStatement(dialect, token) // last: a process that claims the lock waits from here to the commit
+	fence := lock.FenceStatement(dialect, token) // last, because claims of the lock wait from here to the commit
 	result, err := tx.ExecContext(ctx, fence.SQL, fence.Params["p1"])
 	if err != nil {
 		return err

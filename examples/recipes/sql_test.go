@@ -18,8 +18,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// conn is as much of a driver for database/sql as the test needs, on the Spanner client: a transaction of statements
-// whose parameters are numbered.
+// conn is a database/sql driver on the Spanner client that has only the features that the test needs: transactions of
+// statements with numbered parameters.
 type conn struct {
 	db  *spanner.Client
 	txn *spanner.ReadWriteStmtBasedTransaction
@@ -48,7 +48,8 @@ func (c *conn) ExecContext(ctx context.Context, sql string, args []driver.NamedV
 func (c *conn) Commit() error   { _, err := c.txn.Commit(context.Background()); return err }
 func (c *conn) Rollback() error { c.txn.Rollback(context.Background()); return nil }
 
-// A transaction that is all SQL lands while its token is valid, and not once that is superseded, in both dialects.
+// In both dialects, a transaction that uses only SQL commits while its token is valid, and fails once the token is
+// superseded.
 func TestATransactionOfSQLIsFenced(t *testing.T) {
 	needEmulator(t)
 	for dialect, opts := range map[databasepb.DatabaseDialect][]spindletest.Option{
@@ -65,7 +66,7 @@ func TestATransactionOfSQLIsFenced(t *testing.T) {
 						_, err := tx.ExecContext(t.Context(), "UPDATE orders SET state = '"+state+"' WHERE id = 1")
 						return err
 					})
-					if spanner.ErrCode(err) != codes.Aborted { // by a heartbeat: the emulator runs one transaction at a time
+					if spanner.ErrCode(err) != codes.Aborted { // a heartbeat can abort it, because the emulator runs one transaction at a time
 						return err
 					}
 				}

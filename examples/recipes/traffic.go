@@ -6,13 +6,13 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Traffic serves requests on the leader only. The readiness probe makes a Service of Kubernetes send them there.
+// Traffic serves requests only on the leader. The readiness probe makes a Kubernetes Service send requests there.
 func Traffic(lock *spindle.Lock, work http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", spindle.Probe(lock.Live))
 	mux.Handle("GET /readyz", spindle.Probe(lock.Leading))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if err := lock.Leading(r); err != nil { // the last probe was a second ago
+		if err := lock.Leading(r); err != nil { // the last probe may be a second old
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return

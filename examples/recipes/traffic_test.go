@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Only the leader is ready and serves, and followers are live, at the paths that deploy/kubernetes has.
+// Only the leader is ready and serves requests, and followers are live. The paths are those in deploy/kubernetes.
 func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 	needEmulator(t)
 	manifest, err := os.ReadFile("../../deploy/kubernetes/leader.yaml")

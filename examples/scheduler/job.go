@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// runs has a row for each second whose job was run. The key keeps a job from running twice; the fence keeps old leaders
-// out.
+// runs has a row for each second whose job was run. The primary key keeps a job from running twice, and the fence keeps
+// former leaders from writing.
 const runs = `CREATE TABLE IF NOT EXISTS runs (
 	second TIMESTAMP NOT NULL,
 	token  INT64 NOT NULL,
@@ -33,15 +33,16 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs the job of each second until ctx ends, at the instant the lock is lost, or late in a stop.
+// lead runs each second's job until ctx ends. ctx ends when the lock is lost. If this replica is being stopped, ctx
+// ends once the other replicas know that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
 		switch err := r.job(ctx, term, second); {
 		case err == nil:
 			log.Print("ran the job of ", second.UTC().Format(time.TimeOnly))
-		case spanner.ErrCode(err) != codes.AlreadyExists: // then the last leader ran it
-			log.Print("did not run: ", err) // ErrFenced too: ctx ends soon then
+		case spanner.ErrCode(err) != codes.AlreadyExists: // AlreadyExists: the last leader ran it
+			log.Print("did not run: ", err) // after ErrFenced, ctx ends soon
 		}
 		select {
 		case <-time.After(time.Until(second.Add(time.Second))):

@@ -1,10 +1,11 @@
-// Scheduler is a service of several replicas, one of which runs a job each second.
+// Scheduler is a service with several replicas, one of which runs a job each second.
 //
 //	export SPINDLE_DB=projects/P/instances/I/databases/D
 //	go run ./examples/scheduler -listen localhost:8080
 //
-// Start some, each with its own address. At any of them, /leader names the leader, and /jobs goes to the leader. Stop the
-// leader with Ctrl+C or SIGTERM, or kill it: another replica takes over. The job is in job.go, the pages are in web.go.
+// Start several replicas, each with its own address. On every replica, /leader shows the leader, and /jobs redirects to
+// it. If you stop the leader with Ctrl+C or SIGTERM, or kill it, another replica takes over. The job is in job.go, and
+// the pages are in web.go.
 package main
 
 import (
@@ -29,13 +30,13 @@ const lease = 3 * time.Second
 
 // replica is one process of the service.
 type replica struct {
-	url  string // where it serves
+	url  string // its own URL
 	db   *spanner.Client
 	lock *spindle.Lock
 }
 
 func main() {
-	listen := flag.String("listen", "localhost:8080", "where to serve, and where the others redirect to")
+	listen := flag.String("listen", "localhost:8080", "the address on which to serve, and to which other replicas redirect")
 	flag.Parse()
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
@@ -51,7 +52,7 @@ func run(ctx context.Context, listen, database string) error {
 	if err := createRuns(ctx, database); err != nil {
 		return err
 	}
-	// Not with ctx: the client has to outlive it, for the last jobs and the release.
+	// Do not pass ctx here: the client must outlive it for the last jobs and the release.
 	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		return err
@@ -64,8 +65,8 @@ func run(ctx context.Context, listen, database string) error {
 	r := &replica{url: "http://" + listener.Addr().String(), db: db}
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
-		spindle.WithValue(r.url), // where the others redirect to
-		spindle.WithHandover(),   // when stopped, lead on until the others know
+		spindle.WithValue(r.url), // the URL to which other replicas redirect
+		spindle.WithHandover(),   // when stopped, lead until the other replicas know
 		spindle.WithLeader(r.lead))
 	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -77,7 +78,7 @@ func run(ctx context.Context, listen, database string) error {
 	log.Print("serving at ", r.url)
 	go func() { stop(server.Serve(listener)) }() // a replica that can't serve must not lead
 
-	err = <-done // ctx has ended, and the lock is released: until now this replica may have led, and has to serve
+	err = <-done // ctx has ended, and the lock is released; a replica that may still lead has to serve
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(patience))

@@ -16,9 +16,9 @@ func (r *replica) handler() http.Handler {
 		fmt.Fprintln(w, leader.Value, leader.Token)
 	})
 	mux.HandleFunc("GET /leader", leader)
-	mux.HandleFunc("GET /healthz", leader)                   // ready, if followers serve requests too: a leader is known
-	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // or it should be started again
-	mux.Handle("GET /readyz", spindle.Probe(r.lock.Leading)) // if requests are for the leader only
+	mux.HandleFunc("GET /healthz", leader)                   // readiness if followers also serve requests: a leader is known
+	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // liveness: restart the replica if this fails
+	mux.Handle("GET /readyz", spindle.Probe(r.lock.Leading)) // readiness if only the leader serves requests
 	mux.HandleFunc("GET /jobs", r.whoLeads(func(w http.ResponseWriter, req *http.Request, leader spindle.Leader) {
 		if leader.Value != r.url {
 			http.Redirect(w, req, leader.Value+req.URL.RequestURI(), http.StatusTemporaryRedirect)
@@ -29,14 +29,14 @@ func (r *replica) handler() http.Handler {
 	return mux
 }
 
-// whoLeads calls handle with the leader that the lock's loop has seen last, without an RPC. A leader that was silent for
-// its lease no longer leads. It may have crashed within that time, so a redirected client that finds nobody has to try
-// again.
+// whoLeads calls handle with the last leader that the lock's loop saw. It makes no RPC. A leader that has been silent
+// for its whole lease no longer leads. One that crashed more recently still appears to lead, so a redirected client
+// that gets no answer has to try again.
 func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		leader, age, ok := r.lock.Seen()
 		if !ok || age > leader.Lease {
-			http.Error(w, "no leader is known: try again", http.StatusServiceUnavailable)
+			http.Error(w, "no leader is known; try again", http.StatusServiceUnavailable)
 			return
 		}
 		handle(w, req, leader)

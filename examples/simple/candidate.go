@@ -22,14 +22,14 @@ type candidate struct {
 	log      *slog.Logger
 }
 
-// run competes for the lock until ctx ends, and then releases it if it holds it.
+// run competes for the lock until ctx ends, and then releases the lock if the candidate holds it.
 func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	if c.create {
 		if err := ddl.Create(ctx, c.database, c.table); err != nil {
 			return err
 		}
 	}
-	// Not with ctx: the client has to outlive it, for the release.
+	// Do not pass ctx here: the client must outlive it to release the lock.
 	db, err := spanner.NewClient(context.Background(), c.database, spindle.ClientOptions(c.lease)...)
 	if err != nil {
 		return err
@@ -52,15 +52,15 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	return lock.RunAndWait(ctx)
 }
 
-// verify returns at once what the lock would only log, again and again: an error of the table, or that the database can't
-// be reached.
+// verify immediately returns an error if the table is missing or wrong, or if the database cannot be reached. The lock
+// would only log such an error, again and again.
 func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return ddl.Verify(ctx, db, c.table)
 }
 
-// lead does the leader's work. It returns when ctx ends: the term is over then.
+// lead does the leader's work. It returns when ctx ends, as a leader function must.
 func lead(ctx context.Context, _ spindle.Term) {
 	<-ctx.Done()
 }

@@ -18,13 +18,13 @@ const (
 	demoName  = "demo"
 )
 
-// demo tells the story of three processes and a lock, which it only watches.
+// demo shows three processes that compete for a lock. It does not compete itself, but only watches.
 type demo struct {
 	*demokit.Story
-	lock *spindle.Lock // which is not run: Leader does not need that
+	lock *spindle.Lock // never run, because Leader works without it
 
 	leader    *demokit.Child // nil while there is none
-	vacant    time.Time      // since when there was no leader
+	vacant    time.Time      // when the last leader was sent a signal
 	since     time.Time      // when the leader was elected
 	token     spindle.Token
 	heartbeat time.Time // the leader's last, by Spanner's clock
@@ -35,7 +35,7 @@ func demonstrate(ctx context.Context) error {
 	d := &demo{Story: demokit.NewStory()}
 	d.Hear, d.Look = d.hear, d.look
 	d.Print(demokit.Bold, "Three processes compete for one lock. At most one of them leads at any time.")
-	d.Print(demokit.Plain, "If a leader falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
+	d.Print(demokit.Plain, "A leader that falls silent keeps the lock until its lease of %v expires.\n", demoLease)
 	database, err := d.Open(ctx)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.look(ctx) // it may have sent a heartbeat at the end
+	d.look(ctx) // the leader may have sent one more heartbeat
 	last := d.heartbeat
 	if err := d.term(ctx, " after the kill", 3); err != nil {
 		return err
@@ -90,12 +90,12 @@ func (d *demo) play(ctx context.Context) error {
 
 	d.Print(demokit.Plain, "")
 	d.Print(demokit.Bold, "Crash   replaced in %s, %.2f leases after its last heartbeat", demokit.InLeases(takeover, demoLease), silence.Seconds()/demoLease.Seconds())
-	d.Print(demokit.Bold, "Stop    replaced in %s: a released lock is free at once", demokit.InLeases(handover, demoLease))
+	d.Print(demokit.Bold, "Stop    replaced in %s; a released lock is free immediately", demokit.InLeases(handover, demoLease))
 	d.Print(demokit.Bold, "Tokens  %v < %v < %v: they only grow", first, second, d.token)
 	return nil
 }
 
-// term shows an election and what follows it, up to the middle between two heartbeats.
+// term shows an election and the given number of heartbeats, and returns halfway between two heartbeats.
 func (d *demo) term(ctx context.Context, after string, beats int) error {
 	if err := d.Until(ctx, func() bool { return d.leader != nil }); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (d *demo) term(ctx context.Context, after string, beats int) error {
 	return d.Until(ctx, func() bool { return time.Now().After(middle) })
 }
 
-// signal ends the leader.
+// signal sends the leader a signal that ends it.
 func (d *demo) signal(s syscall.Signal, command string) (time.Time, error) {
 	d.Say("", demokit.Bad, "%s %d", command, d.leader.Pid())
 	leader := d.leader
@@ -120,11 +120,11 @@ func (d *demo) signal(s syscall.Signal, command string) (time.Time, error) {
 	return d.vacant, leader.Signal(s)
 }
 
-// hear takes in what a candidate reports.
+// hear takes in a candidate's report.
 func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended && r.Err != nil:
-		d.Say(r.Child.Name, demokit.Plain, "is dead; nobody leads until its lease has expired")
+		d.Say(r.Child.Name, demokit.Plain, "was killed; no process leads until its lease expires")
 	case r.Ended:
 		d.Say(r.Child.Name, demokit.Plain, "has released the lock and exited")
 	case strings.HasPrefix(r.Line, spindle.Elected.String()):
@@ -133,16 +133,16 @@ func (d *demo) hear(r demokit.Report) error {
 		_, err := fmt.Sscanf(r.Line, spindle.Elected.String()+" %d", &d.token)
 		return err
 	case strings.HasPrefix(r.Line, spindle.Lost.String()) && r.Child == d.leader:
-		return fmt.Errorf("%s lost the lock: is this machine overloaded?", r.Child.Name)
+		return fmt.Errorf("%s lost the lock; the machine may be overloaded", r.Child.Name)
 	}
 	return nil
 }
 
-// look marks a heartbeat, should there be a new one: Leader has the last one's time.
+// look reads the time of the leader's last heartbeat, and marks the heartbeat if it is a new one.
 func (d *demo) look(ctx context.Context) {
 	leader, err := d.lock.Leader(ctx)
 	if err != nil || leader.Token != d.token || !leader.Heartbeat.After(d.heartbeat) {
-		return // the next look tells
+		return // the next look tries again
 	}
 	d.heartbeat = leader.Heartbeat
 	d.beats++

@@ -1,15 +1,15 @@
-// Simple elects a leader among processes.
+// Simple elects a leader among several processes.
 //
-// To see it happen, with an emulator, three processes, a crash and a graceful stop:
+// To see a demonstration with an emulator, three processes, a crash and a graceful stop, run:
 //
 //	go run ./examples/simple
 //
-// To take part in an election on a database of your own, start this in several terminals:
+// To hold an election in your own database, run this command in several terminals:
 //
 //	go run ./examples/simple -db projects/P/instances/I/databases/D -name mylock -create
 //
-// Stop one with Ctrl+C, or kill it, and watch the others. For a database on an emulator, set
-// SPANNER_EMULATOR_HOST to its host:port.
+// Stop one of the processes with Ctrl+C, or kill it, and watch the others. To use a database on an emulator, set
+// SPANNER_EMULATOR_HOST to the emulator's host:port.
 //
 // The code to copy is in candidate.go.
 package main
@@ -40,14 +40,14 @@ func main() {
 	flag.StringVar(&c.id, "id", "", "the id that other candidates see (default host, process id and a UUID)")
 	flag.DurationVar(&c.lease, "lease", 10*time.Second, "how long a leader keeps the lock without a heartbeat")
 	flag.BoolVar(&c.create, "create", false, "create the table if it does not exist")
-	_ = flag.CommandLine.Parse(args) // which exits on an error
+	_ = flag.CommandLine.Parse(args) // exits on an error
 	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "simple: unexpected argument %q: it takes flags only, see -help\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "simple: unexpected argument %q; only flags are accepted (see -help)\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	if c.database == "" {
 		if flag.NFlag() > 0 {
-			fmt.Fprintln(os.Stderr, "simple: which database? Give it with -db, or no flags at all for the demonstration")
+			fmt.Fprintln(os.Stderr, "simple: no database given; set -db, or use no flags at all to see the demonstration")
 			os.Exit(2)
 		}
 		demokit.Play(demonstrate)
@@ -59,8 +59,8 @@ func main() {
 	}
 }
 
-// compete runs one candidate until Ctrl+C or SIGTERM. A second signal does not wait for the release. In the demonstration,
-// its output is for its parent.
+// compete runs one candidate until the process gets SIGINT or SIGTERM. A second signal ends the process without waiting
+// for the release. In the demonstration, the candidate's output is meant for its parent process.
 func compete(c candidate, inDemo bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -80,7 +80,7 @@ func compete(c candidate, inDemo bool) error {
 	}
 	var table *ddl.SchemaError
 	if errors.As(err, &table) && !c.create {
-		err = fmt.Errorf("%w\nOr start this with -create, which creates the table", err)
+		err = fmt.Errorf("%w\nTo create the table, start this with -create", err)
 	}
 	return err
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// screen shows one candidate's life on a timeline. It also handles the lock's log, for problems that are not
+// screen shows a candidate's events on a timeline. It also handles the lock's log, to show problems that are not
 // events.
 type screen struct {
 	*demokit.Timeline
-	leads bool // or led until it was stopped
+	leads bool // whether it leads, or led until it was stopped
 }
 
 func (s *screen) welcome(c candidate) {
 	s.Print(demokit.Bold, "A candidate for lock %q in table %s", c.name, c.table)
 	s.Print(demokit.Plain, "Database: %s", c.database)
-	s.Print(demokit.Plain, "Lease:    %v, after which a leader that was killed loses the lock", c.lease)
-	s.Print(demokit.Plain, "Start this in more terminals for more candidates. Ctrl+C stops it.\n")
+	s.Print(demokit.Plain, "Lease:    %v; a leader that is killed loses the lock after this time", c.lease)
+	s.Print(demokit.Plain, "Run this in more terminals to add candidates. Ctrl+C stops it.\n")
 	s.Say("", demokit.Plain, "connecting")
 }
 
@@ -34,7 +34,7 @@ func (s *screen) event(e spindle.Event) {
 	case spindle.LeaderSeen:
 		s.Say("", demokit.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
 	case spindle.Jeopardy:
-		s.Say("", demokit.Bad, "jeopardy     leads for %v more unless a heartbeat gets through; the last one failed: %v",
+		s.Say("", demokit.Bad, "jeopardy     leads for only %v more unless a heartbeat gets through; the last one failed: %v",
 			time.Until(e.Deadline).Round(10*time.Millisecond), e.Err)
 	case spindle.Safe:
 		s.Say("", demokit.Good, "safe         heartbeats get through again")
@@ -48,12 +48,12 @@ func (s *screen) event(e spindle.Event) {
 	}
 }
 
-// goodbye prints the end of a Run without an error.
+// goodbye prints the last line after a Run that returned no error.
 func (s *screen) goodbye() {
 	if s.leads {
-		s.Say("", demokit.Good, "released     the next candidate can have the lock at once")
+		s.Say("", demokit.Good, "released     the next candidate can claim the lock immediately")
 	} else {
-		s.Say("", demokit.Plain, "stopped      this was not the leader")
+		s.Say("", demokit.Plain, "stopped      this candidate was not the leader")
 	}
 }
 

@@ -37,7 +37,7 @@ func fillQueue(ctx context.Context, db *spanner.Client) error {
 	return err
 }
 
-// nextJob returns the first job of the n-th worker that nobody has done.
+// nextJob returns the n-th worker's first unfinished job.
 func nextJob(ctx context.Context, db *spanner.Client, n int) (job, error) {
 	query := spanner.Statement{
 		SQL:    `SELECT id FROM jobs WHERE done_at IS NULL AND MOD(id, @workers) = @n ORDER BY id LIMIT 1`,
@@ -66,13 +66,13 @@ func (j job) finished(site string, result int64) *spanner.Mutation {
 		[]any{int64(j), result, site, spanner.CommitTimestamp})
 }
 
-// share is what one site has done.
+// share is one site's share of the finished jobs.
 type share struct {
 	jobs        int64
 	first, last time.Time // by Spanner's clock
 }
 
-// shares reads what each site has done.
+// shares reads the share of each site.
 func shares(ctx context.Context, db *spanner.Client) (map[string]share, error) {
 	all := map[string]share{}
 	query := spanner.NewStatement(`SELECT site, COUNT(*), MIN(done_at), MAX(done_at) FROM jobs WHERE site IS NOT NULL GROUP BY site`)

@@ -17,7 +17,7 @@ const (
 	lease   = time.Second
 	workers = 3
 
-	// idle is how long a worker with nothing to do waits. HasLock makes no RPC, so it can be asked often.
+	// idle is how long a worker that has nothing to do waits. It can be short, because HasLock makes no RPC.
 	idle = 10 * time.Millisecond
 )
 
@@ -28,12 +28,13 @@ type site struct {
 	lock *spindle.Lock
 	fail func(error) // called with errors that a worker can't handle
 
-	// stop ends the workers first, and then releases the lock: no other site may begin before they have ended. It may be
-	// called twice.
+	// stop ends the workers and then releases the lock, in this order, because no other site may begin before the
+	// workers have ended. It can be called more than once.
 	stop func() error
 }
 
-// newSite competes for the lock, and lets the workers wait for it. observe gets the lock's events.
+// newSite returns a site that competes for the lock, and whose workers wait until it holds the lock. observe is called
+// with the lock's events.
 func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
 	s := &site{name: name, db: db, fail: fail}
 	s.lock = spindle.New(db, demokit.Table, "queue",
@@ -71,13 +72,13 @@ func (s *site) work(ctx context.Context, n int) {
 		}
 		job, err := nextJob(ctx, s.db, n)
 		if err == nil {
-			// Not ctx: a processed job is worth finishing.
+			// A job that is already processed is worth committing, even if ctx ends.
 			err = s.finish(context.WithoutCancel(ctx), token, job, job.process())
 		}
 		switch {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, errNoJob), errors.Is(err, spindle.ErrFenced):
-			time.Sleep(idle) // if it is fenced, the job is the next holder's
+			time.Sleep(idle) // if the commit was fenced, the next holder does the job
 		default:
 			s.fail(err)
 			return
@@ -85,8 +86,9 @@ func (s *site) work(ctx context.Context, n int) {
 	}
 }
 
-// finish writes the result of a job, unless token was superseded. It needs no transaction to see whether another site did
-// the job: while the token is valid, no other site can. Applying the result twice does no harm, so one RPC is enough.
+// finish writes the result of a job, unless token was superseded. It does not have to check in a transaction whether
+// another site did the job, because no other site can while the token is valid. Applying the result twice does no harm,
+// so one RPC is enough.
 func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
 	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())
 	return err

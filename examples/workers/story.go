@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pace is how often the story shows how many jobs were done.
+	// pace is the interval at which the story shows the finished jobs.
 	pace = 500 * time.Millisecond
 
-	columns = "%-32s %s" // of a line, for east and west
+	columns = "%-32s %s" // the format of a line, with a column for each site
 
-	// patience is how long the whole queue may take. Half of it is enough on a busy machine.
+	// patience is how long the whole queue may take. Half of it is enough even on a busy machine.
 	patience = 20 * time.Second
 )
 
-// story stops the first site when half of the queue is done.
+// story is the demonstration. It stops the first site when half of the queue is done.
 type story struct {
 	*demokit.Timeline
 	db       *spanner.Client
@@ -34,8 +34,8 @@ type story struct {
 
 func tell(ctx context.Context) error {
 	s := &story{Timeline: demokit.NewTimeline(), failures: make(chan error, 2*workers)}
-	s.Print(demokit.Bold, "Two sites, east and west, share a queue of %d jobs. Each has %d workers, which", jobs, workers)
-	s.Print(demokit.Bold, "work while their site holds the lock. Each # is one job done.\n")
+	s.Print(demokit.Bold, "Two sites, east and west, share a queue of %d jobs. Each site has %d workers.", jobs, workers)
+	s.Print(demokit.Bold, "Workers run only while their site holds the lock. Each # is a finished job.\n")
 	database, err := demokit.Open(ctx, jobsTable)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func tell(ctx context.Context) error {
 	return s.play(ctx, east, west)
 }
 
-// open gives a site a client of its own, as it would have on its own machine.
+// open creates a site with its own Spanner client, as if the site ran on its own machine.
 func (s *story) open(path, name string, elected func()) (*site, error) {
 	db, err := spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *story) play(ctx context.Context, east, west *site) error {
 	return s.summarize(ctx)
 }
 
-// watch shows what each site does until that many jobs are done.
+// watch shows the progress of both sites until the given number of jobs are done.
 func (s *story) watch(ctx context.Context, jobs int64) error {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -118,7 +118,7 @@ func (s *story) watch(ctx context.Context, jobs int64) error {
 		case err := <-s.failures:
 			return err
 		case <-timeout:
-			return fmt.Errorf("the queue was not done within %v: is this machine overloaded?", patience)
+			return fmt.Errorf("the queue was not finished within %v; the machine may be overloaded", patience)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -129,7 +129,8 @@ func (s *story) watch(ctx context.Context, jobs int64) error {
 	}
 }
 
-// show shows what each site has done since the last time, and returns how many jobs are done in all.
+// show prints the jobs that each site has finished since the last call, and returns the number of jobs finished in
+// total.
 func (s *story) show(ctx context.Context) (int64, error) {
 	now, err := shares(ctx, s.db)
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *story) show(ctx context.Context) (int64, error) {
 	return now["east"].jobs + now["west"].jobs, nil
 }
 
-// observer shows when a site gets and loses the lock.
+// observer returns a function that shows when a site gets and loses the lock.
 func (s *story) observer(site string, elected func()) func(spindle.Event) {
 	say := func(style demokit.Style, text string) {
 		if site == "east" {
@@ -176,10 +177,10 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	east, west := now["east"], now["west"]
-	s.Print(demokit.Bold, "\nEast has done %d jobs and west %d, each job once.", east.jobs, west.jobs)
-	s.Print(demokit.Bold, "West finished its first %.2fs after east had finished its last.", west.first.Sub(east.last).Seconds())
+	s.Print(demokit.Bold, "\nEast did %d jobs and west %d, each job once.", east.jobs, west.jobs)
+	s.Print(demokit.Bold, "West finished its first job %.2fs after east finished its last.", west.first.Sub(east.last).Seconds())
 	if !west.first.After(east.last) {
-		return errors.New("both sites worked at the same time: please report it")
+		return errors.New("both sites worked at the same time; please report this as a bug")
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ type Requests struct {
 const longestWindow = 5 * time.Millisecond
 
 // Store returns a store that shares its heartbeats and looks with the other stores of r, which must be stores of the same
-// table. A heartbeat of a lock with this lease waits for others for up to 5 ms, or lease/50 if that is shorter. A look
-// waits only if another look was sent that short a time before.
+// table. A heartbeat waits for others for up to 5 ms, or lease/50 if that is shorter. A look that has no company is sent
+// immediately.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
 	return &store{Store: s, requests: r, window: min(longestWindow, lease/50)}
 }

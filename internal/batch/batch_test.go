@@ -200,6 +200,7 @@ func TestLooksShareARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c counted
 		tokens := holders(t, &c, 100)
+		c.slow = time.Millisecond
 		var r batch.Requests
 		var keys []table.Keys
 		for name, token := range tokens {
@@ -221,16 +222,19 @@ func TestALimitNeverHidesRowsOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c counted
 		holders(t, &c, 100)
+		c.slow = time.Millisecond
 		var r batch.Requests
-		looks(t, &r, &c, table.Keys{Names: []string{"lock-0000"}, Limit: 10}) // the others are sent together
 		keys := []table.Keys{
 			{Ranges: []table.Range{{From: "lock-0000", To: "lock-0099~"}}, Limit: 3},
 			{Names: []string{"lock-0099"}, Limit: 1},
+			{Names: []string{"lock-0050"}, Limit: 1},
 		}
-		seen := looks(t, &r, &c, keys...)
+		seen := looks(t, &r, &c, keys...) // two of them are sent together
 		assert.Len(t, seen[0], 3)
 		require.Len(t, seen[1], 1)
 		assert.Equal(t, "lock-0099", seen[1][0].Name)
+		require.Len(t, seen[2], 1)
+		assert.Equal(t, "lock-0050", seen[2][0].Name)
 	})
 }
 

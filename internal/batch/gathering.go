@@ -13,7 +13,9 @@ type gathering[R any] struct {
 	waiting []R
 	timer   *time.Timer
 	ends    time.Time // the first window
-	sent    time.Time // when requests were last sent
+	sent    time.Time // when requests were last sent,
+	size    int       // and how many
+	busy    int       // how often requests have been sent and not been answered yet
 }
 
 // add adds a request, which waits for others for at most the window. It does not block. All requests are then passed to
@@ -24,20 +26,20 @@ func (g *gathering[R]) add(r R, window time.Duration, send func([]R)) {
 	g.gather(r, time.Now().Add(window), send)
 }
 
-// addPromptly is like add, but a request is sent immediately unless others were sent within the window.
+// addPromptly is like add, but sends a request immediately if no other is in progress or waiting, and the previous one was
+// alone or is older than the window.
 func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	if ends := g.sent.Add(window); len(g.waiting) > 0 || ends.After(now) {
-		g.gather(r, ends, send)
+	ends := g.sent.Add(window)
+	if g.busy == 0 && len(g.waiting) == 0 && (g.size <= 1 || !ends.After(time.Now())) {
+		g.send([]R{r}, send)
 		return
 	}
-	g.sent = now
-	go send([]R{r})
+	g.gather(r, ends, send)
 }
 
-// gather adds a request that is sent at that time, or earlier with others.
+// gather adds a request that is sent at the given time, or earlier with others.
 func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
 	g.waiting = append(g.waiting, r)
 	if len(g.waiting) > 1 && !ends.Before(g.ends) {
@@ -52,12 +54,21 @@ func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
 
 func (g *gathering[R]) flush(send func([]R)) {
 	g.mu.Lock()
-	all := g.waiting
-	g.waiting, g.sent = nil, time.Now()
-	g.mu.Unlock()
-	if len(all) > 0 {
-		send(all)
+	defer g.mu.Unlock()
+	if len(g.waiting) > 0 {
+		g.send(g.waiting, send)
+		g.waiting = nil
 	}
+}
+
+func (g *gathering[R]) send(all []R, send func([]R)) {
+	g.sent, g.size, g.busy = time.Now(), len(all), g.busy+1
+	go func() {
+		send(all)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.busy--
+	}()
 }
 
 // together returns a context that ends once all of the given ones have ended: until then the request is useful to one of

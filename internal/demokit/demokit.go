@@ -1,5 +1,5 @@
-// Package demokit has what the examples and the command's demonstration need besides locks: an emulator to run on, and
-// stories about child processes on a timeline. Don't copy anything from here into your own program.
+// Package demokit supports the examples and the command's demonstration. It provides an emulator to run on, and stories
+// about child processes, which are told on a timeline. Do not copy code from this package into your own program.
 package demokit
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/emulator"
 )
 
-// Table is the lock table that Open makes.
+// Table is the name of the lock table that Open creates.
 const Table = "locktable"
 
-// Play runs a story until it ends or the user presses Ctrl+C. If the story returns an error, Play prints that and exits. A
-// second Ctrl+C does not wait for the story.
+// Play runs a story until it ends or the user presses Ctrl+C. If the story returns an error, Play prints the error and
+// exits. A second Ctrl+C ends the process without waiting for the story.
 func Play(story func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -36,14 +36,15 @@ func Play(story func(context.Context) error) {
 	}
 }
 
-// A Database is on an emulator, and has a lock table.
+// A Database is a database on an emulator, with a lock table.
 type Database struct {
 	Path     string // projects/P/instances/I/databases/D
 	emulator *emulator.Emulator
 }
 
-// Open makes a database on the emulator at SPANNER_EMULATOR_HOST, or on one that it starts, which ends with
-// Close or with this process. It sets SPANNER_EMULATOR_HOST for the clients of this process and its children.
+// Open creates a database, with a lock table and the tables of the given statements, on the emulator at
+// SPANNER_EMULATOR_HOST. If that is not set, Open starts an emulator, which runs until Close is called or this process
+// exits. Open sets SPANNER_EMULATOR_HOST for the clients in this process and its children.
 func Open(ctx context.Context, statements ...string) (*Database, error) {
 	e, err := emulator.Open(ctx)
 	if err != nil {
@@ -60,10 +61,10 @@ func Open(ctx context.Context, statements ...string) (*Database, error) {
 	return &Database{Path: path, emulator: e}, nil
 }
 
-// Addr returns the address of the emulator.
+// Addr returns the emulator's address.
 func (d *Database) Addr() string { return d.emulator.Addr() }
 
-// Close drops the database and ends the emulator, if Open started it.
+// Close drops the database, and stops the emulator if Open started it.
 func (d *Database) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// glance is how often a story looks around.
+	// glance is the interval at which a story calls Look.
 	glance = 50 * time.Millisecond
 
-	// patience is how long a story waits for anything. Much less is enough.
+	// patience is how long a story waits for its next step. Normally, far less is enough.
 	patience = 20 * time.Second
 )
 
-// A Story is a timeline of what happens to children, and to what they share.
+// A Story is a timeline of what happens to child processes and to the resources that they share.
 type Story struct {
 	*Timeline
-	Hear func(Report) error    // gets the children's reports; its error ends the story
-	Look func(context.Context) // looks for what no child reports, or nil
+	Hear func(Report) error    // called with each report of a child; its error ends the story
+	Look func(context.Context) // called regularly, for changes that no child reports; can be nil
 
 	reports  chan Report
 	children []*Child
@@ -32,24 +32,24 @@ type Story struct {
 // NewStory returns a story that begins now.
 func NewStory() *Story { return &Story{Timeline: NewTimeline(), reports: make(chan Report)} }
 
-// A Child is this program, run again.
+// A Child is a child process that runs this program.
 type Child struct {
 	*subprocess.Child
 	Name  string
 	quiet context.CancelFunc // ends its reports
-	told  bool               // to end
+	told  bool               // whether it was told to end
 	gone  bool
 }
 
-// A Report is a line that a child printed, or its last report: that it has ended, as it was told to.
+// A Report is a line that a child printed. The last report of a child is that it has ended.
 type Report struct {
 	Child *Child
 	Line  string
 	Ended bool
-	Err   error // how it ended, if not with exit code 0
+	Err   error // set if it did not end with exit code 0
 }
 
-// Start starts a child, which takes part until it, the story or ctx ends.
+// Start starts a child process, which takes part until the child, the story or ctx ends.
 func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child, error) {
 	ctx, quiet := context.WithCancel(ctx)
 	c := &Child{Name: name, quiet: quiet}
@@ -80,7 +80,7 @@ func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child,
 	return c, nil
 }
 
-// Signal sends the child a signal. Only after SIGKILL and SIGTERM may the child end.
+// Signal sends the child a signal. The child is expected to end only after SIGKILL or SIGTERM.
 func (c *Child) Signal(sig os.Signal) error {
 	c.told = c.told || sig == syscall.SIGKILL || sig == syscall.SIGTERM
 	return c.Child.Signal(sig)
@@ -89,7 +89,7 @@ func (c *Child) Signal(sig os.Signal) error {
 // Gone reports whether the story knows that the child has ended.
 func (c *Child) Gone() bool { return c.gone }
 
-// Until tells the story until enough returns true. A child that ends without such a signal is an error.
+// Until continues the story until enough returns true. It returns an error if a child ends without having been told to.
 func (s *Story) Until(ctx context.Context, enough func() bool) error {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
@@ -108,7 +108,7 @@ func (s *Story) Until(ctx context.Context, enough func() bool) error {
 				s.Look(ctx)
 			}
 		case <-timeout:
-			return fmt.Errorf("nothing has happened for %v: is this machine overloaded?", patience)
+			return fmt.Errorf("the story did not continue within %v; the machine may be overloaded", patience)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -116,7 +116,7 @@ func (s *Story) Until(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// End ends all children, however the story went.
+// End kills all children that are still running.
 func (s *Story) End() {
 	for _, c := range s.children {
 		c.quiet()
@@ -125,7 +125,7 @@ func (s *Story) End() {
 	s.children = nil
 }
 
-// Open opens a database as the function Open does, and says so.
+// Open is like the function Open, but also reports its progress on the timeline.
 func (s *Story) Open(ctx context.Context, statements ...string) (*Database, error) {
 	s.Say("", Plain, "starting a Cloud Spanner emulator")
 	d, err := Open(ctx, statements...)
@@ -135,7 +135,7 @@ func (s *Story) Open(ctx context.Context, statements ...string) (*Database, erro
 	return d, err
 }
 
-// InLeases writes how long something took, in seconds and in leases.
+// InLeases formats a duration in seconds and in leases.
 func InLeases(took, lease time.Duration) string {
 	return fmt.Sprintf("%.2fs (%.2f leases)", took.Seconds(), float64(took)/float64(lease))
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// width is how long a line may be.
+// width is the maximum length of a line.
 const width = 80
 
 // Margin is the column in which a line's text begins.
@@ -28,14 +28,14 @@ const (
 	reset = "\x1b[0m"
 )
 
-// A Timeline prints to the standard output what happens, with the seconds since it began. It uses
-// colours on a terminal only, unless NO_COLOR is set.
+// A Timeline prints events to standard output, each with the number of seconds since the timeline began. It uses
+// colours only if standard output is a terminal and NO_COLOR is not set.
 type Timeline struct {
 	mu       sync.Mutex
 	began    time.Time
 	terminal bool
 	colour   bool
-	column   int // of the line that Mark is writing, or 0
+	column   int // the length of the line that Mark is writing, or 0
 }
 
 // NewTimeline returns a timeline that begins now.
@@ -54,7 +54,7 @@ func (t *Timeline) Print(s Style, format string, args ...any) {
 	fmt.Println(t.Paint(s, fmt.Sprintf(format, args...)))
 }
 
-// Say prints what happened now, and to which process.
+// Say prints an event that happens now, and the process that it concerns.
 func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,7 @@ func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 	}
 }
 
-// Draw prints a line as it is, which may have pieces of several styles.
+// Draw prints a line unchanged, so its parts can have different styles.
 func (t *Timeline) Draw(who, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +75,8 @@ func (t *Timeline) Draw(who, format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
-// Mark prints a mark on a line that begins with a text and is continued by further marks until
-// something else is printed.
+// Mark prints a mark. The first mark begins a line with the given text. Further marks continue that line until it is
+// full or something else is printed.
 func (t *Timeline) Mark(who, text, mark string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +92,7 @@ func (t *Timeline) Mark(who, text, mark string) {
 func (t *Timeline) head(who string) {
 	t.endLine()
 	if t.terminal {
-		fmt.Print("\r") // over the ^C of a Ctrl+C
+		fmt.Print("\r") // overwrites the ^C that the terminal shows for Ctrl+C
 	}
 	seconds := fmt.Sprintf("%7.2fs", time.Since(t.began).Seconds())
 	fmt.Printf("%s  %s ", t.Paint(Faint, seconds), t.Paint(Bold, fmt.Sprintf("%-2s", who)))
@@ -113,7 +113,7 @@ func (t *Timeline) Paint(s Style, text string) string {
 	return string(s) + text + reset
 }
 
-// Wrap breaks a text into lines, between words. It keeps the spaces that align words.
+// Wrap breaks text into lines between words. It keeps runs of spaces, which align words.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -8,12 +8,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// announce tells the followers that the term is about to end. It returns a third of the lease and a round trip later:
-// by then followers that look as often as they should have seen it. From then on they look often enough to find the
-// release at once. It returns earlier if ctx ends or the term is over, if the announcement does not get through for a
-// third of the lease, and, if heartbeats don't either, while there is time to stop the work.
+// announce marks the term as leaving, so that the followers look often and find the release almost immediately. After
+// the announcement it waits for a third of the lease plus the announcement's round trip. By then, every follower that
+// looks as often as it should has seen the mark. It returns earlier if ctx or the term ends, if no announcement
+// succeeds within a third of the lease, or if heartbeats fail too and the remaining time is needed to stop the work.
 //
-// There is no way back: a late announcement would mark a term that continues.
+// Once announce has been called, the term has to end: even if it fails, a delayed announcement might still commit, and
+// it would mark a term that continues.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()
@@ -29,13 +30,13 @@ func (k *Keeper) announce(ctx context.Context) {
 			k.linger(ctx, k.lease/3+k.clock.Now().Since(sent))
 			return
 		case errors.Is(err, table.ErrSuperseded):
-			return // the next heartbeat finds the same
+			return // the next heartbeat fails with the same error
 		}
 		Sleep(limited, k.clock, retry.Pause(k.clock))
 	}
 }
 
-// linger waits, but leaves the time needed to stop.
+// linger waits for d, or until heartbeats fail and the remaining time is needed to stop the work.
 func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	began := k.clock.Now()
 	for ctx.Err() == nil && !k.pressed() {
@@ -47,21 +48,21 @@ func (k *Keeper) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pressed reports whether heartbeats fail and the remaining time is needed to stop.
+// pressed reports whether heartbeats fail and the remaining time is needed to stop the work.
 func (k *Keeper) pressed() bool { return k.inJeopardy() && k.spare() <= 0 }
 
-// spare returns the remaining time, less a sixth of the lease.
+// spare returns the time until the deadline, minus a sixth of the lease that is reserved for stopping the work.
 func (k *Keeper) spare() time.Duration { return k.Left() - k.lease/6 }
 
-// requested waits for a handover request that the holder accepts. It looks once a lease. It returns "" if ctx ends
-// before.
+// requested waits for a handover request that the holder accepts, and returns it. It checks about once per lease, and
+// returns "" if ctx ends first.
 func (k *Keeper) requested(ctx context.Context) table.Request {
 	for {
 		Sleep(ctx, k.clock, Jitter(k.clock, k.lease))
 		if ctx.Err() != nil {
 			return ""
 		}
-		if by, _ := k.asked(ctx); by != "" { // an error is retried
+		if by, _ := k.asked(ctx); by != "" { // after an error it tries again
 			return by
 		}
 	}

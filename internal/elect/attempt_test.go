@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A server that hangs costs an attempt and no lease: with a short lease a part of it, so that there is a next attempt, and
-// with a long one some seconds.
+// A server that hangs uses up one attempt rather than the lease. With a short lease, an attempt gets a part of it,
+// which leaves time for another attempt. With a long lease, it gets a few seconds.
 func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 	for of, most := range map[time.Duration]time.Duration{9 * time.Second: 4500 * time.Millisecond, 24 * time.Hour: 10 * time.Second} {
 		t.Run(of.String(), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
 	}
 }
 
-// await waits for something to happen.
+// await waits until something happens.
 func await(happened <-chan TermEvent, what TermEventKind) TermEvent {
 	for {
 		if e := <-happened; e.What == what {

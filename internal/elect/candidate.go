@@ -8,48 +8,50 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// longestAttempt limits one attempt of any step: a server that hangs must not cost a long lease.
+// longestAttempt limits each attempt at a step, so that a server that hangs does not use up a long lease.
 const longestAttempt = 10 * time.Second
 
-// Candidate competes for locks. It belongs to one goroutine at a time, and claims only what it does not hold.
+// Candidate competes for locks. Only one goroutine at a time can use it, and it must not claim a lock that it still
+// holds.
 type Candidate struct {
 	Table       table.Table
 	Clock       Clock
-	Names       []string          // that it looks at
+	Names       []string          // the locks that it looks at
 	ID          string            // the holder's id in the table
-	LeaseRecord table.LeaseRecord // made with each term
+	LeaseRecord table.LeaseRecord // written when a term begins
 	LockDelay   time.Duration
 	Reclaim     bool
-	HoldOff     func() time.Duration // for how long it leaves the locks to others; nil: it need not
-	FreeRows    bool                 // claims by free rows, and leaves them: this halves the requests for locks that change hands often
+	HoldOff     func() time.Duration // how long to leave the locks to other candidates; may be nil
+	FreeRows    bool                 // it claims by free rows and leaves them, which halves the requests for locks that change hands often
 
 	observer   observer
 	past       past
 	coolDown   coolDown
 	preference preference
-	unsure     bool // the outcome of its last claim is not known
-	contests   int  // how many claims in a row another was first in
+	unsure     bool // the outcome of its last claim is unknown
+	contests   int  // the number of consecutive claims lost to other candidates
 	retry      Backoff
 }
 
-// Again returns the candidate for another competition: it has forgotten what it saw, and keeps its cool-down.
+// Again returns a copy for another competition. The copy keeps the candidate's cool-down, but has forgotten what it
+// saw.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.observer, again.contests, again.retry = observer{}, 0, Backoff{}
 	return again
 }
 
-// LockView is one lock as a look showed it.
+// LockView describes one lock as a look showed it.
 type LockView struct {
 	table.Observation
-	FreeIn      time.Duration // how long after the observation the lock can be claimed: now, if not positive
-	FreeFor     time.Duration // how long it had been claimable when it was observed, as far as its rows tell
-	NotReleased bool          // its last holder did not give it back, and may not know yet that its term is over
-	Last        time.Time     // when it was last known to be held: the last heartbeat of a holder, or its release; zero: not known
+	FreeIn      time.Duration // time from the observation until the lock can be claimed; zero or negative: now
+	FreeFor     time.Duration // how long the lock had been claimable when it was observed, as far as its rows show
+	NotReleased bool          // the last holder did not give it back, and might not know yet that its term has ended
+	Last        time.Time     // when it was last known to be held, by a holder's heartbeat or release; zero: unknown
 }
 
-// Look observes all locks at one instant. It takes one RPC, another for holders not seen before, and another if rows
-// are missing.
+// Look observes all locks at one instant. It takes one RPC, a second one if there are holders that it has not seen
+// before, and another if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
@@ -76,7 +78,7 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	return views, nil
 }
 
-// restsFor returns for how long the candidate leaves the locks to others.
+// restsFor returns how long the candidate leaves the locks to other candidates.
 func (c *Candidate) restsFor() time.Duration {
 	left := c.coolDown.left(c.Clock)
 	if c.HoldOff != nil {
@@ -85,7 +87,7 @@ func (c *Candidate) restsFor() time.Duration {
 	return left
 }
 
-// recognise notes that another holds a lock.
+// recognise updates the candidate if a different candidate holds the lock.
 func (c *Candidate) recognise(o table.Observation) {
 	if o.Confirmed() && o.Token != c.past.own {
 		c.coolDown.yieldedTo()
@@ -98,8 +100,9 @@ func (c *Candidate) rules() rules {
 		own: c.past.own, unkept: c.past.unkept, yieldFor: c.past.yieldFor}
 }
 
-// Attempt limits one attempt of a candidate, or of another step that no lease waits for. The floor leaves time to make
-// a cold connection; no live RPC takes as long as the ceiling.
+// Attempt returns the time limit for one attempt at a candidate's step, or at any other step that no lease depends on.
+// It is a third of the lease, but never less than a second, which leaves time to open a connection. It is never more
+// than longestAttempt, because no RPC to a healthy server takes that long.
 func Attempt(lease time.Duration) time.Duration {
 	return min(max(lease/3, time.Second), longestAttempt)
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Claim claims and confirms all that was seen, or nothing, and returns the term that begins with it. The end of ctx
-// does not interrupt an attempt, because a half-done election costs the other candidates a lease; but no further
-// attempt is made then. It does not end the term.
+// Claim claims and confirms either all the given locks or none, and returns the term that begins. If ctx ends, Claim
+// finishes the attempt in progress, because an unfinished election would block the other candidates until its lease
+// expires, but it makes no further attempt. The term does not depend on ctx.
 //
-// If First is true for an error, another was first. After any other error of a confirmation the candidate frees its
-// claim and leaves the locks to others for a lease at most: it may be the only one that can't confirm.
+// If First reports true for the error, another candidate claimed the locks first. If a confirmation fails for any other
+// reason, the candidate frees its claim and leaves the locks to other candidates for at most one lease duration,
+// because it might be the only candidate that can't confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
@@ -52,15 +53,15 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	return c.begin(running, token, sent, names), nil
 }
 
-// supersede forgets the former holder of a claimed lock.
+// supersede forgets the former holders of locks that the candidate has claimed.
 func (c *Candidate) supersede(names []string) {
-	c.preference.well = Instant{} // its looks succeed, which says nothing of a term of its own
+	c.preference.well = Instant{} // successful looks do not prove that it can keep a term
 	for _, name := range names {
 		c.observer.forgetHolder(name, c.LeaseRecord.Lease)
 	}
 }
 
-// begin returns the term of a confirmed claim, by what was sent at that instant.
+// begin returns the term of a confirmed claim. The term's deadline counts from sent.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
 	t := newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
 	c.coolDown.yielded = false
@@ -68,15 +69,16 @@ func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, 
 	return t
 }
 
-// First reports whether err says that another candidate was first.
+// First reports whether err means that another candidate was first.
 func First(err error) bool {
 	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
 }
 
-// confirm returns the instant before the request that confirmed the claim was sent. If the outcome of the confirmation
-// is not known, a heartbeat tells, because it needs the lease rows that the confirmation inserts. That is also so after
-// a refusal: it may come from a second attempt, below this one, after a first that was applied. Nobody else can claim
-// before the lease of the bare claim is over.
+// confirm confirms a claim and returns the instant just before the successful request was sent. If a confirmation is
+// refused, or its outcome is unknown, a heartbeat decides, because it succeeds only if the confirmation has inserted
+// the lease rows. A refusal proves nothing by itself: the client below this code may have sent the commit twice, so
+// that the first attempt was applied and the second one refused. No other candidate can claim the locks until the lease
+// of the bare claim has run out.
 func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
@@ -85,7 +87,7 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.LeaseRecord, names...) }
 	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) }
 
-	var cause error // what went wrong first, not last
+	var cause error // the first error rather than the last
 	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
 	for {
 		err := c.try(running, confirm)
@@ -109,13 +111,13 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 		}
 		Sleep(ctx, c.Clock, retry.Pause(c.Clock))
 		if ctx.Err() != nil || running.Err() != nil {
-			return sent, fmt.Errorf("its outcome is not known: %w", cause)
+			return sent, fmt.Errorf("the outcome is unknown: %w", cause)
 		}
 	}
 }
 
-// stamp is a Store that notes when a transaction has read, and its commit is about to be sent. The lease counts from
-// the commit, not from the read before it: with slow requests that is a large part of a short lease.
+// stamp is a Store that calls sent when a transaction has finished reading and is about to send its commit. The lease
+// counts from the commit rather than from the read, because a slow read can take up a large part of a short lease.
 type stamp struct {
 	table.Store
 	sent func()
@@ -129,9 +131,10 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// disown frees the candidate's own claims whose replies were lost, and leaves the locks to others until it could have
-// claimed them again. Otherwise it would claim them as soon as its own lease has passed, and keep them forever from
-// candidates with a longer lease. A candidate that has the same id by mistake may lose a claim by it.
+// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until it
+// could have claimed them again, but at least for a third of its lease. Otherwise it would claim them as soon as its
+// own lease had passed, and would keep them forever from candidates with a longer lease. If another candidate has the
+// same id by mistake, that candidate can lose a claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
 	if !c.unsure {
 		return false
@@ -146,15 +149,15 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	if own == nil {
 		return false
 	}
-	// An error is retried after the next look.
+	// If this fails, the next look leads to another attempt.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
 	c.coolDown.begin(c.Clock, rest)
 	return true
 }
 
-// withdraw frees what the candidate can't confirm, whether a confirmation was applied after all or not. It cools down
-// for a lease, or, after an error that is known at once, for a minute, because the locks are free nearly all the time
-// then.
+// withdraw frees locks that the candidate can't confirm, even if a confirmation has been applied after all. The
+// candidate then cools down for one lease duration. After a lasting error, it cools down for at most a minute. Such an
+// error is reported immediately, so even with a claim every minute the locks are free nearly all the time.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
 	if Lasting(why) {
@@ -164,8 +167,8 @@ func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []str
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }
 
-// insist retries freeing locks, for the time of one attempt: other transactions of this process may abort each. A lock
-// that it fails to free expires.
+// insist keeps trying to free locks for as long as one attempt may take, because other transactions of this process
+// might abort each try. A lock that it fails to free expires.
 func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

@@ -18,7 +18,7 @@ import (
 
 const lease = 10 * time.Second
 
-// refusing is a table that refuses one step.
+// refusing is a table that refuses one of the steps.
 type refusing struct {
 	table.Store
 	step string
@@ -59,8 +59,8 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 	})
 }
 
-// A candidate lets others go first after the second term in a row that expired because heartbeats failed. A term that it kept
-// for ten leases begins a new row: else each outage of a long life would cost it time.
+// A candidate lets others go first after the second term in a row that expired because heartbeats failed. A term that
+// was kept for ten lease durations resets the count. Otherwise each outage in a long life would delay the candidate.
 func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := &memstore.Link{Store: &memstore.Store{}}

@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// Clock gives candidates and terms time, and chance. They only rely on its rate, over one lease.
+// Clock provides candidates and terms with the time and with random durations. They rely only on the rate at which the
+// clock runs, and only for the length of one lease.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
 	AfterFunc(time.Duration, func()) *time.Timer
-	Random(time.Duration) time.Duration // at least 0, and less than the argument
+	Random(time.Duration) time.Duration // at least 0 and less than the argument
 }
 
-// Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic one stands still
-// while a machine is suspended; the wall clock does not, but somebody may set it.
+// Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic clock stops while the machine is
+// suspended. The wall clock does not, but it can be set by hand.
 type Instant struct{ Wall, Mono int64 }
 
-// Since returns the larger difference of the two clocks: a clock that stood still or was set back can't make a lease
-// longer, and one that was set forward can only make it shorter.
+// Since returns the time that has passed since start, which is the larger of the differences on the two clocks. So a
+// clock that stopped or was set back can't make a lease longer, and a clock that was set forward can only make it
+// shorter.
 func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
-// Ran returns how long the machine has run since, by the monotonic clock: for times on which no lease depends.
+// Ran returns how long the machine has run since the given instant, by the monotonic clock. It is only for durations
+// that no lease depends on.
 func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
 
 // Time returns the wall clock's time.
@@ -50,7 +53,7 @@ func (SystemClock) AfterFunc(d time.Duration, f func()) *time.Timer { return tim
 // Random implements Clock.
 func (SystemClock) Random(d time.Duration) time.Duration { return rand.N(d) }
 
-// Sleep returns early when ctx ends.
+// Sleep waits for d, or until ctx ends if that is sooner.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	t := c.Timer(d)
 	defer t.Stop()
@@ -60,18 +63,19 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	}
 }
 
-// Jitter returns d less up to a tenth, so that candidates that started together do not stay together.
+// Jitter returns d minus a random part of at most a tenth, so that candidates that started together drift apart.
 func Jitter(c Clock, d time.Duration) time.Duration { return d - c.Random(d/10+1) }
 
-// A failed step is retried soon, however long the lease is: with a lease of an hour, one lost request must not cost
-// minutes.
+// These limits keep the pauses after a failed step short, however long the lease is. With a lease of an hour, a lost
+// request must not delay a candidate for minutes.
 const (
 	longestFirstPause = time.Second
 	longestPause      = 10 * time.Second
 )
 
-// Backoff gives the pauses between attempts at something that fails. They grow from First to Max, by doubling, with
-// jitter: from a second to ten at most. The zero First is a thirtieth of Max.
+// Backoff computes the pauses between attempts at a step that fails. They double from First to Max, with jitter. The
+// first pause is at most a second, and no pause is longer than ten seconds. If First is zero, the first pause is a
+// thirtieth of Max.
 type Backoff struct {
 	First, Max time.Duration
 	next       time.Duration
@@ -87,5 +91,5 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 	return Jitter(c, b.next)
 }
 
-// Reset begins again.
+// Reset makes the next pause a first pause again.
 func (b *Backoff) Reset() { b.next = 0 }

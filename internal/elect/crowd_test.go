@@ -18,10 +18,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// The tests of this file run crowds in virtual time on a model of Spanner's locks, at five milliseconds
-// for each round trip. Chance is left in, so they state bounds.
+// The tests in this file run crowds in virtual time on a model of Spanner's locks, with round trips of five
+// milliseconds. Random choices stay random, so the tests check bounds.
 
-// crowd is candidates for one lock, all with the same lease.
+// crowd is a number of candidates for one lock, all with the same lease.
 type crowd struct {
 	*fleet.Fleet
 	spanner  *memstore.Locking
@@ -37,7 +37,7 @@ func crowdOn(b *fleet.Fleet, n int, lease time.Duration) *crowd {
 	return crowdOf(b, n, lease, func(int) string { return fleet.Name })
 }
 
-// crowdOf has a lock for each candidate, by its number.
+// crowdOf returns a crowd with a separate lock for each candidate, according to its number.
 func crowdOf(b *fleet.Fleet, n int, lease time.Duration, name func(int) string) *crowd {
 	c := &crowd{Fleet: b, spanner: memstore.NewLocking(b.Store), lease: lease, elected: make(chan *fleet.Machine, n+2), beats: map[time.Time]time.Time{}}
 	b.Store.OnCommit = func(step string, at time.Time, _, after map[string]table.Row) {
@@ -53,7 +53,7 @@ func crowdOf(b *fleet.Fleet, n int, lease time.Duration, name func(int) string) 
 	return c
 }
 
-// join adds a candidate that does not run yet.
+// join adds a candidate that is not running yet.
 func (c *crowd) join(name, id string) *fleet.Machine {
 	var m *fleet.Machine
 	m = c.Named(name, id, spindle.WithLease(c.lease), spindle.WithObserver(func(ev spindle.Event) {
@@ -66,7 +66,7 @@ func (c *crowd) join(name, id string) *fleet.Machine {
 	return m
 }
 
-// start lets them run from one instant on.
+// start makes all candidates run from the same instant.
 func (c *crowd) start(ms ...*fleet.Machine) {
 	for _, m := range ms {
 		ctx, stop := context.WithCancel(context.Background())
@@ -76,7 +76,7 @@ func (c *crowd) start(ms ...*fleet.Machine) {
 	}
 }
 
-// next waits for the next to be elected, or returns nil.
+// next waits for the next election and returns its winner, or nil.
 func (c *crowd) next(limit time.Duration) *fleet.Machine {
 	select {
 	case m := <-c.elected:
@@ -95,16 +95,16 @@ func (c *crowd) holders() (n int) {
 	return n
 }
 
-// since is how long ago the last heartbeat under a token was.
+// since returns how long ago the last heartbeat under a token was.
 func (c *crowd) since(token spindle.Token) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.beats[table.Token(token).Time()])
 }
 
-// vacancies crashes the holder again and again, at any time between two heartbeats, and returns how long
-// after its last heartbeat there was another, in order. Between two crashes the one before is back: what
-// it sent in vain takes up to a second.
+// vacancies crashes the holder again and again, at any time between two heartbeats. It returns, in order, how long it
+// took from each last heartbeat until the next holder was elected. The crashed process is back before the next crash,
+// because the requests that it sent in vain take up to a second.
 func (c *crowd) vacancies(holder *fleet.Machine, rounds int) []time.Duration {
 	c.T.Helper()
 	var took []time.Duration
@@ -148,7 +148,7 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 	}
 }
 
-// A model in which a crowd elects whatever it does would show nothing.
+// A model in which a crowd elects a holder whatever it does would prove nothing.
 func TestACrowdWithPessimisticReadsDoesNotElect(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		c := crowdOn(b, 1000, time.Second)
@@ -165,7 +165,7 @@ func TestACrowdWithPessimisticReadsDoesNotElect(t *testing.T) {
 	})
 }
 
-// dying is the way of a client that dies between a read and a commit.
+// dying is the store of a client that dies between a read and a commit.
 type dying struct {
 	table.Store
 	died atomic.Bool
@@ -182,7 +182,7 @@ func (d *dying) Transact(ctx context.Context, step string, fn func(context.Conte
 	})
 }
 
-// vacancyAfterADeath is how long nobody is elected if the first to claim dies in the middle of it.
+// vacancyAfterADeath returns how long the lock has no holder if the first claimant dies in the middle of its claim.
 func vacancyAfterADeath(t *testing.T, pessimistic bool) (took time.Duration) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		c := crowdOn(b, 0, time.Second)

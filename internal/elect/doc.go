@@ -1,10 +1,10 @@
-// Package elect takes the steps of the protocol over time: a candidate looks at locks and claims them, a term keeps
-// them with heartbeats until it is lost or ends. One lock or several make no difference, since every step is one commit
-// for all of them.
+// Package elect takes the steps of the protocol over time. A candidate looks at locks and claims them, and a term keeps
+// them with heartbeats until it ends or is lost. The same code works for one lock or several, because each step is a
+// single commit for all of them.
 //
-//   - clock.go: time, the one seam beside the table
+//   - clock.go: time, which tests replace; the table's Store is the only other such seam
 //   - observer.go: how a candidate looks at locks; history.go: when a lock is free
-//   - claim.go, free.go: how a lock is won; step.go: a look and a claim, again and again
-//   - cooldown.go, past.go, preference.go: when a candidate leaves a lock to others
-//   - term.go: what a term is, and when it is over; keep.go: its heartbeats; announce.go, release.go: how it ends
+//   - claim.go, free.go: how a candidate wins a lock; step.go: one look, and the claim that follows from it
+//   - cooldown.go, past.go, preference.go: when a candidate leaves a lock to other candidates
+//   - term.go: the phases of a term; keep.go: its heartbeats; announce.go, release.go: how it ends
 package elect

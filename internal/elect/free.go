@@ -14,10 +14,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// errLate says that a claim was acknowledged when its term would have been over.
-var errLate = errors.New("it was acknowledged too late to hold anything")
+// errLate says that a claim was acknowledged only after its term would have ended.
+var errLate = errors.New("it was acknowledged only after the term's deadline")
 
-// freeClaim returns the claim by free rows, if the candidate uses them and all the seen locks have one.
+// freeClaim returns a claim by free rows. It reports false if the candidate does not use free rows or a lock has none.
 func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	if !c.FreeRows {
 		return table.FreeClaim{}, false
@@ -27,10 +27,10 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
 
-// claimFree sends one blind commit until its outcome is known, and returns the instant from which the term's deadline
-// counts: the instant before the first attempt, because any attempt may be the one that was applied. Nothing is done
-// under the token before an attempt was acknowledged, or the claim's own nonce was read: another claimant may have
-// chosen the same token.
+// claimFree sends the same blind commit until its outcome is known. It returns the instant from which the term's
+// deadline counts. This is the instant before the first attempt, because any attempt may be the one that was applied.
+// The claimant does nothing under the token until an attempt has been acknowledged or the claimant has read its own
+// nonce in the lease row, because another claimant may have chosen the same token.
 func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
@@ -41,7 +41,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 		if err == nil && !late() {
 			return sent, nil
 		}
-		if Lasting(err) && !errors.Is(err, table.ErrMissing) { // a free row is missing if another was first
+		if Lasting(err) && !errors.Is(err, table.ErrMissing) { // a free row is missing if another claim was first
 			return sent, fmt.Errorf("claim: %w", err)
 		}
 		if err == nil {
@@ -54,7 +54,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 			case First(answer):
 				return sent, fmt.Errorf("claim: %w: %w", table.ErrChanged, err)
 			case Lasting(answer):
-				return sent, fmt.Errorf("claim: its outcome is not known: %w", answer)
+				return sent, fmt.Errorf("claim: the outcome is unknown: %w", answer)
 			}
 		}
 		if !late() {
@@ -62,13 +62,14 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 		}
 		if ctx.Err() != nil || late() {
 			c.giveUp(running, claim)
-			return sent, fmt.Errorf("claim: its outcome is not known: %w", err)
+			return sent, fmt.Errorf("claim: the outcome is unknown: %w", err)
 		}
 	}
 }
 
-// resolve finds out whether a claim has won: if so, a heartbeat, sent at beat, was acknowledged. If First is true for
-// the error, the claim is lost. With any other error, or none, the claim is open, or nothing is known.
+// resolve finds out whether a claim has won. If it has, beat is the instant at which the confirming heartbeat was sent.
+// If First reports true for the error, the claim is lost. With any other error, or with none, the claim is still open
+// or its outcome is unknown.
 func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
@@ -89,7 +90,7 @@ func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome
 	return outcome, err
 }
 
-// giveUp makes sure that a claim is not applied any more, or gives back what it has claimed.
+// giveUp makes sure that a claim can no longer be applied, or releases the locks if it already was.
 func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 	c.insist(ctx, func(ctx context.Context) error {
 		retracted := c.Table.Retract(ctx, claim)
@@ -108,5 +109,6 @@ func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 	})
 }
 
-// refusedTime reports whether err may say that Spanner refuses the time that a claim has chosen: nothing was applied.
+// refusedTime reports whether err can mean that Spanner refused the time that a claim has chosen as its token. In that
+// case nothing was applied.
 func refusedTime(err error) bool { return spanner.ErrCode(err) == codes.FailedPrecondition }

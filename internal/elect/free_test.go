@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// quick is a candidate that uses free rows, on a link of its own.
+// quick returns a candidate that uses free rows, on a link of its own.
 func quick(id string, store table.Store) (*Candidate, *memstore.Link) {
 	link := &memstore.Link{Store: store}
 	c := candidate(id, link, "lock")
@@ -25,7 +25,7 @@ func quick(id string, store table.Store) (*Candidate, *memstore.Link) {
 	return c, link
 }
 
-// given is a table with a lock that was released with a free row.
+// given returns a table with a lock that was released with a free row.
 func given(t *testing.T) *memstore.Store {
 	store := &memstore.Store{}
 	c, _ := quick("first", store)
@@ -35,7 +35,7 @@ func given(t *testing.T) *memstore.Store {
 	return store
 }
 
-// isFree says that the lock can be claimed by its free row, and that nothing else is left of it.
+// isFree checks that the lock can be claimed by its free row, and that no other trace of it is left.
 func isFree(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	row := store.Rows()["lock"]
@@ -122,7 +122,8 @@ func TestALostMessageOfAClaimCostsNoLease(t *testing.T) {
 	}
 }
 
-// Spanner's error for a free row that is gone is that of a row that does not exist, as for good. It is none for good here.
+// For a missing free row, Spanner returns the same error as for a row that does not exist, which is usually a lasting
+// error. Here it is not.
 func TestAClaimWhoseFreeRowIsGoneIsOnlyLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := given(t)
@@ -139,7 +140,7 @@ func TestAClaimWhoseFreeRowIsGoneIsOnlyLate(t *testing.T) {
 	})
 }
 
-// Nor does a claim go on where there is no table any more.
+// Nor does a claim go on after its table was deleted.
 func TestAClaimEndsWhereThereIsNoTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, link := quick("a", given(t))
@@ -154,7 +155,7 @@ func TestAClaimEndsWhereThereIsNoTable(t *testing.T) {
 	})
 }
 
-// refusingStep answers one step with an error.
+// refusingStep answers one of the steps with an error.
 func refusingStep(step string, err error) func(string) error {
 	return func(s string) error {
 		if s == step {
@@ -164,8 +165,8 @@ func refusingStep(step string, err error) func(string) error {
 	}
 }
 
-// Of two that look at one instant, and so choose one token, the one whose claim is refused holds nothing, and sends nothing
-// under that token. They may be of one process: a claim that it has left behind, and its next.
+// If two claimants look at the same instant, and so choose the same token, the one whose claim is refused holds
+// nothing, and sends nothing under that token. Both can belong to one process: an abandoned claim and the next one.
 func TestAClaimThatWasLostIsNotTakenForTheOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := given(t)
@@ -190,7 +191,7 @@ func TestAClaimThatWasLostIsNotTakenForTheOwn(t *testing.T) {
 	})
 }
 
-// A claim is not held whose acknowledgement came when its lease was over.
+// A claim is not held if it is acknowledged only after its lease has ended.
 func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := given(t)
@@ -208,7 +209,7 @@ func TestAClaimThatIsAcknowledgedTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-// Whenever the caller stops waiting, nothing of its claim is left, and nothing comes of what is under way.
+// At whatever time the caller stops waiting, nothing is left of its claim, and requests in progress have no effect.
 func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
 	for name, fault := range map[string]func(*memstore.Link){
 		"requests lost": func(l *memstore.Link) { l.Lose(func(step string) bool { return step == "claim" }, nil) },
@@ -245,7 +246,7 @@ func TestAClaimThatIsGivenUpLeavesTheLockFree(t *testing.T) {
 	}
 }
 
-// recording keeps what a claim writes.
+// recording records the writes of a claim.
 type recording struct {
 	table.Store
 	step  string
@@ -259,7 +260,8 @@ func (r recording) Commit(ctx context.Context, step string, writes []table.Write
 	return r.Store.Commit(ctx, step, writes)
 }
 
-// Spanner refuses a token that is newer than its present: then the steps are taken that need none.
+// Spanner refuses a token that is newer than its present time. The candidate then takes the steps that need no such
+// token.
 func TestALockIsClaimedWhoseTokenSpannerRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, link := quick("a", given(t))
@@ -277,7 +279,7 @@ func TestALockIsClaimedWhoseTokenSpannerRefuses(t *testing.T) {
 	})
 }
 
-// A lock row that was deleted by hand while a claim is under way stops nobody.
+// Deleting the lock row by hand during a claim blocks no candidate.
 func TestALockWhoseRowIsDeletedUnderAClaimIsClaimedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := given(t)

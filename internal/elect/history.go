@@ -7,41 +7,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lockHistory is what a candidate keeps of one lock between looks.
+// lockHistory is what a candidate remembers about one lock between looks.
 type lockHistory struct {
-	token  table.Token        // in the lock row when it was seen last,
-	at     time.Time          // when that was
-	holder table.Token        // the holder of the lease record
-	record *table.LeaseRecord // nil: none was read
+	token  table.Token        // in the lock row at the last look,
+	at     time.Time          // and when that look was, by Spanner's clock
+	holder table.Token        // the token of the holder that wrote record
+	record *table.LeaseRecord // nil if none was read
 
-	// assumedLease is the lease of the last holder seen, until something shows that its term is over. Rows that vanish
-	// under a holder do not end its term before its deadline.
+	// assumedLease is the lease of the last holder seen, until there is evidence that its term has ended. If a holder's
+	// rows vanish, its term nevertheless continues until its deadline.
 	assumedLease time.Duration
-	absent       time.Time // since when, by Spanner's clock, the lock row is known to be gone
+	absent       time.Time // the time, by Spanner's clock, since which the lock row is known to be missing
 	orphanLeases map[table.Token]table.LeaseRecord
-	taken        bool          // nobody had given the lock back when its row was seen last
-	pace         time.Duration // the lease of the last holder; 0: none was seen
-	last         time.Time     // the last heartbeat of a holder, or its release, by Spanner's clock
+	taken        bool          // the lock had not been given back when its row was last seen
+	pace         time.Duration // the last holder's lease; 0 if no holder was seen
+	last         time.Time     // a holder's last known heartbeat or release, by Spanner's clock
 
-	leaving table.Token // of the holder that was seen to be leaving
-	marked  Instant     // when it was last seen not to be leaving
-	looked  Instant     // when the lock was last seen
+	leaving table.Token // the token of a holder that was seen to be leaving
+	marked  Instant     // when that holder was last seen not to be leaving
+	looked  Instant     // when the last look at the lock began
 }
 
-// rules are the candidate's settings for judging a lock.
+// rules are the candidate's settings for deciding when a lock is free.
 type rules struct {
-	lease    time.Duration // its own
+	lease    time.Duration // the candidate's own
 	delay    time.Duration
 	reclaim  bool
 	id       string
-	own      table.Token   // of its last term, which is over
-	unkept   table.Token   // the same, if it expired because heartbeats failed: others may have the next
-	yieldFor time.Duration // how long it then lets others go first
+	own      table.Token   // of the candidate's last term, which has ended
+	unkept   table.Token   // own, if that term expired because heartbeats failed, so that other candidates get the next one
+	yieldFor time.Duration // how long the candidate then lets others go first
 
-	rank int // how far its priority is below the highest
+	rank int // how far the candidate's priority is below the highest
 }
 
-// learn takes in what was observed.
+// learn updates the history with an observation.
 func (h *lockHistory) learn(o table.Observation, r rules) {
 	h.token, h.at = o.Token, o.At
 	if !o.Exists {
@@ -49,7 +49,7 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 		return
 	}
 	h.absent, h.orphanLeases = time.Time{}, nil
-	h.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a claim that was withdrawn is no release
+	h.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a withdrawn claim does not count as a release
 	if o.Confirmed() {
 		h.last = o.Heartbeat
 	} else if !h.taken {
@@ -59,9 +59,9 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	case o.Heartbeat.IsZero():
 		h.assumedLease = 0
 	case !o.Confirmed():
-		h.assumedLease = max(h.assumedLease, r.lease) // a bare claim does not show that the term before it is over
+		h.assumedLease = max(h.assumedLease, r.lease) // a bare claim does not prove that the term before it has ended
 	case o.LeaseRecord == nil && h.leaseRecordOf(o.Token) == nil:
-		h.assumedLease = r.lease // stands in for a lease record that can't be read, or was deleted
+		h.assumedLease = r.lease // because the lease record can't be read, or was deleted
 		h.assumeOrphans(o, r)
 	case o.LeaseRecord == nil:
 		h.assumedLease = h.record.Lease
@@ -70,8 +70,8 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss notes that the lock has no row. Its absence counts from when it was first seen, with these orphan leases: a
-// holder can't extend its lease without the lock row, but may not know yet.
+// miss notes that the lock row is missing. Without a lock row a holder can't extend its lease, but it might not have
+// noticed yet. So the absence counts from the first look that found the row missing, or that found a new orphan lease.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -88,7 +88,7 @@ func (h *lockHistory) knows(orphanLeases map[table.Token]table.LeaseRecord) bool
 	return true
 }
 
-// assumeOrphans takes every orphan lease but the candidate's own for a holder's.
+// assumeOrphans assumes that each orphan lease, except the candidate's own, belongs to a holder.
 func (h *lockHistory) assumeOrphans(o table.Observation, r rules) {
 	for token, p := range o.OrphanLeases {
 		if token != r.own {
@@ -97,7 +97,7 @@ func (h *lockHistory) assumeOrphans(o table.Observation, r rules) {
 	}
 }
 
-// leaseRecordOf returns the lease record of token's holder, if it was read.
+// leaseRecordOf returns the lease record of the holder with that token, or nil if it was not read.
 func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	if h.holder != token {
 		return nil
@@ -105,12 +105,12 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	return h.record
 }
 
-// freeIn returns how long after an observation, which was learned, the lock can be claimed: the heart of the protocol.
-// It changes nothing.
+// freeIn is the heart of the protocol. It returns how long after an observation the lock can be claimed. The
+// observation must already have been learned. freeIn changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:
-		return h.absent.Sub(o.At) // nobody had it, or its last holder gave it back
+		return h.absent.Sub(o.At) // the lock was never held, or its last holder gave it back
 	case !o.Exists:
 		return h.absent.Add(h.assumedLease + r.delay + h.priorityDelay(r)).Sub(o.At)
 	case o.Heartbeat.IsZero():
@@ -127,23 +127,24 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	return o.Heartbeat.Add(h.assumedLease + r.delay + h.priorityDelay(r)).Sub(o.At)
 }
 
-// priorityDelay is how long the candidate lets higher priorities go first: up to lease/50 (1 s at most), by the last
-// holder's lease. By their own leases, a high priority with a long lease would come after a low priority with a short
-// one.
+// priorityDelay returns how long the candidate lets higher priorities go first. This is at most lease/50 or one second,
+// whichever is shorter, where lease is the last holder's. If each candidate used its own lease instead, a high priority
+// with a long lease would come after a low priority with a short one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
 
-// paceOr returns the last holder's lease, which all candidates know, or the candidate's own if it has seen no holder.
+// paceOr returns the last holder's lease, which all candidates know, or own if the candidate has seen no holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
-// notReleased tells a lock that was given back, or never held, from one whose last holder may still be at work. A bare
-// claim counts as not released, because the holder that it superseded is not known. So does a row that has vanished.
+// notReleased reports whether the last holder may still be at work because it has not given the lock back. A lock that
+// was never held counts as released. A bare claim does not, because the holder that it superseded is not known. Neither
+// does a lock whose row has vanished.
 func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
 
-// learnLeaving notes whether the holder is leaving, by a look that began then.
+// learnLeaving notes whether the holder is leaving, as seen in a look that began at that instant.
 func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
 	if o.Leaving() && h.leaving != o.Token {
 		h.leaving, h.marked = o.Token, h.looked

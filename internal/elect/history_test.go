@@ -16,7 +16,7 @@ const (
 	tokenTwo = tokenOne + 1
 )
 
-// The observations of one lock, all of the same instant.
+// Observations of one lock, all at the same instant.
 func absent(orphanLeases map[table.Token]table.LeaseRecord) table.Observation {
 	return table.Observation{Name: "m", At: origin, OrphanLeases: orphanLeases}
 }
@@ -43,8 +43,8 @@ func later(o table.Observation, d time.Duration) table.Observation {
 	return o
 }
 
-// TestWhenALockIsFree says, of a candidate with a lease of 10 s and a lock delay where one is given, how
-// long after the last of the observations the lock can be claimed.
+// TestWhenALockIsFree checks how long after the last of the observations the lock can be claimed by a candidate with a
+// lease of 10 s, and with a lock delay if one is given.
 func TestWhenALockIsFree(t *testing.T) {
 	const s = time.Second
 	minute := &table.LeaseRecord{Lease: time.Minute}

@@ -11,14 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// TermEvent is something that happened to a term.
+// TermEvent is an event in the life of a term.
 type TermEvent struct {
 	What TermEventKind
-	Err  error         // of InJeopardy, Lost
-	By   table.Request // of Requested
+	Err  error         // for InJeopardy and Lost
+	By   table.Request // for Requested
 
-	// When it happened, of InJeopardy, Safe and Lost, and how long the term was held for then. So the owner does not look
-	// at the clock at the instant at which others do.
+	// At and Left are set for InJeopardy, Safe and Lost. They are the instant of the event and the time that was then
+	// left until the deadline, so the owner does not have to read the clock at the same instant as other goroutines.
 	At   Instant
 	Left time.Duration
 }
@@ -27,35 +27,35 @@ type TermEvent struct {
 type TermEventKind int
 
 const (
-	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, and the one before it was
+	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, although the one before it was
 	Safe                            // a heartbeat was acknowledged again
 	Beat                            // a heartbeat was sent, acknowledged or not, and the term continues
 	Lost                            // the term has ended
-	Requested                       // another process asks for the locks
-	Marked                          // the announcement is in the table
-	Announced                       // the followers have seen the announcement, or the wait for them is over
+	Requested                       // another process has asked for the locks
+	Marked                          // the announcement has been committed
+	Announced                       // the followers have seen the announcement, or the wait for them has ended
 )
 
-// Keeper keeps a term while its owner does other things: it sends heartbeats, looks for requests, and announces that
-// the term is about to end. All methods but Start are for the owner's goroutine.
+// Keeper keeps a term while its owner does other work. It sends heartbeats, looks for handover requests, and announces
+// that the term is about to end. All methods except Start must be called from the owner's goroutine.
 type Keeper struct {
 	*Term
-	Interval time.Duration         // between two heartbeats
+	Interval time.Duration         // between heartbeats
 	InPhase  bool                  // all terms of this process with this interval send their heartbeats at the same times
-	Mute     <-chan struct{}       // once it is closed, no more heartbeats are sent, so that the term expires; nil: never
+	Mute     <-chan struct{}       // once it is closed, no more heartbeats are sent, so the term expires; may be nil
 	Notify   func(TermEvent)       // called from other goroutines; must not block
-	Before   func(context.Context) // if not nil, called before heartbeats: its ctx ends when the term does, or at Stop
+	Before   func(context.Context) // if not nil, called before each heartbeat; ctx ends with the term, or at Stop
 
-	ctx     context.Context // of everything that it runs
+	ctx     context.Context // for everything that the keeper runs
 	quit    context.CancelFunc
 	left    chan struct{} // closed when no further heartbeat is to be sent
 	all     sync.WaitGroup
 	unwatch func() bool
 	retry   Backoff
-	refused atomic.Pointer[Instant] // before the heartbeat was sent that found the term superseded
+	refused atomic.Pointer[Instant] // just before sending the heartbeat that found the term superseded
 }
 
-// Start begins to send heartbeats.
+// Start starts sending heartbeats.
 func (k *Keeper) Start() {
 	k.ctx, k.quit = context.WithCancel(k.Context())
 	k.left = make(chan struct{})
@@ -64,7 +64,7 @@ func (k *Keeper) Start() {
 	k.all.Go(k.renew)
 }
 
-// WatchRequests looks for requests until there is one, or the work's context ends.
+// WatchRequests looks for handover requests until the holder accepts one or the work's context ends.
 func (k *Keeper) WatchRequests() {
 	k.all.Go(func() {
 		if by := k.requested(k.ctx); by != "" {
@@ -73,8 +73,8 @@ func (k *Keeper) WatchRequests() {
 	})
 }
 
-// Announce tells the followers that the term is about to end. It does not wait: Announced follows, unless the work's
-// context ends before.
+// Announce tells the followers that the term is about to end. It does not wait for them. An Announced event follows,
+// unless the work's context ends first.
 func (k *Keeper) Announce() {
 	k.all.Go(func() {
 		k.announce(k.ctx)
@@ -82,20 +82,21 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop ends everything that runs, and waits for it, for example for a heartbeat that is under way. If the term is still
-// held, it returns nil, and Notify will not be called for its end. Otherwise it returns why the term has ended.
+// Stop ends everything that the keeper runs and waits for it, for example for a heartbeat in progress. If the term is
+// still held, Stop returns nil, and Notify will not be called when the term ends. Otherwise Stop returns the reason why
+// the term has ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
 	k.all.Wait()
-	if k.Held() && k.unwatch() { // both: it may end in between
+	if k.Held() && k.unwatch() { // both, because the term may end in between
 		return nil
 	}
-	k.End(ErrExpired) // unless it has ended for another reason: no timer ran on a machine that was suspended
+	k.End(ErrExpired) // in case the deadline passed while the machine was suspended, so that the timer has not fired
 	return context.Cause(k.over)
 }
 
-// renew sends heartbeats until the term has ended, or the owner stops it.
+// renew sends heartbeats until the term ends or the owner stops the keeper.
 func (k *Keeper) renew() {
 	next := k.clock.Timer(k.untilBeat())
 	defer next.Stop()
@@ -121,8 +122,8 @@ func (k *Keeper) renew() {
 	}
 }
 
-// beat sends one heartbeat. It fails only if the term is over. An attempt gets half of the remaining time, so that
-// another follows.
+// beat sends one heartbeat. It fails only if the term has ended. Each attempt is limited to half of the remaining time,
+// to leave time for another.
 func (k *Keeper) beat() error {
 	sent := k.clock.Now()
 	left := k.Left()
@@ -157,8 +158,8 @@ func (k *Keeper) beat() error {
 	return nil
 }
 
-// ended returns when the term ended, as far as it can be told without a look at the clock: at its deadline, or when the
-// heartbeat was sent that was refused.
+// ended returns when the term ended, as far as that is known without reading the clock. This is when the heartbeat that
+// was refused was sent, or otherwise the deadline.
 func (k *Keeper) ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent
@@ -167,7 +168,7 @@ func (k *Keeper) ended() Instant {
 	return Instant{at.Wall + limit, at.Mono + limit}
 }
 
-// notify says that something has happened now.
+// notify reports an event that has just happened.
 func (k *Keeper) notify(e TermEvent) {
 	e.At = k.clock.Now()
 	e.Left = k.Term.left(k.standing.Load(), e.At)
@@ -182,9 +183,10 @@ func (k *Keeper) pause() time.Duration {
 	return k.untilBeat()
 }
 
-// untilBeat returns the time until the next heartbeat. In phase, that is when the monotonic clock is a multiple of the
-// interval. Otherwise it counts from when the last heartbeat was sent, and varies by a twentieth at random, so that locks
-// that were elected together do not always send their heartbeats together.
+// untilBeat returns the time until the next heartbeat. If InPhase is set, the heartbeat is due when the monotonic clock
+// reaches a multiple of the interval. Otherwise the interval counts from when the last acknowledged heartbeat was sent,
+// and varies at random by up to a twentieth either way. This keeps locks that were elected together from always sending
+// their heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

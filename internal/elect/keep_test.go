@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// log is what a Keeper has said.
+// log records the events of a Keeper.
 type log struct {
 	mu    sync.Mutex
 	kinds []TermEventKind
@@ -34,8 +34,8 @@ func (l *log) all() []TermEventKind {
 	return slices.Clone(l.kinds)
 }
 
-// A process that was stopped while a heartbeat was under way learns of the deadline before it learns that the heartbeat has
-// failed. What a Keeper says of a term ends with Lost.
+// A process that was stopped while a heartbeat was in progress learns of the deadline before it learns that the
+// heartbeat has failed. The last event of a term is Lost.
 func TestALostTermIsInNoJeopardy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := &memstore.Link{Store: &memstore.Store{}}
@@ -55,7 +55,7 @@ func TestALostTermIsInNoJeopardy(t *testing.T) {
 	})
 }
 
-// lateClock lets something happen between a look at the clock and what follows from it.
+// lateClock makes something happen between a reading of the clock and the reaction to it.
 type lateClock struct {
 	SystemClock
 	then *func()
@@ -70,7 +70,7 @@ func (c lateClock) Now() Instant {
 	return now
 }
 
-// An owner that Stop has told that the term is held gives it back, and does not take it for lost.
+// If Stop has told the owner that the term is held, the owner gives it back and does not treat it as lost.
 func TestAfterStopATermIsHeldOrLostAndNotBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := candidate("a", &memstore.Store{}, "m")
@@ -91,7 +91,7 @@ func TestAfterStopATermIsHeldOrLostAndNotBoth(t *testing.T) {
 	})
 }
 
-// Terms that began at different times, and share their requests, send their heartbeats at the same instants.
+// Terms that began at different times but share their requests send their heartbeats at the same instants.
 func TestTermsInPhaseBeatTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -125,7 +125,7 @@ func TestTermsInPhaseBeatTogether(t *testing.T) {
 	})
 }
 
-// A muted term is not extended any more: it stays held until its deadline, and can be released until then.
+// A muted term is no longer extended. It stays held until its deadline, and can be released until then.
 func TestAMutedTermExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

@@ -8,16 +8,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// observer reads what a candidate must know of its locks, and keeps what was seen.
+// observer reads the rows that a candidate needs to know about its locks, and remembers what it saw.
 type observer struct {
-	seen map[string]*lockHistory // nil: nothing was
+	seen map[string]*lockHistory // nil if nothing was seen
 }
 
-// observe also reads the lease rows while nothing is known yet, if a lock row was missing before, and where the lock
-// rows leave something open. Each read is of one instant. If the next read fails, what one read has shown only makes
-// the candidate more careful.
+// observe reads the lock rows. It also reads the lease rows if nothing is known yet, if a lock row was missing at the
+// last look, or if the lock rows leave a question open. Each read is a snapshot. If a later read fails, the results of
+// an earlier one only make the candidate more careful.
 func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observation, error) {
-	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only bounds the keys that are read
+	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only limits the range of keys to read
 		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
 	}
 	observed, err := b.glance(ctx, c)
@@ -37,7 +37,7 @@ func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observati
 	return observed, nil
 }
 
-// glance reads the lock rows, and the rows needed to claim by free rows.
+// glance reads the lock rows, and the rows that are needed to claim by free rows if the candidate does that.
 func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows {
 		return c.Table.Observe(ctx, c.Names...)
@@ -51,26 +51,26 @@ func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observatio
 	return c.Table.Follow(ctx, at, since, c.Names...)
 }
 
-// missed reports whether a lock had no row when it was seen last.
+// missed reports whether a lock had no row at the last look.
 func (b *observer) missed(name string) bool { return !b.history(name).absent.IsZero() }
 
-// unfamiliar reports whether a holder's lease record is not known.
+// unfamiliar reports whether a lock has a holder whose lease record is not known.
 func (b *observer) unfamiliar(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord == nil && b.history(o.Name).leaseRecordOf(o.Token) == nil
 }
 
-// incomplete reports whether a lock has no row, or is held without a lease row: orphan leases may tell by whom.
+// incomplete reports whether a lock has no row, or is held without a lease row. Orphan leases can then show the holder.
 func (b *observer) incomplete(o table.Observation) bool { return !o.Exists || b.unfamiliar(o) }
 
 func (b *observer) learn(observed []table.Observation, r rules) {
 	for _, o := range observed {
-		if o.Exists { // orphan leases were not looked for
+		if o.Exists { // a missing row is learned together with its orphan leases, which are read next
 			b.history(o.Name).learn(o, r)
 		}
 	}
 }
 
-// forgetHolder forgets the holder of a lock that is claimed under this lease.
+// forgetHolder forgets the holder of a lock that the candidate has claimed with that lease.
 func (b *observer) forgetHolder(name string, lease time.Duration) {
 	h := b.history(name)
 	*h = lockHistory{token: h.token, at: h.at, taken: true, pace: lease, last: h.last}

@@ -8,21 +8,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// past is what a candidate knows of its own last terms.
+// past is what a candidate remembers about its own last terms.
 type past struct {
-	own      table.Token   // of the last term: when the candidate competes again, nobody holds it
-	term     *Term         // the last one, until the candidate competes again
-	unkept   table.Token   // own, if it expired because heartbeats failed
+	own      table.Token   // of the last term, which has ended by the time the candidate competes again
+	term     *Term         // the last term, until the candidate competes again
+	unkept   table.Token   // own, if that term expired because heartbeats failed
 	yieldFor time.Duration // how long the candidate then lets others go first
-	expired  int           // how many terms in a row expired so
+	expired  int           // how many terms in a row expired for that reason
 }
 
 func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
-// settle takes in how the last term ended. If it expired because heartbeats failed, the candidate could win the lock
-// and not keep it. It must not win the next term before others may claim, or it would keep the lock from candidates
-// that can keep it. So it waits for the end of its own lease as they do, and from the second such term in a row, it
-// lets them go first. A term that was kept for ten leases begins a new row.
+// settle records how the last term ended. If it expired because heartbeats failed, the candidate could win the lock but
+// not keep it. Then it must not win the next term before other candidates can claim, because it would keep the lock
+// from candidates that are able to hold it. So it waits for its own lease to expire, as they do. From the second such
+// term in a row on, it also lets them go first. A term that is kept for ten lease durations resets the count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {

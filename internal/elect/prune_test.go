@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// prune deletes what expired a day ago.
+// prune deletes the locks that expired a day ago.
 func prune(t *testing.T, b *fleet.Fleet) (pruned int) {
 	tab := table.Table{Store: b.Store}
 	for seen, err := range tab.Prunable(t.Context(), table.Ages{Released: time.Hour, Expired: 24 * time.Hour}) {
@@ -23,8 +23,8 @@ func prune(t *testing.T, b *fleet.Fleet) (pruned int) {
 	return pruned
 }
 
-// The holder, and candidates that have seen it, were cut off for more than a day, in which its rows were pruned. They all
-// come back at the same time as one that has never seen the lock.
+// The holder, and the candidates that have seen it, were cut off for more than a day, and its rows were pruned in that
+// time. They all come back at the same time as a candidate that has never seen the lock.
 func TestAfterAnExpiredLockIsPrunedThereIsOneHolder(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")
@@ -57,7 +57,7 @@ func TestAfterAnExpiredLockIsPrunedThereIsOneHolder(t *testing.T) {
 	})
 }
 
-// A candidate can look and not claim. It can't tell a lock that is pruned from one whose rows were deleted by hand.
+// This candidate can look but not claim. It can't distinguish a pruned lock from one whose rows were deleted by hand.
 func TestACandidateThatWaitsWhileItsLockIsPrunedWaitsALeaseMore(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a, c := b.Start("a"), b.Start("c")

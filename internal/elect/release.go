@@ -9,13 +9,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Release ends the term and frees its locks. It retries until ctx ends or they would expire anyway. It fails with
-// table.ErrSuperseded if the term was already over.
+// Release ends the term and frees its locks. It retries until ctx ends or the locks would expire anyway. It fails with
+// table.ErrSuperseded if the term had already ended.
 func (t *Term) Release(ctx context.Context, reason error) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
 }
 
-// Finish is Release of a term's only lock, in the commit that records due as done under it, by id.
+// Finish releases a term's only lock, like Release. The same commit records that id has done due under the lock.
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
 	return t.giveBack(ctx, reason, func(ctx context.Context) error {
 		if t.freeRows {
@@ -25,7 +25,7 @@ func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id strin
 	})
 }
 
-// free is one attempt to free names.
+// free makes one attempt to free names.
 func (t *Term) free(ctx context.Context, names ...string) error {
 	if t.freeRows {
 		return t.table.ReleaseFree(ctx, t.token, t.lease, names...)
@@ -41,9 +41,9 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 	return err == nil && last.Token == t.token && last.Key == key
 }
 
-// giveBack retries until ctx ends or the locks would expire anyway. If it is refused because the token is not valid any
-// more, an earlier attempt may have been applied whose reply was lost: the client itself resends such a commit, below
-// this one.
+// giveBack retries until ctx ends or the locks would expire anyway. If free is refused because the token is no longer
+// valid, an earlier attempt may have been applied although its reply was lost. The client below this code resends such
+// a commit by itself.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
 	last, left := t.standing.Load(), t.Left()
 	t.End(reason)
@@ -54,7 +54,7 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	case err == nil:
 		return nil
 	case !errors.Is(err, table.ErrSuperseded):
-		return fmt.Errorf("release: %w: left to expire", err)
+		return fmt.Errorf("release: %w; the lock is left to expire", err)
 	case t.left(last, t.clock.Now()) > 0 && t.released(ctx):
 		return nil
 	}
@@ -62,7 +62,7 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	return err
 }
 
-// Insist retries a step until it succeeds, ctx ends, or the token is not valid any more.
+// Insist retries a step until it succeeds, ctx ends, or the token is no longer valid.
 func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
 	for retry := (Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
@@ -78,12 +78,12 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 	}
 }
 
-// released reports whether this term, which is over, gave the locks back, and its lease was not over when that was
-// found.
+// released reports whether the locks were given back under this term, which has ended. It reports false if it can't
+// find that out before ctx ends.
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
-		if Lasting(err) { // for example, the table is gone
+		if Lasting(err) { // for example, the table was deleted
 			return nil
 		}
 		return err
@@ -91,7 +91,8 @@ func (t *Term) released(ctx context.Context) (yes bool) {
 	return yes
 }
 
-// releaseRest frees those of several locks that are still held under the token. If that fails, they expire.
+// releaseRest frees the locks that are still held under the token, if the term has several. Locks that it can't free
+// expire.
 func (t *Term) releaseRest(ctx context.Context) {
 	if len(t.names) == 1 {
 		return

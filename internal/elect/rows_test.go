@@ -78,7 +78,7 @@ func TestAHolderThatWasSeenIsWaitedForEvenIfItsRowsVanish(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		first := b.Start("first")
 		c := b.Start("b")
-		// From now on it sees who holds the lock, but not the lease of one that it has not seen yet.
+		// From now on the candidate sees who holds the lock, but not the lease of a holder that it has not seen before.
 		c.Link.Lose(func(step string) bool { return step == "lease-record" || step == "claim" }, nil)
 		first.Stop()
 		<-first.Done
@@ -103,7 +103,7 @@ func TestATermThatBeganBetweenTwoReadsIsNotDatedBack(t *testing.T) {
 			if !first || step != "observe" {
 				return
 			}
-			// After its first read, which found no row, its machine stands still for a while.
+			// After its first read, which found no row, the candidate's machine is suspended for a while.
 			first = false
 			holder = b.Machine("b", spindle.WithLease(3*time.Second))
 			ctx, stop := context.WithCancel(context.Background())
@@ -216,8 +216,8 @@ func TestAnUnreadableLeaseRecordIsNotGuessedAt(t *testing.T) {
 	})
 }
 
-// The newer version may hold the lock by rules that this one does not know, so its rows are left to it whatever time has
-// passed, and in whatever state they are.
+// A newer version might hold the lock by rules that this one does not know. So its rows are left alone, however much
+// time has passed and whatever their state is.
 func TestALockOfANewerVersionIsLeftToIt(t *testing.T) {
 	for name, change := range map[string][]table.Write{
 		"it is held":            nil,

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// A Step is the outcome of one look at the locks, and of the claim of those that could be claimed.
+// A Step is the result of one look at the locks, and of the claim that followed if a lock could be claimed.
 type Step struct {
-	Seen        []LockView    // what was seen, or nil
-	Term        *Term         // of the locks that were claimed, or nil
-	Pause       time.Duration // until the next step, if there is no term
-	Err         error         // why nothing was seen or claimed, unless another was first (but not again and again)
-	CoolingDown bool          // the candidate leaves the locks to others, because it could not confirm
+	Seen        []LockView    // the locks as the look showed them, or nil
+	Term        *Term         // the term of the locks that were claimed, or nil
+	Pause       time.Duration // until the next step, if Term is nil
+	Err         error         // why nothing was seen or claimed; nil if another candidate was first, unless that keeps happening
+	CoolingDown bool          // the candidate leaves the locks to others, for example because it could not confirm
 }
 
-// Decision is what to do about the locks seen: claim some, wait, or nothing, because the candidate is blocked.
+// Decision is what to do about the locks seen: claim some of them, wait, or do nothing because the candidate is
+// blocked.
 type Decision struct {
 	claim []LockView
 	wait  time.Duration
 	err   error
 }
 
-// Claim returns the decision to claim these of the locks seen.
+// Claim returns the decision to claim the given locks.
 func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
 
 // Wait returns the decision to look again after d at the latest.
 func Wait(d time.Duration) Decision { return Decision{wait: d} }
 
-// Blocked returns the decision to claim nothing, for a reason that waiting for a lock does not mend.
+// Blocked returns the decision to claim nothing, for a reason that does not go away by waiting for a lock.
 func Blocked(err error) Decision { return Decision{err: err} }
 
 // Claims returns the locks to claim, or nil.
@@ -38,10 +39,10 @@ func (d Decision) Claims() []LockView { return d.claim }
 // Waits returns how long to wait, if there is nothing to claim.
 func (d Decision) Waits() time.Duration { return d.wait }
 
-// Choose decides about the locks seen.
+// Choose decides what to do about the locks seen.
 type Choose func(seen []LockView) Decision
 
-// All claims every lock, once all of them are free at one instant.
+// All decides to claim all the locks as soon as they are free at the same instant.
 func All(seen []LockView) Decision {
 	var wait time.Duration
 	for _, s := range seen {
@@ -53,9 +54,10 @@ func All(seen []LockView) Decision {
 	return Claim(seen...)
 }
 
-// Try takes one step. MaxPause is the longest pause between two looks at a lock that another holds. If that lease can
-// end sooner, the next look is then, or a little later, at random. Zero means a third of the shorter lease, the
-// holder's or the candidate's. The end of ctx ends the look; for a claim, see Claim.
+// Try takes one step. maxPause is the longest pause between two looks at a lock that another candidate holds. If the
+// holder's lease can expire before that, the next look comes when the lease expires or a short random time later. If
+// maxPause is zero, it is a third of the shorter lease, the holder's or the candidate's. The look ends when ctx does.
+// For the effect of ctx on a claim, see Claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
@@ -94,23 +96,23 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 		c.contests++
 		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // the next look shows which candidate was first
 		if c.contests >= lostInARow {
-			step.Err = fmt.Errorf("%d claims in a row came to nothing, and nobody holds the lock: %w", c.contests, err)
+			step.Err = fmt.Errorf("%d claims in a row have failed, although no process holds the lock: %w", c.contests, err)
 		}
 		return step
 	}
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is how many claims in a row another may be first in before that is a problem: of a thousand candidates,
-// one holds the lock after a few.
+// lostInARow is how many claims in a row a candidate can lose to others before that is reported as a problem. Even
+// among a thousand candidates, one holds the lock after a few claims.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
 const longestSpread = time.Second
 
-// spread is a short pause at random, since many candidates know the instant at which a lease ends: up to lease/50 (1 s
-// at most), by the last holder's lease. It doubles with each lost claim until somebody holds the lock: otherwise very
-// many candidates would continue to collide.
+// spread returns a short random pause, because many candidates know the instant at which a lease ends. The longest
+// pause is lease/50, or one second if that is shorter, where lease is the last holder's. It doubles with each lost
+// claim until a candidate holds the lock. Otherwise a very large number of candidates would continue to collide.
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
@@ -121,7 +123,7 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
-// shortest returns the shortest lease of the candidate and the holders.
+// shortest returns the shortest lease among the candidate's and the holders'.
 func (c *Candidate) shortest(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for _, s := range seen {

@@ -53,7 +53,7 @@ func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
 	assert.LessOrEqual(t, widest(), lease/4)
 }
 
-// A crowd goes on to collide if it comes back at once when another's bare claim has come to nothing.
+// A crowd continues to collide if it comes back immediately after a bare claim has failed.
 func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
 	for rival, come := range map[string]func(t *testing.T, c *Candidate) (goAgain func()){
 		"a bare claim": func(t *testing.T, c *Candidate) func() {

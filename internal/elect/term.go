@@ -10,11 +10,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrExpired says that a term ended by itself, by the local clock.
+// ErrExpired says that a term ended by itself, at its deadline by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// Term is one time of holding locks, from the confirmation to the end. It is first held, then maybe draining, then
-// ended: there is no way back. Any goroutine may look at it; only its owner, and a Keeper in the owner's name, move it.
+// Term is one period of holding locks, from the confirmation to the end. It is first held, then possibly draining, and
+// finally ended, and never goes back to an earlier phase. Any goroutine can read its state. Only its owner changes the
+// state, or a Keeper on the owner's behalf.
 type Term struct {
 	table table.Table
 	clock Clock
@@ -23,15 +24,15 @@ type Term struct {
 	lease time.Duration
 
 	began     Instant
-	ignoreFor time.Duration // how long it ignores preferences
-	freeRows  bool          // it leaves free rows
-	reclaims  string        // the id that may claim the locks back at once; "": none may
+	ignoreFor time.Duration // how long the term ignores preferences
+	freeRows  bool          // its release leaves free rows
+	reclaims  string        // the id that is allowed to claim the locks back immediately; "": none is
 
-	over     cancelable  // ends with the term; its cause is the reason
-	work     cancelable  // within over
-	deadline *time.Timer // ends the term on time, whatever its keeper waits for
+	over     cancelable  // ends with the term, with the reason as its cause
+	work     cancelable  // a child of over
+	deadline *time.Timer // ends the term on time, even if its keeper is blocked
 
-	moving   sync.Mutex // held while the term moves
+	moving   sync.Mutex // held while the state changes
 	standing atomic.Pointer[standing]
 }
 
@@ -45,14 +46,14 @@ func within(ctx context.Context) cancelable {
 	return cancelable{ctx, cancel}
 }
 
-// standing is the state of a term. It does not change: the term moves to another.
+// standing is the state of a term. It is immutable, and each change replaces it with a new one.
 type standing struct {
 	phase        phase
-	acknowledged Instant // before the last acknowledged heartbeat was sent
+	acknowledged Instant // the instant before the last acknowledged heartbeat was sent
 	jeopardy     bool    // the last heartbeat was not acknowledged
 }
 
-// phase is how far a term has come.
+// phase is the phase that a term has reached.
 type phase int
 
 const (
@@ -70,7 +71,7 @@ func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant,
 	t.over = within(ctx)
 	t.work = within(t.over)
 	left := t.Left()
-	t.moving.Lock() // until the timer is known
+	t.moving.Lock() // until the timer is set
 	defer t.moving.Unlock()
 	t.deadline = c.Clock.AfterFunc(left, func() { t.End(ErrExpired) })
 	return t
@@ -82,13 +83,13 @@ func (t *Term) Token() table.Token { return t.token }
 // Names returns the names of its locks.
 func (t *Term) Names() []string { return t.names }
 
-// Context is the work's context: it ends when the term does, or at CancelWork. Its cause is the reason.
+// Context returns the work's context. It ends with the term, or at CancelWork, and its cause is the reason.
 func (t *Term) Context() context.Context { return t.work }
 
 // Over returns a context that ends with the term. Its cause is the reason.
 func (t *Term) Over() context.Context { return t.over }
 
-// Held reports whether the term's deadline has not passed, and nothing else has ended it. A draining term is held.
+// Held reports whether the deadline has not passed and nothing else has ended the term. A draining term is held.
 func (t *Term) Held() bool { return t.Left() > 0 }
 
 // Left returns the time until the deadline. It is not positive once the term has ended.
@@ -104,30 +105,31 @@ func (t *Term) left(s *standing, now Instant) time.Duration {
 // Age returns the time since the last acknowledged heartbeat was sent.
 func (t *Term) Age() time.Duration { return t.limit() - t.Left() }
 
-// Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term is
-// over.
+// Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term has
+// ended.
 func (t *Term) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Load().acknowledged) }
 
-// kept returns how long heartbeats have been acknowledged, even if the term is over.
+// kept returns how long heartbeats have been acknowledged in this term, even if it has ended.
 func (t *Term) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
 
-// inJeopardy reports whether the last heartbeat was not acknowledged, even if the term is over.
+// inJeopardy reports whether the last heartbeat was not acknowledged, even if the term has ended.
 func (t *Term) inJeopardy() bool { return t.standing.Load().jeopardy }
 
 func (t *Term) limit() time.Duration { return Limit(t.lease) }
 
-// Limit returns how long after sending its last acknowledged request a holder stops by itself. The hundredth is for the
-// rate of its clock: 20 times what ntpd lets a clock run off while it corrects it.
+// Limit returns how long after sending its last acknowledged request a holder stops by itself. This is 1 % less than
+// the lease, in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a
+// clock's rate.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
-// CancelWork cancels the work's context, and nothing else: the locks stay held until the work has returned.
+// CancelWork cancels only the work's context. The locks stay held until the work has returned.
 func (t *Term) CancelWork(reason error) {
 	if t.advance(draining) {
 		t.work.cancel(reason)
 	}
 }
 
-// End ends the term for all goroutines. The locks stay as they are in the table.
+// End ends the term for all goroutines. It leaves the locks in the table as they are.
 func (t *Term) End(reason error) {
 	if t.advance(ended) {
 		t.deadline.Stop()
@@ -143,8 +145,8 @@ func (t *Term) advance(to phase) bool {
 	})
 }
 
-// extend moves the deadline, unless it has passed: a term whose work knows that it is over does not come back. It
-// reports whether the term was in jeopardy.
+// extend moves the deadline, unless it has already passed. Once the work knows that the term has ended, the term must
+// not come back. extend reports whether the term was in jeopardy, and whether the deadline was moved.
 func (t *Term) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
@@ -158,8 +160,8 @@ func (t *Term) extend(sent Instant) (was, extended bool) {
 	return was, extended
 }
 
-// endanger takes in that a heartbeat was not acknowledged. It reports whether the one before it was not either, and whether
-// the term goes on.
+// endanger records that a heartbeat was not acknowledged. It reports whether the term was already in jeopardy, and
+// whether it continues.
 func (t *Term) endanger() (was, goesOn bool) {
 	goesOn = t.move(func(s *standing) bool {
 		was, s.jeopardy = s.jeopardy, true
@@ -168,8 +170,9 @@ func (t *Term) endanger() (was, goesOn bool) {
 	return was, goesOn
 }
 
-// move changes the term's state. A goroutine that sees a context end sees the new state. The function does not look at
-// the clock: this machine may be stopped there, and others wait.
+// move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
+// function passed to move must not read the clock, because the machine might be stopped during the read while other
+// goroutines wait for the mutex.
 func (t *Term) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// keeper keeps a term as far as a test says so.
+// keeper keeps a term for as long as a test wants.
 func keeper(t *Term) *Keeper {
 	return &Keeper{Term: t, Interval: t.lease / 3, Notify: func(TermEvent) {}, ctx: t.Context()}
 }

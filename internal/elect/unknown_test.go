@@ -32,8 +32,8 @@ func TestClaimOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A machine whose claims are applied, and never answered, has a shorter lease than the others: they must not wait for ever for
-// the end of its claims, which it would renew before that.
+// A machine whose claims are applied but never answered has a shorter lease than the others. They must not wait forever
+// for the end of its claims, which it would renew before that.
 func TestClaimsThatAreNeverAnsweredKeepTheLockFromNobody(t *testing.T) {
 	for name, opts := range map[string][]spindle.Option{"plain": nil, "reclaims": {spindle.WithReclaim()}} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
 	assert.Less(t, two, 2*grace, "not the graces of all")
 }
 
-// After many deaths those who live wait for a few graces, and not for each.
+// After many waiters have died, the living ones wait for a few graces, not for the grace of each dead one.
 func TestManyDeadCostAFewGraces(t *testing.T) {
 	var dead []table.Ticket
 	for i := range table.MostTickets {
@@ -92,7 +92,7 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
 }
 
-// A set may wait for a holder that waits for the free lock.
+// A set can wait for a holder that is itself waiting for the free lock.
 func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
 	own, ready := ticket(5), set(1, 0)
 	l := line(own, ready, own)
@@ -129,7 +129,7 @@ func TestSmallerKeysGoFirst(t *testing.T) {
 	assert.Equal(t, 0, line(table.Ticket{Key: "1"}, two).Place(), "without a ticket, too")
 }
 
-// Whoever is at the k-th place takes the k-th free slot: no two at one.
+// The waiter at place k takes the k-th free slot, so no two waiters choose the same slot.
 func TestWaitersTakeDifferentSlots(t *testing.T) {
 	a, b, c := ticket(1), ticket(2), ticket(3)
 	all := []table.Ticket{a, b, c}
@@ -158,7 +158,8 @@ func TestWaitersTakeDifferentSlots(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// Somebody may always go on: among all who live and look at one instant, one has no wait once the graces are over.
+// There is always a waiter that can continue: among the living waiters that look at the same instant, one does not have
+// to wait once the graces have passed.
 func TestSomebodyGoesOn(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))

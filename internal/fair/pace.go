@@ -2,16 +2,17 @@ package fair
 
 import "time"
 
-// Pace is what a waiter's pauses depend on.
+// Pace contains the values that determine how long a waiter pauses between looks.
 type Pace struct {
-	Lease     time.Duration // its own
-	RoundTrip time.Duration // of its last look
-	Locks     int           // that it looks at
+	Lease     time.Duration // the lease of the waiter
+	RoundTrip time.Duration // the duration of the last look
+	Locks     int           // the number of locks that it looks at
 }
 
-// Pause returns the time between looks for a waiter at that place in the queue of a lock that has been held for so
-// long. The first waiter takes a lock within a sixteenth of the time that it was held; the others only need to know
-// when they are next. A look at many locks reads as many rows.
+// Pause returns the time between the looks of a waiter, given its place in the queue and how long the lock has been
+// held. The first waiter notices a release within a sixteenth of the time for which the lock was held. Other waiters
+// only need to notice when they become first. Looks at many locks are less frequent, because each of them reads as many
+// rows.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	head := min(max(held/16, 2*time.Millisecond, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
@@ -21,11 +22,11 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace returns how long those behind a waiter should leave a free lock to it: it may be about to look, or its claim on
-// its way.
+// Grace returns how long later waiters should leave a free lock to this waiter, which may be about to look or may
+// already have sent its claim.
 func (p Pace) Grace() time.Duration { return 2*p.longest() + 3*p.RoundTrip }
 
-// longest returns the longest pause of a waiter at the head.
+// longest returns the longest pause of the first waiter in a queue.
 func (p Pace) longest() time.Duration {
 	return min(max(p.Lease/100, 2*time.Millisecond), 100*time.Millisecond)
 }

@@ -1,5 +1,5 @@
-// Package fence makes an application's commits succeed only while locks are held under a token. The elector and package
-// lock share it.
+// Package fence makes an application's commits succeed only while locks are held under a token. It is shared by the
+// elector and package lock.
 package fence
 
 import (
@@ -19,26 +19,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// ErrFenced says that a commit's token is not valid, or not any more.
+// ErrFenced means that a commit's token is not valid, or is no longer valid.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
-// errInMemory is for locks without a client, as in tests.
-var errInMemory = errors.New("this lock table is in memory: only the token was checked, and nothing is ever written; spindletest.New has a database")
+// errInMemory is the error for locks that have no client, which exist only in tests.
+var errInMemory = errors.New("this lock table is in memory, so only the token was checked and nothing was written; spindletest.New provides a database")
 
-// errNoFence is for a commit that would not be fenced at all.
-var errNoFence = errors.New("spindle: apply: no lock was given to fence the commit with: give it at least one")
+// errNoFence is the error of a commit for which no fence was given.
+var errNoFence = errors.New("spindle: apply: no lock was given: pass at least one lock to fence the commit")
 
-// A Fence is locks of one table, and the token under which they must be held. With the zero token, Spanner is not
-// asked.
+// A Fence contains the names of locks in one table, and the token under which they must be held. With the zero token,
+// its methods fail without a request to Spanner.
 type Fence struct {
 	Table table.Spanner
 	Names []string
 	Token table.Token
-	Wrap  func(error) error // adds to an error which lock it is about
+	Wrap  func(error) error // adds the lock's name to an error
 	About telemetry.Scope
 }
 
-// Mutations returns mutations that change nothing, and fail their commit unless every lock is held under the token.
+// Mutations returns mutations that change nothing, but make their commit fail unless every lock is held under the
+// token.
 func (f Fence) Mutations() []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(f.Names))
 	for i, name := range f.Names {
@@ -47,20 +48,21 @@ func (f Fence) Mutations() []*spanner.Mutation {
 	return ms
 }
 
-// Statement returns SQL that updates one row if the only lock is held under the token, and otherwise none.
+// Statement returns an SQL statement that updates one row if the fence's only lock is held under the token, and
+// otherwise none.
 func (f Fence) Statement(dialect databasepb.DatabaseDialect) spanner.Statement {
 	return f.Table.FenceStatement(dialect, f.Names[0], f.Token)
 }
 
-// Apply is Client.Apply, serializable and behind the fence.
+// Apply is like Client.Apply, but the commit is serializable and protected by the fence.
 func (f Fence) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return Fences{f}.Apply(ctx, ms, opts...)
 }
 
-// Fences are in one database, each under a token of its own.
+// Fences are several fences in one database, each with its own token.
 type Fences []Fence
 
-// Apply is Client.Apply, serializable and behind every fence.
+// Apply is like Client.Apply, but the commit is serializable and protected by every fence.
 func (fs Fences) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	began := time.Now()
 	if answered, at, err := fs.withoutDatabase(ctx, began); answered {
@@ -80,7 +82,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase answers if no database needs to be asked, or can be.
+// withoutDatabase returns the result of Apply if the database can't be used or does not have to be. Otherwise, answered
+// is false.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
@@ -100,7 +103,7 @@ func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered
 	}
 	for _, f := range fs[1:] {
 		if one, other := databaseOf(fs[0]), databaseOf(f); one != other {
-			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit is in one database, and these locks are in two: %s and %s", one, other))
+			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit is limited to one database, but these locks are in two: %s and %s", one, other))
 		}
 	}
 	return false, at, nil
@@ -113,7 +116,7 @@ func databaseOf(f Fence) string {
 	return f.Table.DB.DatabaseName()
 }
 
-// classify returns the error of the first fence whose token is not valid, or err.
+// classify returns the error of the first fence whose token is not valid. If all tokens are valid, it returns err.
 func (fs Fences) classify(ctx context.Context, began time.Time, err error) error {
 	for _, f := range fs {
 		if found := f.classify(ctx, began, err); found != err {
@@ -123,8 +126,8 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 	return err
 }
 
-// ReadWriteTransaction is Client.ReadWriteTransaction, serializable and behind the fence. An error of fn is
-// returned as it is.
+// ReadWriteTransaction is like Client.ReadWriteTransaction, but the transaction is serializable and protected by the
+// fence. It returns an error of fn unchanged.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
 	if f.Token <= 0 || f.Table.DB == nil {
@@ -149,8 +152,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again repeats a transaction that the emulator has forgotten, until ctx ends, as the client does if Spanner aborts
-// one.
+// again runs a transaction, and repeats it until ctx ends if the emulator has discarded it. The client does the same
+// for transactions that Spanner has aborted.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()
@@ -165,7 +168,8 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// withoutDatabase answers by the token alone: the zero token needs no request, and a table in memory takes no writes.
+// withoutDatabase checks only the token. The zero token needs no request, and a table in memory accepts no writes of an
+// application.
 func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
 	switch {
 	case f.Token <= 0:
@@ -183,8 +187,8 @@ func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time,
 	return time.Now(), nil
 }
 
-// classify finds out whether a commit was refused because of the fence, or of a newer holder's writes, or because of
-// the caller's own rows. Only the lease rows themselves decide.
+// classify determines why a commit was refused. The cause can be the fence, the rows of a newer holder or the caller's
+// own rows, and only the lease rows show whether it was the fence.
 func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
@@ -195,20 +199,21 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	valid, readErr := table.Table{Store: f.Table}.Valid(running, f.Token, f.Names...)
 	switch {
 	case readErr != nil:
-		return fmt.Errorf("%w (whether it was fenced is not known: %w)", err, f.Wrap(readErr))
+		return fmt.Errorf("%w (it is not known whether the commit was fenced: %w)", err, f.Wrap(readErr))
 	case valid:
 		return err
 	}
 	return f.fenced(ctx, began, err)
 }
 
-// fenced is the error of a commit that began then. It was refused with err, or, if that is nil, was not tried.
+// fenced returns the error of a fenced commit that began at the given time. The commit was refused with err, or was not
+// sent if err is nil.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {
 		refused = fmt.Errorf("%w: %w", refused, err)
 	}
-	if f.Wrap == nil { // of nothing
+	if f.Wrap == nil { // this is the zero Fence
 		return refused
 	}
 	refused = f.Wrap(refused)
@@ -216,7 +221,7 @@ func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	return refused
 }
 
-// refusal reports whether a commit failed because of the database's contents.
+// refusal reports whether a commit failed because of the contents of the database.
 func refusal(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:

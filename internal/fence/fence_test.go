@@ -32,18 +32,18 @@ const (
 	own    = "a row of the caller"
 )
 
-// behind is a fence of these locks.
+// behind returns a fence of these locks.
 func behind(db *spanner.Client, names ...string) fence.Fence {
 	return fence.Fence{Table: table.Spanner{DB: db, Table: "locktable"}, Names: names, Token: token,
 		About: telemetry.Scope{Table: "locktable", Locks: names}, Wrap: func(err error) error { return fmt.Errorf("wrapped: %w", err) }}
 }
 
-// write is what the caller wants to land. It is refused if the caller's row is missing.
+// write is the write that the caller wants to commit. It is refused if its row is missing.
 func write() []*spanner.Mutation {
 	return []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{own, "1"})}
 }
 
-// within is fn of a transaction that reads at first, and then writes.
+// within returns a transaction function that first reads and then writes.
 func within(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 	if _, err := txn.ReadRow(ctx, "register", spanner.Key{own}, []string{"id", "value"}); err != nil && spanner.ErrCode(err) != codes.NotFound {
 		return err
@@ -51,7 +51,7 @@ func within(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 	return txn.BufferWrite(write())
 }
 
-// ways to write behind a fence.
+// ways are the ways to commit a write under a fence.
 var ways = map[string]func(context.Context, fence.Fence) (time.Time, error){
 	"Apply": func(ctx context.Context, f fence.Fence) (time.Time, error) { return f.Apply(ctx, write()) },
 	"Apply at least once": func(ctx context.Context, f fence.Fence) (time.Time, error) {
@@ -82,7 +82,7 @@ func TestAWriteLandsWhileEveryLockIsHeld(t *testing.T) {
 			require.Len(t, s.commits, 1)
 			sent := s.commits[0].GetMutations()
 			require.Len(t, sent, len(names)+1)
-			for i, name := range names { // before what the caller writes, which they must not be blamed on
+			for i, name := range names { // before the caller's own writes, which must not be blamed for a fenced commit
 				assert.Equal(t, "locktable", sent[i].GetUpdate().GetTable())
 				assert.Equal(t, []string{"name"}, sent[i].GetUpdate().GetColumns(), "nothing but the key")
 				assert.Equal(t, name+"_1795294355747585", sent[i].GetUpdate().GetValues()[0].GetValues()[0].GetStringValue())
@@ -95,7 +95,7 @@ func TestAWriteLandsWhileEveryLockIsHeld(t *testing.T) {
 	})
 }
 
-// Locks of several owners, each under its own token.
+// Locks of several owners can be in one commit, each under its own token.
 func TestACommitUnderSeveralLocksLandsWhileAllAreHeld(t *testing.T) {
 	s, db := serve(t, leaseA, leaseB, own)
 	under := fence.Fences{behind(db, "a"), behind(db, "b")}
@@ -120,7 +120,7 @@ func TestACommitUnderSeveralLocksLandsWhileAllAreHeld(t *testing.T) {
 func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
 	s, db := serve(t, leaseA, leaseB, own)
 	_, err := fence.Fences{}.Apply(t.Context(), write())
-	assert.ErrorContains(t, err, "give it at least one")
+	assert.ErrorContains(t, err, "pass at least one lock")
 
 	none := behind(db, "b")
 	none.Token = 0
@@ -132,11 +132,12 @@ func TestACommitUnderNoLockOrInTwoDatabasesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	_, err = fence.Fences{behind(db, "a"), behind(other, "b")}.Apply(t.Context(), write())
-	assert.ErrorContains(t, err, "a commit is in one database")
+	assert.ErrorContains(t, err, "a commit is limited to one database")
 	assert.Empty(t, s.commits)
 }
 
-// What Spanner says of a commit that it refuses is one reason of several. The lease rows tell whether the fence is one of them.
+// The reason that Spanner gives for refusing a commit may be one of several. The lease rows show whether the fence is
+// also one.
 func TestARefusedWriteIsFencedExactlyIfALockIsLost(t *testing.T) {
 	refused := map[string]error{
 		"the row that is missing": nil,
@@ -174,7 +175,8 @@ func TestARefusedWriteIsFencedExactlyIfALockIsLost(t *testing.T) {
 	})
 }
 
-// A transaction that Spanner aborts runs again. Whatever the earlier attempts came to, the last one says what has happened.
+// A transaction that Spanner aborts runs again. Whatever the outcome of the earlier attempts, the last one determines
+// the result.
 func TestOnlyTheLastAttemptOfATransactionCounts(t *testing.T) {
 	theirs := status.Error(codes.NotFound, "of the caller")
 	for first, abort := range map[string]func(s *server) (fn func() error){
@@ -236,7 +238,7 @@ func TestOnlyTheLastAttemptOfATransactionCounts(t *testing.T) {
 	}
 }
 
-// fences is how many the last commit has.
+// fences returns the number of fences in the last commit.
 func fences(s *server) (n int) {
 	for _, m := range s.commits[len(s.commits)-1].GetMutations() {
 		if m.GetUpdate().GetTable() == "locktable" {
@@ -246,7 +248,8 @@ func fences(s *server) (n int) {
 	return n
 }
 
-// A commit that is refused at the end of its time is told as any: to ask takes a time of its own.
+// A commit that is refused just before its deadline is classified like any other, because reading the lease rows has
+// its own timeout.
 func TestAWriteThatIsRefusedAsItsCtxEndsIsFenced(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		s, _ := serve(t)
@@ -266,7 +269,7 @@ func TestAWriteThatIsRefusedAsItsCtxEndsIsFenced(t *testing.T) {
 	})
 }
 
-// If nothing tells whether a lock is lost, the error says that, and what Spanner said of the write.
+// If it is not known whether a lock is lost, the error says so and includes the error of the write.
 func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		s, db := serve(t)
@@ -279,12 +282,12 @@ func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
 		assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
-		assert.ErrorContains(t, err, "whether it was fenced is not known: wrapped: ")
+		assert.ErrorContains(t, err, "it is not known whether the commit was fenced: wrapped: ")
 		assert.ErrorContains(t, err, "not for you")
 	})
 }
 
-// An error that says nothing of what is in the database is no reason to ask.
+// An error that does not depend on the contents of the database does not cause a read of the lease rows.
 func TestAWriteThatWasNotRefusedIsNotCalledFenced(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		for _, code := range []codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DeadlineExceeded} {
@@ -311,7 +314,7 @@ func TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded(t *testing.T) {
 	})
 }
 
-// What is known without Spanner is said without it.
+// Results that need no request to Spanner are returned without one.
 func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		s, db := serve(t, leaseA, own)
@@ -334,7 +337,7 @@ func TestATokenThatIsNoneIsRefusedWithoutARequest(t *testing.T) {
 	})
 }
 
-// A test without a database learns whether a write would be fenced, and nothing of the write is run.
+// Without a database, a test learns whether a write would be fenced, and no part of the write is run.
 func TestAWriteToATableInMemoryIsAnsweredByItsToken(t *testing.T) {
 	rows := table.Table{Store: &memstore.Store{}}
 	hold := func(name string) table.Token {
@@ -367,7 +370,7 @@ func TestAWriteToATableInMemoryIsAnsweredByItsToken(t *testing.T) {
 	}
 }
 
-// Once for each write that was refused, with its reason, and not at all for what was not.
+// Each refused write is reported once with its reason, and no other write is reported.
 func TestAFencedWriteIsReportedOnce(t *testing.T) {
 	for how, try := range ways {
 		r := fleet.NewReports()
@@ -391,8 +394,8 @@ func TestAFencedWriteIsReportedOnce(t *testing.T) {
 	}
 }
 
-// The name of a table stands in SQL as it is. One that is no identifier makes a statement that Spanner refuses, and a commit
-// to a table that is not there is no fenced one.
+// A table's name is used in SQL without quotes. If it is not an identifier, the statement is one that Spanner refuses.
+// A commit to a table that does not exist is not reported as fenced.
 func TestATableThatIsNoneFencesNothing(t *testing.T) {
 	for dialect, want := range map[databasepb.DatabaseDialect]string{
 		databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL: "UPDATE locktable SET writer = writer WHERE name = @p1",
@@ -417,7 +420,7 @@ func TestATableThatIsNoneFencesNothing(t *testing.T) {
 		}
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
-		assert.ErrorContains(t, err, "whether it was fenced is not known")
+		assert.ErrorContains(t, err, "it is not known whether the commit was fenced")
 		assert.True(t, table.Missing(err) || errors.Is(err, table.ErrMissing))
 	})
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// The fence holds under serializable isolation only, so that is not the caller's to choose, nor its client's. All else is.
+// The fence holds only under serializable isolation, so neither the caller nor the client's settings can choose the
+// isolation level. All other options can be chosen.
 func TestTheCallersOptionsDoNotWeakenTheFence(t *testing.T) {
 	weak, delay := sppb.TransactionOptions_REPEATABLE_READ, 7*time.Millisecond
 	commit := spanner.CommitOptions{MaxCommitDelay: &delay}
@@ -50,7 +51,7 @@ func TestTheCallersOptionsDoNotWeakenTheFence(t *testing.T) {
 	}
 }
 
-// What the caller gives is the caller's: a slice with room for more is not written to.
+// A slice that the caller passes is not modified, even if it has spare capacity.
 func TestWhatTheCallerGivesIsLeftAsItIs(t *testing.T) {
 	_, db := serve(t, leaseA, own)
 	opts, ms := make([]spanner.ApplyOption, 1, 4), make([]*spanner.Mutation, 1, 4)

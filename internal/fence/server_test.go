@@ -27,23 +27,23 @@ import (
 
 func TestMain(m *testing.M) { testcheck.Main(m) }
 
-// server is as much of Spanner as a fenced write needs: the keys of rows, whatever their table, that commits update, and
-// that reads find. Nothing is ever inserted or deleted but by the test.
+// server implements as much of Spanner as a fenced write needs. It knows the keys of rows, whatever their table, which
+// commits update and reads find. Only the test inserts and deletes rows.
 type server struct {
 	sppb.UnimplementedSpannerServer
 
-	commit func(attempt int) error // what a commit is answered with; nil: whether its rows are there
+	commit func(attempt int) error // determines the reply to a commit; if nil, the reply depends on whether the rows exist
 	read   func(table string) error
-	silent bool // commits are answered without a timestamp
+	silent bool // replies to commits have no timestamp
 
 	mu      sync.Mutex
 	rows    map[string]bool
 	commits []*sppb.CommitRequest
-	begins  []*sppb.TransactionOptions // of transactions that write
+	begins  []*sppb.TransactionOptions // the options of read-write transactions
 	reads   []*sppb.ReadRequest
 }
 
-// serve returns a server with these rows, and a client of it.
+// serve returns a server with these rows, and a client that is connected to it.
 func serve(t *testing.T, rows ...string) (*server, *spanner.Client) {
 	s := &server{rows: map[string]bool{}}
 	for _, key := range rows {
@@ -52,7 +52,7 @@ func serve(t *testing.T, rows ...string) (*server, *spanner.Client) {
 	return s, s.client(t, spanner.ClientConfig{})
 }
 
-// client connects another one, with settings of its own.
+// client connects another client, with its own settings.
 func (s *server) client(t *testing.T, config spanner.ClientConfig, opts ...option.ClientOption) *spanner.Client {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +71,7 @@ func (s *server) client(t *testing.T, config spanner.ClientConfig, opts ...optio
 	return db
 }
 
-// remove deletes a row, as another claim does.
+// remove deletes a row, as the claim of another candidate would.
 func (s *server) remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *server) StreamingRead(req *sppb.ReadRequest, stream sppb.Spanner_Stream
 	return stream.Send(answer)
 }
 
-// aborted is an error after which the client tries the transaction again, at once.
+// aborted is an error after which the client immediately tries the transaction again.
 func aborted() error {
 	s, err := status.New(codes.Aborted, "another transaction was first").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Microsecond)})
 	if err != nil {

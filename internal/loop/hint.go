@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Wrap adds to an error the step, the kind and the name of its object, such as a lock, and a hint if there is one.
+// Wrap adds context to an error: the step, the kind and name of its object, such as a lock, and a hint if there is one.
 func Wrap(step, kind, name, tableName string, err error) error {
 	if hint := Hint(err); hint != "" {
 		return fmt.Errorf("spindle: %s: %s %q in table %s: %w (%s)", step, kind, name, tableName, err, hint)
@@ -20,30 +20,30 @@ func Wrap(step, kind, name, tableName string, err error) error {
 	return fmt.Errorf("spindle: %s: %s %q: %w", step, kind, name, err)
 }
 
-// Hint says what to do about an error. It returns "" if that is not known.
+// Hint returns advice on how to fix an error, or "" if there is none.
 func Hint(err error) string {
 	if errors.Is(err, fence.ErrFenced) || errors.Is(err, table.ErrSuperseded) {
 		return ""
 	}
 	if table.SessionLost(err) {
-		return "the Spanner client has lost its session, which happens when an emulator is started again: make a new client"
+		return "the Spanner client has lost its session, which happens when an emulator is restarted: create a new client"
 	}
 	if table.ClientClosed(err) {
-		return "the Spanner client was closed: close it only after done, when nothing uses it any more"
+		return "the Spanner client was closed while it was in use: wait for done before you close it"
 	}
 	if table.DatabaseMissing(err) {
-		return "is the path of the Spanner client's database right?"
+		return "check the database path that was given to the Spanner client"
 	}
 	if !elect.Lasting(err) {
-		return "" // such as one about the transaction, not the table
+		return "" // for example, the error is about a transaction rather than the table
 	}
 	switch spanner.ErrCode(err) {
 	case codes.NotFound:
-		return "does the table exist? ddl.Create creates it"
+		return "check that the table exists; ddl.Create creates it"
 	case codes.InvalidArgument, codes.FailedPrecondition:
-		return "is it a lock table? ddl.Verify says what is wrong with it"
+		return "check that it is a lock table; ddl.Verify says what is wrong with it"
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return "it needs roles/spanner.databaseUser on the database"
+		return "the client needs roles/spanner.databaseUser on the database"
 	}
 	return ""
 }

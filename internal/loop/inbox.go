@@ -2,18 +2,18 @@ package loop
 
 import "sync"
 
-// Inbox holds events for one goroutine, in their order. Put never blocks, and may be called from any goroutine.
+// Inbox holds events for one goroutine, in order. Put never blocks, and can be called from any goroutine.
 type Inbox[E any] struct {
 	mu     sync.Mutex
 	events []E
 	closed bool
-	ready  chan struct{} // has room for one: there are events, or it was closed
+	ready  chan struct{} // has room for one value, which says that there are events or that it was closed
 }
 
 // NewInbox returns an empty Inbox.
 func NewInbox[E any]() *Inbox[E] { return &Inbox[E]{ready: make(chan struct{}, 1)} }
 
-// Put adds an event, and reports whether it will be received: the Inbox is not closed.
+// Put adds an event. It reports false if the Inbox is closed, so that the event will not be received.
 func (i *Inbox[E]) Put(e E) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -25,7 +25,8 @@ func (i *Inbox[E]) Put(e E) bool {
 	return true
 }
 
-// Ready has a value when Next has something to return, or the Inbox was closed. It may have one when it is empty.
+// Ready returns a channel that has a value when Next has an event to return or the Inbox was closed. The channel can
+// also have a value when the Inbox is empty.
 func (i *Inbox[E]) Ready() <-chan struct{} { return i.ready }
 
 // Next returns the oldest event, if there is one.
@@ -42,7 +43,7 @@ func (i *Inbox[E]) Next() (e E, ok bool) {
 	return e, true
 }
 
-// Close makes Put refuse further events. Earlier ones stay.
+// Close makes Put refuse further events. Earlier events can still be received.
 func (i *Inbox[E]) Close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -50,7 +51,7 @@ func (i *Inbox[E]) Close() {
 	i.wake()
 }
 
-// Closed reports whether it was closed.
+// Closed reports whether the Inbox was closed.
 func (i *Inbox[E]) Closed() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

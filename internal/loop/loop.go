@@ -1,8 +1,8 @@
-// Package loop is shared by the loops that run in the background: the elector's and a group's.
+// Package loop is shared by the loops of electors and groups, which run in the background.
 //
-//   - run.go: how they begin and end; loop.go: their arguments
-//   - inbox.go: events from others; mailbox.go: events for an observer; pulse.go: whether they succeed
-//   - problems.go: how they log errors; hint.go: what to do about these
+//   - run.go: how the loops begin and end; loop.go: their arguments and grace period
+//   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
+//   - problems.go: how the loops log errors; hint.go: how to fix these errors
 package loop
 
 import (
@@ -14,27 +14,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// check returns what is wrong with the arguments of Run, or nil.
+// check returns an error that says what is wrong with the arguments of Run, or nil.
 func check(ctx context.Context, done []chan<- error) error {
 	switch {
 	case ctx == nil:
-		return errors.New("ctx is nil: context.Background() runs for ever")
+		return errors.New("ctx is nil: use context.Background() to run forever")
 	case len(done) > 1:
-		return fmt.Errorf("%d done channels: give it one, or none", len(done))
+		return fmt.Errorf("%d done channels were given: at most one is allowed", len(done))
 	case len(done) == 1 && done[0] == nil:
-		return errors.New("the done channel is nil: leave it out, or make(chan error, 1)")
+		return errors.New("the done channel is nil: omit it, or use make(chan error, 1)")
 	case ctx.Err() != nil:
-		return fmt.Errorf("ctx had ended before, so nothing was started: %w", context.Cause(ctx))
+		return fmt.Errorf("ctx had already ended, so nothing was started: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// Overdue returns the error about code that has not returned in time.
+// Overdue returns the error for code that has not returned in time.
 func Overdue(what string, lease time.Duration) error {
-	return fmt.Errorf("%s has not returned within a lease (%v) of being told to stop", what, lease)
+	return fmt.Errorf("%s has not returned within one lease duration (%v) of being told to stop", what, lease)
 }
 
-// GracePeriod closes over once ctx has ended and d has passed since, unless forget was called before.
+// GracePeriod returns a channel that is closed when d has passed since the end of ctx, unless forget is called first.
 func GracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -6,14 +6,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Mailbox hands events to an observer in their order, in a goroutine of its own. Put never blocks. The nil Mailbox has
-// no observer.
+// Mailbox delivers events to an observer in order, in a goroutine of its own. Put never blocks. A nil Mailbox has no
+// observer.
 type Mailbox struct {
 	*Inbox[elect.Event]
 	done chan struct{}
 }
 
-// NewMailbox starts to deliver, if there is an observer.
+// NewMailbox starts delivering events to observe. If observe is nil, it returns a nil Mailbox.
 func NewMailbox(observe func(elect.Event)) *Mailbox {
 	if observe == nil {
 		return nil
@@ -23,7 +23,7 @@ func NewMailbox(observe func(elect.Event)) *Mailbox {
 	return m
 }
 
-// Put delivers e, with that kind and instant, after all earlier events.
+// Put delivers e, with that kind and time, after all earlier events.
 func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	if m == nil {
 		return
@@ -32,8 +32,8 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	m.Inbox.Put(e)
 }
 
-// Drain waits until everything was delivered, for a lease at most, and ends the goroutine. If the time is too short, it
-// returns an error, and a channel that is closed when the observer has returned after all.
+// Drain waits until all events have been delivered, for at most one lease duration, and ends the goroutine. If the
+// observer takes longer, Drain returns an error, and a channel that is closed once the observer has returned.
 func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
 	if m == nil {
 		return nil, nil

@@ -11,17 +11,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Problems logs errors: each kind once, until there is a success. A single failure is normal in a network: if it may go
-// away by itself, it is logged at Debug.
+// Problems logs errors, each kind once until the next success. A single failure is normal in a network, so a first
+// failure that may go away by itself is logged at Debug.
 type Problems struct {
 	Log  *slog.Logger
-	What string // what can't be done: compete for the lock
+	What string // what can't be done, such as "compete for the lock"
 
 	row  int // failures in a row
 	said map[string]bool
 }
 
-// Note takes in an error.
+// Note handles an error.
 func (p *Problems) Note(err error) {
 	p.row++
 	level := slog.LevelDebug
@@ -36,10 +36,10 @@ func (p *Problems) Note(err error) {
 	if hint := Hint(err); hint != "" {
 		attrs = append(attrs, "hint", hint)
 	}
-	p.Log.Log(context.Background(), level, "can't "+p.What+", trying on", attrs...)
+	p.Log.Log(context.Background(), level, "can't "+p.What+", still trying", attrs...)
 }
 
-// Clear takes in a success.
+// Clear handles a success.
 func (p *Problems) Clear() {
 	if p.said != nil {
 		p.Log.Info("can " + p.What + " again")
@@ -47,7 +47,7 @@ func (p *Problems) Clear() {
 	p.row, p.said = 0, nil
 }
 
-// kindOf makes messages equal that differ only in times, ports or the id of a request.
+// kindOf returns the same text for errors that differ only in times, ports or request ids.
 func kindOf(err error) string {
 	return spanner.ErrCode(err).String() + strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {

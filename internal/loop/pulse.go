@@ -8,25 +8,25 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Pulse is when a loop last had a success, and what has been in its way since. The loop beats; any goroutine may ask.
-// The zero Pulse belongs to a loop that does not run.
+// Pulse records when a loop last succeeded, and the error that has prevented further success. The loop updates it, and
+// any goroutine can read it. The zero Pulse belongs to a loop that is not running.
 type Pulse struct{ last atomic.Pointer[beat] }
 
 type beat struct {
-	at  elect.Instant // zero: the loop has just been started
+	at  elect.Instant // zero if the loop has just been started
 	err error
 }
 
 // Begin notes that the loop is being started.
 func (p *Pulse) Begin() { p.last.Store(&beat{}) }
 
-// Beat notes a success, or that the loop runs.
+// Beat notes a success, or that the loop is running.
 func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
 
-// Fail notes what is in the way of the next success.
+// Fail notes the error that prevents the next success.
 func (p *Pulse) Fail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
 
-// Rest notes that the loop does nothing for d, on purpose.
+// Rest notes that the loop deliberately does nothing for d.
 func (p *Pulse) Rest(d time.Duration) {
 	b := *p.last.Load()
 	b.at.Mono += int64(d)
@@ -36,7 +36,7 @@ func (p *Pulse) Rest(d time.Duration) {
 // Stop notes that the loop has ended.
 func (p *Pulse) Stop() { p.last.Store(nil) }
 
-// Age returns how long the machine has run since the last success, and whether the loop runs.
+// Age returns how long the machine has run since the last success, and whether the loop is running.
 func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	b := p.last.Load()
 	switch {
@@ -48,8 +48,8 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	return c.Now().Ran(b.at), true
 }
 
-// Check returns nil if age is below three leases, or below 10 s if that is longer. Otherwise it says what has not
-// happened for so long, since when, and what was in the way.
+// Check returns nil if age is below three lease durations, or below 10 s if that is longer. Otherwise it returns an
+// error that says what has not happened for so long, since when, and what prevented it.
 func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
 	if age < max(3*lease, 10*time.Second) {
 		return nil

@@ -10,24 +10,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// ErrRunning is returned by Run while an earlier one has not ended.
-var ErrRunning = errors.New("spindle: already running: wait for done, and for work that has not returned, before calling Run again")
+// ErrRunning is returned by Run if an earlier Run has not ended.
+var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop is what one Run does.
+// Loop is the work of one Run.
 type Loop interface {
 	Run(ctx context.Context) error // returns once ctx has ended and it has stopped
-	Overdue() bool                 // the caller's code has not returned in time
-	End()                          // waits for that code, however long: two Runs must not call the same code at once
+	Overdue() bool                 // reports whether the caller's code has not returned in time
+	End()                          // waits for that code without a limit, because two Runs must not call it at the same time
 }
 
-// Runs are the Runs of one value, one at a time.
+// Runs manages the Runs of one value, which can only run one at a time.
 type Runs struct {
 	Pulse
 	running atomic.Bool // until the caller's code has returned too
-	going   atomic.Bool // the loop: what its End wakes is to see that it does not
+	going   atomic.Bool // until the loop has stopped, so that code which is woken by its End sees that it has
 }
 
-// Going reports whether a Run goes on.
+// Going reports whether a Run is in progress.
 func (r *Runs) Going() bool { return r.going.Load() }
 
 // Settings are the settings of a Run.
@@ -66,7 +66,7 @@ func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, begin
 	return nil
 }
 
-// AndWait calls a Run, and waits for its end.
+// AndWait calls a Run and waits until it ends.
 func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) error) error {
 	done := make(chan error, 1)
 	if err := run(ctx, done); err != nil {
@@ -75,7 +75,7 @@ func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) err
 	return <-done
 }
 
-// report delivers Run's one value, for at most a lease. A receiver that never comes must not keep the goroutine.
+// report delivers Run's one value, but waits at most one lease duration, because a receiver might never come.
 func report(err error, done []chan<- error, s Settings) {
 	if len(done) == 0 {
 		if err != nil {
@@ -88,6 +88,6 @@ func report(err error, done []chan<- error, s Settings) {
 	select {
 	case done[0] <- err:
 	case <-giveUp.C:
-		s.Log.Error("nobody received from the done channel for a lease: give it room for one value, make(chan error, 1)", "value", err)
+		s.Log.Error("no goroutine received from the done channel for one lease duration: give it room for one value, as in make(chan error, 1)", "value", err)
 	}
 }

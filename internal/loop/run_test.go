@@ -11,7 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// brief is a loop that ends at once, and looks at its Runs when its End wakes others.
+// brief is a loop that ends immediately. When its End wakes other goroutines, it checks whether its Run is still in
+// progress.
 type brief struct {
 	runs  *Runs
 	going chan bool
@@ -21,7 +22,8 @@ func (brief) Run(context.Context) error { return nil }
 func (brief) Overdue() bool             { return false }
 func (b brief) End()                    { b.going <- b.runs.Going() }
 
-// Those that End wakes look whether a Run goes on, and wait for the next change if it does: there is none after it.
+// The goroutines that End wakes check whether a Run is in progress, and wait for the next change if it is. There is no
+// change after this one.
 func TestARunDoesNotGoOnWhenEndWakesOthers(t *testing.T) {
 	b := brief{&Runs{}, make(chan bool, 1)}
 	done := make(chan error, 1)

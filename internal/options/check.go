@@ -20,13 +20,13 @@ const (
 	maxValue = table.MaxValue
 )
 
-// SetLease is WithLease.
+// SetLease implements WithLease.
 func (c *Config) SetLease(d time.Duration) { c.setLease(fmt.Sprintf("WithLease(%v)", d), d) }
 
-// SetDuration is WithDuration.
+// SetDuration implements WithDuration.
 func (c *Config) SetDuration(ms int64) {
 	if ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond) {
-		c.Refuse("WithDuration(%d): the lease is given in milliseconds and is at most %v", ms, maxLease)
+		c.Refuse("WithDuration(%d): the lease is in milliseconds, and must be at most %v", ms, maxLease)
 		return
 	}
 	c.setLease(fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
@@ -35,7 +35,7 @@ func (c *Config) SetDuration(ms int64) {
 func (c *Config) setLease(given string, d time.Duration) {
 	switch {
 	case d > 0 && d < time.Millisecond:
-		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds: WithLease(%d*time.Millisecond) or WithDuration(%d) may be meant", given, minLease, int64(d), int64(d))
+		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds, so use WithLease(%d*time.Millisecond) or WithDuration(%d) for milliseconds", given, minLease, int64(d), int64(d))
 	case d < minLease:
 		c.Refuse("%s: the lease must be at least %v", given, minLease)
 	case d > maxLease:
@@ -45,21 +45,21 @@ func (c *Config) setLease(given string, d time.Duration) {
 	}
 }
 
-// SetHeartbeat is WithHeartbeat.
+// SetHeartbeat implements WithHeartbeat.
 func (c *Config) SetHeartbeat(d time.Duration) { c.setInterval("WithHeartbeat", &c.Heartbeat, d) }
 
-// SetPoll is WithPoll.
+// SetPoll implements WithPoll.
 func (c *Config) SetPoll(d time.Duration) { c.setInterval("WithPoll", &c.Poll, d) }
 
 func (c *Config) setInterval(what string, at *time.Duration, d time.Duration) {
 	if d < time.Millisecond {
-		c.Refuse("%s(%v) must be at least 1ms; a bare number is in nanoseconds", what, d)
+		c.Refuse("%s(%v): the interval must be at least 1ms; a bare number is in nanoseconds", what, d)
 		return
 	}
 	*at = d
 }
 
-// SetLockDelay is WithLockDelay.
+// SetLockDelay implements WithLockDelay.
 func (c *Config) SetLockDelay(d time.Duration) {
 	if d < 0 || d > maxLease {
 		c.Refuse("WithLockDelay(%v) must be between 0 and %v", d, maxLease)
@@ -68,10 +68,10 @@ func (c *Config) SetLockDelay(d time.Duration) {
 	c.LockDelay = d
 }
 
-// SetID is WithID.
+// SetID implements WithID.
 func (c *Config) SetID(id string) {
 	if id == "" || len(id) > maxID || !utf8.ValidString(id) {
-		c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of UTF-8, and has %d bytes", id, maxID, len(id))
+		c.Refuse("WithID(%.40q): the id must be 1 to %d bytes of valid UTF-8, but it has %d bytes", id, maxID, len(id))
 		return
 	}
 	if strings.ContainsFunc(id, table.Unprintable) {
@@ -79,22 +79,22 @@ func (c *Config) SetID(id string) {
 		return
 	}
 	if _, ok := table.MemberOf(id); ok {
-		c.Refuse("WithID(%q): it would be taken for the lease row of a group's member", id)
+		c.Refuse("WithID(%q): this id would look like the lease row of a group's member", id)
 		return
 	}
 	c.ID = id
 }
 
-// SetValue is WithValue.
+// SetValue implements WithValue.
 func (c *Config) SetValue(value string) {
 	if len(value) > maxValue || !utf8.ValidString(value) {
-		c.Refuse("WithValue(%.40q): the value must be at most %d bytes of UTF-8, and has %d bytes", value, maxValue, len(value))
+		c.Refuse("WithValue(%.40q): the value must be at most %d bytes of valid UTF-8, but it has %d bytes", value, maxValue, len(value))
 		return
 	}
 	c.Value = value
 }
 
-// SetPriority is WithPriority.
+// SetPriority implements WithPriority.
 func (c *Config) SetPriority(n int) {
 	if n < 0 || n > table.MaxRank {
 		c.Refuse("WithPriority(%d) must be from 0 to %[2]d; the default is %[2]d", n, table.MaxRank)
@@ -106,36 +106,36 @@ func (c *Config) SetPriority(n int) {
 // checkTogether refuses options that contradict each other.
 func (c *Config) checkTogether() {
 	if c.Reclaim && c.ID == "" {
-		c.Refuse("WithReclaim() needs WithID: the default id is never that of an earlier process")
+		c.Refuse("WithReclaim() needs WithID, because the default id is different in every process")
 	}
 	if c.Identity > 0 && c.ID == "" {
-		c.Refuse("WithIdentity(%v) needs WithID: the default id is never that of an earlier process", c.Identity)
+		c.Refuse("WithIdentity(%v) needs WithID, because the default id is different in every process", c.Identity)
 	}
 	if c.StepDownOnReturn && c.Lead == nil {
-		c.Refuse("WithStepDownOnReturn() needs WithLeader: the lock is given up when that function returns")
+		c.Refuse("WithStepDownOnReturn() needs WithLeader, because the lock is given up when the leader function returns")
 	}
 	if c.wrong != nil {
-		return // what is compared here may not be what was given
+		return // the values below may not be the ones that were given
 	}
 	if c.Heartbeat > c.Lease-c.Lease/10 {
-		c.Refuse("WithHeartbeat(%v) must be at most nine tenths of the lease of %v: a third of it is usual", c.Heartbeat, c.Lease)
+		c.Refuse("WithHeartbeat(%v) must be at most nine tenths of the lease of %v; a third of the lease is usual", c.Heartbeat, c.Lease)
 	}
 	if c.Poll >= c.Lease {
-		c.Refuse("WithPoll(%v) must be shorter than the lease of %v: a third of it is usual", c.Poll, c.Lease)
+		c.Refuse("WithPoll(%v) must be shorter than the lease of %v; a third of the lease is usual", c.Poll, c.Lease)
 	}
 }
 
 // RefuseForGroup refuses the options of package group.
 func (c *Config) RefuseForGroup() {
 	for _, option := range c.ForGroup {
-		c.Refuse("%s is for group.New: leave it out here", option)
+		c.Refuse("%s is for group.New and can't be used here", option)
 	}
 }
 
-// Check refuses what is wrong with the other arguments of a constructor.
+// Check refuses invalid values of a constructor's other arguments.
 func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
 	if db == nil && c.Store == nil {
-		c.Refuse("the Spanner client is nil: make one with spanner.NewClient")
+		c.Refuse("the Spanner client is nil: create one with spanner.NewClient")
 	}
 	c.RefuseIf(table.CheckTable(tableName))
 	for _, name := range names {
@@ -143,13 +143,13 @@ func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
 	}
 }
 
-// Refuse notes something that is wrong.
+// Refuse records an error in the arguments.
 func (c *Config) Refuse(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Errorf(format, args...))
 }
 
-// RefuseIf notes an error, unless it is nil.
+// RefuseIf records err, unless it is nil.
 func (c *Config) RefuseIf(err error) { c.wrong = append(c.wrong, err) }
 
-// Err returns all that is wrong, or nil.
+// Err returns all the recorded errors, or nil.
 func (c *Config) Err() error { return errors.Join(c.wrong...) }

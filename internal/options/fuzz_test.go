@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Options that are accepted are within bounds, so that no sum of times overflows and a term has time for
-// a heartbeat.
+// Options that are accepted are within bounds, so no sum of times overflows, and a term has time for a heartbeat.
 func FuzzOptions(f *testing.F) {
 	f.Add(int64(5000), int64(0), int64(0), int64(0), "id", "value")
 	f.Add(int64(math.MaxInt64), int64(1), int64(-1), int64(math.MaxInt64), "", "\xff")

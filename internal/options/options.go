@@ -1,4 +1,4 @@
-// Package options checks the options of the public packages (check.go), and makes the lock table and the candidates
+// Package options checks the options of the public packages (check.go), and creates the lock table and the candidates
 // from them.
 package options
 
@@ -22,14 +22,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// DefaultLease is the lease if no option sets it.
+// DefaultLease is the lease if no option sets one.
 const DefaultLease = 10 * time.Second
 
-// defaultBatch means some thousand writes of columns. Spanner allows 80,000 in a commit; a look must not wait long for
-// one.
+// defaultBatch amounts to a few thousand column writes per commit. Spanner allows 80,000, but a look must not have to
+// wait long for a commit.
 const defaultBatch = 500
 
-// Config is what the options set. It does not change once it is complete.
+// Config contains the settings that the options make. It does not change once it is complete.
 type Config struct {
 	Lock
 	Elector
@@ -39,72 +39,72 @@ type Config struct {
 	wrong []error
 }
 
-// Lock has the settings of every lock.
+// Lock has the settings that all locks share.
 type Lock struct {
 	ID        string
 	Lease     time.Duration
 	Heartbeat time.Duration
 	LockDelay time.Duration
 	Value     string
-	Shared    bool // its requests go together with those of other locks
+	Shared    bool // its requests are sent together with those of other locks
 	Log       *slog.Logger
 	Meters    metric.MeterProvider // nil: the global one
 	Tracers   trace.TracerProvider // nil: the global one
 }
 
-// Elector has the settings of locks that compete for as long as they run.
+// Elector has the settings for locks that compete for as long as they run.
 type Elector struct {
 	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this candidate's
 	Reclaim          bool
 	Handover         bool
-	Rank             int  // how far the priority is below the highest
+	Rank             int  // how far the priority is below the highest one
 	StepDownOnReturn bool // the leader function gives the lock up by returning
 	Lead             func(context.Context, Lead)
 	Observe          func(elect.Event)
 }
 
-// Lead is a leader function's term.
+// Lead is the term of a leader function.
 type Lead struct {
 	*elect.Term
 	Fence    fence.Fence
 	StepDown func(context.Context) error
 }
 
-// Group has the settings of groups.
+// Group has the settings for groups.
 type Group struct {
 	ForGroup     []string // the options of package group that were given
 	Work         func(ctx context.Context, partition string, f fence.Fence) error
 	OnReturn     OnReturn
 	InitialDelay time.Duration // how long a new group waits for more members; negative: the default
 	Weight       int
-	Identity     time.Duration // how long a gone member's share is remembered; negative: the default
+	Identity     time.Duration // how long a missing member's share is remembered; negative: the default
 }
 
-// Seams are replaced by tests, and by a process that holds locks for others.
+// Seams are the settings that are replaced by tests, and by a process that holds locks on behalf of others.
 type Seams struct {
 	Store   table.Store // nil: Spanner's
-	Clock   elect.Clock // the machine's
-	Process string      // whose goroutines queue for one another; "": the real process
+	Clock   elect.Clock // by default the machine's
+	Process string      // the process whose goroutines queue together; "": the real one
 	Batch   int         // how many partitions of a group one commit moves
 
-	Requests *batch.Requests       // with which the requests go, if they are shared; nil: those of the client and the table
+	Requests *batch.Requests       // sends the requests if they are shared; nil: the instance for the client and the table
 	Look     time.Duration         // the longest pause between two looks of a waiter for a mutex; 0: the default
-	HoldOff  func() time.Duration  // for how long the locks are not claimed; nil: they are
+	HoldOff  func() time.Duration  // returns how long not to claim the locks; may be nil
 	Mute     <-chan struct{}       // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent) // called for each event of a term, from other goroutines; must not block
 }
 
-// OnReturn says what a member of a group does if the work of a partition returns early.
+// OnReturn says what a member of a group does if the work on a partition returns early.
 type OnReturn int
 
-// Work begins again, the partition stays without work, or it is released for a while.
+// The work begins again, the partition stays without work, or the partition is released for a while.
 const (
 	BeginAgain OnReturn = iota
 	KeepIdle
 	Release
 )
 
-// String describes it for logs.
+// String describes the reaction, for logs.
 func (o OnReturn) String() string {
 	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
 }
@@ -115,7 +115,7 @@ func New[O ~func(*Config)](opts []O) Config {
 		Seams: Seams{Clock: elect.SystemClock{}, Batch: defaultBatch}}
 	for i, opt := range opts {
 		if opt == nil {
-			c.Refuse("option %d is nil: leave it out", i+1)
+			c.Refuse("option %d is nil: remove it", i+1)
 			continue
 		}
 		opt(&c)
@@ -143,7 +143,7 @@ func defaultID() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString())
 }
 
-// Table returns the lock table, and what makes its fences.
+// Table returns the lock table, and the Spanner store for its fences.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
 	s := table.Spanner{DB: db, Table: name, Memory: c.Store}
 	store := table.Store(s)
@@ -160,7 +160,7 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 	return table.Table{Store: store}, s
 }
 
-// Keeper returns what keeps a term, with these options.
+// Keeper returns a keeper for the term, with these options.
 func (c *Config) Keeper(t *elect.Term, notify func(elect.TermEvent)) *elect.Keeper {
 	if happened := c.Happened; happened != nil {
 		own := notify
@@ -169,7 +169,7 @@ func (c *Config) Keeper(t *elect.Term, notify func(elect.TermEvent)) *elect.Keep
 	return &elect.Keeper{Term: t, Interval: c.Heartbeat, InPhase: c.Shared, Mute: c.Mute, Notify: notify}
 }
 
-// Telemetry returns the scope that reports on locks in the table.
+// Telemetry returns the scope for reports on locks in the table.
 func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
 	return telemetry.Scope{Meters: c.Meters, Tracers: c.Tracers, Table: tableName, Locks: locks}
 }

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// maxPairs is how many pairs of a partition and a slot are ordered: more would take too long.
+// maxPairs is the maximum number of pairs of a partition and a slot that are sorted. Sorting more would take too long.
 const maxPairs = 300_000
 
-// assigning is a plan while its entries are assigned.
+// assigning is a plan whose entries are being assigned.
 type assigning struct {
 	*Plan
-	home []int32 // for each entry the index of the member that had it, was evicted and is back, or none
-	load []int   // how many partitions of the classes so far each member has
+	home []int32 // for each entry, the index of the evicted member that had it, if that member has returned, or none
+	load []int   // the number of partitions that each member has in the classes assigned so far
 }
 
-// A class is the entries that are in the lists of the same members.
+// A class is the set of entries that are in the lists of the same members.
 type class struct {
 	eligible []int // indexes of members
 	entries  []int
 	trial    bool // all eligible members are on trial
 }
 
-// classes returns the classes in the order of assignment. Entries that only few members can have come first: the others
-// make up for it.
+// classes returns the classes in the order in which they are assigned. Entries that only a few members can have come
+// first, so that the assignment of the other entries can even out the load.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
 	var last uint16
@@ -77,7 +77,8 @@ func (a *assigning) assign(c class) {
 	}
 }
 
-// keep counts what each member has of the class. Entries of other owners become nobody's.
+// keep returns the number of entries of the class that each member has. Entries whose owner is not eligible become
+// unassigned.
 func (a *assigning) keep(c class) []int {
 	eligible := make([]bool, len(a.members))
 	for _, i := range c.eligible {
@@ -95,8 +96,9 @@ func (a *assigning) keep(c class) []int {
 	return kept
 }
 
-// quotas returns how many partitions, of this class and those before it, each member gets. A member that already has
-// more is left out, and so are its partitions: its quota is too low for any of this class.
+// quotas returns the number of partitions that each member gets from this class and the classes before it. A member
+// that already has more than its quota gets nothing from this class. The other quotas are then computed without that
+// member and its partitions.
 func (a *assigning) quotas(c class, kept []int) []int {
 	quota := make([]int, len(a.members))
 	for in := slices.Clone(c.eligible); ; {
@@ -113,8 +115,8 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split sets the quotas of these members, whose sum is total. All but one of the partitions of a member on trial go to
-// the others.
+// split sets the quotas of the members in the argument in, so that their sum is total. A member on trial gets one
+// partition at most, and the rest of its share goes to the other members.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	var full []int
 	for _, i := range in {
@@ -122,7 +124,7 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 			full = append(full, i)
 		}
 	}
-	if len(full) == 0 { // the others have more than their share: less than one is left for each of these
+	if len(full) == 0 { // only members on trial remain, and the share of each is less than one partition
 		a.level(total, in, kept, quota, func(int) int { return 1 })
 		return
 	}
@@ -141,11 +143,11 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	a.level(left, full, kept, quota, weight)
 }
 
-// share returns a share's whole part.
+// share returns the whole part of a member's share of total, where sum is the sum of all weights.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
 // level sets quotas in proportion to the weights. The remainder goes first to members that have more than the whole
-// part of their share: then the fewest partitions move. It goes last to members on trial.
+// part of their share, so that the fewest partitions move. Members on trial come last.
 func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int) {
 	sum := 0
 	for _, i := range in {
@@ -182,8 +184,9 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	}
 }
 
-// giveUp takes from members what they have above their quotas: first what belongs to a member that is back, then what
-// belongs to one that is still gone. So members that come back one after the other each find their own.
+// giveUp takes partitions from members that have more than their quotas. It first takes partitions whose former owners
+// have returned, and then partitions whose former owners are still absent. So if members return one after another, each
+// of them gets its own partitions.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {
@@ -211,7 +214,7 @@ func (a *assigning) giveUp(c class, room []int) {
 	}
 }
 
-// bringHome assigns to members that are back what they had, and returns the other entries.
+// bringHome assigns partitions to the members that had them and have returned. It returns the remaining entries.
 func (a *assigning) bringHome(pool, room []int) []int {
 	return slices.DeleteFunc(pool, func(i int) bool {
 		home := a.home[i]
@@ -224,7 +227,7 @@ func (a *assigning) bringHome(pool, room []int) []int {
 	})
 }
 
-// assignPool assigns the entries to the members with room.
+// assignPool assigns the entries to members with room.
 func (a *assigning) assignPool(pool, room []int) {
 	var open []int
 	for i, r := range room {
@@ -239,7 +242,7 @@ func (a *assigning) assignPool(pool, room []int) {
 	}
 }
 
-// assignMany takes a member with room for each entry.
+// assignMany assigns each entry to a member with room that it chooses by the hash of the entry.
 func (a *assigning) assignMany(pool, open, room []int) {
 	for _, i := range pool {
 		at := int(mix(a.entries[i].hash) % uint64(len(open)))
@@ -251,8 +254,8 @@ func (a *assigning) assignMany(pool, open, room []int) {
 	}
 }
 
-// assignPairs takes the first fitting pairs of an entry and a member, in their slot order. It sorts some pairs at a
-// time: most of them come too late.
+// assignPairs assigns entries by pairs of an entry and a member. It goes through the pairs in slot order and uses each
+// pair that still fits. It sorts only some of the pairs at a time, because most of the pairs come too late to be used.
 func (a *assigning) assignPairs(pool, open, room []int) {
 	pairs := make([]pair, 0, len(pool)*len(open))
 	for _, to := range open {
@@ -275,10 +278,10 @@ func (a *assigning) assignPairs(pool, open, room []int) {
 	}
 }
 
-// slotOrder returns an entry's place in the order of a slot.
+// slotOrder returns the position of an entry in the order in which a slot prefers entries.
 func slotOrder(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
 
-// A pair is an entry and a member that may be assigned to it.
+// A pair is an entry and a member to which the entry can be assigned.
 type pair struct {
 	order     uint64
 	entry, to int32
@@ -291,7 +294,7 @@ func (a pair) compare(b pair) int {
 	return cmp.Or(cmp.Compare(a.entry, b.entry), cmp.Compare(a.to, b.to))
 }
 
-// lowest moves the n pairs that come first to the front, in no order.
+// lowest moves the first n pairs in slot order to the front, without sorting them.
 func lowest(pairs []pair, n int) {
 	for len(pairs) > 1 && n > 0 && n < len(pairs) {
 		pivot, low := pairs[len(pairs)/2], 0
@@ -303,7 +306,7 @@ func lowest(pairs []pair, n int) {
 			}
 		}
 		pairs[len(pairs)-1], pairs[low] = pairs[low], pivot
-		if low < n { // the pivot is one of them
+		if low < n { // the pivot is among the first n
 			pairs, n = pairs[low+1:], n-low-1
 		} else {
 			pairs = pairs[:low]

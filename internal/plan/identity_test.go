@@ -12,7 +12,7 @@ import (
 
 const keep = time.Minute
 
-// pods returns members with an identity: pod i is in slots[i], or not there if that is -1.
+// pods returns members with an identity. Pod i is in slots[i], or does not exist if slots[i] is -1.
 func pods(l List, slots ...int) []Member {
 	var members []Member
 	for i, slot := range slots {
@@ -25,7 +25,7 @@ func pods(l List, slots ...int) []Member {
 	return members
 }
 
-// has returns what each pod has.
+// has returns the partitions of each pod.
 func has(p *Plan, l List, members []Member) map[string][]int {
 	all := map[string][]int{}
 	for _, m := range members {
@@ -43,7 +43,8 @@ func republished(t *testing.T, p *Plan, l List) *Plan {
 	return q
 }
 
-// A StatefulSet's pods come back in other slots, and each has what its volume has. Nothing else moves.
+// A StatefulSet's pods return in different slots, and each one gets the partitions that its volume contains. No other
+// partition moves.
 func TestAMemberThatIsBackHasItsOwn(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	all := pods(l, 0, 1, 2, 3, 4, 5)
@@ -62,7 +63,7 @@ func TestAMemberThatIsBackHasItsOwn(t *testing.T) {
 	assert.True(t, r.Same(next(t, r, l, back)))
 }
 
-// What an evicted member had is kept while others come and go.
+// The partitions of an evicted member are remembered while other members come and go.
 func TestAMemoryOutlivesOtherChanges(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	all := pods(l, 0, 1, 2, 3, 4, 5)
@@ -75,7 +76,7 @@ func TestAMemoryOutlivesOtherChanges(t *testing.T) {
 	assert.Equal(t, own, has(next(t, p, l, back), l, back))
 }
 
-// A member that restarts so quickly that no plan was without it has its own, wherever it is now.
+// A member that restarts before any plan omits it keeps its partitions, whatever slot it has now.
 func TestAMemberThatMovesTakesItsOwnAlong(t *testing.T) {
 	l := NewList(names("p", 0, 61))
 	all := pods(l, 0, 1, 2, 3)
@@ -83,14 +84,14 @@ func TestAMemberThatMovesTakesItsOwnAlong(t *testing.T) {
 	swapped := pods(l, 1, 0, 2, 7)
 	assert.Equal(t, has(p, l, all), has(next(t, p, l, swapped), l, swapped))
 
-	// Pod 1 takes the slot of pod 0, which is gone: it has its own, and a share of the rest.
+	// Pod 1 takes the slot of pod 0, which no longer runs. It gets its own partitions and a share of the rest.
 	one := pods(l, -1, 0, 2, 3)
 	q := next(t, p, l, one)
 	assert.Subset(t, q.Assigned(l, 0), p.Assigned(l, 1))
 	assert.Equal(t, has(p, l, all), has(next(t, q, l, pods(l, 4, 0, 2, 3)), l, pods(l, 4, 0, 2, 3)))
 }
 
-// A stranger in the slot of an evicted member has what belongs to the slot, until its owner is back.
+// A new member in the slot of an evicted member has the slot's partitions until the evicted member returns.
 func TestAStrangerInTheSlotIsNotTheMember(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	p := next(t, nil, l, pods(l, 0, 1, 2))
@@ -103,7 +104,7 @@ func TestAStrangerInTheSlotIsNotTheMember(t *testing.T) {
 	assert.Subset(t, slices.Concat(r.Assigned(l, 1), r.Assigned(l, 5)), own, "the stranger gives up only to the member")
 }
 
-// An identity is kept for its time, which begins when the member is evicted, and not again with each plan.
+// An identity is kept for a limited time, which begins when the member is evicted and not again with each plan.
 func TestAMemoryExpires(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	p := next(t, nil, l, pods(l, 0, 1, 2, 3))
@@ -121,7 +122,7 @@ func TestAMemoryExpires(t *testing.T) {
 	assert.NotEqual(t, in.Assigned(l, 9), late.Assigned(l, 9))
 }
 
-// Members that keep no identity leave nothing behind.
+// Members without an identity leave nothing behind in the plan.
 func TestWithoutAnIdentityNothingIsKept(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	p := next(t, nil, l, in(l, 0, 1, 2))
@@ -133,7 +134,8 @@ func TestWithoutAnIdentityNothingIsKept(t *testing.T) {
 	assert.Empty(t, next(t, next(t, p, l, members), l, members[:2]).evicted)
 }
 
-// When one is back before the others, it has as much of its own as its share allows, and the fewest partitions move.
+// If one member returns before the others, it gets as many of its own partitions as its share allows, and the fewest
+// partitions move.
 func TestOneIsBackBeforeTheOthers(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	all := pods(l, 0, 1, 2, 3, 4, 5)

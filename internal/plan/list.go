@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// version is of the hashes and of what Next does with them. Members that compute another plan from the same names must
-// not have the same list.
+// version is the version of the hash function and of the algorithm of Next. It is part of the digest, because members
+// that would compute different plans from the same names must have different lists.
 const version = "2"
 
-// List is a list of partitions. Members with the same list give it the same digest, in any order of the names.
+// List is a list of partitions. Members with the same list compute the same digest, regardless of the order of the
+// names.
 type List struct {
 	digest string
-	hashes []uint64 // ascending, each once: two names of one hash share an entry, and are assigned together
-	at     []int    // the index of each name's hash
+	hashes []uint64 // ascending and unique; names with the same hash share an entry and are assigned together
+	at     []int    // for each name, the index of its hash
 }
 
-// NewList returns the list of these names. A partition's index is its name's index.
+// NewList returns the list of these names. The index of a partition is the index of its name.
 func NewList(names []string) List {
 	sorted := slices.Sorted(slices.Values(names))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\x00")))
@@ -37,10 +38,10 @@ func listOf(digest string, hashes []uint64) List {
 	return l
 }
 
-// Digest returns what tells the list from others.
+// Digest returns a string that distinguishes the list from other lists.
 func (l List) Digest() string { return l.digest }
 
-// hash is FNV-1a, mixed: the high bits of FNV-1a hardly depend on the last characters.
+// hash is FNV-1a followed by mix, because the high bits of FNV-1a hardly depend on the last characters.
 func hash(s string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(s) {
@@ -51,7 +52,7 @@ func hash(s string) uint64 {
 
 const golden = 0x9e3779b97f4a7c15
 
-// mix is the finalizer of splitmix64. It never gives two numbers the same result.
+// mix is the finalizer of splitmix64. It never maps two numbers to the same result.
 func mix(h uint64) uint64 {
 	h += golden
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

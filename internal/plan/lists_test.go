@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A crowd is members with lists of their own, who see of each other's lists only what the published text says.
+// A crowd is a set of members with different lists. They learn about each other's lists only from the published text.
 type crowd struct {
 	*testing.T
 	text  string
@@ -27,7 +27,7 @@ func (c *crowd) members() []Member {
 	return members
 }
 
-// read returns the plan as the member in the slot knows it, and whether it has anything to publish.
+// read returns the plan as the member in the slot knows it, and whether the member has a new plan to publish.
 func (c *crowd) read(slot int) (p *Plan, publish bool) {
 	c.Helper()
 	l := c.lists[slot]
@@ -44,7 +44,7 @@ func (c *crowd) read(slot int) (p *Plan, publish bool) {
 	return p, !old.Same(p)
 }
 
-// settle lets members publish until none has anything to.
+// settle lets members publish until no member has a new plan.
 func (c *crowd) settle() {
 	c.Helper()
 	for range 10 {
@@ -64,8 +64,8 @@ func (c *crowd) settle() {
 	require.Fail(c, "members go on publishing")
 }
 
-// owners returns who has each name of all lists, and checks the rule: everybody agrees, and nobody has more than
-// its share of all names, or what only it can do.
+// owners returns the owner of each name in all lists. It checks that all members agree, and that no member has more
+// than its share of all names or, if that is larger, the names that only it can have.
 func (c *crowd) owners(of map[string][]string) map[string]int {
 	c.Helper()
 	owner, can := map[string]int{}, map[string][]int{}
@@ -150,7 +150,7 @@ func TestSeveralLists(t *testing.T) {
 	}
 }
 
-// Names that no counted member's list has are dropped.
+// Names that are not in the list of any counted member are dropped.
 func TestNamesOfNobodyAreDropped(t *testing.T) {
 	a, b := NewList(names("a", 0, 10)), NewList(names("b", 0, 10))
 	c := &crowd{T: t, lists: map[int]List{0: a, 1: b}}
@@ -164,7 +164,8 @@ func TestNamesOfNobodyAreDropped(t *testing.T) {
 	assert.True(t, p.whole != "", "and hashes are not written any more")
 }
 
-// A plan of one list has no hashes: a member with another list can't tell who has what, and waits for one that can.
+// A plan of a single list has no hashes. A member with a different list does not know the owners, so it waits for a
+// plan with hashes.
 func TestAPlanOfAnotherList(t *testing.T) {
 	a, b := NewList(names("p", 0, 10)), NewList(names("p", 0, 11))
 	p := next(t, nil, a, in(a, 0, 1))
@@ -195,7 +196,7 @@ func TestAPlanOfAnotherList(t *testing.T) {
 	assert.Len(t, alone.Assigned(b, 2), 11)
 }
 
-// A plan has six lists: members with one more have nothing, and disturb nobody.
+// A plan has at most six lists. Members with a seventh list are assigned nothing and do not disturb the other members.
 func TestMoreListsThanFit(t *testing.T) {
 	c := &crowd{T: t, lists: map[int]List{}}
 	for slot := range 20 {
@@ -217,7 +218,7 @@ func TestMoreListsThanFit(t *testing.T) {
 	}
 }
 
-// What only one member can have counts: the others level what is left among them.
+// Partitions that only one member can have count towards its share, and the other members divide the rest evenly.
 func TestTheOthersShareWhatIsLeft(t *testing.T) {
 	all := names("p", 0, 60)
 	a, b := NewList(all), NewList(append(names("b", 0, 30), all...))
@@ -229,7 +230,7 @@ func TestTheOthersShareWhatIsLeft(t *testing.T) {
 	}
 }
 
-// The remainder stays where it is, with what only one member can have too.
+// The remainder stays with its owner, even if there are partitions that only one member can have.
 func TestTheRemainderStays(t *testing.T) {
 	all := names("p", 0, 21)
 	a, b := NewList(all), NewList(append(slices.Clone(all), names("b", 0, 10)...))
@@ -250,7 +251,8 @@ func TestTheRemainderStays(t *testing.T) {
 	}
 }
 
-// When those that are not on trial have more than their share, the others still have one each at most.
+// If the members that are not on trial have more than their share, each member on trial still has one partition at
+// most.
 func TestATrialBesideAMemberThatHasEnough(t *testing.T) {
 	all := names("p", 0, 3)
 	a, b := NewList(all), NewList(append(names("b", 0, 30), all...))
@@ -267,7 +269,7 @@ func TestATrialBesideAMemberThatHasEnough(t *testing.T) {
 	assert.NotContains(t, owners(t, p, b), none)
 }
 
-// A member knows its own list better than a row does.
+// A member trusts its own list more than a row.
 func TestAMemberCorrectsItsOwnNames(t *testing.T) {
 	l, wrong, other := listOf("l", []uint64{2, 3}), listOf("l", []uint64{1, 2}), listOf("o", []uint64{9})
 	members := append(in(l, 0), in(other, 1)...)
@@ -276,8 +278,8 @@ func TestAMemberCorrectsItsOwnNames(t *testing.T) {
 	assert.Len(t, p.entries, 2)
 }
 
-// Whatever lists, weights and trials there are: all that can be assigned is, trials are trials, nobody goes on publishing,
-// and members that read the same text compute the same.
+// For all lists, weights and trials: every partition that can be assigned is assigned, a member on trial has one
+// partition at most, members stop publishing, and members that read the same text compute the same plan.
 func TestAnyCrowdComesToRest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
 	for range 100 {
@@ -309,7 +311,7 @@ func TestAnyCrowdComesToRest(t *testing.T) {
 			if first == nil {
 				continue
 			}
-			full := map[uint16]bool{} // classes in which somebody is not on trial
+			full := map[uint16]bool{} // classes in which at least one member is not on trial
 			for _, m := range first.members {
 				for _, e := range first.entries {
 					full[e.lists] = full[e.lists] || !m.Trial && first.bit(m.List)&e.lists != 0

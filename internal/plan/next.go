@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Next returns the plan that follows for these members. All members compute the same, whatever list they have, except
-// for the names that only their own list adds. The nil plan says that nobody is known to have anything.
+// Next returns the plan that follows p for these members. All members compute the same plan, whatever list they have,
+// except for names that only their own list adds. A nil p means that no member is known to have any partitions.
 //
-// False means that this member can't tell: the plan has just the names of another list, and a member with that list is
-// among members. That member will publish a plan that everybody can read.
+// Next reports false if this member can't compute the plan. In that case, p has no hashes because its entries are the
+// names of a different list, and one of the members has that list. That member will publish a plan that all members can
+// read.
 func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	q := counting(members)
 	switch {
@@ -30,7 +31,8 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	return q, true
 }
 
-// follow gives q the entries of p and the names of the list, each with who has it and who had it.
+// follow fills q with the entries of p and the names in the list. It records the owner and the former owner of each
+// entry.
 func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	s := q.succeed(p, l.digest, now)
 	a := &assigning{Plan: q, load: make([]int, len(q.members))}
@@ -60,22 +62,22 @@ func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 
 // succession maps the indexes of one plan to those of the next.
 type succession struct {
-	lists   []uint16 // the bit of each list, or 0
+	lists   []uint16 // for each list, its bit in the next plan, or 0
 	members []heir
 	evicted []heir
 }
 
-// An heir is what a member has become.
+// An heir is the successor of a member in the next plan.
 type heir struct {
-	member int32 // the index of the member that it is now, or that has its slot; or none
-	former int32 // its index in evicted, or none
+	member int32 // the index of the same member, or of the member that now has its slot, or none
+	former int32 // the index of the member in evicted, or none
 }
 
 func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	var s succession
 	for _, list := range p.lists {
 		bit := q.bit(list)
-		if list == own { // follow gives it to its names
+		if list == own { // follow sets this bit for the names in the list
 			bit = 0
 		}
 		s.lists = append(s.lists, bit)
@@ -102,8 +104,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	for _, m := range p.members {
 		h := heir{int32(q.index(m.Slot)), none}
 		if h.member == none || q.members[h.member].ID != m.ID {
-			// Another member has taken the slot, and what belongs to it. A member that is back, or has moved, has its
-			// own.
+			// A different member has the slot and inherits the slot's partitions. It does not inherit them if it has
+			// partitions of its own, because it has returned or moved from another slot.
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
@@ -118,8 +120,9 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	return s
 }
 
-// of returns the entry at the beginning of the next plan, and the member that had it, was evicted, and is back. A
-// memory outlives the owners since: it is of the first one that was evicted.
+// of returns the entry with which the next plan begins. It also returns the evicted member that had the entry, if that
+// member has returned. An entry remembers only one former owner. If several of its owners were evicted, this is the
+// first of them.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none, former: none}, none
 	for i, bit := range s.lists {
@@ -136,7 +139,7 @@ func (s succession) of(e entry) (next entry, home int32) {
 	return next, home
 }
 
-// remember returns the index of the evicted member.
+// remember returns the index of the evicted member, which it adds if necessary.
 func (p *Plan) remember(e evicted) int32 {
 	i := slices.IndexFunc(p.evicted, func(x evicted) bool { return x.ID == e.ID })
 	if i < 0 {
@@ -146,7 +149,7 @@ func (p *Plan) remember(e evicted) int32 {
 	return int32(i)
 }
 
-// forget drops evicted members that had nothing, and sorts the others.
+// forget drops evicted members to which no entry belongs any more, and sorts the remaining ones.
 func (p *Plan) forget() {
 	if len(p.evicted) == 0 {
 		return

@@ -1,12 +1,13 @@
-// Package plan computes and encodes which member of a group has which partitions. Members publish it.
+// Package plan computes the assignment of a group's partitions to its members, and encodes it in the form that members
+// publish.
 //
-// If a plan were a pure function of names and slots, holes in the slots would move many partitions that could stay. So
-// a plan follows from the plan before it: each member keeps what it has up to its quota, and the rest is assigned in a
-// fixed order. That moves the fewest partitions, if all members begin with the same plan. So one of them publishes it,
-// and until then all of them compute the same.
+// If a plan were a pure function of names and slots, gaps in the slots would move many partitions that could stay where
+// they are. Each plan therefore follows from the previous one: every member keeps its partitions up to its quota, and
+// the rest are assigned in a fixed order. This moves the fewest partitions, provided that all members start from the
+// same plan. So one member publishes the new plan, and until then all members compute the same one.
 //
-// Members may have different lists of partitions. One plan has the union: members add the names of their own list, and
-// carry the hashes of the others.
+// Members may have different lists of partitions. A plan contains the union of these lists. Each member adds the names
+// in its own list, and copies the hashes of other names from the previous plan.
 package plan
 
 import (
@@ -16,40 +17,40 @@ import (
 )
 
 const (
-	none      = -1      // the index of no member, or of no evicted one
-	maxLists  = 6       // six of the longest lists fit in one cell of Spanner
-	maxSlot   = 9999    // of four digits
+	none      = -1      // the index if there is no member, or no evicted member
+	maxLists  = 6       // six lists of the maximum length fit in one cell of Spanner
+	maxSlot   = 9999    // slots have four digits
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
 )
 
 // Member is a member that partitions are assigned to.
 type Member struct {
-	Slot   int    // at least 0; one member in each
-	Token  int64  // of its term
-	List   string // the digest of its list
-	Weight int    // from 1 to 1<<20; others count as the nearest
-	Trial  bool   // at most one partition is assigned to it
-	ID     string // in UTF-8; "" unless its identity is kept after it is evicted
+	Slot   int    // at least 0; each slot has one member
+	Token  int64  // the token of the member's term
+	List   string // the digest of the member's list
+	Weight int    // from 1 to 1<<20; other values count as the nearest of these
+	Trial  bool   // the member is assigned one partition at most
+	ID     string // in UTF-8; "" unless the member's identity is kept after its eviction
 	Keep   time.Duration
 }
 
-// Plan says which member has which partition. It never changes.
+// Plan is an assignment of partitions to members. It never changes.
 type Plan struct {
-	members []Member // in the order of slots
-	lists   []string // the members' lists, ascending: the bits of entry.lists
-	entries []entry  // in the order of hashes
+	members []Member // ordered by slot
+	lists   []string // the members' lists, ascending; each is a bit in entry.lists
+	entries []entry  // ordered by hash
 	evicted []evicted
 
-	whole  string // the list whose names are the entries, if that is certain and the members have no other list
-	opaque bool   // the entries are those of the list whole, which is not known here: they have no hashes
+	whole  string // the list whose names are the entries, if that is certain and all members have this list
+	opaque bool   // the entries are those of the list whole, but have no hashes because the list is not known here
 }
 
 // An entry is a partition.
 type entry struct {
 	hash   uint64
-	lists  uint16 // a bit for each list of the plan that has it
-	owner  int32  // index of the member, or none
-	former int32  // index of the evicted member that had it, or none
+	lists  uint16 // a bit for each list in the plan that contains the partition
+	owner  int32  // the index of the member that has the partition, or none
+	former int32  // the index of the evicted member that had the partition, or none
 }
 
 // evicted is a member whose identity is kept.
@@ -58,8 +59,8 @@ type evicted struct {
 	Until int64  `json:"u"` // milliseconds since 1970
 }
 
-// Of returns the plan that the rows of partitions show: the first plan of a group follows from it. A name's owner is
-// the slot of a member, if there is one.
+// Of returns the plan that the rows of partitions show. The first plan of a group follows from it. The function owner
+// returns the slot of the member that has the partition with index i, if there is one.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -72,7 +73,7 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 		e := entry{hash: h, lists: p.bit(l.digest), owner: none, former: none}
 		if i := owners[at]; i != none && p.bit(p.members[i].List) != 0 {
 			e.owner = int32(i)
-			e.lists |= p.bit(p.members[i].List) // it has the partition, so its list does
+			e.lists |= p.bit(p.members[i].List) // the member has the partition, so the member's list contains it
 		}
 		if e.lists != 0 {
 			p.entries = append(p.entries, e)
@@ -82,7 +83,7 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	return p
 }
 
-// counting returns a plan of these members, without any entry.
+// counting returns a plan of these members without any entries.
 func counting(members []Member) *Plan {
 	p := &Plan{members: slices.Clone(members)}
 	slices.SortFunc(p.members, func(a, b Member) int {
@@ -97,8 +98,8 @@ func counting(members []Member) *Plan {
 	return p
 }
 
-// carried returns the lists whose names a plan has. If there are more than fit, the lists of the fewest members are
-// left out, and nothing is assigned to these members.
+// carried returns the lists whose names a plan contains. If there are too many lists, it leaves out those with the
+// fewest members, and these members are assigned nothing.
 func carried(members []Member) []string {
 	count := map[string]int{}
 	for _, m := range members {
@@ -116,7 +117,7 @@ func carried(members []Member) []string {
 	return lists
 }
 
-// only returns the digest of the list if all members have it.
+// only returns the digest of the list if all members have that list, and otherwise "".
 func (p *Plan) only(l List) string {
 	if len(p.lists) == 1 && p.lists[0] == l.digest {
 		return l.digest
@@ -132,7 +133,7 @@ func (p *Plan) bit(list string) uint16 {
 	return 0
 }
 
-// index returns the index of the member in a slot, or none.
+// index returns the index of the member in the slot, or none.
 func (p *Plan) index(slot int) int {
 	i, ok := slices.BinarySearchFunc(p.members, slot, func(m Member, slot int) int { return cmp.Compare(m.Slot, slot) })
 	if !ok {
@@ -141,7 +142,7 @@ func (p *Plan) index(slot int) int {
 	return i
 }
 
-// Members returns the members that partitions are assigned to, in the order of their slots.
+// Members returns the members to which partitions are assigned, ordered by slot.
 func (p *Plan) Members() []Member {
 	if p == nil {
 		return nil
@@ -149,8 +150,9 @@ func (p *Plan) Members() []Member {
 	return slices.Clone(p.members)
 }
 
-// Same reports whether two plans have the same members, and assign the same partitions to them. Former owners in only
-// one of the plans make no difference: with the same members, their time has merely passed in between.
+// Same reports whether two plans have the same members and assign the same partitions to them. It ignores former owners
+// that only one of the plans has: if the members are the same, the time for which they were remembered has simply
+// expired.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q
@@ -162,7 +164,7 @@ func (p *Plan) Same(q *Plan) bool {
 		})
 }
 
-// Assigned returns the indexes of those names of the list that are assigned to the slot, ascending.
+// Assigned returns the indexes of the names in the list that are assigned to the slot, in ascending order.
 func (p *Plan) Assigned(l List, slot int) []int {
 	if p == nil || p.opaque {
 		return nil

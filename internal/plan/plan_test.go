@@ -21,7 +21,7 @@ func names(prefix string, from, to int) []string {
 	return names
 }
 
-// in returns a member with the list in each slot.
+// in returns members with the list, one in each slot.
 func in(l List, slots ...int) []Member {
 	var members []Member
 	for _, slot := range slots {
@@ -45,7 +45,7 @@ func next(t testing.TB, p *Plan, l List, members []Member) *Plan {
 	return q
 }
 
-// owners returns who has each name. Each has one owner, and members have no others.
+// owners returns the owner of each name. It checks that each name has exactly one owner.
 func owners(t testing.TB, p *Plan, l List) []int {
 	t.Helper()
 	owner := slices.Repeat([]int{-1}, len(l.at))
@@ -79,7 +79,8 @@ func moved(a, b []int) int {
 	return n
 }
 
-// bound returns how many partitions have to move at least, for shares that are whole parts of the exact ones, or one more.
+// bound returns the minimum number of partitions that have to move if every share is the exact share rounded down or
+// up.
 func bound(before []int, members []Member) int {
 	n, sum, stay := len(before), 0, 0
 	for _, m := range members {
@@ -106,7 +107,7 @@ func without(slots []int, slot int) []int {
 	return slices.DeleteFunc(slices.Clone(slots), func(s int) bool { return s == slot })
 }
 
-// highestFree returns the highest slot below another that is free, or the one above all.
+// highestFree returns the highest free slot below a used one, or the first slot above all used ones.
 func highestFree(slots []int) int {
 	top := slices.Max(slots)
 	for s := top - 1; s >= 0; s-- {
@@ -164,7 +165,7 @@ var scenarios = []scenario{
 	{"half leaves and comes back", func(m int, r *rand.Rand) [][]int { return [][]int{upTo(m), r.Perm(m)[:(m+1)/2], upTo(m)} }},
 }
 
-// Whatever members come and go, shares differ by one at most, and not one partition moves that could stay.
+// Whatever members come and go, shares differ by at most one, and no partition moves that could stay.
 func TestTheFewestPartitionsMove(t *testing.T) {
 	for _, s := range scenarios {
 		for _, size := range []struct{ m, n int }{{3, 16}, {3, 2}, {6, 60}, {10, 1000}, {20, 200}, {100, 1000}} {
@@ -191,7 +192,7 @@ func TestTheFewestPartitionsMove(t *testing.T) {
 	}
 }
 
-// A member works as much as its weight says, but for less than one partition, and moves are the fewest.
+// A member's share corresponds to its weight, to within one partition, and the fewest partitions move.
 func TestSharesAreInProportionToWeights(t *testing.T) {
 	for _, size := range []struct{ m, n int }{{3, 16}, {10, 200}, {50, 1000}} {
 		l := NewList(names("p", 0, size.n))
@@ -228,7 +229,7 @@ func TestSharesAreInProportionToWeights(t *testing.T) {
 	}
 }
 
-// A share that is a whole number is exact, even for a member that has one more.
+// A share that is a whole number is exact, even for a member that has one partition more.
 func TestAWholeShareIsExact(t *testing.T) {
 	l := NewList(names("p", 0, 10))
 	members := in(l, 0, 1, 2)
@@ -239,7 +240,7 @@ func TestAWholeShareIsExact(t *testing.T) {
 	assert.Len(t, next(t, p, l, members).Assigned(l, 0), 5)
 }
 
-// A weight that makes no sense is the nearest that does, for all members.
+// All members treat an invalid weight as the nearest valid one.
 func TestWeightsHaveBounds(t *testing.T) {
 	l := NewList(names("p", 0, 10))
 	members := in(l, 0, 1)
@@ -251,7 +252,7 @@ func TestWeightsHaveBounds(t *testing.T) {
 	assert.True(t, p.Same(q))
 }
 
-// Anything that others would compute another plan from is published.
+// Everything that affects the plans of other members is published.
 func TestWhatIsPublished(t *testing.T) {
 	plan := func(change func(*Plan)) *Plan {
 		p := &Plan{
@@ -284,7 +285,7 @@ func TestWhatIsPublished(t *testing.T) {
 	}
 }
 
-// Members read each other's rows in any order.
+// Members may read each other's rows in any order.
 func TestTheOrderOfMembersDoesNotMatter(t *testing.T) {
 	l := NewList(names("p", 0, 100))
 	p := next(t, nil, l, in(l, upTo(7)...))
@@ -293,7 +294,7 @@ func TestTheOrderOfMembersDoesNotMatter(t *testing.T) {
 	assert.Equal(t, in(l, 1, 2, 4, 9, 12), next(t, p, l, in(l, 12, 4, 2, 9, 1)).Members())
 }
 
-// Members of different builds have to compute the same: another result needs another version.
+// Members of different builds have to compute the same plan, so a change of the result requires a new version.
 func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
 	require.Equal(t, "2", version)
 	sum := uint64(0)
@@ -316,7 +317,7 @@ func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
 	assert.Equal(t, uint64(0x544ac508dcc24aee), sum)
 }
 
-// A member may have its list in any order: indexes are of its own names.
+// A member may have its list in any order, because indexes refer to its own names.
 func TestAListIsTheSameInAnyOrder(t *testing.T) {
 	forwards, backwards := names("p", 0, 20), names("p", 0, 20)
 	slices.Reverse(backwards)
@@ -335,7 +336,7 @@ func TestAListIsTheSameInAnyOrder(t *testing.T) {
 	assert.Len(t, byL, 10)
 }
 
-// Two names of one hash don't break anything: they go together.
+// Two names with the same hash are assigned together and cause no errors.
 func TestTwoNamesOfOneHashGoTogether(t *testing.T) {
 	l := listOf("l", []uint64{7, 3, 7, 5})
 	p, err := Decode(next(t, nil, l, in(l, 0, 1, 2)).Encode(), l)
@@ -347,7 +348,7 @@ func TestTwoNamesOfOneHashGoTogether(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2}, shown.Assigned(l, 0), "the first of them counts")
 }
 
-// The first plan of a group begins with what the rows of partitions show.
+// The first plan of a group begins with the assignment that the rows of partitions show.
 func TestTheFirstPlanKeepsWhatMembersHave(t *testing.T) {
 	l := NewList(names("p", 0, 12))
 	shown := func(i int) (int, bool) { return i % 4, i%4 != 2 } // slot 2 has nothing yet, slot 3 is not counted
@@ -372,7 +373,8 @@ func TestTheFirstPlanKeepsWhatMembersOfAnotherListHave(t *testing.T) {
 	}
 }
 
-// With more members than partitions a trial takes place, too: otherwise it would never end.
+// If there are more members than partitions, a member on trial still gets a partition. Otherwise its trial would never
+// end.
 func TestAMemberOnTrialIsNotASpareAsLongAsAnotherHasTwo(t *testing.T) {
 	l := NewList(names("p", 0, 5))
 	before := next(t, nil, l, in(l, upTo(4)...))
@@ -388,7 +390,7 @@ func TestAMemberOnTrialIsNotASpareAsLongAsAnotherHasTwo(t *testing.T) {
 	assert.True(t, p.Same(next(t, p, l, members)))
 }
 
-// A member that is tried out has one partition at most, whatever the others have.
+// A member on trial has one partition at most, whatever the other members have.
 func TestAMemberOnTrialHasOnePartition(t *testing.T) {
 	l := NewList(names("p", 0, 60))
 	members := in(l, upTo(6)...)
@@ -415,7 +417,7 @@ func TestAMemberOnTrialHasOnePartition(t *testing.T) {
 	assert.Empty(t, next(t, nil, few, members).Assigned(few, 0), "a remainder is not for a trial")
 }
 
-// The member in a slot has what belongs to the slot.
+// The member in a slot gets the partitions that belong to the slot.
 func TestWhoTakesASlotTakesItsPartitions(t *testing.T) {
 	l := NewList(names("p", 0, 50))
 	p := next(t, nil, l, in(l, 0, 1, 2))
@@ -427,7 +429,7 @@ func TestWhoTakesASlotTakesItsPartitions(t *testing.T) {
 	assert.Equal(t, owners(t, p, l), owners(t, next(t, p, l, append(members, members[1])), l), "a slot given twice is one")
 }
 
-// Nothing is known of who has what: everything is assigned, and nobody has anything without members.
+// If no owners are known, all partitions are assigned. If there are no members, no partition is.
 func TestWithoutAPlanOrMembers(t *testing.T) {
 	l := NewList(names("p", 0, 5))
 	var p *Plan

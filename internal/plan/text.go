@@ -17,18 +17,19 @@ import (
 // format is the version of the text.
 const format = 1
 
-// ErrNewer means that this build doesn't know the plan's version.
+// ErrNewer means that this build does not support the plan's version.
 var ErrNewer = errors.New("plan: written by a newer version")
 
-// A plan's text is three lines: the version, a header in JSON, and the entries in base64. An entry has
+// The text of a plan has three lines: the version, a header in JSON, and the entries in base64. An entry consists of
+// these fields:
 //
 //	hash     8 bytes, ascending   only if the header says so
 //	lists    a bit for each       only with a hash
 //	owner    index + 1, or 0
 //	former   index + 1, or 0      only if the header has evicted members
 //
-// Numbers are varints. Entries have no hashes if the members have one list, and the entries are just its names: a
-// member with that list knows the hashes.
+// All numbers except the hash are varints. Entries have no hashes if all members have the same list and the entries are
+// exactly its names, because a member with that list knows the hashes.
 type header struct {
 	Lists   []string       `json:"l,omitempty"`
 	Members []headerMember `json:"m,omitempty"`
@@ -40,14 +41,14 @@ type header struct {
 type headerMember struct {
 	Slot   int           `json:"s"`
 	Token  int64         `json:"t"`
-	List   int           `json:"l,omitempty"` // its index
-	Weight int           `json:"w,omitempty"` // less 1
+	List   int           `json:"l,omitempty"` // the index of its list
+	Weight int           `json:"w,omitempty"` // the weight minus 1
 	Trial  bool          `json:"x,omitempty"`
 	ID     string        `json:"i,omitempty"`
 	Keep   time.Duration `json:"k,omitempty"`
 }
 
-// Encode returns the plan as the text of a row.
+// Encode returns the plan as the text for a row.
 func (p *Plan) Encode() string {
 	h := header{Evicted: p.evicted, Entries: len(p.entries), Hashes: p.whole == ""}
 	for _, m := range p.members {
@@ -59,7 +60,7 @@ func (p *Plan) Encode() string {
 		list, _ := slices.BinarySearch(h.Lists, m.List)
 		h.Members = append(h.Members, headerMember{m.Slot, m.Token, list, m.Weight - 1, m.Trial, m.ID, m.Keep})
 	}
-	head, _ := json.Marshal(h) // it has nothing that JSON can't say
+	head, _ := json.Marshal(h) // can't fail
 	var body []byte
 	for _, e := range p.entries {
 		if h.Hashes {
@@ -73,8 +74,8 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// Decode returns the plan of a text. If the text has just the names of another list, the plan has its members, but not
-// their partitions. The error is ErrNewer if this build doesn't know the version.
+// Decode parses the text of a plan. If the text has no hashes and belongs to a list other than l, the plan has its
+// members but not their partitions. If this build does not support the version of the plan, the error is ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	p, err := decode(s, l)
 	if err != nil && !errors.Is(err, ErrNewer) {
@@ -86,13 +87,13 @@ func Decode(s string, l List) (*Plan, error) {
 func decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
 	if v, err := strconv.ParseUint(version, 10, 32); err != nil || v == 0 {
-		return nil, errors.New("no version")
+		return nil, errors.New("the text has no version")
 	} else if v > format {
 		return nil, ErrNewer
 	}
 	head, text, ok := strings.Cut(rest, "\n")
 	if !ok {
-		return nil, errors.New("cut off")
+		return nil, errors.New("the text is truncated")
 	}
 	h, err := decodeHeader(head)
 	if err != nil {
@@ -108,12 +109,12 @@ func decode(s string, l List) (*Plan, error) {
 	}
 	if !h.Hashes {
 		if len(p.lists) != 1 || p.lists[0] == "" {
-			return nil, errors.New("entries without hashes are not of one list")
+			return nil, errors.New("the entries have no hashes, but the members have no common list")
 		}
 		p.whole = p.lists[0]
 		p.opaque = p.whole != l.digest
 		if !p.opaque && h.Entries != len(l.hashes) {
-			return nil, fmt.Errorf("%d entries of a list with %d", h.Entries, len(l.hashes))
+			return nil, fmt.Errorf("%d entries for a list of %d", h.Entries, len(l.hashes))
 		}
 	}
 	return p, p.decodeEntries(h, body, l)
@@ -127,12 +128,12 @@ func decodeHeader(s string) (header, error) {
 		return h, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return h, errors.New("more than a header")
+		return h, errors.New("unexpected data after the header")
 	}
 	return h, nil
 }
 
-// plan returns the plan without its entries.
+// plan returns a plan without its entries.
 func (h header) plan() (*Plan, error) {
 	p := &Plan{evicted: h.Evicted}
 	last := -1
@@ -158,7 +159,7 @@ func (h header) plan() (*Plan, error) {
 }
 
 func (p *Plan) decodeEntries(h header, body []byte, l List) error {
-	if h.Entries < 0 || h.Entries > len(body) { // an entry has at least a byte
+	if h.Entries < 0 || h.Entries > len(body) { // each entry has at least one byte
 		return fmt.Errorf("%d entries in %d bytes", h.Entries, len(body))
 	}
 	r := reader{left: body}
@@ -179,7 +180,7 @@ func (p *Plan) decodeEntries(h header, body []byte, l List) error {
 			e.former = int32(r.number(len(p.evicted))) - 1
 		}
 		if r.bad {
-			return fmt.Errorf("entry %d makes no sense", i)
+			return fmt.Errorf("entry %d is invalid", i)
 		}
 		p.entries[i] = e
 	}
@@ -189,7 +190,7 @@ func (p *Plan) decodeEntries(h header, body []byte, l List) error {
 	return nil
 }
 
-// reader reads the entries. Once it is bad, it stays bad.
+// reader reads the entries. Once bad is set, it remains set.
 type reader struct {
 	left []byte
 	bad  bool
@@ -207,7 +208,7 @@ func (r *reader) hash() uint64 {
 	return h
 }
 
-// number reads a number of at most most.
+// number reads a number and sets bad if it is larger than most.
 func (r *reader) number(most int) int {
 	v, n := binary.Uvarint(r.left)
 	if n <= 0 || v > uint64(most) {

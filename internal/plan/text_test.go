@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A text says all of a plan, with or without hashes.
+// A text contains a whole plan, with or without hashes.
 func TestATextSaysAllOfAPlan(t *testing.T) {
 	a, b := NewList(names("p", 0, 300)), NewList(names("p", 10, 200))
 	members := pods(a, 0, 3, 200, 5)
@@ -43,7 +43,7 @@ func TestATextIsSmall(t *testing.T) {
 	assert.LessOrEqual(t, len(lines[1]), 300*30, "of 300 members")
 }
 
-// What a newer build writes is not garbage.
+// The text of a newer build is not treated as damaged.
 func TestANewerVersionIsTold(t *testing.T) {
 	l := NewList(names("p", 0, 5))
 	text := next(t, nil, l, in(l, 0)).Encode()
@@ -58,7 +58,7 @@ func TestANewerVersionIsTold(t *testing.T) {
 	}
 }
 
-// A text that is damaged is an error: a plan that makes no sense is never followed.
+// A damaged text is an error, so no member follows an invalid plan.
 func TestADamagedTextIsAnError(t *testing.T) {
 	l := NewList([]string{"a", "b"})
 	body := func(b ...byte) string { return base64.RawStdEncoding.EncodeToString(b) }
@@ -111,7 +111,7 @@ func TestADamagedTextIsAnError(t *testing.T) {
 	}
 }
 
-// Nothing that a row may say stops a member: it is an error, or a plan that can be followed.
+// No content of a row stops a member. Decode returns either an error or a plan that can be followed.
 func FuzzDecode(f *testing.F) {
 	a, b := NewList(names("p", 0, 8)), NewList(names("p", 4, 10))
 	p := next(f, nil, a, pods(a, 0, 3, 4))

@@ -1,4 +1,4 @@
-// Package repeat has the pause before a waiter runs failed work again.
+// Package repeat computes the pauses before a waiter runs work again that has failed.
 package repeat
 
 import (
@@ -9,30 +9,30 @@ import (
 )
 
 // Pause keeps waiting callers from running work back to back while it fails. Each time a waiter sees that the lock was
-// given back and that nothing was recorded, it leaves the lock alone for a while: an eighth of the longest pause at
-// first, then twice as long each time. A caller that comes after the failure does not pause, nor does one that has
-// waited for the lease of a killed holder.
+// given back and the work was not recorded as done, it leaves the lock alone for a while. The first pause is an eighth
+// of the longest one, and each further pause is twice as long. A caller that arrives after the failure does not pause,
+// and neither does one that has waited for the lease of a killed holder to expire.
 type Pause struct {
 	Clock   elect.Clock
 	Longest time.Duration // zero: no pause
 
-	asked    time.Time   // since when it waits, by Spanner's clock
-	recorded table.Token // of what was done last
-	held     bool        // the lock was seen to be held since
-	released time.Time   // when the lock was released last, as far as seen
+	asked    time.Time   // since when the caller waits, by Spanner's clock
+	recorded table.Token // the token under which work was last recorded as done
+	held     bool        // the lock has been seen to be held since asked
+	released time.Time   // when the lock was last released, as far as seen
 	failures int
 	since    elect.Instant
-	left     time.Duration // counted from since
+	left     time.Duration // how long to pause, counted from since
 }
 
-// Longest returns the longest pause of locks with that lease.
+// Longest returns the longest pause for locks with that lease.
 func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// Asked begins the wait, with what was done last and the time of that look.
+// Asked begins the wait. The arguments are the work that was done last and the time at which it was read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose chooses the lock if it is free and no pause is left, unless what was done last forbids it. To look at that is
-// an RPC.
+// Choose returns a function that chooses the lock if it is free and no pause is left, unless forbids returns an error.
+// It calls look, which can take an RPC, only if it would otherwise choose the lock.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)
@@ -58,7 +58,7 @@ func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(
 	}
 }
 
-// failed reports whether a holder gave the lock back while this one waited, and recorded nothing.
+// failed reports whether a holder gave the lock back while this caller waited, without recording the work as done.
 func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	given := s.Exists && !s.NotReleased && !s.ReleasedAt().Equal(p.released) && (p.held || s.ReleasedAt().After(p.asked))
 	failed := given && last.Token == p.recorded
@@ -69,7 +69,7 @@ func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	return failed && p.Longest > 0
 }
 
-// begin begins a pause. Half of it is random, so that the waiters don't all continue at one instant.
+// begin starts a pause. Half of it is random, so that the waiters do not all continue at the same instant.
 func (p *Pause) begin() {
 	pause := p.Longest / 8 << min(p.failures, 3)
 	p.failures++

@@ -11,14 +11,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// atLeast is a clock whose chance is always the least.
+// atLeast is a clock whose random durations are always the smallest possible ones.
 type atLeast struct{ elect.SystemClock }
 
 func (atLeast) Random(time.Duration) time.Duration { return 0 }
 
 func allowed(table.Done, time.Time) error { return nil }
 
-// paused asks for the lock, given back under a token, until it is chosen, and returns after how long.
+// paused looks at a lock that was given back under a token until the lock is chosen, and returns how long that took.
 func paused(p *Pause, released, recorded table.Token) time.Duration {
 	choose := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: recorded}, time.Now(), nil }, allowed)
 	for start := time.Now(); ; {

@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// received counts the bytes that a client is sent.
+// received counts the bytes that a client receives.
 type received struct{ atomic.Int64 }
 
 func (*received) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -29,8 +29,8 @@ func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// BenchmarkListBeside lists what is held beside many locks that were released: by an elector, which leaves one row, or by a mutex,
-// which leaves two. As "all" it has those that were released, too, and as "by keys" Spanner sends them.
+// BenchmarkListBeside lists the held locks in a table with many released locks. An elector leaves one row and a mutex
+// leaves two. The case "all" includes the released locks, and in the case "by keys" Spanner returns them too.
 func BenchmarkListBeside(b *testing.B) {
 	for _, is := range []struct{ held, released, mutexes int }{{100, 0, 0}, {100, 10_000, 0}, {100, 100_000, 0}, {100, 0, 100_000}, {3_000, 0, 0}} {
 		db := spindletest.New(b)

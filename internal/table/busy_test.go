@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// each writes one of each row that a table may have, and some that were made by hand.
+// each writes one row of every kind that a table can contain, including some rows that were changed by hand.
 func each(t *testing.T, store table.Store) {
 	t.Helper()
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
@@ -61,8 +61,8 @@ func each(t *testing.T, store table.Store) {
 	require.NoError(t, store.Commit(t.Context(), "test", writes))
 }
 
-// What Spanner leaves out of a list is what Keys.Skips leaves out, and nothing else: a lock that is held would be missing on the
-// page, or a released one there.
+// Spanner leaves out of a list exactly the rows that Keys.Skips leaves out. Otherwise a held lock would be missing from
+// the page, or a released one would be on it.
 func TestAQueryLeavesOutWhatIsSkipped(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		asked := &wire{}
@@ -87,7 +87,7 @@ func TestAQueryLeavesOutWhatIsSkipped(t *testing.T) {
 	})
 }
 
-// A table that SQL can't name is read by keys.
+// A table whose name can't be used in SQL is read by keys.
 func TestATableWhoseNameIsAWordOfSQLIsListed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -102,7 +102,7 @@ func TestATableWhoseNameIsAWordOfSQLIsListed(t *testing.T) {
 	assert.Equal(t, "job", found[0].Name)
 }
 
-// Reads of the whole table, and what prunes it, wait behind the heartbeats of everybody.
+// Reads of the whole table and pruning have a lower priority than heartbeats.
 func TestListsAndPruneHaveLowPriority(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		w := &wire{}
@@ -141,7 +141,8 @@ func TestListsAndPruneHaveLowPriority(t *testing.T) {
 	})
 }
 
-// A list of what is held has the locks that are named, with what they are, though they were released, and no other that was.
+// A list of held locks includes the named locks with their states, even if they were released, and no other released
+// lock.
 func TestAListHasTheLocksThatAreNamed(t *testing.T) {
 	tab := table.Table{Store: &memstore.Store{}}
 	hold(t, tab, "held", time.Hour)
@@ -163,7 +164,8 @@ func TestAListHasTheLocksThatAreNamed(t *testing.T) {
 		states("released", "never", "held", "wanted", "job", "released"))
 }
 
-// What a lock is for is in its lease row, and in those of earlier versions as far as they tell. An older reader passes over it.
+// The kind of a lock is recorded in its lease row, and can partly be derived from the rows of earlier versions. Older
+// programs ignore it.
 func TestALockSaysWhatItIsFor(t *testing.T) {
 	tab := table.Table{Store: &memstore.Store{}}
 	for _, is := range []struct {
@@ -192,7 +194,8 @@ func TestALockSaysWhatItIsFor(t *testing.T) {
 	assert.Equal(t, table.Mutex, l.Kind(), "its free row tells")
 }
 
-// A list without released locks has left their own rows out: a lease row that somebody's fault has left behind is no orphan.
+// A list without released locks has left out their lock rows, so a lease row that was left behind by mistake is not
+// reported as an orphan.
 func TestAReleasedLockWithALeaseRowIsReleased(t *testing.T) {
 	store := &memstore.Store{}
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)

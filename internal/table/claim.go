@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// ErrChanged says that a lock has changed since it was observed: nothing was claimed.
+// ErrChanged means that a lock has changed since it was observed, so nothing was claimed.
 var ErrChanged = errors.New("the lock changed since it was observed")
 
-// ErrSuperseded says that a token is not valid any more, and never will be again.
+// ErrSuperseded means that a token is no longer valid and will never be valid again.
 var ErrSuperseded = errors.New("the token was superseded or released")
 
-// Claim makes id the claimant of every observed lock, or of none. It fails with ErrChanged if a row is not what was
-// observed, since the proof that its lease ran out is then void. The token of the claim is its commit timestamp, so it
-// is known only from the reply: the claimant holds nothing before it has confirmed.
+// Claim makes id the claimant of every observed lock, or of none. It fails with ErrChanged if a row differs from its
+// observation, because the observation then no longer proves that the lease expired. The token is the claim's commit
+// timestamp, so the claimant learns it only from the reply. The claimant holds nothing until it has confirmed the
+// claim.
 //
-// A claim that Spanner aborts is ErrChanged too: another candidate is at the same lock, and the next observation will
-// show it. A hundred candidates that all insisted would keep the first from confirming.
+// If Spanner aborts the claim, Claim fails with ErrChanged too. Another candidate is claiming the same lock, and the
+// next look will show the result. If a hundred candidates all retried their aborted claims, they would keep the first
+// of them from confirming.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
 	at, err := t.change(ctx, "claim", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -34,12 +36,12 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 		return writes, nil
 	})
 	if err == nil && at.After(seen[0].At.Add(recent)) {
-		return 0, fmt.Errorf("%w: it was claimed %v after that", ErrChanged, at.Sub(seen[0].At))
+		return 0, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
 	}
 	return TokenAt(at), changed(err)
 }
 
-// changed returns ErrChanged for an aborted transaction.
+// changed wraps the error of an aborted transaction in ErrChanged. It returns other errors unchanged.
 func changed(err error) error {
 	if errors.Is(err, ErrAborted) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
@@ -47,8 +49,8 @@ func changed(err error) error {
 	return err
 }
 
-// claimed returns the keys that decide a claim: the lock rows and, where there is none, the lease rows of all terms
-// that may have begun since the observation.
+// claimed returns the keys of the rows that decide a claim: the lock rows and, for each lock without a lock row, the
+// lease rows of all terms that may have begun since the observation.
 func claimed(seen []Observation) Keys {
 	var keys Keys
 	for _, o := range seen {
@@ -60,8 +62,8 @@ func claimed(seen []Observation) Keys {
 	return keys
 }
 
-// claim writes the lock row. It deletes the lease row of the token that it supersedes, and the orphan leases that were
-// waited for.
+// claim returns the writes that claim one lock. They insert or update the lock row, and delete the lease row of the
+// superseded token and the orphan leases that the candidate has waited for.
 func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	if !unchanged(o, rows) {
 		return nil, ErrChanged
@@ -74,8 +76,8 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 	return append(writes, drop(o)...), nil
 }
 
-// unchanged reports whether a lock is as observed. If it had no row, there must be none, and no lease row whose holder
-// has not been waited for.
+// unchanged reports whether a lock is still as observed. If it had no lock row, there must still be none, and the
+// observation must include every lease row of the lock.
 func unchanged(o Observation, rows map[string]Row) bool {
 	row, exists := rows[o.Name]
 	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
@@ -95,7 +97,7 @@ func unchanged(o Observation, rows map[string]Row) bool {
 	return true
 }
 
-// drop deletes the lease row of the observed token, and the orphan leases.
+// drop returns the writes that delete the lease row of the observed token and the orphan leases.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
@@ -106,9 +108,9 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant under token the holder of the names, with the lease record in each lease row. It fails
-// with ErrSuperseded if a lock row is not the bare claim any more, and with ErrAborted if it was not applied. After any
-// other error a heartbeat tells whether it was.
+// Confirm makes the claimant under token the holder of the names, and writes the lease record into each lease row. It
+// fails with ErrSuperseded if a lock row is no longer the bare claim, and with ErrAborted if the transaction was
+// aborted and nothing was applied. After any other error, a heartbeat shows whether the confirmation was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -131,9 +133,10 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 	}
 }
 
-// Withdraw frees the names that are under token, for a claimant that can't confirm, or does not know whether it did.
-// The claimant's id stays in the row: unlike a release, this does not say that the last term before it was given back.
-// It fails with ErrSuperseded if no name is under the token any more.
+// Withdraw frees the names that are under token. It is for a claimant that can't confirm its claim, or does not know
+// whether it has confirmed it. Withdraw leaves the claimant's id in the row because, unlike a release, a withdrawal
+// does not mean that the previous holder gave the lock back. It fails with ErrSuperseded if none of the names is under
+// the token any longer.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -151,8 +154,9 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 	return err
 }
 
-// Disown frees those of the locks that are as they were seen, if that is a bare claim by id: a claim whose reply was
-// lost. As with Withdraw, the claimant's id stays in the row. It fails with ErrChanged if there is no such lock.
+// Disown frees those of the observed locks that are still bare claims by id under the observed token. It is for a
+// candidate whose claim was applied, but that never received the reply. Like Withdraw, it leaves the id in the row. It
+// fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -169,12 +173,13 @@ func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error
 	return err
 }
 
-// bare reports whether a row is a claim that was not confirmed.
+// bare reports whether a row is an unconfirmed claim under token.
 func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// change reads the keys and commits the writes for their rows, in one transaction.
+// change runs one transaction. It reads the keys, passes the rows to the function writes, and commits the writes that
+// the function returns.
 func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows map[string]Row) ([]Write, error)) (time.Time, error) {
 	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := r.Read(ctx, keys)

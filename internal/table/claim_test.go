@@ -47,7 +47,7 @@ func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 	assert.Equal(t, "another", store.Rows()["m"].Writer)
 }
 
-// held returns a table in which m is held, with what its lease row says replaced.
+// held returns a table in which m is held, after replacing text in its lease row.
 func held(t *testing.T, says string) (table.Table, *memstore.Store, table.Token) {
 	store := &memstore.Store{}
 	tab := table.Table{Store: store}

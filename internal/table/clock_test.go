@@ -26,7 +26,7 @@ func (c *counting) Read(ctx context.Context, step string, bound table.Bound, key
 	return c.Store.Read(ctx, step, bound, keys)
 }
 
-// leased are the tokens of the lease rows that an observation has found.
+// leased returns the tokens of the lease rows that an observation has found.
 func leased(all ...table.Observation) (found []table.Token) {
 	for _, o := range all {
 		found = slices.AppendSeq(found, maps.Keys(o.OrphanLeases))
@@ -37,8 +37,8 @@ func leased(all ...table.Observation) (found []table.Token) {
 	return found
 }
 
-// The local clock bounds the keys that are read, and nothing else. A machine whose clock is a day off finds every lease row,
-// with one read more at most. Otherwise it would take a lock that another holds, or show it as free.
+// The local clock only bounds the keys that are read. A machine whose clock is a day off finds every lease row, with at
+// most one additional read. Otherwise it would claim a lock that another candidate holds, or show it as free.
 func TestWhatIsFoundDoesNotDependOnTheLocalClock(t *testing.T) {
 	for _, off := range []time.Duration{-25 * time.Hour, -13 * time.Hour, -11 * time.Hour, 0, 11 * time.Hour, 25 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -64,8 +64,8 @@ type finder struct {
 	find func() []table.Token
 }
 
-// finders are the steps that read lease rows whose tokens they don't know. Of three locks, and of three partitions, one is
-// held, one has lost its lock row, and the lock row of one names another token than its lease row.
+// finders are the steps that read lease rows without knowing their tokens. Of three locks and of three partitions, one
+// is held, one has lost its lock row, and one has a lock row whose token differs from that of its lease row.
 func finders(t *testing.T, tab table.Table) map[string]finder {
 	locks := map[string]table.Token{}
 	for _, name := range []string{"held", "orphan", "torn"} {

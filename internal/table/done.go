@@ -10,90 +10,94 @@ import (
 	"unicode/utf8"
 )
 
-// What was done last under a lock is a row of its own beside the lock's: "nightly!done". Its heartbeat is when that
-// was, its token the one under which it was done, its writer what and by whom. Only the lock's holder writes it, so
-// what is done last only grows. It never expires, and Prune leaves it alone.
+// A lock's done row, such as "nightly!done", records the key that was done last under the lock. The row's token is the
+// token under which the work was done, its heartbeat is the time at which it was recorded, and its writer contains the
+// key and the holder's id. Only the lock's holder writes the row, so the recorded key only grows. The row never
+// expires, and Prune does not delete it.
 
 const doneSuffix = "!done"
 
-// MaxDone is the longest key of what was done, in bytes.
+// MaxDone is the maximum length of a recorded key, in bytes.
 const MaxDone = 1 << 10
 
 var (
-	// ErrGarbled says that a row does not say what was done.
-	ErrGarbled = errors.New("what was done last is not known")
+	// ErrGarbled means that a done row can't be read.
+	ErrGarbled = errors.New("the key that was done last is not known")
 
-	// ErrUnordered says that a key is neither before nor after what was done last.
-	ErrUnordered = errors.New("one is a tick of a schedule, and the other is not")
+	// ErrUnordered means that a key can't be ordered relative to the key that was done last.
+	ErrUnordered = errors.New("only one of the keys is a tick of a schedule")
 
-	// ErrDone says that a key is done.
-	ErrDone = errors.New("it is done already")
+	// ErrDone means that a key has already been done.
+	ErrDone = errors.New("the key is already done")
 
-	// ErrPassed says that a larger key is done: nothing is known of this one, and it must not run any more.
-	ErrPassed = errors.New("a larger key is done")
+	// ErrPassed means that a larger key has been done. The smaller key must not run any more, and it is not known
+	// whether it ran.
+	ErrPassed = errors.New("a larger key is already done")
 )
 
-// Due is what is to be done: a key, and, for the tick of a schedule, the schedule's period.
+// Due is work to be done. It consists of a key and, if the key is a tick of a schedule, the schedule's period.
 type Due struct {
 	Key    string
-	Period time.Duration // zero: no known schedule
+	Period time.Duration // zero if no schedule is known
 }
 
-// Done is what was done last under a lock.
+// Done is the key that was done last under a lock, and how it was done.
 type Done struct {
-	Due   // no key: nothing was done
+	Due   // without a Key if nothing was done
 	By    string
 	Token Token
-	At    time.Time // of the commit that says so
+	At    time.Time // the time of the commit that recorded it
 }
 
 type doneJSON struct {
-	V      int    `json:"v,omitempty"` // its format
+	V      int    `json:"v,omitempty"` // the format version
 	Key    string `json:"done"`
 	Period string `json:"period,omitempty"`
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns why a key must not run, or nil: ErrDone, ErrPassed, or, for a tick among other keys and for another
-// key among ticks, ErrUnordered: a key such as "again" would be after every tick, and no tick would run any more.
+// Forbids returns an error if a key must not run: ErrDone, ErrPassed or ErrUnordered. It returns ErrUnordered if only
+// one of the two keys is a tick, because a key such as "again" would sort after every tick, and no tick would ever run
+// again.
 //
-// A tick that was done may be ahead of the time by half its period. If the schedule has another period now, its ticks
-// would wait for that time: so only ticks that were due when it was recorded are passed.
+// The last tick that was done can be ahead of the current time by up to half its period. If the schedule's period has
+// changed since, ticks of the new period would otherwise have to wait until that time. So Forbids allows a smaller key
+// if it is a tick of a different period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
 		return nil
 	case !Comparable(d.Key, due.Key):
-		return fmt.Errorf("key %q can't be compared with what was done last, %q: %w: use another name for it", due.Key, d.Key, ErrUnordered)
+		return fmt.Errorf("key %q can't be compared with %q, which was done last, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
 	case due.Key == d.Key:
 		return ErrDone
 	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
 		return nil
 	}
-	return fmt.Errorf("key %q is not run any more, and it is not known whether it ran: %w: %q", due.Key, ErrPassed, d.Key)
+	return fmt.Errorf("key %q will not run, and it is not known whether it ran before: %w: %q", due.Key, ErrPassed, d.Key)
 }
 
-// OtherPeriod reports whether what was done last was on a schedule with another period.
+// OtherPeriod reports whether the key that was done last belongs to a schedule with a different period.
 func (d Done) OtherPeriod(due Due) bool {
 	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
 
-// CheckDone returns why a key can't be recorded as done, or nil.
+// CheckDone returns an error if a key can't be recorded as done.
 func CheckDone(key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("key is empty: give it 1 to %d bytes", MaxDone)
+		return fmt.Errorf("key is empty: it must have 1 to %d bytes", MaxDone)
 	case len(key) > MaxDone:
-		return fmt.Errorf("key %.32q... has %d bytes: at most %d are allowed", key, len(key), MaxDone)
+		return fmt.Errorf("key %.32q... has %d bytes, but at most %d are allowed", key, len(key), MaxDone)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("key %q is not valid UTF-8", key)
 	case strings.ContainsFunc(key, Unprintable):
-		return fmt.Errorf("key %q: control characters, line separators and what turns the direction of text are not allowed", key)
+		return fmt.Errorf("key %q: control characters, line separators and bidirectional marks are not allowed", key)
 	}
 	return nil
 }
 
-// Done reads what was done last under a lock, and the snapshot's timestamp: see Bound.
+// Done reads the key that was done last under a lock. It also returns the timestamp of the snapshot that bound selects.
 func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.Time, error) {
 	rows, at, err := t.Store.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
 	if err != nil {
@@ -103,10 +107,10 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 	return d, at, err
 }
 
-// DoneRow returns the key of the row that says what was done last under a lock.
+// DoneRow returns the key of a lock's done row.
 func DoneRow(name string) string { return name + doneSuffix }
 
-// DoneIn returns what the first of the rows says, or nothing if there is none.
+// DoneIn decodes the first of the rows as a done row. If there are no rows, it returns the zero Done.
 func DoneIn(rows []Row) (Done, error) {
 	if len(rows) == 0 {
 		return Done{}, nil
@@ -114,21 +118,21 @@ func DoneIn(rows []Row) (Done, error) {
 	return decodeDone(rows[0])
 }
 
-// decodeDone refuses a row that it can't read: if it counted as nothing, the work would be done again.
+// decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.
 func decodeDone(row Row) (Done, error) {
-	j := doneJSON{Period: "0s"} // rows may say none
+	j := doneJSON{Period: "0s"} // for rows without a period
 	err := json.Unmarshal([]byte(row.Writer), &j)
 	if newer := known(row.Name, j.V); newer != nil {
 		return Done{}, fmt.Errorf("%w: %w", ErrGarbled, newer)
 	}
 	period, unreadable := time.ParseDuration(j.Period)
 	if err != nil || unreadable != nil || j.Key == "" {
-		return Done{}, fmt.Errorf("%w: row %q says %q where JSON such as {\"done\":\"42\"} was expected: correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
+		return Done{}, fmt.Errorf("%w: row %q contains %q, but JSON such as {\"done\":\"42\"} was expected; correct it, or delete the row if nothing was done", ErrGarbled, row.Name, row.Writer)
 	}
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record returns the writes that record due as done, by id. They fail their commit unless name is held under token.
+// Record returns the writes that record due as done by id. They make their commit fail unless name is held under token.
 func Record(name string, token Token, due Due, id string) []Write {
 	return []Write{requireLease(name, token), record(name, token, due, id)}
 }
@@ -138,12 +142,12 @@ func record(name string, token Token, due Due, id string) Write {
 	if due.Period != 0 {
 		j.Period = due.Period.String()
 	}
-	said, _ := json.Marshal(j) // strings: this can't fail
+	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
 
-// Finish is Release that also records due as done, by id. It fails with ErrSuperseded if the token is not valid any
-// more: nothing is recorded then, unless an earlier attempt recorded it.
+// Finish is like Release, but also records due as done by id. It fails with ErrSuperseded if the token is no longer
+// valid. In that case nothing is recorded, unless an earlier attempt succeeded.
 func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
 	writes := append(release(LeaseRef{name, token}), record(name, token, due, id))
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The emulator runs one transaction at a time. It forgets another one that waits, and then answers with these texts
-// where Spanner aborts.
+// The emulator runs one transaction at a time. It may discard a transaction that is waiting, and then returns one of
+// these texts where Spanner would abort the transaction.
 var droppedTexts = []string{
 	"Transaction not found",
 	"Invalid transaction ID",
@@ -17,11 +17,12 @@ var droppedTexts = []string{
 	"Cannot commit a transaction after it has been rolled back",
 }
 
-// Dropped reports whether err says that the emulator has forgotten the request's transaction. Nothing of it was
-// applied. If the client has sent a request more than once, that is not known: the first may have committed the
-// transaction, and the second have found it gone. The last number of a request's id counts how often it was sent.
+// Dropped reports whether err means that the emulator has discarded the request's transaction, so that none of it was
+// applied. If the client sent the request more than once, Dropped returns false: the first attempt may have committed
+// the transaction, so that the second one did not find it. The last number in a request's id is the number of the
+// attempt.
 func Dropped(err error) bool {
-	//lint:ignore SA1019 no other type of the client has a request's id
+	//lint:ignore SA1019 no other type in the client has the request id
 	var said *spanner.Error
 	if !errors.As(err, &said) || !strings.HasSuffix(said.RequestID, ".1") {
 		return false

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Nothing that may have been applied, and nothing that is about a row, is taken for a transaction that was forgotten.
+// An error does not count as that of a discarded transaction if the transaction may have been applied or if the error
+// is about a row.
 func TestOnlyATransactionThatWasNeverCommittedIsDropped(t *testing.T) {
 	for _, c := range []struct {
 		code    codes.Code

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// future are lease rows of a newer version, which may write anything beside the number of its format.
+// future contains lease rows of newer versions, which can contain anything except for the format number.
 var future = []string{`{"v":2,"lease":"10s"}`, `{"v":2,"lease":{"min":"1s"}}`, `{"v":99}`}
 
 func TestALeaseRowOfANewerVersionSaysSo(t *testing.T) {
@@ -54,7 +54,8 @@ func TestARecordOfANewerVersionSaysSo(t *testing.T) {
 	assert.ErrorIs(t, l.Undone, table.ErrNewer)
 }
 
-// A program that knows no other format reads what this one writes, and rows from before there was a number.
+// A program of the first format reads the rows that this program writes, and this program reads rows without a format
+// number.
 func TestRowsSayTheirFormat(t *testing.T) {
 	tab, store, token := held(t, `{"lease":"10s"}`)
 	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")

@@ -8,32 +8,33 @@ import (
 	"time"
 )
 
-// A lock that changes hands often is released with a *free row*: the lock row has the token F and no heartbeat, and the
-// row name_F, which would be a holder's lease row, says that the lock is free. The free row is the right to claim the
-// lock, and can be used once. So the claim needs no transaction and no confirmation: one blind commit consumes the free
-// row, and inserts the lease row of a token X that the claimant has chosen.
+// A lock that changes hands often is released with a *free row*. The lock row then has a token F and no heartbeat. A
+// second row, name_F, takes the place of a holder's lease row and records that the lock is free. This free row is the
+// right to claim the lock, and can be used only once. A claim therefore needs neither a transaction nor a confirmation:
+// one blind commit consumes the free row and inserts the lease row of a token X that the claimant has chosen.
 //
-// Every step that leaves the state F consumes name_F. That includes ordinary claims and Prune, because they delete the
-// lease row of the observed token. So at most one of them is applied.
+// Every step that changes the token F of the lock row also consumes name_F, so at most one such step is applied. These
+// steps include ordinary claims and Prune, which delete the lease row of the observed token.
 
-// tokenAge is how much older than its look a chosen token is. Spanner refuses timestamps that are newer than its present.
+// tokenAge is the age of a chosen token at the time of the look on which the claim is based. The token is not newer,
+// because Spanner refuses timestamps in the future.
 const tokenAge = time.Second
 
-// FreeClaim is a claim of released locks, all or none, by their free rows. It never changes, so the same commit can be
-// sent again.
+// FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
+// FreeClaim never changes, so the same commit can be sent again.
 type FreeClaim struct {
 	Token  Token
 	id     string
-	record LeaseRecord // with a nonce: claimants that looked at one instant choose the same token
+	record LeaseRecord // has a nonce, because claimants that look at the same instant choose the same token
 	seen   []Observation
 }
 
-// NewFreeClaim returns the claim of the locks seen, all at one instant. It reports false if one of them can't be
-// claimed in this way: it has no free row, or the free row's token is not older than the look, as after a change by
-// hand.
+// NewFreeClaim returns a claim of the observed locks, which must have been observed at the same instant. It reports
+// false if one of the locks can't be claimed in this way. Either the lock has no free row, or the free row's token is
+// not older than the look, which only a manual change can cause.
 //
-// The token of the claim is later than every token before it, and earlier than the claim's commit: a holder whose token
-// equals its last heartbeat would look as if it had not confirmed its claim.
+// The claim's token is later than every earlier token of these locks and earlier than the claim's commit. If a holder's
+// token were equal to its last heartbeat, its claim would look unconfirmed.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -48,7 +49,7 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, record: p, seen: slices.Clone(seen)}, true
 }
 
-// Names returns the locks that it claims.
+// Names returns the names of the locks that c claims.
 func (c FreeClaim) Names() []string {
 	names := make([]string, len(c.seen))
 	for i, o := range c.seen {
@@ -57,8 +58,8 @@ func (c FreeClaim) Names() []string {
 	return names
 }
 
-// ClaimFree makes the claimant the holder of every lock of the claim, or of none, in one blind commit. Only a nil error
-// settles the outcome: after any other, an earlier attempt of the same claim may have been applied. See Outcome.
+// ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. Only success is
+// conclusive. After an error, an earlier attempt of the same claim may have been applied, which Outcome determines.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -74,16 +75,16 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 type Outcome int
 
 const (
-	// Open says that the claim was not applied, and may still be.
+	// Open means that the claim has not been applied, but still can be.
 	Open Outcome = iota
-	// Won says that the claim was applied, and its token is valid.
+	// Won means that the claim was applied and that its token is valid.
 	Won
-	// Lost says that the claim will never be applied, or that its token is not valid any more.
+	// Lost means that the claim will never be applied, or that its token is no longer valid.
 	Lost
 )
 
-// Outcome reads the outcome of a claim. The nonce in a lease row tells the claimant's own row from another's with the
-// same token.
+// Outcome reads the outcome of a claim. The nonce in a lease row distinguishes the claimant's own row from that of
+// another claimant with the same token.
 func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	var keys Keys
 	for _, o := range c.seen {
@@ -100,7 +101,7 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 			return Won, nil
 		}
 		now, _ := observe(o.Name, at, byName, nil)
-		if held || now.Freed.IsZero() { // the only free row that was read is the one to be consumed
+		if held || now.Freed.IsZero() { // no free row was read except the one that the claim consumes
 			outcome = Lost
 		}
 	}
@@ -112,13 +113,14 @@ func (c FreeClaim) owns(lease Row) bool {
 	return err == nil && p.Nonce == c.record.Nonce && !p.Free
 }
 
-// Retract makes sure that a claim whose outcome is open will never be applied: it replaces the free row of one of the
-// locks by another, under the next token. The time since when the lock is free stays. It fails with ErrChanged if that
-// free row is gone: this claim, another, or an earlier attempt to retract has consumed it. Outcome tells.
+// Retract makes sure that a claim whose outcome is open will never be applied. It replaces the free row of one of the
+// locks with a free row of the next token, which records the same time of release. It fails with ErrChanged if the free
+// row no longer exists, because this claim, another claim or an earlier attempt to retract has consumed it. Outcome
+// then shows whether it was this claim.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
-	if errors.Is(err, ErrExists) { // somebody put a row there by hand
+	if errors.Is(err, ErrExists) { // a row was inserted there by hand
 		err = t.Store.Commit(ctx, "retract", release(LeaseRef{o.Name, o.Token}))
 	}
 	if errors.Is(err, ErrMissing) {
@@ -127,13 +129,13 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	return err
 }
 
-// ReleaseFree is Release that leaves a free row for each name. If a row is in the way of a free row, by hand or by an
-// earlier attempt, the names are released without free rows.
+// ReleaseFree is like Release, but leaves a free row for each name. If a row with the key of a free row already exists,
+// because of an earlier attempt or a manual change, the names are released without free rows.
 func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
 	return t.releaseFree(ctx, "release", token, lease, nil, names...)
 }
 
-// FinishFree is Finish that leaves a free row.
+// FinishFree is like Finish, but leaves a free row.
 func (t Table) FinishFree(ctx context.Context, token Token, lease time.Duration, name string, due Due, id string) error {
 	return t.releaseFree(ctx, "finish", token, lease, []Write{record(name, token, due, id)}, name)
 }
@@ -154,8 +156,9 @@ func (t Table) releaseFree(ctx context.Context, step string, token Token, lease 
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(writes, done...)))
 }
 
-// refree replaces the lease row, or the free row, of a token by a free row of the next one. Since is a time, or Now.
-// Programs that do not know free rows read a lease record.
+// refree returns the writes that replace the lease row or the free row of a token with a free row of the next token.
+// The free row's heartbeat is since, which is a time or Now. Programs that do not support free rows read it as a lease
+// record.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
 	return append(consume(h.Name, h.Token),
@@ -163,8 +166,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
 }
 
-// freedSince returns since when a lock is free, by the row that its released lock row's token names. It is zero if that
-// is no free row.
+// freedSince returns the time at which a lock became free. The row is the one with the token of the released lock row.
+// If it is not a free row, freedSince returns the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
 		return time.Time{}

@@ -36,7 +36,7 @@ func released(t testing.TB, names ...string) ground {
 	return g
 }
 
-// claim is one of what can be seen now.
+// claim returns a claim based on what the table shows now.
 func (g ground) claim(nonce string, names ...string) table.FreeClaim {
 	g.Helper()
 	claim, ok := table.NewFreeClaim(nonce, table.LeaseRecord{Lease: freeLease, Nonce: nonce}, g.look(names...)...)
@@ -58,7 +58,7 @@ func (g ground) outcome(c table.FreeClaim) table.Outcome {
 	return outcome
 }
 
-// rowsOf are how many lease rows and free rows there are.
+// rowsOf returns the number of lease rows and free rows of a lock.
 func (g ground) rowsOf(name string) (n int) {
 	for key := range g.store.Rows() {
 		if len(key) == len(table.LeaseKey(name, 0)) && key[:len(name)+1] == name+"_" {
@@ -91,7 +91,8 @@ func TestAReleasedLockIsClaimedByOneCommit(t *testing.T) {
 	}
 }
 
-// Of those that look at one instant, all choose the same token, and one wins. The others must not take its row for theirs.
+// All claimants that look at the same instant choose the same token, and one of them wins. The others must not mistake
+// its lease row for their own.
 func TestOneOfThoseThatChooseTheSameTokenWins(t *testing.T) {
 	g := released(t, "a")
 	seen := g.look("a")
@@ -111,7 +112,8 @@ func TestOneOfThoseThatChooseTheSameTokenWins(t *testing.T) {
 	}
 }
 
-// Whatever leaves the state in which a lock was released makes a claim of that state come to nothing, however late it lands.
+// After any step that changes the state of a released lock, a claim of the earlier state fails, however late it
+// arrives.
 func TestALateClaimComesToNothing(t *testing.T) {
 	ctx := context.Background()
 	for name, leave := range map[string]func(g ground, o table.Observation) error{
@@ -165,7 +167,7 @@ func TestARetractedClaimLeavesTheLockFreeSinceItWasReleased(t *testing.T) {
 	require.NoError(t, g.ClaimFree(t.Context(), g.claim("other", "a", "b")))
 }
 
-// Rows that somebody made by hand are in nobody's way for long.
+// Rows that were made by hand do not block a lock for long.
 func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
 	ctx := context.Background()
 	orphan := func(g ground, token table.Token) {
@@ -196,7 +198,7 @@ func TestARowMadeByHandDoesNotStopAReleasedLock(t *testing.T) {
 	})
 }
 
-// What can't be claimed by free rows is left to a transaction.
+// Locks that can't be claimed through free rows are claimed by a transaction.
 func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 	g := released(t, "a", "b")
 	claim, ok := table.NewFreeClaim("id", table.LeaseRecord{Lease: freeLease, Nonce: "1"}, append(g.look("a"), g.look("absent")...)...)
@@ -218,7 +220,7 @@ func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 	assert.False(t, ok, "a lock that was released without a free row")
 }
 
-// A process that takes the steps of an election sees what it has always seen.
+// A process that uses the steps of an election sees the same as without free rows.
 func TestAFreeRowIsNoHolder(t *testing.T) {
 	g := released(t, "a")
 	listed, err := g.ListOne(t.Context(), "a")

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A name that is accepted is one that Spanner takes, and that is never taken for another lock's lease row.
+// If a name is accepted, Spanner accepts it too, and it can't be mistaken for the lease row of a different lock.
 func FuzzCheckName(f *testing.F) {
 	for _, s := range []string{"", "mylock", "mylock_1700000000000000", "mylock_12", "_0000000000000000", "a_b_1234567890123456", "\xff", "ä_12345678901234567", "x_1234567890123456\n",
 		"a\x00", "a\nb", "a\x1b[31m", "a\x7f", "a\u0085b", "a\u2028b", "a\u202etxt", "a\u2066b", "Zürich 東京 \u200d"} {
@@ -32,7 +32,7 @@ func FuzzCheckName(f *testing.F) {
 	})
 }
 
-// A lease row belongs to one lock and one token, and is found among the keys that are looked for.
+// A lease row belongs to one lock and one token, and its key is in the ranges that are read for that lock.
 func FuzzLeaseKey(f *testing.F) {
 	f.Add("mylock", "mylock_1", int64(1700000000000000))
 	f.Add("a", "a_", int64(0))
@@ -58,7 +58,7 @@ func FuzzLeaseKey(f *testing.F) {
 	})
 }
 
-// What a holder wrote is read back; anything else is refused, or has a lease within bounds.
+// A record that a holder wrote is read back unchanged. Any other record is rejected or has a lease within the limits.
 func FuzzLeaseRecord(f *testing.F) {
 	for _, s := range []string{"", `{"lease":"10s"}`, `{"lease":"10s","value":"http://10.0.0.7:8080"}`, `{"lease":"-1s"}`, `{"lease":"25h"}`, `{"lease":1}`, `[]`, `{"lease":"1ns","slots":-1}`, `{"lease":"1s","deference":-7}`,
 		`{"with":"a/member/0001_1700000000000000","for":"10s"}`, `{"with":"a/member/1_1700000000000000","for":"10s"}`, `{"with":"a/member/0001_1700000000000000","lease":"10s"}`,
@@ -91,7 +91,7 @@ func FuzzLeaseRecord(f *testing.F) {
 	})
 }
 
-// A table's name that is accepted can't be anything but a name.
+// If a table's name is accepted, SQL can't interpret it as anything but a name.
 func FuzzCheckTable(f *testing.F) {
 	for _, s := range []string{"locktable", "a.b", "a b", "1a", "a;b", "a\n", "`a`", ""} {
 		f.Add(s)

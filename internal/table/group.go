@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// A group has two kinds of locks. A member has a slot, "orders/member/0007", with heartbeats like any lock. A
-// partition, "orders/partition/<p>", is held together with a member: the key of the member's lease row is in the
-// partition's lock row, as the writer, and in its lease record.
+// A group has two kinds of locks. A member has a slot, such as "orders/member/0007", with heartbeats like any other
+// lock. A partition, such as "orders/partition/<p>", has no heartbeats and is held together with a member's slot. The
+// key of the member's lease row is in the partition's lock row, as the writer, and in the partition's lease record.
 
-// MaxSlot is the highest slot of a member.
+// MaxSlot is the highest slot number of a member.
 const MaxSlot = 9999
 
-// ErrGroup says that a lock is a member or a partition of a group, which candidates for a lock leave alone.
-var ErrGroup = errors.New("belongs to a group: only members of the group take it, by package group")
+// ErrGroup means that a lock is a member or a partition of a group. Candidates for other locks leave such a lock alone.
+var ErrGroup = errors.New("belongs to a group: only members of the group can claim it, with package group")
 
 var (
 	groupRow  = regexp.MustCompile(`^([^/]+)/(member/([0-9]{4})|partition/([^/_]+))(_[0-9]{16})?$`)
@@ -32,19 +32,21 @@ func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
 
-// PartitionName returns the name of a partition's lock. It has no _: only its lease rows begin with it and a _.
+// PartitionName returns the name of a partition's lock. Underscores in the partition are escaped, so that only the
+// lock's own lease rows have keys that begin with the name and an underscore.
 func PartitionName(group, partition string) string {
 	return GroupPrefix(group) + "partition/" + strings.ReplaceAll(url.PathEscape(partition), "_", "%5F")
 }
 
-// A Part is a lock's role in a group: a member, or a partition if that is not "".
+// A Part is a lock's role in a group. If Partition is empty, the lock is the member in Slot, and otherwise that
+// partition.
 type Part struct {
 	Group     string
 	Slot      int
 	Partition string
 }
 
-// PartOf returns a lock's role in a group, by its name.
+// PartOf returns the role that a lock's name gives it in a group. It reports false if the name is not part of a group.
 func PartOf(name string) (Part, bool) {
 	is := groupRow.FindStringSubmatch(name)
 	if is == nil || is[5] != "" {
@@ -55,11 +57,11 @@ func PartOf(name string) (Part, bool) {
 	if badGroup != nil || badPartition != nil {
 		return Part{}, false
 	}
-	slot, _ := strconv.Atoi(is[3]) // four digits, or none
+	slot, _ := strconv.Atoi(is[3]) // empty, or four digits
 	return Part{group, slot, partition}, true
 }
 
-// A LeaseRef is a lock's name and a token.
+// A LeaseRef is a lock's name and a token, which together identify a lease row.
 type LeaseRef struct {
 	Name  string
 	Token Token
@@ -76,21 +78,21 @@ func MemberOf(key string) (LeaseRef, bool) {
 	return LeaseRef{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
 }
 
-// CheckPartition returns why a group can't have a partition of that name, or nil.
+// CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
 	if partition == "" {
-		return fmt.Errorf("a partition of group %.64q has no name: give it at least one byte", group)
+		return fmt.Errorf("a partition of group %.64q has no name: it must have a name of at least one byte", group)
 	}
 	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
-		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: the name of its lock would have %d bytes, in which a / or _ or a byte beyond ASCII is three, and at most %d are allowed: shorten it", partition, len(partition), group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock's name would have %d bytes, because each /, _ and non-ASCII byte counts as three, but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
 	}
 	return nil
 }
 
-// CheckGroup returns why a group can't have that name, or nil.
+// CheckGroup returns an error if a group can't have that name.
 func CheckGroup(group string) error {
 	if err := CheckName(Join(group)); err != nil {
 		return fmt.Errorf("group %.64q: %w", group, err)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Heartbeat extends the lease of every name under token, in one blind commit: the lease rows must
-// exist, which is the whole check. It fails with ErrSuperseded if one does not. It may be applied
-// late or again: it can only extend a token that is still valid.
+// Heartbeat extends the lease of every name under token, in one blind commit whose only condition is that the lease
+// rows exist. It fails with ErrSuperseded if one of them does not. It is harmless if the commit is applied late or more
+// than once, because it can only extend the lease of a token that is still valid.
 func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -17,8 +17,8 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "heartbeat", writes))
 }
 
-// Release frees every name under token, in one blind commit. It fails with ErrSuperseded if the
-// token is not valid any more, so nobody else's term is ever released.
+// Release frees every name under token, in one blind commit. It fails with ErrSuperseded if the token is no longer
+// valid, so it never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
 	var writes []Write
 	for _, name := range names {
@@ -31,13 +31,14 @@ func release(h LeaseRef) []Write {
 	return append(consume(h.Name, h.Token), Write{Kind: Update, Name: h.Name, Set: released})
 }
 
-// consume deletes the lease row, or the free row, of a token, and makes the commit fail unless it is there.
+// consume returns the writes that delete the lease row or the free row of a token. They make the commit fail if that
+// row does not exist.
 func consume(name string, token Token) []Write {
 	return []Write{requireLease(name, token), {Kind: Delete, Name: LeaseKey(name, token)}}
 }
 
-// released is the lock row after a release. Its token is the time of the release, which Prune goes by, and no lease row
-// has it.
+// released is the content of a lock row after a release. Its token is the time of the release, from which Prune
+// computes the lock's age. No lease row has that token.
 var released = []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}
 
 // Valid reports whether all names are held under token.
@@ -50,17 +51,17 @@ func (t Table) Valid(ctx context.Context, token Token, names ...string) (bool, e
 	return len(rows) == len(names), err
 }
 
-// requireLease makes a commit fail unless name is still held under token.
+// requireLease returns a write that makes its commit fail unless name is still held under token.
 func requireLease(name string, token Token) Write {
 	return Write{Kind: Update, Name: LeaseKey(name, token)}
 }
 
-// superseded finds out whether a commit failed because the token is no longer valid. If the error does not tell, it
-// reads the lease rows.
+// superseded wraps err in ErrSuperseded if it is the error of a commit that failed because the token is no longer
+// valid. If the error itself does not show the reason, superseded reads the lease rows.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
 	case rowIsMissing(err):
-		return ErrSuperseded // the error says no more than that
+		return ErrSuperseded // err has no further information
 	case errors.Is(err, ErrMissing):
 		return fmt.Errorf("%w: %w", ErrSuperseded, err)
 	case errors.Is(err, ErrNotFound):

@@ -14,7 +14,7 @@ import (
 // Token is the commit timestamp of a claim in microseconds since 1970.
 type Token int64
 
-// TokenAt returns the token of a claim that was committed at t. The zero time is no token.
+// TokenAt returns the token of a claim that was committed at t, or 0 if t is the zero time.
 func TokenAt(t time.Time) Token {
 	if t.IsZero() {
 		return 0
@@ -22,19 +22,19 @@ func TokenAt(t time.Time) Token {
 	return Token(t.UnixMicro())
 }
 
-// Time returns the commit timestamp.
+// Time returns the token as a time.
 func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
 // String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
-// MaxName is the longest name a lock may have, in bytes. Spanner's own limit of 8 KiB is for a whole key with its
-// encoding, and a lease row's key is 17 bytes longer than the name.
+// MaxName is the maximum length of a lock's name, in bytes. Spanner's limit of 8 KiB applies to an encoded key, and the
+// key of a lease row is 17 bytes longer than the lock's name.
 const MaxName = 4096
 
 const tokenDigits = 16
 
-// MaxKey is the longest key of a lease row.
+// MaxKey is the maximum length of a lease row's key, in bytes.
 const MaxKey = MaxName + len("_") + tokenDigits
 
 var (
@@ -43,7 +43,7 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
 )
 
-// CheckName returns why name can't be a lock's, or nil.
+// CheckName returns an error if name can't be the name of a lock.
 func CheckName(name string) error {
 	if err := CheckKey(name); err != nil {
 		return err
@@ -55,39 +55,40 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Unprintable reports whether a terminal or a log would act on a rune rather than show it.
+// Unprintable reports whether a terminal or a log viewer would interpret a rune instead of showing it.
 func Unprintable(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// CheckKey returns why name can't name a lock's row, or nil. A row that others wrote may have a name that CheckName
-// refuses.
+// CheckKey returns an error if name can't be the name of a lock's row. It accepts some names that CheckName rejects,
+// because rows with such names may have been written by other programs.
 func CheckKey(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("lock name is empty: give it a name of 1 to %d bytes", MaxName)
+		return fmt.Errorf("lock name is empty: it must have 1 to %d bytes", MaxName)
 	case len(name) > MaxName:
-		return fmt.Errorf("lock name %.32q... has %d bytes: at most %d are allowed", name, len(name), MaxName)
+		return fmt.Errorf("lock name %.32q... has %d bytes, but at most %d are allowed", name, len(name), MaxName)
 	case IsTicket(name):
-		return fmt.Errorf("lock name %q could be taken for the place of one that waits for a lock: it must not begin with %s", name, ticketPrefix)
+		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, ticketPrefix)
 	case !utf8.ValidString(name):
-		return fmt.Errorf("lock name %q is not valid UTF-8: Spanner would refuse it", name)
+		return fmt.Errorf("lock name %q is not valid UTF-8, which Spanner would reject", name)
 	case leaseLike.MatchString(name):
-		return fmt.Errorf("lock name %q could be taken for the lease row of lock %q: it must not end in _ and 16 or more digits",
+		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
 	}
 	if isPlan(name) {
-		return fmt.Errorf("lock name %.64q could be taken for the plan of a group: it must not end in %s", name, planSuffix)
+		return fmt.Errorf("lock name %.64q could be mistaken for the plan of a group: it must not end in %s", name, planSuffix)
 	}
 	if lock, ok := beside(name); ok {
-		return fmt.Errorf("lock name %.64q could be taken for a row beside that of lock %.64q: it must not end in %s, nor in %s",
+		return fmt.Errorf("lock name %.64q could be mistaken for an auxiliary row of lock %.64q: it must not end in %s or %s",
 			name, lock, doneSuffix, brokenSuffix)
 	}
 	return nil
 }
 
-// Join makes one name of parts. Different parts never make the same name. In each part, every character except letters,
-// digits and -_.~$&+=:@ is escaped, and so is a _ before 16 or more digits at the end.
+// Join combines parts into one name. Different parts never produce the same name. In each part, every character except
+// letters, digits and -_.~$&+=:@ is escaped. If the name would end in an underscore and 16 or more digits, that
+// underscore is escaped too.
 func Join(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -96,16 +97,16 @@ func Join(parts ...string) string {
 	return longDigits.ReplaceAllString(strings.Join(escaped, "/"), "%5F$1")
 }
 
-// CheckTable returns why table can't be a table's name, or nil.
+// CheckTable returns an error if table can't be the name of a table.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: want letters, digits and _, with no digit first; a schema and a dot may come before", table)
+		return fmt.Errorf("table name %q is not an identifier: use letters, digits and _, and do not begin with a digit; a schema and a dot can precede the name", table)
 	}
 	return nil
 }
 
-// apiName returns a table's name in Spanner's API. It has tables of PostgreSQL's schema public without the schema; no
-// schema of another kind can be called public, in either dialect.
+// apiName returns the name of a table in Spanner's API, which omits PostgreSQL's schema public. No other schema can be
+// named public in either dialect.
 func apiName(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok && strings.EqualFold(schema, "public") {
 		return name
@@ -113,40 +114,42 @@ func apiName(table string) string {
 	return table
 }
 
-// Canonical is the same for two names of one table: Spanner ignores their case.
+// Canonical returns a form of a table's name that is the same for all names of that table. Spanner ignores the case of
+// table names.
 func Canonical(table string) string { return strings.ToLower(apiName(table)) }
 
-// LeaseKey returns the key of the lease row of name under token. No lease row has the key of a token
-// that is not positive, so a fence on one always fails.
+// LeaseKey returns the key of the lease row of name under token. If token is not positive, there is no lease row with
+// that key, so a fence with such a token always fails.
 func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys returns the keys that the lease rows of name can have at that time, and some others in between, such as
-// those of job_1 to job_179 if name is job. They are for snapshots, which conflict with nobody.
+// leaseKeys returns a range of keys that contains all lease rows that name can have at that time. The range also
+// contains rows of other locks, such as job_1 to job_179 if name is job. It is for snapshot reads, which do not
+// conflict with any commit.
 func leaseKeys(name string, at time.Time) Range {
 	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
 }
 
-// recent is how long after an observation a claim may come, and still find in newLeaseKeys all lease rows of terms that
-// began in between.
+// recent is how long after an observation a claim can be made. Until then, newLeaseKeys covers the lease rows of all
+// terms that have begun since the observation.
 const recent = time.Hour
 
-// newLeaseKeys returns the keys of lease rows of terms that began between then and an hour later. They are for
-// transactions: other locks are between them only if their names end in _ and more than six digits, which must be the
-// first of that hour's microseconds.
+// newLeaseKeys returns a range of keys that contains the lease rows of terms that began between then and one hour
+// later. It is for transactions, so it is narrow. It contains rows of a different lock only if that lock's name
+// consists of name, an underscore and more than six digits with which timestamps of that hour begin.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// isLeaseKey tells the lease rows of name from other locks' rows in these ranges: name_b and name_12 are locks of their
-// own, with their own lease rows.
+// isLeaseKey reports whether key is the key of one of name's lease rows. The ranges of leaseKeys and newLeaseKeys can
+// also contain the rows of other locks, such as name_b and name_12, and the lease rows of those locks.
 func isLeaseKey(name, key string) bool {
 	digits, ok := strings.CutPrefix(key, name+"_")
 	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""
 }
 
-// tokenOf reads the token out of a lease row's key.
+// tokenOf returns the token in a lease row's key.
 func tokenOf(leaseKey string) Token {
 	n, _ := strconv.ParseInt(leaseKey[len(leaseKey)-tokenDigits:], 10, 64) // digits only: can't fail
 	return Token(n)

@@ -2,11 +2,11 @@ package table
 
 import "slices"
 
-// LockKind is what a lock is for, as far as its rows tell: an elector's should always be held, a mutex's may be free.
-// It is for people and alerts: the protocol does not depend on it.
+// LockKind is the purpose of a lock, as far as its rows show it. An elector's lock should always be held, for example,
+// whereas a mutex is often free. The kind is for users and alerts, and the protocol does not depend on it.
 type LockKind string
 
-// The kinds. Programs of earlier versions don't write theirs.
+// The kinds of locks. Programs of earlier versions do not record a lock's kind.
 const (
 	Elector   LockKind = "elector"
 	Exec      LockKind = "exec"
@@ -16,7 +16,7 @@ const (
 	GroupPart LockKind = "group"
 )
 
-// Kind returns what the lock is for, or "" if its rows don't say.
+// Kind returns the lock's kind, or "" if its rows do not show it.
 func (l Listing) Kind() LockKind {
 	switch p := l.LeaseRecord; {
 	case l.IsPart():
@@ -31,10 +31,10 @@ func (l Listing) Kind() LockKind {
 	return ""
 }
 
-// changesHands reports whether the lock is claimed by free rows, as only package lock does.
+// changesHands reports whether the lock is claimed through free rows. Only package lock does this.
 func (l Listing) changesHands() bool {
 	return !l.Freed.IsZero() || l.LeaseRecord != nil && l.LeaseRecord.Nonce != ""
 }
 
-// IsShort reports whether locks of the kind are free whenever nobody has work for them.
+// IsShort reports whether locks of this kind are free while there is no work for them.
 func (k LockKind) IsShort() bool { return slices.Contains([]LockKind{Mutex, Semaphore}, k) }

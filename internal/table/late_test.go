@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A member that frees what nobody acts on, of a partition whose lock row somebody deleted, leaves the lease rows of the other
-// members: they may act on it still, and their fences hold.
+// A member reconciles a partition whose lock row was deleted by hand. It leaves the lease rows of other members, which
+// may still act on the partition, so their fences still hold.
 func TestAMemberFreesNothingOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -39,8 +39,8 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 	})
 }
 
-// What a transaction reads again finds the lease rows of an hour after the look. A claim that comes later gives nothing, or it
-// would pass by the holder of a lock whose row somebody deleted.
+// A transaction reads the lease rows of terms that began up to an hour after the look. A later claim fails, because it
+// could otherwise overlook the holder of a lock whose row was deleted by hand.
 func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 	const name = "orders/partition/p"
 	for how, attempt := range map[string]func(t *testing.T, tab table.Table, m table.LeaseRef, o table.Observation) error{
@@ -78,7 +78,7 @@ func TestAClaimLongAfterItsLookGivesNothing(t *testing.T) {
 	}
 }
 
-// A member whose heartbeat landed after the look is not evicted, and the others that are dead are.
+// A member whose heartbeat was committed after the look is not evicted, but the other expired members are.
 func TestAMemberThatWasHeardFromIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// State is what a lock is at one instant, by Spanner's clock.
+// State is the state of a lock at one instant of Spanner's time.
 type State string
 
 // The states.
 const (
-	Free        State = "free"        // it has no row: nobody ever claimed it, or somebody deleted it
-	Held        State = "held"        // its holder was heard from within its lease
-	Leaving     State = "leaving"     // held, and its holder has announced that it will give it up
-	Expired     State = "expired"     // its holder was not heard from within its lease, and nobody has claimed it since
-	Released    State = "released"    // its last holder gave it back
-	Unconfirmed State = "unconfirmed" // it is claimed, and has no lease row that lets the claimant act
-	Orphaned    State = "orphaned"    // it has a lease row and no lock row, or its member has no row: somebody deleted that by hand
-	Unreadable  State = "unreadable"  // its lease row does not say how long the holder may act, or says it in a newer format
+	Free        State = "free"        // it has no row, because it was never claimed or its row was deleted
+	Held        State = "held"        // its holder's last heartbeat is within the lease
+	Leaving     State = "leaving"     // it is held, but its holder has announced that it will release it
+	Expired     State = "expired"     // its holder's lease has expired, and it has not been claimed since
+	Released    State = "released"    // its last holder released it
+	Unconfirmed State = "unconfirmed" // it is claimed, but has no lease row that allows the claimant to act
+	Orphaned    State = "orphaned"    // its lock row, or the row of its member, was deleted by hand while a lease row remained
+	Unreadable  State = "unreadable"  // its lease row has a newer format or no valid lease
 )
 
-// Listing is a lock as an operator sees it, together with its lease row. A partition of a group has its member's
-// heartbeat, holder and lease record, and its own token.
+// Listing is a lock as operators see it, including its lease row. The listing of a partition has the partition's own
+// token, but its member's heartbeat, holder and lease record.
 type Listing struct {
 	Observation
-	Unreadable error    // why the lease record is not known
-	Done       Done     // what was done last under it
-	Undone     error    // why that is not known
-	Member     LeaseRef // for a partition: the member that has it, or had it last
-	Adrift     bool     // that member has no row
+	Unreadable error    // why the lease record can't be read
+	Done       Done     // the key that was done last under the lock
+	Undone     error    // why Done can't be read
+	Member     LeaseRef // for a partition, the member that has it or had it last
+	Adrift     bool     // the row of that member is missing
 
-	Waiters []Ticket // in their order; for a semaphore, only its first slot in a list has them
-	Cut     bool     // more may wait: not all tickets were read
+	Waiters []Ticket // in queue order; in a list, only the first slot of a semaphore has them
+	Cut     bool     // there may be more waiters, because not all tickets were read
 }
 
 // State returns the state of the lock.
@@ -41,7 +41,7 @@ func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
 		return Unreadable
-	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // nobody may act on free rows
+	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // a free row does not allow anyone to act
 		return Orphaned
 	case !l.Exists:
 		return Free
@@ -60,9 +60,10 @@ func (l Listing) State() State {
 // IsHeld reports whether the lock has a holder, even if it is leaving.
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
-// List reads every lock whose name begins with the prefix at one instant, in the order of their names. Without all, it
-// leaves out released locks, and locks of which only what was done last is known, but not a group's, which tell of each
-// other. It lists a lock with waiters in any case. A row that can't be read does not hide the others.
+// List reads every lock whose name begins with prefix, at one instant, and returns the locks in the order of their
+// names. Without all, it omits released locks and locks that have only a done row. However, it does not omit locks of a
+// group, because their states depend on each other, or locks with waiters. If a row can't be read, List still returns
+// the other locks.
 func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if all || err != nil {
@@ -71,9 +72,9 @@ func (t Table) List(ctx context.Context, prefix string, all bool) ([]Listing, ti
 	return slices.DeleteFunc(found, func(l Listing) bool { return l.idle() }), at, nil
 }
 
-// ListWith is List and the named locks, whatever their state: it reads those that it did not find by their names, a
-// moment later. Without all, it also lists a lock of which what was done last is known, as free even if it was
-// released.
+// ListWith is like List, but also returns the named locks, whatever their state. If the first read did not return a
+// named lock, ListWith then reads it by its name. Without all, it also includes locks with a done row, and reports them
+// as free even if they were released.
 func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := t.listAll(ctx, prefix, !all)
 	if err != nil {
@@ -95,7 +96,7 @@ func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...s
 		return nil, time.Time{}, err
 	}
 	for i, l := range more {
-		if j, is := slices.BinarySearchFunc(found, l.Name, byName); is { // it has waiters, or something was done under it
+		if j, is := slices.BinarySearchFunc(found, l.Name, byName); is { // it was found because it has waiters or a done row
 			more[i].Waiters = found[j].Waiters
 		}
 	}
@@ -107,12 +108,12 @@ func (t Table) ListWith(ctx context.Context, prefix string, all bool, named ...s
 
 func byName(l Listing, name string) int { return strings.Compare(l.Name, name) }
 
-// idle reports whether nobody holds the lock or waits for it.
+// idle reports whether the lock has neither a holder nor waiters, and is not part of a group.
 func (l Listing) idle() bool {
 	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
 }
 
-// listAll lists the locks with the prefix; if busy, it leaves out rows of released ones.
+// listAll lists the locks with the prefix. If busy is set, it does not read the rows of released locks.
 func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing, time.Time, error) {
 	keys := Keys{All: true, Prefix: prefix, Busy: busy}
 	if members, ok := membersBeside(prefix); ok {
@@ -138,8 +139,8 @@ func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing
 	return found, at, err
 }
 
-// adopt rereads the locks of which only lease rows were found: a look without released locks has left out their own
-// rows.
+// adopt rereads locks that seem to have lease rows but no lock row. The read that found them may have left out their
+// lock rows, because it skips those of released locks.
 func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
 	var orphaned []string
 	for _, l := range found {
@@ -163,7 +164,7 @@ func (t Table) adopt(ctx context.Context, found []Listing, at time.Time) error {
 	return nil
 }
 
-// namesIn returns the names with the prefix of all locks that rows tell of.
+// namesIn returns the names of the locks to which the rows belong, if they begin with prefix.
 func namesIn(rows []Row, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows {
@@ -176,14 +177,15 @@ func namesIn(rows []Row, prefix string) map[string]bool {
 		} else if lock, ok := beside(name); ok {
 			name = lock
 		}
-		if strings.HasPrefix(name, prefix) { // not the lease row alone, as that of a is with a_
+		if strings.HasPrefix(name, prefix) { // the lease rows of lock a begin with a_, but its name does not
 			names[name] = true
 		}
 	}
 	return names
 }
 
-// membersBeside returns the members of a group if the prefix matches its partitions, and not its members.
+// membersBeside returns the key range of a group's members if the prefix matches the group's partitions but not its
+// members.
 func membersBeside(prefix string) (Range, bool) {
 	const partitions = "partition/"
 	group, rest, ok := strings.Cut(prefix, "/")
@@ -193,8 +195,8 @@ func membersBeside(prefix string) (Range, bool) {
 	return membersOf(group + "/"), true
 }
 
-// ListOne is List for one name, in one RPC, and more if many wait for it or the local clock is a day behind. Then it
-// has the first waiters only.
+// ListOne is like List for a single name. It takes one RPC, or more if the lock has many waiters or the local clock is
+// a day behind. If there are many waiters, the listing contains only the first ones.
 func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 	for about := time.Now(); ; {
 		keys := withLeases([]string{name}, about)
@@ -227,8 +229,8 @@ func listOne(name string, at time.Time, rows []Row) Listing {
 	return l
 }
 
-// Holders reads the held locks in the range, with their lease records, in one RPC. Other locks' names may be in the
-// range too: is reports whether a name is meant.
+// Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
+// unrelated locks, so Holders considers only names for which the function is returns true.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	if err != nil {
@@ -246,7 +248,7 @@ func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) 
 	}), err
 }
 
-// list folds rows of one snapshot into the locks of these names.
+// list combines the rows of one snapshot into listings of the named locks.
 func list(names []string, at time.Time, rows []Row) []Listing {
 	byName, byLock := index(rows), leasesOf(rows)
 	one := func(name string) Listing {
@@ -268,7 +270,7 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 			l.follow(members[with.Name], with)
 		}
 		if l.Heartbeat.IsZero() {
-			l.Writer = "" // it is the id of a withdrawn claim
+			l.Writer = "" // a withdrawn claim leaves its id there
 		}
 		if row, ok := byName[name+doneSuffix]; ok {
 			l.Done, l.Undone = decodeDone(row)
@@ -278,7 +280,7 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 	return found
 }
 
-// with returns the member that has a partition, or had it last.
+// with returns the member that has the partition, or had it last.
 func (l Listing) with() (LeaseRef, bool) {
 	part, ok := PartOf(l.Name)
 	if !ok || part.Partition == "" || l.Heartbeat.IsZero() || l.Unreadable != nil {
@@ -290,13 +292,13 @@ func (l Listing) with() (LeaseRef, bool) {
 	return MemberOf(l.Writer)
 }
 
-// follow gives a partition its member's state.
+// follow sets the state of a partition to that of its member.
 func (l *Listing) follow(m Listing, with LeaseRef) {
 	l.Member = with
 	switch {
 	case !m.Exists:
 		l.Writer, l.Adrift = "", true
-	case m.Heartbeat.IsZero() || m.Token != with.Token: // over: it was free by then
+	case m.Heartbeat.IsZero() || m.Token != with.Token: // that term has ended, which freed the partition
 		l.Heartbeat, l.Token, l.LeaseRecord = time.Time{}, m.Token, nil
 	case l.LeaseRecord == nil:
 		l.Writer = m.Holder()
@@ -305,13 +307,14 @@ func (l *Listing) follow(m Listing, with LeaseRef) {
 	}
 }
 
-// IsPart reports whether the lock belongs to a group. A plain lock may have a name that a group would give.
+// IsPart reports whether the lock belongs to a group. The name alone does not decide this, because a plain lock can
+// have a name of the same form.
 func (l Listing) IsPart() bool {
 	_, ok := PartOf(l.Name)
 	return ok && (l.Member != (LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")
 }
 
-// lockOf returns the lock that a key is the lease row of.
+// lockOf returns the lock to which a lease row with this key belongs.
 func lockOf(key string) (string, bool) {
 	i := strings.LastIndexByte(key, '_')
 	if i <= 0 || !isLeaseKey(key[:i], key) {

@@ -59,7 +59,7 @@ func drop(t *testing.T, tab table.Table, names ...string) {
 	require.NoError(t, tab.Store.Commit(t.Context(), "test", writes))
 }
 
-// A partition is held, leaving, expired or free as its member is, whichever rows of the group are asked for.
+// A partition is held, leaving, expired or free if its member is, regardless of which rows of the group are read.
 func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -134,7 +134,8 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 	})
 }
 
-// The row of a slot says for ever that a term is over, and what was seen of a partition counts for a lease.
+// The row of a slot permanently shows that a term has ended, and an observation of a partition counts for the length of
+// a lease.
 func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -150,7 +151,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 	})
 }
 
-// A holder that was asked to yield has a lease row without a heartbeat. It is no released lock's.
+// A holder that was asked to yield has a lease row without a heartbeat. That row does not belong to a released lock.
 func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}

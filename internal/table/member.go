@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// EvictMembers ends the terms of members whose leases have run out: it releases their rows and deletes their lease
-// rows, so that late heartbeats fail. It is one commit for all members whose rows still are as observed; for the
-// others, the proof that their leases ran out is void. It returns the names of the freed slots, and fails with
-// ErrChanged if there are none.
+// EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
+// rows, so that late heartbeats fail. A single commit evicts all members whose rows are still as observed. Other
+// members are skipped, because their observations no longer prove that their leases expired. EvictMembers returns the
+// names of the freed slots, and fails with ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	keys := Keys{}
 	for _, o := range dead {
@@ -32,8 +32,9 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 	return freed, changed(err)
 }
 
-// ClaimPartitions claims partitions for the member with that lease row, if they still are as observed. It leaves the
-// others out; if none remains, it fails with ErrChanged. Like any claim, it gives nothing before it is confirmed.
+// ClaimPartitions claims partitions for the member with the given lease row. It skips partitions that have changed
+// since they were observed, and fails with ErrChanged if all of them have. As with any claim, the member holds nothing
+// until it has confirmed the claim.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
 	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
@@ -54,9 +55,10 @@ func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Obs
 	return TokenAt(at), names, changed(err)
 }
 
-// ConfirmPartitions confirms what was claimed under the token, if the member is still there: the commit needs its lease
-// row. The row is not read, or heartbeats would wait for the transaction. Partitions that are not bare claims of the
-// token any more are left out; if none remains, it fails with ErrSuperseded.
+// ConfirmPartitions confirms partitions that were claimed under the token. The commit requires the member's lease row,
+// so it fails if the member's term has ended. The transaction does not read that row, because heartbeats would then
+// wait for the transaction. ConfirmPartitions skips partitions that are no longer bare claims under the token, and
+// fails with ErrSuperseded if none remains.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
 	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
@@ -75,8 +77,8 @@ func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRe
 	return confirmed, err
 }
 
-// ReleasePartitions frees partitions, in one blind commit. It fails, and frees none, if one of them is not held under its
-// token.
+// ReleasePartitions frees partitions in one blind commit. If any of them is not held under its token, ReleasePartitions
+// fails and frees none.
 func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	var writes []Write
 	for _, h := range refs {
@@ -85,8 +87,9 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
 
-// ReconcilePartitions frees partitions whose rows name a member that does not act on them and has no request for them
-// under way, if they and their lease rows still are as observed. It fails with ErrChanged if none is.
+// ReconcilePartitions frees partitions whose rows name the member, if those rows are still as observed. The member must
+// not be acting on these partitions and must have no request for them in progress. ReconcilePartitions fails with
+// ErrChanged if there is nothing to free.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
 	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
 		var writes []Write

@@ -11,17 +11,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Spanner has one code for a missing row, table, database, session or transaction, and has said so in several ways. An
-// error is about the lock only if it shows that: by the kind of resource that it carries, otherwise by how its text
-// begins.
+// Spanner uses the same code for a missing row, table, database, session or transaction, and has used various texts for
+// each of them. The protocol may draw conclusions from an error only if the error shows that a row, a table, a database
+// or an instance is missing. It shows this by the type of resource that it carries or, if it carries none, by the
+// beginning of its text.
 var (
 	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)
 	goneKind   = regexp.MustCompile(`\.(Table|Database|Instance)$`)
 )
 
-// Missing reports whether err says that a row, the table or the database does not exist. It is false for
-// a lost session or transaction, and for what can't be told.
+// Missing reports whether err means that a row, the table or the database does not exist. It returns false for a lost
+// session or transaction, and if the error does not show what is missing.
 func Missing(err error) bool {
 	var said interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &said) {
@@ -34,21 +35,22 @@ func Missing(err error) bool {
 			return goneKind.MatchString(kind)
 		}
 		return rowMissing.MatchString(desc) || gone.MatchString(desc)
-	case codes.InvalidArgument: // some commits of mutations answer so
+	case codes.InvalidArgument: // some commits of mutations return this
 		return strings.HasPrefix(desc, "Table not found")
 	}
 	return false
 }
 
-// A missing row with its table and key, in Spanner's words and in the emulator's. The key can't fake the table,
-// whatever is in it: the table comes last in one, and first in the other.
+// These match a missing row, with its table and its key, in the texts of Spanner and of the emulator. Whatever the key
+// contains, it can't be mistaken for the table, because the table comes after the key in one text and before it in the
+// other.
 var (
 	rowOfTable  = regexp.MustCompile(`(?s)^Row \[(?P<key>.*)\] in table (?P<table>\S+) is missing\b`)
 	tableAndRow = regexp.MustCompile(`(?s)^Table (?P<table>\S+): Row \{String\((?P<key>.*)\)\} not found\b`)
 	leaseKey    = regexp.MustCompile(`_[0-9]{16}["']?$`)
 )
 
-// LeaseMissing reports whether err says that a lease row of that table does not exist, of any lock.
+// LeaseMissing reports whether err means that a lease row in that table does not exist. The row can belong to any lock.
 func LeaseMissing(err error, table string) bool {
 	var said interface{ GRPCStatus() *status.Status }
 	if !Missing(err) || !errors.As(err, &said) || said.GRPCStatus().Code() != codes.NotFound {
@@ -67,20 +69,21 @@ func rowIsMissing(err error) bool {
 	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
 }
 
-// SessionLost reports whether err comes from a client whose session is gone. Such a client answers so forever.
+// SessionLost reports whether err comes from a client that has lost its session. Such a client returns this error
+// forever.
 func SessionLost(err error) bool {
 	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&
 		(strings.HasSuffix(resourceKind(err), ".Session") || strings.Contains(spanner.ErrDesc(err), "Session"))
 }
 
-// DatabaseMissing reports whether err says that the database or instance does not exist.
+// DatabaseMissing reports whether err means that the database or the instance does not exist.
 func DatabaseMissing(err error) bool {
 	desc := spanner.ErrDesc(err)
 	return spanner.ErrCode(err) == codes.NotFound && (strings.HasPrefix(desc, "Database not found") || strings.HasPrefix(desc, "Instance not found"))
 }
 
-// ClientClosed reports whether err comes from a client that this process has closed, in the client's words: at first
-// for calls under way, and then for all.
+// ClientClosed reports whether err comes from a client that this process has closed. It recognizes the client's own
+// error texts, some of which are only returned for calls that were in progress when the client was closed.
 func ClientClosed(err error) bool {
 	switch desc := spanner.ErrDesc(err); spanner.ErrCode(err) {
 	case codes.InvalidArgument:
@@ -93,9 +96,9 @@ func ClientClosed(err error) bool {
 	return false
 }
 
-// resourceKind returns the type of the resource that err is about, or "".
+// resourceKind returns the type of the resource that err is about, or "" if err does not contain one.
 func resourceKind(err error) string {
-	// Only the innermost error has the details: the client's own does not pass them on.
+	// Only the innermost error has the details, because the client's own error does not pass them on.
 	for ; err != nil; err = errors.Unwrap(err) {
 		st, ok := err.(interface{ GRPCStatus() *status.Status })
 		if !ok {
@@ -110,7 +113,7 @@ func resourceKind(err error) string {
 	return ""
 }
 
-// missing wraps an error of a commit in ErrMissing, ErrNotFound or ErrExists if it is one of these.
+// missing wraps the error of a commit in ErrMissing, ErrNotFound or ErrExists if one of them applies.
 func missing(err error) error {
 	switch {
 	case Missing(err):

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A term ends at once when its lease row is gone, and not because the client lost its session.
+// A term ends immediately if its lease row is missing, but not if the client has lost its session.
 func TestOnlyAMissingRowTableOrDatabaseEndsATerm(t *testing.T) {
 	const path = "projects/p/instances/i/databases/d"
 	kind := func(name string) string { return "type.googleapis.com/google.spanner." + name }
@@ -62,7 +62,7 @@ func TestOnlyAMissingRowTableOrDatabaseEndsATerm(t *testing.T) {
 	assert.False(t, Missing(context.Canceled))
 }
 
-// What an application takes for a fence is one: a lease row of the lock table, and no row of its own.
+// Only a lease row in the lock table counts as an application's fence, and not a row of the application itself.
 func TestOnlyAMissingLeaseRowIsAFence(t *testing.T) {
 	const row = "mylock_1763645616123456"
 	for _, e := range []struct {
@@ -104,8 +104,8 @@ func TestOnlyAMissingLeaseRowIsAFence(t *testing.T) {
 	assert.False(t, LeaseMissing(context.Canceled, "locktable"))
 }
 
-// Whatever Spanner calls it, a transaction that inserts, updates and deletes as it has read can only be refused
-// since somebody was first.
+// Every transaction inserts, updates and deletes in accordance with the rows that it read. If one is refused, whatever
+// the error, another transaction was first.
 func TestACommitIsOvertakenIfARowCameOrWent(t *testing.T) {
 	for _, e := range []struct {
 		code      codes.Code

@@ -12,36 +12,36 @@ import (
 // Observation is the content of a lock row at one instant of Spanner's time.
 type Observation struct {
 	Name string
-	At   time.Time // the read's timestamp
+	At   time.Time // the timestamp of the read
 
 	Exists    bool
-	Heartbeat time.Time // zero: released
-	Token     Token     // of a released lock: of no term, but the time of the release
-	Writer    string    // the claimant's id; "", or a successor: released, or leaving
-	Freed     time.Time // when it was released, if its free row was read at the same instant; zero: no free row is known
-	Began     time.Time // when its holder claimed it by a free row, if the lease row was read at the same instant
+	Heartbeat time.Time // zero if the lock is released
+	Token     Token     // if the lock is released, the time of the release instead of a term's token
+	Writer    string    // the claimant's id; "" if the lock is released; "" or the successor if it is leaving
+	Freed     time.Time // when it was released, if its free row was read at the same instant, or zero
+	Began     time.Time // when its holder claimed it through a free row, if the lease row was read at the same instant
 
-	// LeaseRecord is the holder's, if its lease row was read at the same instant.
+	// LeaseRecord is the record in the lease row, if that row was read at the same instant.
 	LeaseRecord *LeaseRecord
 
-	// OrphanLeases are lease rows without their lock row, by token, in a look at the leases: the lock row is gone, or
-	// the lock is held under a token without a lease row. Somebody changed that by hand, and a holder may not know yet.
-	// OrphanFreeRows are free rows without their lock row.
+	// OrphanLeases are lease rows, by token, for which a look at the leases found no matching lock row. Either the lock
+	// row is missing, or the lock is held under a token without a lease row. Both result from a manual change, which
+	// the holder may not have noticed yet. OrphanFreeRows are free rows without a matching lock row.
 	OrphanLeases   map[Token]LeaseRecord
 	OrphanFreeRows []Token
 }
 
-// Confirmed reports whether the row is a holder's, not a released one or a bare claim. A claim writes its own commit
-// timestamp as token and heartbeat, and the confirmation is a later commit.
+// Confirmed reports whether the row is that of a holder, and not a released lock or a bare claim. A claim writes its
+// commit timestamp as both token and heartbeat, and the confirmation writes a later heartbeat.
 func (o Observation) Confirmed() bool {
 	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
 }
 
-// Bare reports whether the row is a claim that was not confirmed.
+// Bare reports whether the row is an unconfirmed claim.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
-// ReleasedAt returns when a lock was released. If it has a free row that was not read, it returns some time before
-// that.
+// ReleasedAt returns the time at which a lock was released. If the lock has a free row that was not read, the result is
+// an earlier time.
 func (o Observation) ReleasedAt() time.Time {
 	if !o.Freed.IsZero() {
 		return o.Freed
@@ -49,7 +49,8 @@ func (o Observation) ReleasedAt() time.Time {
 	return o.Token.Time()
 }
 
-// Since returns when the lock was claimed or released. The token says so, unless its claimant has chosen it.
+// Since returns the time at which the lock was claimed or released. This is the time of the token, unless the claimant
+// chose the token itself.
 func (o Observation) Since() time.Time {
 	if o.Began.IsZero() {
 		return o.ReleasedAt()
@@ -57,18 +58,19 @@ func (o Observation) Since() time.Time {
 	return o.Began
 }
 
-// Leaving reports whether the holder has announced that it will give the lock up.
+// Leaving reports whether the holder has announced that it will release the lock.
 func (o Observation) Leaving() bool {
 	_, named := o.Successor()
 	return o.Confirmed() && (o.Writer == "" || named)
 }
 
-// Successor returns the id of the candidate that looks often for the release of a leaving holder, if there is one.
+// Successor returns the id of the lock's successor, which is the candidate that looks often for the release of a
+// leaving holder. It reports false if there is none.
 func (o Observation) Successor() (id string, named bool) {
 	return strings.CutPrefix(o.Writer, succeeds)
 }
 
-// Holder returns the claimant's id, or "" if the holder is leaving and no lease record says it.
+// Holder returns the claimant's id. It returns "" if the holder is leaving and its lease record was not read.
 func (o Observation) Holder() string {
 	switch {
 	case !o.Leaving():
@@ -79,13 +81,13 @@ func (o Observation) Holder() string {
 	return ""
 }
 
-// Observe reads the lock rows of the names, at one instant, in one RPC.
+// Observe reads the lock rows of the names at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
 	return t.observe(ctx, "observe", Keys{Names: names}, names)
 }
 
-// Follow is Observe with the lease rows and the free rows of these tokens, one for each name, and of all later tokens
-// up to a day after that time.
+// Follow is like Observe, but also reads lease rows and free rows. For each name, it reads the rows of the token in
+// since and of all later tokens, up to one day after at.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := Keys{Names: names}
 	for i, name := range names {
@@ -94,7 +96,7 @@ func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ..
 	return t.observe(ctx, "observe", keys, names)
 }
 
-// Inspect is Observe with the lease rows of the tokens observed before.
+// Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations.
 func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
 	var names, leases []string
 	for _, o := range before {
@@ -103,8 +105,8 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 	return t.observe(ctx, "lease-record", Keys{Names: slices.Concat(names, leases)}, names)
 }
 
-// LookAtLeases is Observe with all lease rows, orphan leases included. The time is about the present, and bounds the
-// keys that are read: if Spanner's time differs much, a second read makes up for it.
+// LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The time about should be close
+// to the present, because it limits the keys that are read. If Spanner's time is much later, LookAtLeases reads again.
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	for {
 		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
@@ -136,7 +138,7 @@ func observations(rows []Row, at time.Time, names []string) ([]Observation, erro
 	return observed, nil
 }
 
-// observation is observe for locks outside of groups.
+// observation is like observe, but returns ErrGroup if the lock is a partition of a group.
 func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
 	o, err := observe(name, at, byName, rows)
 	records := slices.Collect(maps.Values(o.OrphanLeases))
@@ -151,7 +153,8 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 	return o, err
 }
 
-// observe makes an observation of rows. Leases contain, among other rows, all lease rows of the lock that were read.
+// observe returns the observation of a lock that the rows of one snapshot show. The rows in leases include all lease
+// rows of the lock that were read, and may include rows of other locks.
 func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
 	o := lockRow(name, at, byName)
 	if o.Exists && o.Heartbeat.IsZero() {
@@ -173,7 +176,7 @@ func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Ob
 	return o, err
 }
 
-// lockRow returns an observation of the lock row alone.
+// lockRow returns an observation based on the lock row alone.
 func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	o := Observation{Name: name, At: at}
 	if row, exists := byName[name]; exists {
@@ -182,7 +185,8 @@ func lockRow(name string, at time.Time, byName map[string]Row) Observation {
 	return o
 }
 
-// withLeases returns the keys of the lock rows of the names, and of all lease rows that they can have at that time.
+// withLeases returns the keys of the lock rows of the names, and of all lease rows that these locks can have at that
+// time.
 func withLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {

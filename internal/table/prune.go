@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-const pruneBatch = 200 // locks in one transaction
+const pruneBatch = 200 // the number of locks in one transaction
 
-// Ages say which locks are pruned, by Spanner's clock.
+// Ages determine which locks are pruned. They are measured by Spanner's clock.
 type Ages struct {
-	Released time.Duration // those that were released at least that long ago
+	Released time.Duration // the minimum time since the release
 
-	// Expired, unless it is zero, also prunes the rows of dead holders: of locks whose lease ended at least that long
-	// ago, and of unconfirmed claims of that age.
+	// If Expired is not zero, the rows of failed holders are pruned too. It is the minimum time since the end of the
+	// lease or, for an unconfirmed claim, the minimum age of the claim.
 	Expired time.Duration
 }
 
-// Check returns why nothing can be pruned by these ages, or nil. A lease has at most MaxLease, and so has a lock delay:
-// no running candidate waits for anything that ended that long ago.
+// Check returns an error if the ages are too low. Neither a lease nor a lock delay is longer than MaxLease, so no
+// running candidate is still waiting because of a lock that expired that long ago.
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:
-		return fmt.Errorf("was released %v ago: the age must not be negative, and 24h is a good one", a.Released)
+		return fmt.Errorf("the age of released locks is %v, but must not be negative; 24h is a good choice", a.Released)
 	case a.Expired != 0 && a.Expired < MaxLease:
-		return fmt.Errorf("expired %v ago: the age must be at least %v, the longest lease, and 168h is a good one", a.Expired, MaxLease)
+		return fmt.Errorf("the age of expired locks is %v, but must be at least %v, the longest lease; 168h is a good choice", a.Expired, MaxLease)
 	}
 	return nil
 }
 
-// are reports whether a row's lock may be old enough, for a first choice.
+// are reports whether the lock in a row may be old enough. It is a first filter, before the lease rows are read.
 func (a Ages) are(row Row, at time.Time) bool {
 	_, record := beside(row.Name)
 	if record || isPlan(row.Name) || row.Token.IsZero() || leaseLike.MatchString(row.Name) || groupRow.MatchString(row.Name) {
@@ -44,8 +44,9 @@ func (a Ages) are(row Row, at time.Time) bool {
 	return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired
 }
 
-// end reports whether a lock, seen with all its lease rows, is old enough. If it has any other lease row than its
-// token's, somebody changed it by hand: it is left to its next claim. So is a lock whose lease row can't be read.
+// end reports whether a lock, observed with all its lease rows, is old enough. If it has a lease row other than that of
+// its token, the table was changed by hand, and the lock is left for its next claim to clean up. A lock whose lease row
+// can't be read is also left alone.
 func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (Observation, bool) {
 	if !a.are(row, at) {
 		return Observation{}, false
@@ -64,8 +65,8 @@ func (a Ages) end(row Row, at time.Time, byName map[string]Row, leases []Row) (O
 	return o, at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough, up to 200 at a time, in the order of their names. It yields no members
-// and partitions of groups: a member's row tells that it is over.
+// Prunable yields the locks that are old enough, in the order of their names and up to 200 at a time. It does not yield
+// members and partitions of groups, because a member's row shows whether the member's term has ended.
 func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation, error] {
 	return func(yield func([]Observation, error) bool) {
 		for last, full := "", true; full; {
@@ -91,8 +92,8 @@ func (t Table) Prunable(ctx context.Context, ages Ages) iter.Seq2[[]Observation,
 	}
 }
 
-// prunable looks at the locks again, together with their lease rows. It leaves a lock that was broken within the
-// longest lease: its holder may still ask who released it.
+// prunable observes the locks again, together with their lease rows. It skips a lock that was broken within the longest
+// lease, because the holder may still have to determine who released the lock.
 func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names []string) ([]Observation, error) {
 	keys := withLeases(names, about)
 	for _, name := range names {
@@ -115,9 +116,9 @@ func (t Table) prunable(ctx context.Context, about time.Time, ages Ages, names [
 	return seen, nil
 }
 
-// Prune deletes the rows of locks that still are as seen, and returns how many locks it deleted. It leaves a lock alone
-// that is claimed meanwhile, or whose holder is heard from, which is no error: a claim changes the token, and a
-// heartbeat the heartbeat.
+// Prune deletes the rows of locks that are still as observed, and returns the number of deleted locks. It skips a lock,
+// without an error, if the lock has been claimed or its holder has sent a heartbeat since the observation. A claim
+// changes the token of the lock row, and a heartbeat changes the row's heartbeat.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	var keys Keys
 	for _, o := range seen {
@@ -132,7 +133,7 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 				continue
 			}
 			writes = append(writes, Write{Kind: Delete, Name: o.Name}, Write{Kind: Delete, Name: o.Name + brokenSuffix})
-			writes = append(writes, drop(o)...) // the free row, too
+			writes = append(writes, drop(o)...) // this includes the free row
 			pruned++
 		}
 		if writes == nil {
@@ -143,7 +144,7 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	switch {
 	case errors.Is(err, ErrChanged), errors.Is(err, ErrAborted) && len(seen) == 1:
 		return 0, nil
-	case errors.Is(err, ErrAborted): // one of them is being claimed: the others need not wait for it
+	case errors.Is(err, ErrAborted): // one of the locks is being claimed, which must not delay the others
 		a, err := t.Prune(ctx, seen[:len(seen)/2]...)
 		if err != nil {
 			return a, err

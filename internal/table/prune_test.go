@@ -21,7 +21,7 @@ func release(t *testing.T, tab table.Table, name string) {
 	require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
 }
 
-// prune deletes what is that old, and returns the names.
+// prune deletes the locks with these ages, and returns their names.
 func prune(t *testing.T, tab table.Table, ages table.Ages) (names []string) {
 	t.Helper()
 	for seen, err := range tab.Prunable(t.Context(), ages) {
@@ -36,7 +36,7 @@ func prune(t *testing.T, tab table.Table, ages table.Ages) (names []string) {
 	return names
 }
 
-// Age counts from the release, however long the term was, and only rows of released locks go.
+// The age is the time since the release, however long the term was, and only the rows of released locks are deleted.
 func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -49,7 +49,7 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 		hold(t, tab, "held", 24*time.Hour)
 		hold(t, tab, "expired", time.Second)
 		claim(t, tab, "bare")
-		release(t, tab, "odd") // and somebody gave it a lease row
+		release(t, tab, "odd") // and a lease row is added by hand
 		require.NoError(t, store.Commit(t.Context(), "test", []table.Write{{Kind: table.Insert, Name: table.LeaseKey("odd", 17),
 			Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}}}))
 		time.Sleep(time.Hour + time.Millisecond)
@@ -67,7 +67,7 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 	})
 }
 
-// However many rows there are, each is found, whatever page and batch it is in.
+// Every lock is found, whatever the number of rows and whatever page and batch it is in.
 func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -88,7 +88,7 @@ func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 	})
 }
 
-// A lock that is claimed after it was seen keeps its rows, and so does one that was released again since.
+// A lock that is claimed after the look keeps its rows, even if it has been released again.
 func TestPruneLeavesALockThatWasClaimedMeanwhile(t *testing.T) {
 	for _, again := range []string{"claimed", "held", "released"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func (c contended) Transact(ctx context.Context, step string, fn func(context.Co
 	})
 }
 
-// A lock that others compete for does not keep the rest of its batch.
+// A lock that other candidates compete for does not prevent the rest of its batch from being pruned.
 func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -156,7 +156,8 @@ func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 	})
 }
 
-// The rows of a dead holder go when its lease has been over for long, and no other rows with them.
+// The rows of a dead holder are deleted a long time after its lease has expired, and no other rows are deleted with
+// them.
 func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -206,7 +207,7 @@ func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 	})
 }
 
-// Who was silent for all that time finds nothing of its term, whatever it sends, or sent long ago.
+// A holder that was silent for all that time finds no rows of its term, whatever it sends and whenever it sent it.
 func TestATermThatIsPrunedIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -237,7 +238,7 @@ func TestATermThatIsPrunedIsOver(t *testing.T) {
 	})
 }
 
-// A holder that is heard from, and a claim that is confirmed, while they are about to be pruned keep their rows.
+// A holder whose heartbeat, or a claimant whose confirmation, is committed just before the prune keeps its rows.
 func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -273,8 +274,8 @@ func TestPruneRefusesAgesThatAreNotSafe(t *testing.T) {
 	assert.ErrorContains(t, table.Ages{Released: -1}.Check(), "must not be negative")
 }
 
-// The holder of a lock that an operator has released may ask, within its lease, who released it. With neither the row nor the
-// lock it would take the next claim for a proof that it did so itself.
+// The holder of a lock that an operator has released can ask, within its lease, who released it. If both that row and
+// the lock were deleted, the holder would take the next claim as proof that it released the lock itself.
 func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -293,7 +294,7 @@ func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 	})
 }
 
-// A caller may stop between two batches, and nothing is read after an error.
+// A caller can stop between two batches, and nothing is read after an error.
 func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -325,8 +326,8 @@ func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 	})
 }
 
-// A released lock has no lease row under its token, unless it is a free row. One that was put there by hand is left, with the
-// lock, to the next claim.
+// A released lock has no lease row under its token, except for a free row. If such a row was inserted by hand, it and
+// the lock are left for the next claim to clean up.
 func TestAReleasedLockWithALeaseRowIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// MaxLease is the longest lease. It keeps every sum of leases and times far from overflow.
+// MaxLease is the longest possible lease. This limit keeps sums of leases and times far from overflow.
 const MaxLease = 24 * time.Hour
 
-// MaxValue is the longest value of a holder, in bytes.
+// MaxValue is the maximum length of a holder's value, in bytes.
 const MaxValue = 64 << 10
 
-// MaxID is the longest id of a holder, in bytes.
+// MaxID is the maximum length of a holder's id, in bytes.
 const MaxID = 1 << 10
 
-// MaxWriter is the longest text in the column writer, in characters: the plan of a group whose members have six lists
-// of 20,000 partitions each.
+// MaxWriter is the maximum length of the text in the writer column, in characters. It is sufficient for the plan of a
+// group whose members have six lists of 20,000 partitions each.
 const MaxWriter = 2_500_000
 
 // MaxRank is the rank of the lowest priority.
@@ -26,39 +26,37 @@ const MaxRank = 9
 // MaxWeight is the largest weight of a member of a group.
 const MaxWeight = 1000
 
-// MaxKeep is the longest time for which a gone member's share is remembered.
+// MaxKeep is the longest time for which a former member's share is remembered.
 const MaxKeep = 7 * 24 * time.Hour
 
-// LeaseRecord is what a holder wrote into its lease row when its term began. It never changes.
+// LeaseRecord is the record that a holder writes into its lease row when its term begins. It never changes.
 type LeaseRecord struct {
-	Lease time.Duration // the holder stops by itself when no heartbeat was acknowledged for this long
-	ID    string        // the holder's; "": it is in the lock row
-	Value string        // what the holder published
-	Slots int           // the size of the semaphore that the lock is a slot of, or 0
-	Nonce string        // a claimant by a free row knows its own lease row by it
-	Kind  LockKind      // what the lock is for; "": not said
-	Free  bool          // there is no holder: the row is a free row, and the lease is the last holder's
+	Lease time.Duration // the holder stops by itself if no heartbeat is acknowledged for this long
+	ID    string        // the holder's id, or "" if only the lock row has it
+	Value string        // the value that the holder published
+	Slots int           // the size of the semaphore if the lock is a slot, or 0
+	Nonce string        // identifies the lease row of a claim through a free row
+	Kind  LockKind      // the kind of lock, or "" if it was not recorded
+	Free  bool          // the row is a free row, without a holder; Lease is the last holder's
 
-	AcceptsHandover bool // the holder looks for requests to hand the lock over
-	Rank            int  // how far its priority is below the highest, which is 0
+	AcceptsHandover bool // the holder accepts requests to hand over the lock
+	Rank            int  // how far the priority is below the highest one, whose rank is 0
 
-	// For a member of a group: the digest of its list of partitions; since when it is there, if that is before its
-	// token; its weight beside others', 0 for 1; whether it is assigned one partition at most, because it could do
-	// nothing the last time; and for how long its share is remembered once it is gone.
-	ListDigest string
-	Since      Token
-	Weight     int
-	Trial      bool
-	Keep       time.Duration
+	// The following fields are for members of a group.
+	ListDigest string        // the digest of the member's list of partitions
+	Since      Token         // when the member joined, if that was before its token
+	Weight     int           // relative to the other members; 0 means 1
+	Trial      bool          // the member is assigned one partition at most, because it achieved nothing in its last term
+	Keep       time.Duration // how long the member's share is remembered after the member has left
 
-	// For a partition of a group: the key of its member's lease row, instead of heartbeats of its own. The lease is the
-	// member's. It is written under another JSON name, so programs that know nothing of groups can't read it: they
-	// leave the partition taken.
+	// With is for partitions of a group, which have no heartbeats of their own. It is the key of the member's lease
+	// row. Lease is then the member's lease, and is written under a different JSON name. Programs that do not support
+	// groups therefore can't read it, and leave the partition taken.
 	With string
 }
 
 type leaseRecordJSON struct {
-	V               int      `json:"v,omitempty"` // its format
+	V               int      `json:"v,omitempty"` // the format version
 	Lease           string   `json:"lease,omitempty"`
 	ID              string   `json:"id,omitempty"`
 	Value           string   `json:"value,omitempty"`
@@ -90,28 +88,29 @@ func (p LeaseRecord) encode() string {
 	if p.With != "" {
 		j.Lease, j.For = "", j.Lease
 	}
-	b, _ := json.Marshal(j) // strings and numbers: this can't fail
+	b, _ := json.Marshal(j) // can't fail
 	return string(b)
 }
 
-// Size returns how many bytes the lease record has in the table. JSON writes some characters as six.
+// Size returns the size of the lease record in the table, in bytes. JSON encodes some characters as six bytes.
 func (p LeaseRecord) Size() int { return len(p.encode()) }
 
-// decodeLeaseRecord refuses what it can't read: a lease guessed too short would make two holders.
+// decodeLeaseRecord returns an error if it can't read the record. If it assumed a lease that is too short, there could
+// be two holders.
 func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
 	p, err := parseLeaseRecord(key, s)
 	switch {
 	case errors.Is(err, ErrNewer):
 		return LeaseRecord{}, err
 	case err != nil:
-		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: how long its holder may act is not known, so the lock stays taken: stop the holder, then delete the row", key, err)
+		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken, because it is not known how long its holder may act; stop the holder, then delete the row", key, err)
 	}
 	return p, nil
 }
 
 func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	var j leaseRecordJSON
-	err := json.Unmarshal([]byte(s), &j) // a newer version may have written other types
+	err := json.Unmarshal([]byte(s), &j) // a newer version may have written different types
 	if newer := known(key, j.V); newer != nil {
 		return LeaseRecord{}, newer
 	}
@@ -122,16 +121,16 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	if j.With != "" && j.Lease == "" {
 		what, given = "for", j.For
 		if _, ok := MemberOf(j.With); !ok {
-			return LeaseRecord{}, fmt.Errorf("lease record %q is with %q where the lease row of a member was expected", s, j.With)
+			return LeaseRecord{}, fmt.Errorf("lease record %q names member %q, but the key of a member's lease row was expected", s, j.With)
 		}
 	}
 	lease, err := time.ParseDuration(given)
 	if err != nil || lease <= 0 || lease > MaxLease {
-		return LeaseRecord{}, fmt.Errorf("lease record %q has %s %q where a duration of at most %v was expected", s, what, given, MaxLease)
+		return LeaseRecord{}, fmt.Errorf("lease record %q has %s %q, but a duration of at most %v was expected", s, what, given, MaxLease)
 	}
 	p := LeaseRecord{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, AcceptsHandover: j.AcceptsHandover, Rank: min(max(j.Rank, 0), MaxRank), ListDigest: j.ListDigest, Since: j.Since,
 		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
-	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // a missing or bad value is no reason to refuse the rest
+	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // the rest of the record is valid without it
 		p.Keep = min(keep, MaxKeep)
 	}
 	if what == "for" {

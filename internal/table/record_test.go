@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// A record that can't be read is not taken for none: what was done would be done again.
+// A done row that can't be read does not count as missing, because the work would be done again.
 func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`} {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -29,8 +29,8 @@ func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 	}
 }
 
-// Keys are compared by their bytes. Only ticks, which are times in UTC and in one form, are in the order of time so: what else
-// looks like a time is never compared with one, or a tick would be skipped.
+// Keys are compared by their bytes. Only for ticks, which are UTC times in a fixed format, is this also the order of
+// time. Other keys that look like times are never compared with ticks, because ticks would be skipped.
 func TestOnlyTicksAreComparedWithTicks(t *testing.T) {
 	const tick, next = "2026-11-21T02:00:00Z", "2026-11-21T03:00:00Z"
 	for _, is := range []struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// wire sees every message that a client sends. What refuse returns an error for is not sent on.
+// wire sees every message that a client sends. If refuse returns an error for a message, the message is not passed on.
 type wire struct {
 	refuse func(sent any) error
 
@@ -83,11 +83,11 @@ func connect(t *testing.T, db *spindletest.Database, config spanner.ClientConfig
 	return table.Table{Store: table.Spanner{DB: client, Table: db.Table}}
 }
 
-// cycle takes each step of the protocol, on two locks, so that every read has more than one row to find.
+// cycle runs each step of the protocol on two locks, so that every read has to find more than one row.
 func cycle(t *testing.T, tab table.Table) {
 	t.Helper()
 	ctx := t.Context()
-	for range 2 { // on missing rows, and on released ones
+	for range 2 { // first with missing rows, then with released ones
 		seen, err := tab.LookAtLeases(ctx, time.Now(), "a", "b")
 		require.NoError(t, err)
 		token, err := tab.Claim(ctx, "me", seen...)
@@ -114,8 +114,8 @@ var aReplica = &sppb.DirectedReadOptions{Replicas: &sppb.DirectedReadOptions_Inc
 		ReplicaSelections: []*sppb.DirectedReadOptions_ReplicaSelection{{Location: "europe-west1"}}, AutoFailoverDisabled: true},
 }}
 
-// The application sets its client up for its own load: none of that may slow a heartbeat down, weaken a
-// transaction or cut a read short.
+// The application configures its client for its own load. None of those settings may delay a heartbeat, weaken a
+// transaction or truncate a read.
 func TestTheClientsSettingsDoNotReachTheLock(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		later := 400 * time.Millisecond
@@ -172,7 +172,7 @@ func checkSettings(t *testing.T, m any, directed bool) {
 		assert.NotEqual(t, "other", m.GetRequestOptions().GetRequestTag())
 		assert.Equal(t, sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, m.GetOrderBy())
 		inTransaction := m.GetTransaction().GetSingleUse() == nil
-		if !directed || !inTransaction { // a transaction finds out only when it is refused
+		if !directed || !inTransaction { // a transaction detects this only when a read is refused
 			assert.Nil(t, m.GetDirectedReadOptions().GetReplicas())
 		}
 		if inTransaction {
@@ -184,7 +184,7 @@ func checkSettings(t *testing.T, m any, directed bool) {
 	}
 }
 
-// A server may take even directed reads that ask for no replica for what it refuses.
+// A server may refuse all directed reads, even those that name no replica.
 func TestAServerThatRefusesEmptyDirectedReads(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		w := &wire{refuse: func(m any) error {

@@ -5,35 +5,36 @@ import (
 	"time"
 )
 
-// A GroupQuery is what a member's look reads of its group. It is one snapshot: no conclusion may mix two. The head of
-// the plan is always read.
+// A GroupQuery selects the rows of a group that a member's look reads. They are read in one snapshot, because no
+// conclusion may be drawn from two. The head of the plan is always read.
 type GroupQuery struct {
 	Members    bool       // all members, with their lease records
-	Body       bool       // of the plan
-	Leases     []LeaseRef // whether these lease rows are there
+	Body       bool       // the body of the plan
+	Leases     []LeaseRef // check whether these lease rows exist
 	Rows       []string   // the lock rows of these partitions
-	WithLeases []string   // the lock rows and all lease rows of these
-	All        bool       // all of this, of every partition that has a row
+	WithLeases []string   // the lock rows and all lease rows of these partitions
+	All        bool       // all of the above, for every partition that has a row
 }
 
-// A GroupSnapshot is what a look shows of a group.
+// A GroupSnapshot is the result of a look at a group.
 type GroupSnapshot struct {
 	At          time.Time
-	Members     map[string]Observation // by the name of their slot; nil: not read
-	Plan        Token                  // of the published plan; 0: there is none
-	Body        string                 // of the plan, if it was asked for; "": there is none that goes with the head
+	Members     map[string]Observation // by the name of their slot; nil if not read
+	Plan        Token                  // the token of the published plan, or 0 if there is none
+	Body        string                 // the body of the plan if requested; "" if no body has the head's token
 	LeaseExists map[LeaseRef]bool
 	Partitions  map[string]PartitionRow
-	Unreadable  map[string]error // by name: members and partitions whose lease rows can't be read
+	Unreadable  map[string]error // by the names of members and partitions whose lease rows can't be read
 }
 
 // A PartitionRow is a partition in a snapshot.
 type PartitionRow struct {
 	Observation
-	LeasesRead bool // its lease rows were read too
+	LeasesRead bool // its lease rows were also read
 }
 
-// manyRanges is when one range over all partitions of a group is cheaper to read than a range for each.
+// manyRanges is the number of partitions above which reading one range of all partitions in the group is cheaper than
+// reading one range for each.
 const manyRanges = 2000
 
 // LookAtGroup reads what the query asks for in one RPC.
@@ -88,8 +89,8 @@ func (s GroupSnapshot) note(name string, err error) {
 	}
 }
 
-// keys returns the keys of the query. The time only bounds which lease rows are read: those of tokens up to a day
-// later.
+// keys returns the keys that the query reads. The time about only limits which lease rows are read: those with tokens
+// up to a day later.
 func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.All {
 		return Keys{All: true, Prefix: GroupPrefix(group)}
@@ -115,10 +116,10 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 	return keys
 }
 
-// membersOf returns the rows of all members of the group whose locks' names begin so.
+// membersOf returns the range of the rows of all members of a group, given the prefix of the names of its locks.
 func membersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
-// partsIn returns the members and partitions of the group that have a row, even if only a lease row.
+// partsIn returns the members and partitions of the group that have a row, even if it is only a lease row.
 func partsIn(group string, rows []Row) (slots, partitions []string) {
 	seen := map[string]bool{}
 	for _, row := range rows {
@@ -140,7 +141,7 @@ func partsIn(group string, rows []Row) (slots, partitions []string) {
 	return slots, partitions
 }
 
-// leasesOf returns the lease rows by their lock.
+// leasesOf returns the lease rows among rows, grouped by lock.
 func leasesOf(rows []Row) map[string][]Row {
 	leases := map[string][]Row{}
 	for _, row := range rows {

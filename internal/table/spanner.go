@@ -17,22 +17,22 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Spanner is the Store of a table in a database. Its RPCs have high priority, so that the application's own load does
-// not starve them, and tags that name the step. Reads of the whole table, and pruning, have low priority: they may be
-// large, and nobody's lease depends on them.
+// Spanner is the Store for a table in a Spanner database. Its RPCs have tags that name the step, and high priority, so
+// that the application's own load does not starve them. Only pruning and reads of the whole table have low priority,
+// because they can be large and no lease depends on them.
 //
-// The steps are mutations and reads by key: no SQL is built from a name, and both dialects run the same code.
-// FenceStatement is for an application's transactions that are all SQL. To list what is held, a query comes first: see
-// busy.go.
+// The steps use mutations and reads by key, so that no SQL is built from a lock's name and both dialects run the same
+// code. There are two exceptions: FenceStatement, for transactions in which an application uses only SQL, and the query
+// in busy.go, which lists held locks.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
 
-	// Memory has the locks of a test without a client. Methods that ask Spanner do not use it.
+	// Memory contains the locks of a test without a client. Methods that send requests to Spanner do not use it.
 	Memory Store
 }
 
-// readPriority returns the priority of a read. A list that reads some locks by their names is small.
+// readPriority returns the priority of a read. The step "list" is small if it reads locks by name, and otherwise large.
 func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
 	if keys.All || step == "list" && len(keys.Names) == 0 {
 		return sppb.RequestOptions_PRIORITY_LOW
@@ -49,11 +49,12 @@ func priority(step string) sppb.RequestOptions_Priority {
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
-// ErrNoTimestamp is the error of a commit that was answered without a commit timestamp: for example with one of
-// Spanner's tokens that ask for another request before anything is committed.
-var ErrNoTimestamp = errors.New("the commit was answered without a timestamp: whether it was applied is not known")
+// ErrNoTimestamp is the error of a commit whose reply has no commit timestamp. For example, Spanner may reply with a
+// precommit token, which means that the client must send another request before anything is committed.
+var ErrNoTimestamp = errors.New("the reply to the commit has no timestamp: it is not known whether the commit was applied")
 
-// Acknowledged checks the outcome of a commit: without a timestamp nothing is known to be committed.
+// Acknowledged returns ErrNoTimestamp if a commit returned neither an error nor a timestamp. Without a timestamp, it is
+// not known whether anything was committed.
 func Acknowledged(at time.Time, err error) (time.Time, error) {
 	if err == nil && at.IsZero() {
 		return at, ErrNoTimestamp
@@ -61,28 +62,31 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application's client may have settings for every RPC that does not set its own. So each RPC sets them all.
+// An application's client may have default settings for RPCs that do not specify their own, so each RPC specifies all
+// of them.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
 )
 
-const page = 50_000 // rows in one answer, if all are read
+const page = 50_000 // the number of rows in one reply when all rows are read
 
-const noLimit = math.MaxInt32 // 0 would leave the client's own
+const noLimit = math.MaxInt32 // 0 would mean the client's default
 
 func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *spanner.ReadOptions {
 	return &spanner.ReadOptions{Priority: readPriority(step, keys), RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
 }
 
-// A client's setting of directed reads can be replaced, but not removed: undirected replaces it, and asks for no
-// replica. Spanner says that directed reads are for read-only transactions, and not whether these count as such. So if
-// a read is refused, a second one tries the opposite: a snapshot without them, since a replica of the client's choice
-// answers the same, only from elsewhere; a transaction with them, in case the client's own were refused.
+// A client's setting for directed reads can be replaced, but not removed. undirected replaces it with a setting that
+// names no replica. According to Spanner's documentation, directed reads are for read-only transactions, but it does
+// not say whether an empty setting counts as a directed read. So if a read is refused, it is repeated with the opposite
+// choice. A snapshot read is repeated without undirected. The client's own setting then selects a replica, which
+// returns the same rows. A read in a transaction is repeated with undirected, in case the client's own setting was
+// refused.
 var (
 	undirected = &sppb.DirectedReadOptions{}
-	plain      atomic.Bool // snapshots with undirected are refused: don't ask each time
+	plain      atomic.Bool // snapshot reads with undirected are refused, so do not try again
 )
 
 func refusedOptions(err error) bool {
@@ -90,9 +94,9 @@ func refusedOptions(err error) bool {
 	return code == codes.InvalidArgument || code == codes.FailedPrecondition
 }
 
-// Read implements Store. It reads All keys in pages, one RPC each, since the client may keep a whole answer in memory.
-// The first page chooses the snapshot, and the others read at its timestamp: all rows are of one instant. Other keys
-// are one RPC, however many rows they have.
+// Read implements Store. If keys.All is set, it reads in pages of one RPC each, because the client may keep a whole
+// reply in memory. The first page determines the snapshot, and the other pages are read at its timestamp, so that all
+// rows are from the same instant. Other keys are read in one RPC, however many rows they have.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	snapshot := spanner.StrongRead()
 	if bound == Present {
@@ -155,8 +159,8 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 	return missing(err)
 }
 
-// Transact implements Store. The reads are optimistic: a candidate that dies before its commit leaves no lock behind,
-// and nobody's heartbeat waits for a commit that has not come yet.
+// Transact implements Store. The reads are optimistic, so a candidate that dies before its commit leaves no locks
+// behind, and no heartbeat waits for a commit that has not been sent yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
 		CommitOptions:          prompt,
@@ -185,14 +189,15 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 	return at, err
 }
 
-// Fence returns the mutation that fails a commit with NOT_FOUND unless name is held under token.
+// Fence returns a mutation that makes its commit fail with NOT_FOUND unless name is held under token.
 func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(requireLease(name, token))
 }
 
-// FenceStatement is Fence in SQL: it updates one row if name is held under token, and otherwise none. DML can't name
-// the key alone, so it writes the column of a lease row that nobody else writes: requests write the other two. If the
-// table's name is no identifier, it is empty.
+// FenceStatement returns the fence as an SQL statement, which updates one row if name is held under token and otherwise
+// none. DML can't name only the key, so the statement assigns the writer column to itself. No other write changes that
+// column of a lease row, because requests use the other two columns. If the table's name is not an identifier, the
+// statement is empty.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}
@@ -204,8 +209,9 @@ func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string,
 	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
-// overtaken reports whether a commit failed because a row that it read has changed. Spanner may report that the row
-// exists already or is missing: every transaction here inserts, updates and deletes only as it has read.
+// overtaken reports whether a commit failed because a row that it read has changed. Spanner may report such a change as
+// a row that already exists or is missing, because every transaction here inserts, updates and deletes only in
+// accordance with the rows that it read.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:
@@ -234,8 +240,8 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	return rows, err
 }
 
-// readTwice reads again in a transaction that has begun, to learn what an error is: if the first read, which begins the
-// transaction, fails, the client calls every error an abort.
+// readTwice repeats an aborted read in a transaction that has already begun, to find out the actual error. The first
+// read begins the transaction, and if it fails, the client reports every error as an abort.
 func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	rows, err := r.read(ctx, keys, directed)
 	if spanner.ErrCode(err) != codes.Aborted {
@@ -251,11 +257,12 @@ func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.Direct
 
 func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	opts := readOptions(r.step, keys, directed)
-	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, whatever the client's own is
+	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, even if the client has a different setting
 	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
 }
 
-// rollback is for the emulator, which runs one transaction at a time. Nothing depends on it.
+// rollback rolls the transaction back for the sake of the emulator, which runs only one transaction at a time. No step
+// depends on it.
 func (r *reader) rollback(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -299,7 +306,7 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 	return rows, err
 }
 
-// Mutations returns the writes in the form of Spanner's client.
+// Mutations converts the writes to the mutations of Spanner's client.
 func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(writes))
 	for i, w := range writes {

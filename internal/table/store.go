@@ -7,42 +7,43 @@ import (
 )
 
 var (
-	// ErrMissing is the error of a commit that updates a row that does not exist, or if the table or the database does
-	// not. Nothing of the commit was applied.
+	// ErrMissing is the error of a commit that updates a row that does not exist, or whose table or database does not
+	// exist. Nothing of the commit was applied.
 	ErrMissing = errors.New("row does not exist")
 
-	// ErrNotFound is the error of a commit if something does not exist and it is not known what. It says nothing about
-	// any row.
+	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not show
+	// what is missing. It does not imply that any row is missing.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is the error of a commit that inserts a row that exists. Nothing of the commit was applied.
-	ErrExists = errors.New("row exists already")
+	// ErrExists is the error of a commit that inserts a row that already exists. Nothing of the commit was applied.
+	ErrExists = errors.New("row already exists")
 
-	// ErrAborted is the error of a transaction that Spanner aborted because another was first. Nothing was written.
+	// ErrAborted is the error of a transaction that Spanner aborted because another transaction was first. Nothing was
+	// written.
 	ErrAborted = errors.New("transaction aborted")
 )
 
-// Store is what the protocol needs of Spanner: snapshots with their timestamp, blind commits and read-write
-// transactions. The step names the caller in Spanner's own statistics.
+// Store is the interface through which the protocol uses Spanner. It has snapshot reads that return their timestamps,
+// blind commits, and read-write transactions. The step identifies the caller in Spanner's statistics.
 type Store interface {
-	// Read returns the rows that exist in one snapshot, and its timestamp: every commit that is not in the rows has a
-	// later timestamp.
+	// Read returns the rows that exist in one snapshot, and the timestamp of that snapshot. Every commit that the rows
+	// do not reflect has a later timestamp.
 	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
-	// Commit applies the writes in their order, all or none, at least once: it may be applied again
-	// later, whatever was returned. It fails with ErrMissing if an Update finds no row, with ErrNotFound
-	// if it can't be told whether that is why, and with ErrExists if an Insert finds one.
+	// Commit applies the writes in order, all or none, at least once. Whatever it returns, the writes may be applied
+	// again later. It fails with ErrMissing if an Update finds no row, with ErrExists if an Insert finds one, and with
+	// ErrNotFound if it is not known whether a missing row is the reason.
 	Commit(ctx context.Context, step string, writes []Write) error
 
-	// Transact runs fn in a serializable transaction, once, and commits the writes that it returns, at most once. It
-	// returns the commit timestamp. The transaction takes no locks before its commit: if a row that fn read has changed
-	// by then, it fails with ErrAborted. An error of fn is returned unwrapped, and nothing is written. Any other error
-	// may hide a commit.
+	// Transact runs fn once, in a serializable transaction, and commits the writes that fn returns, at most once. It
+	// returns the commit timestamp. The transaction takes no locks before its commit. If a row that fn read has changed
+	// by then, Transact fails with ErrAborted. If fn fails, Transact returns fn's error unwrapped and writes nothing.
+	// After any other error, the writes may have been committed.
 	Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error)
 }
 
-// Via is a Store whose calls all go through one function: it makes each call on a store of its choice, once, again
-// or not at all.
+// Via is a Store that passes all calls through one function. That function makes each call on a store of its choice,
+// once, repeatedly or not at all.
 type Via func(ctx context.Context, step string, call func(context.Context, Store) error) error
 
 // Read implements Store.
@@ -62,39 +63,40 @@ func (v Via) Transact(ctx context.Context, step string, fn func(context.Context,
 	return at, err
 }
 
-// Bound says which snapshot is read.
+// Bound determines which snapshot is read.
 type Bound int
 
 const (
-	// Present is the time of the read by Spanner's clock: it advances while nobody writes.
+	// Present is the time of the read by Spanner's clock, which advances even if there are no writes.
 	Present Bound = iota
 
-	// Strong shows every commit that was acknowledged before the read began. Its timestamp may be the last commit's,
-	// however long ago that was.
+	// Strong shows every commit that was acknowledged before the read began. The snapshot's timestamp can be that of
+	// the last commit, however long ago that was.
 	Strong
 )
 
-// Reader reads within a transaction, which commits only if the rows have not changed.
+// Reader reads rows in a transaction, which commits only if these rows have not changed.
 type Reader interface {
 	Read(ctx context.Context, keys Keys) ([]Row, error)
 }
 
-// Keys are the keys in Names and those in Ranges, or All.
+// Keys selects rows by key: the keys in Names and in Ranges, or all keys if All is set.
 type Keys struct {
 	Names  []string
 	Ranges []Range
 	All    bool
 
-	// For All: only keys that begin with Prefix and come after After, and the first Limit of them, or, if that is 0,
-	// without those that Skips.
+	// The following fields apply only if All is set. They select the first Limit keys that begin with Prefix and come
+	// after After. If Limit is 0, they select all of those keys, except the keys of rows for which Skips returns true.
 	Prefix string
 	After  string
 	Limit  int
 	Busy   bool
 }
 
-// Skips reports whether a row is left out if Busy: the row, or the free row, of a released lock that is no part of a
-// group. A former member's row says whether its partitions are free.
+// Skips reports whether a row is left out because Busy is set. Busy leaves out the lock row and the free row of a
+// released lock. It does not leave out rows of a group, because the row of a former member shows whether its partitions
+// are free.
 func (k Keys) Skips(row Row) bool {
 	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {
 		return true
@@ -102,10 +104,10 @@ func (k Keys) Skips(row Row) bool {
 	return k.Busy && row.Heartbeat.IsZero() && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
 }
 
-// Range is the keys from From to To, both included.
+// Range is the range of keys from From to To, inclusive.
 type Range struct{ From, To string }
 
-// Row is a row of the lock table. A NULL is a zero value.
+// Row is a row of the lock table. NULL is represented by the zero value.
 type Row struct {
 	Name      string
 	Heartbeat time.Time
@@ -113,10 +115,11 @@ type Row struct {
 	Writer    string
 }
 
-// Kind is what a Write does to its row.
+// Kind is the operation that a Write performs on its row.
 type Kind int
 
-// An Update of no columns changes nothing and still fails if the row does not exist. A Put is an Insert or an Update.
+// An Update without columns changes nothing, but still fails if the row does not exist. A Put inserts the row or, if it
+// already exists, updates it.
 const (
 	Insert Kind = iota
 	Update
@@ -137,7 +140,7 @@ type Cell struct {
 	Value  any
 }
 
-// Now stands for the timestamp of the commit that writes it.
+// Now is replaced with the timestamp of the commit that writes it.
 var Now = now{}
 
 type now struct{}

@@ -1,15 +1,16 @@
-// Package table has the operations of the protocol on the lock table, apart from the loops that use them.
+// Package table implements the steps of the protocol on the lock table. Other packages contain the loops that run these
+// steps.
 //
-//   - key.go: which names a lock may have, and the keys of its rows
+//   - key.go: the names that locks can have, and the keys of their rows
 //   - store.go: the protocol's interface to Spanner; spanner.go implements it
-//   - record.go: what a holder writes into its lease row; kind.go: what a lock is for; format.go: rows of newer versions
+//   - record.go: the lease record; kind.go: the purpose of a lock; format.go: rows of newer versions
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
-//   - ticket.go: who waits for a lock, for locks that take turns
-//   - missing.go: what an error says about rows; list.go: what an operator sees of the table;
-//     busy.go: without released locks
-//   - prune.go: how rows that nobody needs are removed
+//   - ticket.go: the queue of waiters, for locks that processes hold in turn
+//   - missing.go: what an error shows about rows; list.go: an operator's view of the table; busy.go: the same without
+//     released locks
+//   - prune.go: the removal of rows that are no longer needed
 //
-// Every step takes any number of names and is one commit for all of them.
+// Every step that writes takes any number of names and handles them in one commit.
 package table
 
 // Table runs the steps of the protocol on a store.

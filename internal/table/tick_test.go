@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// left is how far an instant is from the next or the last end of what counts as one time.
+// left returns how far a time is from the next or the last change of the key.
 func left(t Tick, at time.Time) time.Duration { return t.Period/2 - at.Sub(t.Begin(at)).Abs() }
 
 func TestATimeCloseToTheEndOfAPeriodHasABetterOffset(t *testing.T) {
@@ -34,7 +34,7 @@ func TestATimeCloseToTheEndOfAPeriodHasABetterOffset(t *testing.T) {
 	assert.False(t, near, "no cron fires so often")
 }
 
-// A clock that is a little early says the same as one that is a little late.
+// A clock that is slightly fast gives the same offset as one that is slightly slow.
 func TestABetterOffsetIsTheTimeThatWasMeant(t *testing.T) {
 	hourly := Tick{Period: time.Hour, Nearest: true}
 	for at, want := range map[time.Duration]time.Duration{

@@ -14,42 +14,43 @@ import (
 	"time"
 )
 
-// A waiter puts a *ticket* into the table: a row of its own, "!wait/QUEUE/TIME/NONCE". Tickets decide who tries to
-// claim a lock, and never who may: no guard depends on one. So a lost, late, repeated or made-up ticket costs time
-// only.
+// A waiter writes a *ticket* into the table, which is a row with the key "!wait/QUEUE/TIME/NONCE". Tickets determine
+// which process tries to claim a lock, but never which process is allowed to, because no check depends on a ticket. A
+// lost, late, repeated or forged ticket therefore costs nothing but time.
 //
-// Tickets have a region of their own. Among a lock's own keys, the first look at "job" would read those of "job_1",
-// too.
+// All tickets share a key range that contains no other rows. If they were next to the lock rows, the first look at
+// "job" would also read the tickets for "job_1".
 
 const (
 	ticketPrefix = "!wait/"
-	hashMark     = "#" // begins a hashed queue name, and no escaped name
+	hashMark     = "#" // the prefix of hashed queue names, which no escaped name has
 )
 
-// MaxGrace is the longest time that those behind a waiter leave it, however long its ticket asks for.
+// MaxGrace is the longest time for which later waiters leave a free lock to an earlier one, even if its ticket asks for
+// more.
 const MaxGrace = 5 * time.Second
 
-// defaultGrace is the grace of a ticket that does not say it, or can't be read.
+// defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// Ticket says who waits for a lock, and since when. A set's tickets have one time and one nonce in the queues of all
-// its locks: so all processes see one order.
+// Ticket identifies a waiter for a lock and records when it began to wait. A set's tickets have the same time and nonce
+// in the queues of all its locks, so that all processes see the same order.
 type Ticket struct {
-	Queue string // the lock that it waits for, or the slots of a semaphore
-	Time  Token  // since when, by Spanner's clock
-	Nonce string // of the process
+	Queue string // the lock's name, or the common prefix of a semaphore's slots
+	Time  Token  // when the wait began, by Spanner's clock
+	Nonce string // identifies the process
 
-	ID    string        // who waits
-	Grace time.Duration // how long it may take to claim a lock that is free, once it is first
-	Key   string        // for a Once: what it is to do
-	Slots int           // for a semaphore: its size
-	Set   bool          // it waits for other locks, too
-	Ready bool          // for a set: it is first in all its queues
-	Beat  time.Time     // the commit that wrote it last
+	ID    string        // the waiter's id
+	Grace time.Duration // how long the waiter can take to claim a free lock once it is first
+	Key   string        // for a Once, the key that is to be done
+	Slots int           // for a semaphore, its size
+	Set   bool          // the waiter also waits for other locks
+	Ready bool          // for a set, whether it is first in all its queues
+	Beat  time.Time     // the time of the commit that last wrote it
 }
 
 type ticketJSON struct {
-	V     int    `json:"v,omitempty"` // its format
+	V     int    `json:"v,omitempty"` // the format version
 	ID    string `json:"id,omitempty"`
 	Grace string `json:"grace,omitempty"`
 	Key   string `json:"key,omitempty"`
@@ -58,33 +59,34 @@ type ticketJSON struct {
 	Ready bool   `json:"ready,omitempty"`
 }
 
-// Row returns the key of the ticket.
+// Row returns the key of the ticket's row.
 func (t Ticket) Row() string {
 	return fmt.Sprintf("%s%0*d/%s", queuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
 }
 
-// Same reports whether two are one ticket, even if it was rewritten.
+// Same reports whether t and other are the same ticket, even if it was rewritten in the meantime.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
-// Compare orders the tickets of one queue as their keys are ordered: first come, first served.
+// Compare orders the tickets of one queue by their keys, which means first come, first served.
 func (t Ticket) Compare(other Ticket) int {
 	return cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))
 }
 
-// Put writes the ticket, whether it is there or not.
+// Put returns a write that inserts the ticket, or replaces it if it exists.
 func (t Ticket) Put() Write {
-	said, _ := json.Marshal(ticketJSON{format, t.ID, t.Grace.String(), t.Key, t.Slots, t.Set, t.Ready}) // strings and numbers: this can't fail
+	said, _ := json.Marshal(ticketJSON{format, t.ID, t.Grace.String(), t.Key, t.Slots, t.Set, t.Ready}) // can't fail
 	return Write{Kind: Put, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
 }
 
-// Delete deletes the ticket.
+// Delete returns a write that deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
-// placeLength is the longest text after the queue in a key: the time and a nonce of 63 bits.
+// placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
-// queuePrefix returns the prefix of the keys of all tickets of a queue. A name is escaped, so that no queue's prefix is
-// the beginning of another's, and hashed if the key would be too long.
+// queuePrefix returns the common prefix of the keys of all tickets in a queue. The queue's name is escaped so that no
+// prefix of a queue is the beginning of another queue's prefix. If the key would be too long, the name is hashed
+// instead.
 func queuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
@@ -94,17 +96,18 @@ func queuePrefix(queue string) string {
 	return ticketPrefix + escaped + "/"
 }
 
-// Waiting returns the keys of the tickets of a queue, up to the last one's, or all.
+// Waiting returns the key range of a queue's tickets. If last is not empty, the range ends at that key.
 func Waiting(queue string, last string) Range {
 	prefix := queuePrefix(queue)
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
 }
 
-// IsTicket reports whether a row is in the region of tickets.
+// IsTicket reports whether a key is in the range of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, ticketPrefix) }
 
-// Tickets returns the tickets of a queue among rows, in their order. It skips rows whose keys are no tickets'. A ticket
-// that can't be read, as after a change by hand, has the defaults: it is passed soon.
+// Tickets returns the tickets of a queue among rows, in queue order. It skips rows whose keys do not have the form of a
+// ticket's key. A ticket that can't be read, for example after a manual change, gets the default values, so that other
+// waiters soon pass it.
 func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	prefix := queuePrefix(queue)
 	for _, row := range rows {
@@ -136,7 +139,8 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 		Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set, Ready: j.Set && j.Ready, Beat: row.Heartbeat}, true
 }
 
-// queueOf returns the queue that a ticket belongs to, unless its name is too long to be in the key.
+// queueOf returns the queue of the ticket with this key. It reports false if the key is not that of a ticket or
+// contains only a hash of the queue's name.
 func queueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, ticketPrefix)
 	if !ok {
@@ -150,11 +154,12 @@ func queueOf(key string) (queue string, ok bool) {
 	return queue, ok && err == nil
 }
 
-// MostTickets is how many tickets of a queue are read.
+// MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// ReadQueues reads keys with the first tickets of queues, whose keys are the ranges, or a few more. It takes one
-// request unless there are many tickets: then it reads the queues separately, because they need not be in the snapshot.
+// ReadQueues reads keys together with the first tickets of each queue, or a few more. Each queue is given as the key
+// range of its tickets. ReadQueues takes one request unless there are many tickets. In that case it reads the queues
+// separately, because tickets do not have to be from the same snapshot.
 func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
@@ -170,7 +175,7 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 		tickets, err := readTickets(ctx, s, bound, queues)
 		return append(rows, tickets...), at, err
 	}
-	for _, row := range first { // rows come in the order of their keys: all tickets were read, and other rows were too many
+	for _, row := range first { // rows are in key order, so all tickets were read, and other rows reached the limit
 		if IsTicket(row.Name) {
 			rows = append(rows, row)
 		}
@@ -178,8 +183,8 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 	return rows, at, nil
 }
 
-// readTickets reads the first tickets of each queue. It finds the few long queues by halves: to read each queue of a
-// large set separately would take longer than a look may.
+// readTickets reads the first tickets of each queue. It finds the few long queues by bisection. Reading each queue of a
+// large set separately would take longer than a look is allowed to take.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
 	if len(queues) == 0 {
 		return nil, nil

@@ -37,7 +37,7 @@ func TestATicketIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// The queue of one name is never read with that of another, whatever is in the names.
+// The queue of one name is never mixed with that of a different name, whatever the names contain.
 func TestQueuesOfNamesAreApart(t *testing.T) {
 	names := []string{"a", "a/", "a/1", "a/1/2", "a%2F1", "ab", "A", "!wait/a", "a\x00", "a#"}
 	for _, one := range names {
@@ -51,7 +51,8 @@ func TestQueuesOfNamesAreApart(t *testing.T) {
 	}
 }
 
-// What somebody has written by hand delays nobody for longer than any ticket, and is not taken for what it is not.
+// A ticket that was written by hand delays no waiter for longer than any other ticket, and other rows do not count as
+// tickets.
 func TestNonsenseInATicketIsPassedSoon(t *testing.T) {
 	good := rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n", Grace: time.Second})
 	for what, row := range map[string]Row{
@@ -76,7 +77,7 @@ func TestNonsenseInATicketIsPassedSoon(t *testing.T) {
 	}
 }
 
-// counting is a Store that has some rows, and counts what it returns.
+// counting is a Store that contains some rows and counts the rows that it returns.
 type counting struct {
 	Store
 	rows  []Row
@@ -121,7 +122,7 @@ func TestALookAtALongQueueIsBounded(t *testing.T) {
 	assert.Equal(t, 1, s.reads, "up to the last that was read before")
 }
 
-// Locks whose names begin as the lock's do are among the lease rows that a first look reads.
+// The lease rows that a first look reads include those of locks whose names begin with the same prefix.
 func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
 	s := &counting{rows: []Row{rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n"})}}
 	keys := Keys{Names: []string{"m"}}
@@ -135,7 +136,8 @@ func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
 	assert.Len(t, Tickets("m", rows), 1)
 }
 
-// In the queues of a large set one is long: to read each by itself would take longer than a look may.
+// One of the queues of a large set is long. Reading each queue separately would take longer than a look is allowed to
+// take.
 func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {
 	s := &counting{}
 	var queues []Range

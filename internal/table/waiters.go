@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// slotsOf ends the queue of a semaphore. The names of its slots continue it with four digits.
+// slotsOf is the end of the name of a semaphore's queue. The names of the semaphore's slots have four more digits.
 const slotsOf = "/slot/"
 
-// queuesOf returns the queues for a lock: its own, and, if it is a slot, its semaphore's.
+// queuesOf returns the queues for a lock: its own queue and, if it is a slot, the queue of its semaphore.
 func queuesOf(name string) []string {
 	queues := []string{name}
 	if i := strings.LastIndex(name, slotsOf); i >= 0 {
@@ -25,17 +25,17 @@ func queuesOf(name string) []string {
 	return queues
 }
 
-// queuesBelow returns a prefix of the keys of all tickets for locks with this prefix, and maybe others. It reports
-// false if there is no such text of a good length: then their names are hashed.
+// queuesBelow returns a key prefix that covers all tickets for locks whose names begin with prefix, and possibly other
+// tickets. It reports false if that key prefix is too long to exist, because the names of these queues are then hashed.
 func queuesBelow(prefix string) (string, bool) {
 	if i := strings.LastIndex(prefix, slotsOf); i >= 0 {
-		prefix = prefix[:i+len(slotsOf)] // the waiters for slots have no digits
+		prefix = prefix[:i+len(slotsOf)] // the name of a semaphore's queue has no digits
 	}
 	escaped := url.PathEscape(prefix)
 	return ticketPrefix + escaped, len(escaped) <= MaxName
 }
 
-// queued has the tickets of a look, by their queues' prefixes.
+// queued contains the tickets that a look has read, by the prefixes of their queues.
 type queued map[string][]Row
 
 // queuedIn separates the tickets from the other rows.
@@ -57,8 +57,9 @@ func queuedIn(rows []Row) (others []Row, q queued) {
 // of returns the tickets of a queue.
 func (q queued) of(queue string) []Ticket { return Tickets(queue, q[queuePrefix(queue)]) }
 
-// locks assigns the queues to the locks. A semaphore's queue belongs to its first slot among the names, which are
-// sorted. If a queue belongs to another lock with the prefix, locks adds that lock.
+// locks assigns the queues to locks. It assigns a semaphore's queue to the first of the semaphore's slots among the
+// names, which must be sorted. If a queue belongs to a lock with the prefix that is not among the names, locks adds
+// that lock.
 func (q queued) locks(names []string, prefix string) map[string][]string {
 	all, known := map[string][]string{}, map[string]bool{}
 	if len(q) == 0 {
@@ -88,7 +89,7 @@ func (q queued) locks(names []string, prefix string) map[string][]string {
 	return all
 }
 
-// attach gives a lock the waiters of its queues.
+// attach adds the waiters in the given queues to the listing of a lock.
 func (l *Listing) attach(q queued, queues []string) {
 	for _, queue := range queues {
 		l.Waiters = append(l.Waiters, q.of(queue)...)
@@ -96,7 +97,7 @@ func (l *Listing) attach(q queued, queues []string) {
 	slices.SortStableFunc(l.Waiters, func(a, b Ticket) int { return cmp.Compare(a.Time, b.Time) })
 }
 
-// LongestWait returns how long the first of the waiters has waited.
+// LongestWait returns how long the first waiter has waited, or 0 if there are no waiters.
 func (l Listing) LongestWait() time.Duration {
 	if len(l.Waiters) == 0 {
 		return 0
@@ -104,8 +105,8 @@ func (l Listing) LongestWait() time.Duration {
 	return max(l.At.Sub(l.Waiters[0].Time.Time()), 0)
 }
 
-// tickets reads the tickets of all locks with the prefix, and of the names. They may be of another snapshot than the
-// locks: nothing depends on a ticket.
+// tickets reads the tickets for all locks with the prefix and for the named locks. The tickets may be from a different
+// snapshot than the locks, because nothing depends on a ticket.
 func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool) (all []Row, err error) {
 	if below, ok := queuesBelow(prefix); ok {
 		if all, _, err = t.Store.Read(ctx, "list", Present, Keys{All: true, Prefix: below}); err != nil {
@@ -127,7 +128,7 @@ func (t Table) tickets(ctx context.Context, prefix string, names map[string]bool
 	return slices.Concat(all, rows), err
 }
 
-// further lists locks with waiters that a look has left out because nobody holds them.
+// further reads and lists locks that a look has left out because they are not held.
 func (t Table) further(ctx context.Context, names []string, about time.Time) (all []Listing, err error) {
 	for some := range slices.Chunk(names, pruneBatch) {
 		keys := withLeases(some, about)
@@ -143,8 +144,8 @@ func (t Table) further(ctx context.Context, names []string, about time.Time) (al
 	return all, nil
 }
 
-// listQueued is list for the names with their waiters. It adds the locks of which only waiters are known. If reading is
-// set, a look has left some rows out, and listQueued reads these locks' rows.
+// listQueued is like list, but includes the waiters, and adds locks of which only the waiters are known. If reading is
+// set, the look has left some rows out, and listQueued reads the rows of the added locks.
 func (t Table) listQueued(ctx context.Context, prefix string, names map[string]bool, at time.Time, rows []Row, q queued, reading bool) ([]Listing, error) {
 	queues := q.locks(slices.Sorted(maps.Keys(names)), prefix)
 	var others []string
@@ -170,8 +171,9 @@ func (t Table) listQueued(ctx context.Context, prefix string, names map[string]b
 	return found, nil
 }
 
-// StaleTickets yields deletes of tickets that nobody has written for the longest lease, up to 200 at a time, for Queue:
-// their waiters are gone. A waiter that lives after all puts its ticket again.
+// StaleTickets yields writes for Queue, up to 200 at a time, that delete abandoned tickets. A ticket counts as
+// abandoned if it has not been written for as long as MaxLease. If its waiter is still running after all, it writes the
+// ticket again.
 func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 	return func(yield func([]Write, error) bool) {
 		for last, full := ticketPrefix, true; full; {

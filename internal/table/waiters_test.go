@@ -21,7 +21,7 @@ func wait(t *testing.T, tab table.Table, queue, id string) {
 	require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
 }
 
-// listed is each lock of a list with its state, and who waits for it.
+// listed returns each lock of a list with its state and its waiters.
 func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []string) {
 	t.Helper()
 	found, _, err := tab.List(t.Context(), prefix, all)
@@ -36,7 +36,7 @@ func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []str
 	return lines
 }
 
-// Whatever names are listed, each waiter is at the lock that it waits for, and is no lock itself.
+// Whatever names are listed, each waiter is listed with the lock that it waits for, and never as a lock of its own.
 func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
@@ -55,7 +55,7 @@ func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 		}
 		by("!wait/odd/x")
 		by("!wait/")
-		by("!wait/job_0000000000000001/0000000000000001/n") // no lock may have that name
+		by("!wait/job_0000000000000001/0000000000000001/n") // no lock can have that name
 
 		rest := []string{"held held", "none free 4", "pool/slot/00 held 3", "pool/slot/00 held"}
 		some := append([]string{"a held 0 2", "a b free 8", "a/b held 1", "empty/slot/0 free 7"}, rest...)
@@ -95,7 +95,7 @@ func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 	})
 }
 
-// counted counts the rows that it reads.
+// counted is a Store that counts the rows that it reads.
 type counted struct {
 	table.Store
 	rows, reads int
@@ -107,7 +107,7 @@ func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys
 	return rows, at, err
 }
 
-// A long queue does not make the look at one lock dear.
+// A long queue does not make it expensive to look at a single lock.
 func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{Store: &memstore.Store{}}
@@ -130,7 +130,7 @@ func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 	})
 }
 
-// A ticket that nobody has written for a day is one of a process that is gone; the others stay.
+// A ticket that has not been written for a day belongs to a process that no longer runs. Other tickets are kept.
 func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Fenced reports a write under token that began then and was refused.
+// Fenced reports that a write under token, which began at that time, was refused.
 func (s Scope) Fenced(ctx context.Context, token table.Token, began time.Time, err error) {
 	count := fenced(s.Meter())
 	for _, lock := range s.Locks {

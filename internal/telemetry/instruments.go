@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter has the instruments of one provider, while somebody uses them.
+// meter has the instruments of one provider, as long as they are in use.
 type meter struct {
 	provider metric.MeterProvider
 	users    int
@@ -20,7 +20,7 @@ type meter struct {
 	term, wait, gap, heartbeat metric.Float64Histogram
 	queue                      metric.Float64Histogram
 
-	held    metric.Int64ObservableUpDownCounter // no gauge, so that a view without names has a sum
+	held    metric.Int64ObservableUpDownCounter // not a gauge, so that a view that drops the lock names gets a sum
 	token   metric.Int64ObservableGauge
 	margin  metric.Float64ObservableGauge
 	reading metric.Registration
@@ -28,19 +28,19 @@ type meter struct {
 	standings
 }
 
-// meters are shared, so that two candidates for one lock in one process have one gauge.
+// meters are shared, so that two candidates for the same lock in one process have one gauge.
 var meters = struct {
 	sync.Mutex
 	of map[metric.MeterProvider]*meter
 }{of: map[metric.MeterProvider]*meter{}}
 
-// use returns the meter of the scope's provider. Each caller must drop it.
+// use returns the meter for the scope's provider. Each caller must drop it.
 func use(s Scope) *meter {
 	provider := s.Meters
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
-	if !reflect.ValueOf(provider).Comparable() { // nothing to find it by
+	if !reflect.ValueOf(provider).Comparable() { // it can't be a key of the map
 		m := newMeter(provider, s.Meter())
 		m.users = 1
 		return m
@@ -56,14 +56,14 @@ func use(s Scope) *meter {
 	return m
 }
 
-// keep adds a use.
+// keep adds one use.
 func (m *meter) keep() {
 	meters.Lock()
 	defer meters.Unlock()
 	m.users++
 }
 
-// drop ends a use. After the last one, nothing is left at the provider.
+// drop ends one use. After the last one, no callback is registered with the provider any more.
 func (m *meter) drop() {
 	meters.Lock()
 	defer meters.Unlock()
@@ -78,7 +78,7 @@ func (m *meter) drop() {
 
 var ofQueues = []float64{0, 1, 2, 4, 8, 16, table.MostTickets - 1}
 
-// The bounds of buckets, in seconds. The default ones are for milliseconds.
+// The bounds of the buckets, in seconds. The default bounds are meant for milliseconds.
 var (
 	ofRPCs  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	ofGaps  = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60, 300, 3600}
@@ -99,42 +99,42 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	}
 	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
 	m.term = histogram("spindle.term.duration", "How long the lock was held.", ofWaits)
-	m.wait = histogram("spindle.wait.duration", "How long the lock was waited for.", ofWaits)
-	m.gap = histogram("spindle.gap.duration", "From the last sign of the holder before to the election, by Spanner's clock.", ofGaps)
+	m.wait = histogram("spindle.wait.duration", "How long the candidate waited for the lock.", ofWaits)
+	m.gap = histogram("spindle.gap.duration", "Time from the last heartbeat or release of the previous holder to the election, by Spanner's clock.", ofGaps)
 	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
 	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
 	var err error
-	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("How many processes waited for the lock already when this one began to; 32 is 32 or more."),
+	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("Number of processes that were already waiting for the lock when this one began to wait; 32 means 32 or more."),
 		metric.WithUnit("{process}"), metric.WithExplicitBucketBoundaries(ofQueues...))
 	Report(err)
 	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
-		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; of a semaphore, how many slots it holds."))
+		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; for a semaphore, the number of slots that it holds."))
 	Report(err)
 	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
 	Report(err)
 	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
-		metric.WithDescription("The least that was left of the lease since the last collection."))
+		metric.WithDescription("The shortest remaining time of the lease since the last collection."))
 	Report(err)
 	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
 	Report(err)
 	return m
 }
 
-// fenced counts refused writes. It is made at the first refusal, which is rare.
+// fenced returns the counter of refused writes. It is created at the first refusal, because refusals are rare.
 func fenced(api metric.Meter) metric.Int64Counter {
 	c, err := api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused."))
 	Report(err)
 	return c
 }
 
-// Report hands an error to OpenTelemetry's handler: a lock works without metrics.
+// Report passes an error to OpenTelemetry's error handler, because a lock works without metrics.
 func Report(err error) {
 	if err != nil {
 		otel.Handle(err)
 	}
 }
 
-// read answers a collection.
+// read reports the observed metrics at a collection.
 func (m *meter) read(_ context.Context, o metric.Observer) error {
 	m.each(func(s *standing) {
 		held, token := s.look()

@@ -14,19 +14,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Table returns t with each step observed. A candidate of this watch must use it.
+// Table returns t with each step observed. The candidate of this watch must use the returned table.
 func (w *Watch) Table(t table.Table) table.Table {
 	return table.Table{Store: table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
 		return w.send(ctx, step, func(ctx context.Context) error { return send(ctx, t.Store) })
 	})}
 }
 
-// call is one finished call.
+// call is a call that has finished.
 type call struct {
 	step         string
 	began, ended time.Time
 	err          error
-	code         codes.Code // OK: it succeeded
+	code         codes.Code // OK unless the call failed
 }
 
 func (w *Watch) send(ctx context.Context, step string, send func(context.Context) error) error {
@@ -57,12 +57,12 @@ func (w *Watch) beat(c call) {
 	w.mu.Lock()
 	terms := slices.Clone(w.terms)
 	w.mu.Unlock()
-	for _, t := range terms { // it extends one of them next; what is left of the others is true too
+	for _, t := range terms { // the heartbeat extends only one of them, but the remaining time of the others is correct too
 		w.meter.beat(t, t.term.Left())
 	}
 }
 
-// outcome returns the outcome of a call. done is for a call without failure.
+// outcome returns the outcome of a call. For a call that succeeded, it is done.
 func (c call) outcome(done string) string {
 	switch {
 	case c.err == nil:
@@ -77,8 +77,8 @@ func (c call) outcome(done string) string {
 	return "overtaken"
 }
 
-// failure returns the code of a call that was not answered, or refused. It is OK if another was first, or the token was
-// superseded, because those are answers, and if the caller does not want the answer any more.
+// failure returns the code of a call that was refused or got no answer. It returns OK if another candidate was first or
+// the token was superseded, because those are answers. It also returns OK if the caller no longer wants the answer.
 func failure(ctx context.Context, err error) codes.Code {
 	switch {
 	case err == nil, errors.Is(ctx.Err(), context.Canceled):

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// start begins a span about the locks. For a loop it is a trace of its own, unless it is within another of these spans.
+// start begins a span about the locks. For a loop it begins a new trace, unless it is within another span of the watch.
 func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	switch {
 	case within != nil:
@@ -23,7 +23,7 @@ func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts 
 	return w.tracer.Start(ctx, "spindle."+what, append(opts, trace.WithAttributes(w.scope.named()...))...)
 }
 
-// named returns the attributes of a span.
+// named returns the attributes that name the locks in a span.
 func (s Scope) named() []attribute.KeyValue {
 	if len(s.Locks) == 1 {
 		return []attribute.KeyValue{keyTable.String(s.Table), keyLock.String(s.Locks[0])}
@@ -33,7 +33,7 @@ func (s Scope) named() []attribute.KeyValue {
 
 func ofToken(t table.Token) attribute.KeyValue { return keyToken.Int64(int64(t)) }
 
-// startCall begins the span of a call that does not repeat, or returns none.
+// startCall begins the span of a call, or returns none if the call is one that a loop repeats all the time.
 func (w *Watch) startCall(ctx context.Context, step string) (context.Context, trace.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,8 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	return w.start(ctx, w.election, step)
 }
 
-// startElection begins with the looks that led to the election: only now is it known that there is one.
+// startElection begins the span of an election. The span begins with the looks that led to the election, because an
+// election is recognized only when a lock is claimed.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {
@@ -100,7 +101,7 @@ func fail(span trace.Span, err error) {
 	span.SetStatus(otelcodes.Error, err.Error())
 }
 
-// endElection ends the election, if the attempt has led to one.
+// endElection ends the span of the election, if the attempt led to one.
 func (w *Watch) endElection(step elect.Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +122,7 @@ func (w *Watch) endElection(step elect.Step) {
 	w.election = nil
 }
 
-// Leaving begins the span of a handover, before the announcement. It ends with the release.
+// Leaving begins the span of a handover, before the announcement. The span ends with the release.
 func (t *Term) Leaving(ctx context.Context) {
 	w := t.watch
 	w.mu.Lock()
@@ -129,7 +130,7 @@ func (t *Term) Leaving(ctx context.Context) {
 	_, w.handover = w.start(ctx, nil, "handover", trace.WithAttributes(ofToken(t.term.Token())))
 }
 
-// endHandover ends a handover that did not reach its release.
+// endHandover ends the span of a handover that did not reach its release.
 func (w *Watch) endHandover(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ const lease = 10 * time.Second
 
 var errStopped = errors.New("stopped")
 
-// handOver is the life of a candidate that wins the lock at once, and hands it over.
+// handOver is the life of a candidate that wins the lock immediately and hands it over.
 func handOver(link *memstore.Link, r *fleet.Reports) {
 	ctx := context.Background()
 	w := telemetry.Scope{Meters: r.Meters, Tracers: r.Tracers, Table: "locktable", Locks: []string{"a"}, Loop: true}.Watch()
@@ -54,8 +54,8 @@ func handOver(link *memstore.Link, r *fleet.Reports) {
 	_ = step.Term.Release(ctx, errStopped)
 }
 
-// A span says at its end what came of what it is about: a step, an election, or a handover, which is done only once the lock
-// was released. Each span that began has ended, also if the term ended in between.
+// A span ends with the outcome of a step, an election, or a handover, which is done only once the lock was released.
+// Each span that began has ended, even if the term ended in between.
 func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 	no := status.Error(grpc.PermissionDenied, "no")
 	never := func(step string) func(*memstore.Link) {
@@ -129,7 +129,7 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// spans are those of r, with one of several releases that failed.
+// spans returns the spans of r, in which one of several releases failed.
 func spans(r *fleet.Reports) []string {
 	all := r.Spans()
 	for i := range all {

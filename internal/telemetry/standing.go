@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// about is the identity of a gauge.
+// about identifies a gauge.
 type about struct{ table, lock string }
 
 // standing is this process's state for one lock.
@@ -18,11 +18,11 @@ type standing struct {
 	candidates int
 	terms      map[*Term]bool
 
-	low   time.Duration // the least remaining lease since the last collection
+	low   time.Duration // the shortest remaining time of a lease since the last collection
 	noted bool
 }
 
-// look returns how often the lock is held now, and under which token.
+// look returns how many times the lock is held now, and under which token.
 func (s *standing) look() (held int64, token table.Token) {
 	for t := range s.terms {
 		if left := t.term.Left(); left > 0 {
@@ -39,13 +39,13 @@ func (s *standing) note(left time.Duration) {
 	}
 }
 
-// least returns the least remaining lease, and forgets it.
+// least returns the shortest remaining time of a lease, and resets it.
 func (s *standing) least() (low time.Duration, noted bool) {
 	low, noted, s.noted = s.low, s.noted, false
 	return low, noted
 }
 
-// standings are a process's, at one provider.
+// standings are the states of a process's locks, for one provider.
 type standings struct {
 	mu sync.Mutex
 	of map[about]*standing
@@ -59,7 +59,7 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// with calls f for each lock of w. It forgets locks that nobody competes for or holds.
+// with calls f for each lock of w. It forgets locks that this process no longer competes for or holds.
 func (s *standings) with(w *Watch, f func(*standing)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *meter) end(t *Term, expired bool) {
 	})
 }
 
-// beat notes the remaining lease before a heartbeat extended it.
+// beat notes how much of the lease was left before a heartbeat extended it.
 func (s *standings) beat(t *Term, left time.Duration) {
 	s.with(t.watch, func(one *standing) {
 		if one.terms[t] {

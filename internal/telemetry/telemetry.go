@@ -1,12 +1,12 @@
-// Package telemetry reports on locks to OpenTelemetry, if the program has set it up. It needs the API alone, and
-// without a setup it costs next to nothing.
+// Package telemetry reports on locks to OpenTelemetry, if the program has set it up. It only needs the OpenTelemetry
+// API, and costs next to nothing without a setup.
 //
-//   - telemetry.go: who reports, and about what
-//   - instruments.go: the metrics; standing.go: metrics that are read at collection
+//   - telemetry.go: the reports on candidates and terms
+//   - instruments.go: the metrics; standing.go: the metrics that are read at collection
 //   - rpc.go: each step on the table, by a store that observes it; span.go: elections, handovers and releases
 //   - fence.go: refused writes
 //
-// A loop over candidates and terms of internal/elect reports like this:
+// A loop that uses the candidates and terms of internal/elect reports like this:
 //
 //	w := scope.Watch()
 //	defer w.Close()
@@ -14,11 +14,11 @@
 //	step := candidate.Try(...)
 //	w.Tried(step)
 //	term := w.Elected(step.Term)
-//	term.Leaving(ctx)                                     // if it announces that
+//	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate may win several terms that continue side by side, if Over is called on each. Scope.Meter makes other
-// metrics.
+// A candidate can win several terms that continue side by side, as long as Over is called for each of them. Scope.Meter
+// is for further metrics.
 package telemetry
 
 import (
@@ -43,7 +43,7 @@ const library = "github.com/spindle-lock/spindle"
 const (
 	keyTable   = attribute.Key("spindle.table")
 	keyLock    = attribute.Key("spindle.lock")
-	keyLocks   = attribute.Key("spindle.locks") // of a span that is about several
+	keyLocks   = attribute.Key("spindle.locks") // for spans about several locks
 	keyToken   = attribute.Key("spindle.token")
 	keyReason  = attribute.Key("spindle.reason")
 	keyOutcome = attribute.Key("spindle.outcome")
@@ -51,19 +51,20 @@ const (
 	keyCode    = attribute.Key("spindle.code")
 )
 
-// Scope is the subject of reports, and their destination.
+// Scope is the subject of reports and their destination.
 type Scope struct {
 	Meters  metric.MeterProvider // nil: the global one
 	Tracers trace.TracerProvider // nil: the global one
 	Table   string
 	Locks   []string // as users know them: a semaphore, not its slots
 
-	// Loop is true for a candidate that competes for as long as it runs, false for a call that wants a lock. A loop's
-	// spans begin traces of their own, and a lock without a holder is a gap for it even if the loop was not there yet.
+	// Loop is true for a candidate that competes for as long as it runs, and false for a call that wants a lock. The
+	// spans of a loop begin traces of their own. For a loop, any time without a holder counts as a gap, even if the
+	// loop had not started yet.
 	Loop bool
 }
 
-// Meter makes instruments that not every candidate has.
+// Meter returns the meter for instruments that not every candidate has.
 func (s Scope) Meter() metric.Meter {
 	if s.Meters == nil {
 		return otel.GetMeterProvider().Meter(library)
@@ -71,7 +72,7 @@ func (s Scope) Meter() metric.Meter {
 	return s.Meters.Meter(library)
 }
 
-// Tracer makes spans.
+// Tracer returns the tracer for spans.
 func (s Scope) Tracer() trace.Tracer {
 	if s.Tracers == nil {
 		return otel.GetTracerProvider().Tracer(library)
@@ -93,10 +94,10 @@ const (
 	SteppedDown Reason = "stepped_down"
 	Superseded  Reason = "superseded"
 	Expired     Reason = "expired"
-	Released    Reason = "released" // by a call, of package lock
+	Released    Reason = "released" // by a call to package lock
 )
 
-// ReasonOf returns the reason that err stands for, or otherwise.
+// ReasonOf returns the reason that err indicates, or otherwise if it indicates none.
 func ReasonOf(err error, otherwise Reason) Reason {
 	switch {
 	case errors.Is(err, table.ErrSuperseded):
@@ -107,25 +108,26 @@ func ReasonOf(err error, otherwise Reason) Reason {
 	return otherwise
 }
 
-// Watch reports on one candidate and the terms that it wins. Tried and Elected are for the candidate's goroutine.
+// Watch reports on one candidate and the terms that it wins. Tried and Elected must be called from the candidate's
+// goroutine.
 type Watch struct {
 	scope  Scope
 	meter  *meter
 	tracer trace.Tracer
-	locks  []metric.MeasurementOption // each one's attributes
+	locks  []metric.MeasurementOption // the attributes of each lock
 
-	seen   []elect.LockView // by the attempt that won
-	waited bool             // another held a lock when it was looked at
+	seen   []elect.LockView // the locks as the last attempt saw them
+	waited bool             // a lock was not free when the candidate looked
 
 	mu       sync.Mutex
-	since    time.Time // since when it waits
-	terms    []*Term   // not over yet
+	since    time.Time // since when the candidate has been waiting
+	terms    []*Term   // the terms that have not ended
 	looks    []call    // of this attempt
 	election trace.Span
 	handover trace.Span
 }
 
-// Watch begins to report on a candidate, which waits from now on.
+// Watch starts to report on a candidate, which counts as waiting from now on.
 func (s Scope) Watch() *Watch {
 	w := &Watch{scope: s, meter: use(s), tracer: s.Tracer(), since: time.Now()}
 	for _, lock := range s.Locks {
@@ -135,7 +137,7 @@ func (s Scope) Watch() *Watch {
 	return w
 }
 
-// Close ends the watch: the candidate competes no more. A term may continue.
+// Close ends the watch. The candidate no longer competes, but a term can continue.
 func (w *Watch) Close() {
 	w.endHandover("not released")
 	w.meter.leave(w)
@@ -151,7 +153,7 @@ func (w *Watch) Tried(step elect.Step) {
 	}
 }
 
-// Queued reports that the candidate has entered the queue of one of its locks, behind that many.
+// Queued reports that the candidate has entered the queue for one of its locks, behind that many others.
 func (w *Watch) Queued(lock, before int) {
 	w.meter.queue.Record(context.Background(), float64(before), w.locks[min(lock, len(w.locks)-1)])
 }
@@ -164,21 +166,22 @@ type Term struct {
 	once  sync.Once
 }
 
-// Elected begins to report on a term that the last attempt has won.
+// Elected starts to report on a term that the last attempt has won.
 func (w *Watch) Elected(t *elect.Term) *Term {
 	r := &Term{watch: w, term: t, began: time.Now()}
 	w.mu.Lock()
 	waited := r.began.Sub(w.since)
 	w.terms = append(w.terms, r)
 	w.mu.Unlock()
-	w.endHandover("not released") // of the term before
+	w.endHandover("not released") // the previous term's
 	w.meter.begin(r)
 	w.record(w.meter.wait, waited)
 	w.gap(t)
 	return r
 }
 
-// Over reports the end of the term, once. The candidate of a loop waits from now on.
+// Over reports the end of the term. Further calls have no effect. The candidate of a loop counts as waiting from now
+// on.
 func (t *Term) Over(why Reason) {
 	t.once.Do(func() {
 		w := t.watch
@@ -201,24 +204,24 @@ func (t *Term) Over(why Reason) {
 	})
 }
 
-// gap reports how long nobody held t's locks, by Spanner's clock: since the release, otherwise since the last
-// heartbeat. A withdrawn claim is neither.
+// gap reports how long t's locks had no holder, by Spanner's clock. The gap begins at the release, or at the last
+// heartbeat if there was no release. A withdrawn claim counts as neither.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })
 		if at < 0 || w.seen[at].Last.IsZero() || !w.scope.Loop && !w.waited {
-			continue // nobody is known to have had it, or to have wanted it
+			continue // the lock is not known to have been held before, or to have been wanted
 		}
 		lock := w.locks[min(i, len(w.locks)-1)]
 		claimed := t.Token().Time()
-		if claimed.Before(w.seen[at].At) { // a token that the claimant has chosen
+		if claimed.Before(w.seen[at].At) { // the claimant has chosen the token
 			claimed = w.seen[at].At
 		}
 		w.meter.gap.Record(context.Background(), max(claimed.Sub(w.seen[at].Last), 0).Seconds(), lock)
 	}
 }
 
-// record counts a duration for each lock.
+// record records a duration for each lock.
 func (w *Watch) record(h metric.Float64Histogram, d time.Duration, more ...metric.RecordOption) {
 	for _, lock := range w.locks {
 		h.Record(context.Background(), d.Seconds(), append(more, lock)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// life is a candidate's, from its start to the end of its term.
+// life is the life of a candidate, from its start to the end of its term.
 func life(t testing.TB, s Scope, store table.Store) {
 	w := s.Watch()
 	c := elect.Candidate{Table: w.Table(table.Table{Store: store}), Clock: elect.SystemClock{}, Names: s.Locks, ID: "me", LeaseRecord: table.LeaseRecord{Lease: time.Hour, ID: "me"}}
@@ -36,7 +36,7 @@ func inUse() int {
 	return len(meters.of)
 }
 
-// A process that takes locks for years, each under a name of its own, keeps nothing of them.
+// A process that takes locks for years, each under a name of its own, keeps no data about them.
 func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	s := Scope{Meters: provider, Table: "locktable", Locks: []string{"a", "b"}}
@@ -51,7 +51,7 @@ func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
 	assert.Zero(t, inUse())
 }
 
-// uncountable is a provider that no map can have as a key.
+// uncountable is a provider that can't be the key of a map.
 type uncountable struct {
 	metric.MeterProvider
 	_ []int

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// soon is how many leases a group may take to be as it must be, with nothing else wrong.
+// soon is the number of leases that a group may take to reach the required state without other faults.
 const soon = 20
 
-// alone is a fault that a group suffers with nothing else wrong, while its members share the partitions evenly: how far it
-// spreads from one member, or one partition, can't be told amid others.
+// alone is a fault that a group suffers without any others, while its members share the partitions evenly. With other
+// faults, it would be impossible to tell how far this one spreads from one member or one partition.
 type alone struct {
 	name   string
 	suffer func(*team, *rand.Rand)
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// sufferAlone lets the group suffer a canary and damage by turns.
+// sufferAlone attacks the group alternately with a canary and with damage.
 func (t *team) sufferAlone() {
 	a, r := canaryAlone, rand.New(rand.NewPCG(t.turn, 0)) // not the dice of attacks, of which there are now more, now fewer
 	if t.turn%2 > 0 {
@@ -41,8 +41,8 @@ func (t *team) sufferAlone() {
 	t.h.add(record{Kind: kindMend, Lock: t.base.Lock, Note: a.name})
 }
 
-// sufferCanary starts a member with one partition more, and rolls it back. Meanwhile no member has more than its share and
-// one, even while the canary is not there.
+// sufferCanary starts a member with one additional partition, and rolls it back. In the meantime, no member has more
+// than its share plus one, even while the canary is not running.
 func (t *team) sufferCanary(r *rand.Rand) {
 	m, all, start := t.members[r.IntN(len(t.members))], append(slices.Clone(t.locks), t.extra), now()
 	m.update()
@@ -60,9 +60,9 @@ func (t *team) sufferCanary(r *rand.Rand) {
 	}
 }
 
-// sufferDamage damages a partition and kills its member and another, so that those who are left claim it together with
-// others. Until the damage is mended nobody has the partition, and the others are shared, at last with the two that were
-// killed, which come back.
+// sufferDamage damages a partition and kills its member and a second one, so that the remaining members claim it
+// together with other partitions. Until the damage is repaired, no member has the partition, and the members share the
+// others, including eventually the two killed members after they return.
 func (t *team) sufferDamage(r *rand.Rand, d damage) {
 	m, from, lock := t.members[r.IntN(len(t.members))], r.IntN(len(t.locks)), ""
 	t.must("show what it has", func() bool { lock = m.lock(from); return lock != "" })
@@ -94,7 +94,7 @@ func (t *team) sufferDamage(r *rand.Rand, d damage) {
 	assert.Empty(t.tb, left, "members gave their terms up, as %s could not be claimed", lock)
 }
 
-// lost are the terms of present members that ended after that time: those that expired, and the others.
+// lost returns the terms of running members that ended after that time: those that expired, and the others.
 func (t *team) lost(after int64) (expired, others []record) {
 	for _, r := range t.h.lostAfter(after) {
 		switch {
@@ -108,7 +108,7 @@ func (t *team) lost(after int64) (expired, others []record) {
 	return expired, others
 }
 
-// must waits until the group is as it must be.
+// must waits until the group is in the required state.
 func (t *team) must(what string, cond func() bool) {
 	assert.True(t.tb, t.h.await(t.leases(soon), cond), "group %s does not %s within %d leases", t.base.Lock, what, soon)
 }

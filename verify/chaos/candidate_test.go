@@ -23,8 +23,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// candidate is the orders of a process when it is started: this test binary, run again. It says what happens to it in lines
-// of JSON, before and after each thing, so that the lines that arrived are true however it ends.
+// candidate contains the instructions for a process when it is started. The process is this test binary, run again. It
+// reports its events as lines of JSON, before and after each one, so that the received lines are true however it ends.
 type candidate struct {
 	Who, Lock, Database, Table string
 	Lease                      time.Duration
@@ -40,17 +40,17 @@ const (
 	pollHasLock = time.Millisecond
 	reportHeld  = 25 * time.Millisecond // what a SIGKILL can cost of a recorded interval
 
-	// rowTime is how long one row of the register is used: it bounds the histories that a checker
-	// has to search. Candidates need not agree on it, since every row is a register of its own.
+	// rowTime is how long one row of the register is used. It bounds the histories that a checker has to search.
+	// Candidates do not have to agree on it, because every row is a separate register.
 	rowTime     = 20 * time.Second
 	rowsAtATime = 100 // one for each partition of a group
 )
 
-// A register row is written only by holders. Its token is that of the last writer, and count is how many
-// writes have read what they overwrote: each adds one.
+// Only holders write a register row. Its token is the last writer's token. Its count is the number of writes that read
+// the row before they overwrote it; each adds one.
 var registerColumns = []string{"id", "value", "token", "count"}
 
-// runCandidate leaves its client open: writes of terms that are over may be on their way when it ends.
+// runCandidate leaves its client open, because writes of terms that have ended can still be in transit when it ends.
 func runCandidate(args []string, orders <-chan string) error {
 	var c candidate
 	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
@@ -103,7 +103,7 @@ func runCandidate(args []string, orders <-chan string) error {
 	return nil
 }
 
-// id is the process's own, or that of its member, as a pod's is.
+// id is the id of the process or, as for a pod, the id of its member.
 func (c candidate) id() string {
 	if c.Reclaim {
 		name, _, _ := strings.Cut(c.Who, ".")
@@ -112,7 +112,7 @@ func (c candidate) id() string {
 	return c.Who
 }
 
-// worker is what runs in a candidate's process.
+// worker is the code in a candidate's process.
 type worker struct {
 	candidate
 	db    *spanner.Client
@@ -143,11 +143,12 @@ func (w *worker) observe(e spindle.Event) {
 	w.say(record{Kind: kindEvent, Token: e.Token, Expired: errors.Is(e.Err, spindle.ErrExpired), Note: strings.TrimSpace(e.Kind.String() + " " + text(e.Err))})
 }
 
-// now is the one clock of the machine. TestChaos makes sure that nobody set it meanwhile.
+// now reads the machine's clock. TestChaos checks that the clock was not set in the meantime.
 func now() int64 { return time.Now().UnixNano() }
 
-// watch asks again and again what this process has, until done. It reports intervals from the end of the first call that
-// answered true to the start of the last one, so each lies within the time that the process believed in.
+// watch calls HasLock repeatedly until done. It reports intervals from the end of the first call that returned true to
+// the start of the last one, so each interval lies within the time during which the process believed that it held the
+// lock.
 func (w *worker) watch(done <-chan error, all ...*interval) {
 	tick := time.NewTicker(pollHasLock)
 	defer tick.Stop()
@@ -168,7 +169,7 @@ func (w *worker) watch(done <-chan error, all ...*interval) {
 	}
 }
 
-// interval is what one lock is seen to do.
+// interval is the observed state of one lock.
 type interval struct {
 	lock string
 	has  func() (bool, spindle.Token)
@@ -201,8 +202,8 @@ func (i *interval) flush(w *worker) {
 	}
 }
 
-// lead is the guarded work: it writes as long as the term lasts, and then once more, on purpose too late. The fence lets
-// that commit only while nobody has claimed the lock since.
+// lead is the guarded work. It writes as long as the term lasts, and then once more, deliberately too late. The fence
+// lets that last write commit only if no process has claimed the lock since.
 func (w *worker) lead(ctx context.Context, term spindle.Term) {
 	token := term.Token()
 	w.works.Store(int64(token))
@@ -229,7 +230,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fenced is what is held under one token, and commits through its fence.
+// fenced is a lock or partition held under one token; it commits through its fence.
 type fenced struct {
 	lock  string
 	row   int64 // of the register
@@ -249,9 +250,9 @@ func (w *worker) under(token spindle.Token) fenced {
 		}}
 }
 
-// write makes one write to the register through the fence and reports it: mostly by reading and
-// writing in a transaction, now and then blindly. It does not end with the term: what is on its way
-// when a lock is lost is what fences are for.
+// write makes one write to the register through the fence, and reports it. Most writes read and write in a transaction;
+// some write blindly. A write does not end with the term, because fences are meant for writes that are in transit when
+// a lock is lost.
 func (w *worker) write(f fenced) {
 	r := record{Kind: kindInvoke, Lock: f.lock, Token: f.token, Value: w.value.Add(1), Row: f.row + now()/int64(rowTime)*rowsAtATime}
 	r.Blind = r.Value%4 == 0
@@ -281,12 +282,12 @@ func mutations(r record) []*spanner.Mutation {
 	return []*spanner.Mutation{spanner.InsertOrUpdate("register", registerColumns[:len(values)], values)}
 }
 
-// rowReader is what a transaction of any kind has.
+// rowReader is the part that all kinds of transactions have in common.
 type rowReader interface {
 	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
 }
 
-// readRegister reads what the row holds into r: zeros before the first write.
+// readRegister reads the row's content into r. Before the first write, r is zero.
 func readRegister(ctx context.Context, txn rowReader, r *record) error {
 	r.Prev, r.PrevToken, r.Count = 0, 0, 0
 	row, err := txn.ReadRow(ctx, "register", spanner.Key{r.Row}, registerColumns)
@@ -305,7 +306,7 @@ func readRegister(ctx context.Context, txn rowReader, r *record) error {
 	return nil
 }
 
-// sayOutcome reports a write: only what was fenced is known not to have happened.
+// sayOutcome reports a write. Only a fenced write is known not to have been applied.
 func (w *worker) sayOutcome(r record, at time.Time, err error) {
 	r.At, r.Note = now(), text(err)
 	switch {
@@ -319,8 +320,9 @@ func (w *worker) sayOutcome(r record, at time.Time, err error) {
 	w.say(r)
 }
 
-// command tells a candidate to step down or to ask the holder of a token to, or a scripted one to make the two
-// halves of a write that is not guarded by a transaction, with as much time in between as the test likes.
+// command instructs a candidate to step down, or to ask the holder of a token to do so. It instructs a scripted
+// candidate to make the two halves of a write that is not guarded by a transaction, with as much time in between as the
+// test requires.
 type command struct {
 	Do    string // step down, ask, read, write, write fenced
 	Token spindle.Token
@@ -365,7 +367,7 @@ func (w *worker) stepDown() {
 	w.say(record{Kind: kindSteppedDown, Token: token, Note: text(err)})
 }
 
-// ask gives up after a while, as its own network may be what fails.
+// ask gives up after a while, because its own network might be the one that fails.
 func (w *worker) ask(token spindle.Token) {
 	ctx, cancel := context.WithTimeout(w.ctx, 5*w.Lease)
 	defer cancel()

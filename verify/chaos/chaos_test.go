@@ -1,24 +1,25 @@
 //go:build unix
 
-// Package chaos has the evidence from real processes: candidates, and members of groups, that are killed, stopped and
-// cut off from a real emulator for a few hundred terms, and checkers that look for two holders at a time, for writes
-// that passed the fence when they should not have, for a register that is not linearizable, and for writes of it that
-// are lost or doubled.
+// Package chaos tests real processes: candidates and members of groups that are killed, stopped and cut off from a real
+// emulator for a few hundred terms. Checkers look for two holders at a time, for writes that wrongly passed the fence, for
+// a register that is not linearizable, and for register writes that were lost or applied twice.
 //
-//		go test -race -v ./verify/chaos                                        about two minutes
-//		go test -race -v ./verify/chaos -run TestChaos -chaos.for 30m -timeout 40m
-//		go test -race -v ./verify/chaos -run TestGroupChaos -chaos.seed 7      the attacks of that run again
+//	go test -race -v ./verify/chaos                                        about two minutes
+//	go test -race -v ./verify/chaos -run TestChaos -chaos.for 30m -timeout 40m
+//	go test -race -v ./verify/chaos -run TestGroupChaos -chaos.seed 7      repeats the attacks of that run
 //
-//	  - chaos_test.go: the run, and what it prints
-//	  - group_test.go: the run of groups, and what runs in their processes
-//	  - candidate_test.go: what runs in a process
-//	  - process_test.go: processes, and the network that each of them has
-//	  - nemesis_test.go: the faults
-//	  - damage_test.go: partitions that nobody can claim
-//	  - alone_test.go: what a group suffers with nothing else wrong
-//	  - history_test.go, register_test.go: what is recorded, and the checkers
-//	  - paused_test.go: that the checkers find what the fence prevents
-//	  - restart_test.go: an emulator that comes back empty
+// The files are:
+//
+//   - chaos_test.go: the run and its output
+//   - group_test.go: the run for groups, and the code in their processes
+//   - candidate_test.go: the code in a candidate's process
+//   - process_test.go: processes, and the network of each
+//   - nemesis_test.go: the faults
+//   - damage_test.go: partitions that no member can claim
+//   - alone_test.go: single faults of a group without any others
+//   - history_test.go, register_test.go: the recorded history and the checkers
+//   - paused_test.go: shows that the checkers find the anomalies that the fence prevents
+//   - restart_test.go: an emulator that restarts empty
 package chaos
 
 import (
@@ -57,10 +58,10 @@ func TestMain(m *testing.M) {
 const (
 	lease    = 600 * time.Millisecond
 	teamSize = 3
-	// settle is how long after the last fault a lock may be without a holder: a client that was cut off
-	// tries to connect again only after a pause, which has grown meanwhile.
+	// settle is how long a lock can be without a holder after the last fault: a client that was cut off reconnects only
+	// after a pause, which has grown in the meantime.
 	settle = 30 * time.Second
-	// stretch is how long a team is tormented before it recovers.
+	// stretch is how long a team is under attack before it recovers.
 	stretch = 2 * time.Minute
 )
 
@@ -75,8 +76,8 @@ func needEmulator(t *testing.T) {
 	}
 }
 
-// grounds are where the locks are: an emulator each, which injects faults of its own. It aborts one
-// commit in twenty, and the transaction that runs for the sake of another more or less often.
+// grounds contain the locks. Each has its own emulator, which also injects faults: it aborts one commit in twenty. When a
+// second transaction starts, it aborts the current one, with a probability that differs between the grounds.
 var grounds = []struct {
 	lock     string
 	postgres bool
@@ -103,8 +104,8 @@ func TestChaos(t *testing.T) {
 	assert.NotZero(t, h.given[kindHandover], "no request was answered")
 }
 
-// chaos torments a team of such candidates on each of the grounds, and requires that all is well after it. recovers
-// awaits that a team is as it should be again, once nothing torments it for a while.
+// chaos attacks a team of such candidates on each of the grounds, and requires that it recovers. recovers waits until a
+// team is in the required state again, once the attacks have stopped for a while.
 func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, mended int64)) *history {
 	needEmulator(t)
 	goesOn = cmp.Or(*chaosFor, goesOn)
@@ -116,7 +117,7 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 		seed = rand.Uint64()
 	}
 	h := newHistory(t)
-	// Not with t.Log: that is lost if the test binary ends before the test does.
+	// t.Log is not used, because its output is lost if the test binary ends before the test does.
 	fmt.Printf("chaos: -chaos.seed %d makes the same attacks; history and logs are in %s while it runs\n", seed, h.dir)
 	start := time.Now()
 	var teams []*team
@@ -149,8 +150,8 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 	return h
 }
 
-// requireOneClock fails if the machine's clock was set: the intervals of different processes can't be
-// compared then, and no finding means anything.
+// requireOneClock fails if the machine's clock was set, because the intervals of different processes are then not
+// comparable, and the result of a check means nothing.
 func requireOneClock(t *testing.T, start time.Time) {
 	t.Helper()
 	monotonic := time.Since(start)
@@ -158,7 +159,7 @@ func requireOneClock(t *testing.T, start time.Time) {
 	assert.InDelta(t, monotonic, wall, float64(20*time.Millisecond), "the machine's clock was set during the test: run it again")
 }
 
-// summary is for a person.
+// summary formats the result for people.
 func summary(h *history, v verdict, lease, took time.Duration, seed uint64, start time.Time) string {
 	outcomes := map[string]int{}
 	for _, w := range h.writes {

@@ -13,23 +13,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// What unreadable rows say: somebody garbled it, or a newer version wrote it.
+// The content of unreadable rows: garbled, or written by a newer version.
 const (
 	garbage = `{"lease":`
 	newer   = `{"v":99,"lease":["10s"]}`
 )
 
-// damage keeps a partition from being claimed once its member is dead, and returns a function that mends it. It returns nil
-// if no member had the partition.
+// damage prevents a partition from being claimed after its member has died, and returns a function that repairs it. It
+// returns nil if no member had the partition.
 type damage func(t *team, lock string) (mend func())
 
-// A row of this table refers to a row of the lock table, which can't be deleted as long as it does.
+// A row of this table refers to a row of the lock table, which can't be deleted while the reference exists.
 const (
 	referenceGoogleSQL  = `CREATE TABLE reference (name STRING(MAX) NOT NULL, FOREIGN KEY (name) REFERENCES locktable (name)) PRIMARY KEY (name)`
 	referencePostgreSQL = `CREATE TABLE reference (name varchar NOT NULL PRIMARY KEY, FOREIGN KEY (name) REFERENCES locktable (name))`
 )
 
-// refer lets a row refer to the partition's lease row: claims of the partition fail in Spanner, and so do releases.
+// refer inserts a row that refers to the partition's lease row, so that claims and releases of the partition fail in
+// Spanner.
 func refer(t *team, lock string) (mend func()) {
 	var lease string
 	if !t.change(func(ctx context.Context, txn *spanner.ReadWriteTransaction) (err error) {
@@ -47,7 +48,8 @@ func refer(t *team, lock string) (mend func()) {
 	}
 }
 
-// garble overwrites what both of the partition's rows say of its member: members that can't read them claim nothing.
+// garble overwrites the member in both of the partition's rows. Members that can't read the rows do not claim the
+// partition.
 func garble(with string) damage {
 	return func(t *team, lock string) (mend func()) {
 		said := map[string]string{} // by key
@@ -103,7 +105,7 @@ func (t *team) change(fn func(context.Context, *spanner.ReadWriteTransaction) er
 	}
 }
 
-// leaseRow is the key of the lease row of the member that has the partition.
+// leaseRow returns the key of the lease row of the member that has the partition.
 func (t *team) leaseRow(ctx context.Context, txn *spanner.ReadWriteTransaction, lock string) (string, error) {
 	row, err := txn.ReadRow(ctx, t.base.Table, spanner.Key{t.row(lock)}, []string{"token"})
 	if err != nil {
@@ -132,7 +134,7 @@ func (t *team) says(key, writer string) []*spanner.Mutation {
 	return []*spanner.Mutation{spanner.Update(t.base.Table, []string{"name", "writer"}, []any{key, writer})}
 }
 
-// row is the name of a partition's lock row.
+// row returns the name of a partition's lock row.
 func (t *team) row(lock string) string {
 	return table.PartitionName(t.base.Lock, strings.TrimPrefix(lock, t.base.Lock+"/"))
 }

@@ -22,12 +22,13 @@ const (
 	groupSize  = 4
 	partitions = 8
 
-	// groupLease is longer than that of locks: twelve members and their work write all the time, each with a process of
-	// its own, and where two cores can't keep up they lose their terms for that, not for the faults.
+	// groupLease is longer than the lease for locks. Twelve members and their work write all the time, each in its own
+	// process. If two cores can't keep up, members lose their terms because of the load, not because of the faults.
 	groupLease = time.Second
 )
 
-// Each partition of a group is a lock in the history, with a register of its own, which whoever has it counts up.
+// Each partition of a group is a lock in the history, with its own register, which the member that has the partition
+// increments.
 func TestGroupChaos(t *testing.T) {
 	chaos(t, 30*time.Second, groupSize, candidate{Lease: groupLease, Partitions: partitions}, func(team *team, mended int64) {
 		team.recovers()
@@ -39,13 +40,13 @@ func TestGroupChaos(t *testing.T) {
 	})
 }
 
-// recovers waits until the members share the partitions evenly, and the table says so too.
+// recovers waits until the members share the partitions evenly, and the table shows the same.
 func (t *team) recovers() {
 	assert.Eventually(t.tb, func() bool { return t.h.await(0, t.evenly) && t.seen() }, 2*settle, groupLease/4,
 		"group %s: its partitions are not held evenly %v after the last fault", t.base.Lock, 2*settle)
 }
 
-// seen reports whether the table says that every member has its share.
+// seen reports whether the table shows that every member has its share.
 func (t *team) seen() bool {
 	view, err := group.Members(t.tb.Context(), t.db, t.base.Table, t.base.Lock)
 	even := err == nil && len(view.Members) == len(t.members)
@@ -58,11 +59,11 @@ func (t *team) seen() bool {
 	return even
 }
 
-// evenly reports whether every member has its share, for the history locked.
+// evenly reports whether every member has its share. The history must be locked.
 func (t *team) evenly() bool { return t.share(t.locks) }
 
-// share reports whether each of the partitions is held, and each member has its share of them, give or take one, for the
-// history locked.
+// share reports whether all of the partitions are held and each member has its share of them, give or take one. The
+// history must be locked.
 func (t *team) share(locks []string) bool {
 	has, all := t.have(locks)
 	for _, m := range t.members {
@@ -72,7 +73,8 @@ func (t *team) share(locks []string) bool {
 	return all
 }
 
-// have says how many of the partitions each process has, and whether all are held, for the history locked.
+// have returns how many of the partitions each process has, and whether all of them are held. The history must be
+// locked.
 func (t *team) have(locks []string) (has map[string]int, all bool) {
 	has, all = map[string]int{}, true
 	for _, lock := range locks {
@@ -93,7 +95,7 @@ func partitionLocks(c candidate) []string {
 	return locks
 }
 
-// groupMember is what runs in a process of a group.
+// groupMember is the code in a process of a group.
 type groupMember struct {
 	*worker
 	group *group.Group
@@ -116,7 +118,7 @@ func (w *worker) runMember(opts []spindle.Option) error {
 	return nil
 }
 
-// work writes as lead does, and is at times slow to return.
+// work writes like lead, and is sometimes slow to return.
 func (m *groupMember) work(ctx context.Context, p group.Partition) error {
 	m.works.Store(p.Name(), p.Token())
 	defer m.works.Delete(p.Name())
@@ -143,7 +145,7 @@ func (m *groupMember) partition(p group.Partition) fenced {
 		p.ReadWriteTransaction}
 }
 
-// partitionSeen is what is seen of one partition, time after time.
+// partitionSeen is the sequence of observations of one partition.
 type partitionSeen struct {
 	*groupMember
 	name          string
@@ -151,9 +153,9 @@ type partitionSeen struct {
 	next, witness *group.Partition
 }
 
-// acts reports whether nobody else may act on the partition: as long as the member has it, and then until its work has
-// returned. In that time the member must be there still. A witness tells, another partition that it had under the
-// same term: in between two looks at which it had this one.
+// acts reports whether no other member may act on the partition: as long as the member has it, and then until its work
+// has returned. During that time, the member must still be running. A witness shows that it is: a different partition
+// that the member had in the same term, between two looks at which it had this one.
 func (s *partitionSeen) acts() (bool, spindle.Token) {
 	switch has, token := s.group.Has(s.name); {
 	case has && token == s.token:

@@ -21,8 +21,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// record is one line of a history: what a process or the nemesis says. Times are nanoseconds of the
-// machine's one clock.
+// record is one line of a history, reported by a process or the nemesis. Times are in nanoseconds of the machine's
+// clock.
 type record struct {
 	At    int64         `json:"at"`
 	Lock  string        `json:"lock,omitempty"`
@@ -68,14 +68,14 @@ const (
 	kindExit  = "exit"
 )
 
-// term is one time of holding a lock, as far as its process could say.
+// term is one period of holding a lock, as far as its process could report it.
 type term struct {
 	lock, who string
 	token     spindle.Token
 	from, to  int64
 }
 
-// write is one write to the register. One whose outcome never came is unknown: it may happen at any
+// write is one write to the register. A write whose outcome was never reported is unknown: it can take effect at any
 // time after its call, or never.
 type write struct {
 	record
@@ -85,8 +85,8 @@ type write struct {
 
 const never = math.MaxInt64
 
-// history is what was recorded. Every record is in the file as soon as it is known, so that it is
-// there however a test ends.
+// history is the recorded history. Every record is written to the file immediately, so that it exists however a test
+// ends.
 type history struct {
 	dir  string
 	file *os.File
@@ -109,7 +109,7 @@ type history struct {
 	joined  int            // terms of locks, and of members of groups
 }
 
-// newHistory keeps the history of a test that fails or does not end, and says where.
+// newHistory keeps the history of a test that fails or does not end, and prints its location.
 func newHistory(tb testing.TB) *history {
 	tb.Helper()
 	dir := filepath.Join(*keepIn, tb.Name())
@@ -190,7 +190,7 @@ func (h *history) held(r record) {
 	}
 }
 
-// await waits until cond, which is called with the history locked.
+// await waits until cond returns true. It calls cond with the history locked.
 func (h *history) await(limit time.Duration, cond func() bool) bool {
 	timeout := time.After(limit)
 	for {
@@ -208,10 +208,10 @@ func (h *history) await(limit time.Duration, cond func() bool) bool {
 	}
 }
 
-// lastOf is the last record of that kind that process made, for cond.
+// lastOf returns the last record of that kind from that process, for use in cond.
 func (h *history) lastOf(who, kind string) record { return h.last[who+" "+kind] }
 
-// holder returns the process that was last heard to hold the lock after that time, or nil.
+// holder returns the process that most recently reported holding the lock after that time, or nil.
 func (h *history) holder(lock string, after int64) *term {
 	if t := h.newest[lock]; t != nil && t.to > after {
 		return t
@@ -219,7 +219,7 @@ func (h *history) holder(lock string, after int64) *term {
 	return nil
 }
 
-// latest is the newest token of the lock that is known.
+// latest returns the newest known token of the lock.
 func (h *history) latest(lock string) spindle.Token {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,7 +229,7 @@ func (h *history) latest(lock string) spindle.Token {
 	return 1
 }
 
-// accepted is how many of the writes to that lock's register were accepted after that time.
+// accepted returns how many writes to that lock's register were accepted after that time.
 func (h *history) accepted(lock string, after int64) int {
 	n := 0
 	for _, w := range h.writes {
@@ -240,7 +240,7 @@ func (h *history) accepted(lock string, after int64) int {
 	return n
 }
 
-// mostAtATime is how many of the locks each process had at a time, at most, after that time.
+// mostAtATime returns the maximum number of the locks that each process held at the same time, after that time.
 func (h *history) mostAtATime(locks []string, after int64) map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,21 +259,21 @@ func (h *history) mostAtATime(locks []string, after int64) map[string]int {
 	return most
 }
 
-// between are the terms of the lock that lasted at some time from one to the other, in the order of time.
+// between returns the terms of the lock that overlap this interval, in order of time.
 func (h *history) between(lock string, from, to int64) []*term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(h.termsOf(lock), func(t *term) bool { return t.to < from || t.from > to })
 }
 
-// lostAfter are the ends of terms after that time.
+// lostAfter returns the ends of terms after that time.
 func (h *history) lostAfter(after int64) []record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(h.lost), func(r record) bool { return r.At < after })
 }
 
-// rows are the rows of that lock's register that somebody may have written.
+// rows returns the rows of that lock's register that might have been written.
 func (h *history) rows(lock string) []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -301,7 +301,7 @@ func (h *history) locks() []string {
 	return locks
 }
 
-// verdict is what the checkers found in a history.
+// verdict is the result of the checkers for a history.
 type verdict struct {
 	overlaps    []string
 	disorder    []string // of tokens
@@ -314,7 +314,7 @@ type verdict struct {
 	unknownSeen int // writes of unknown outcome that turned out to have happened
 }
 
-// check runs all checkers. Terms may no longer be added to.
+// check runs all checkers. No more terms may be added afterwards.
 func (h *history) check() verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -348,7 +348,7 @@ func (h *history) check() verdict {
 	return v
 }
 
-// require fails the test for every thing that must not be.
+// require fails the test for each violation.
 func (v verdict) require(tb testing.TB) {
 	tb.Helper()
 	assert.Empty(tb, v.overlaps, "two holders at a time")
@@ -358,7 +358,7 @@ func (v verdict) require(tb testing.TB) {
 	assert.Empty(tb, v.undecided, "registers whose check took too long")
 }
 
-// termsOf are the terms of a lock in the order of time.
+// termsOf returns the terms of a lock in order of time.
 func (h *history) termsOf(lock string) []*term {
 	var ts []*term
 	for _, t := range h.terms {
@@ -390,8 +390,8 @@ func (h *history) finalsOf(lock string) []record {
 	return rs
 }
 
-// overlaps finds terms of one lock, sorted by their start, that lasted at the same time. The intervals
-// lie within what the processes believed, so none that is found is an artefact.
+// overlaps finds terms of one lock, sorted by their start, that overlap in time. The intervals lie within the time
+// during which the processes believed that they held the lock, so every overlap is real.
 func overlaps(terms []*term) (found []string) {
 	var longest *term // of the earlier ones, the one that lasted longest
 	for _, t := range terms {
@@ -406,8 +406,8 @@ func overlaps(terms []*term) (found []string) {
 	return found
 }
 
-// miscounted finds registers that were not counted up once by each write that read them. Of those of unknown outcome
-// it knows only that some have happened.
+// miscounted finds registers that were not incremented exactly once by each write that read them. For writes with an
+// unknown outcome, it only knows that some of them have been applied.
 func miscounted(writes []*write, finals []record, happened map[int64]bool) (found []string) {
 	least, most := map[int64]int64{}, map[int64]int64{}
 	for _, w := range writes {
@@ -427,7 +427,7 @@ func miscounted(writes []*write, finals []record, happened map[int64]bool) (foun
 	return found
 }
 
-// longestGap is the longest time without a holder, and when it began. Terms are sorted by their start.
+// longestGap returns the longest time without a holder, and its beginning. Terms are sorted by their start.
 func longestGap(terms []*term) (gap time.Duration, at int64) {
 	var until int64 // the end of the earlier ones
 	for i, t := range terms {
@@ -439,9 +439,9 @@ func longestGap(terms []*term) (gap time.Duration, at int64) {
 	return gap, at
 }
 
-// disorder finds what contradicts the order of tokens: terms whose token is not larger than that of an
-// earlier one, a write that was accepted after a newer token had been committed, and one that
-// overwrote what was written under a newer token.
+// disorder finds violations of the order of tokens: a term whose token is not larger than the token of an earlier term,
+// a write that was accepted after a newer token had been committed, and a write that overwrote a value written under a
+// newer token.
 func disorder(terms []*term, writes []*write) (found []string) {
 	var tokens []spindle.Token
 	for i, t := range terms {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fault is something that the nemesis does to a member for a while. A weight is how often, compared
-// with the others. Times are in leases.
+// fault is something that the nemesis does to a member for a while. A weight is its frequency relative to the others.
+// Times are in leases.
 type fault struct {
 	name              string
 	weight            int
@@ -39,8 +39,9 @@ var lockFaults = []fault{
 	{"request", 3, 0, 0.5, (*member).isAsked, func(*member) {}},
 }
 
-// Members that are away for some leases, so that the others share among themselves, and give to who comes back; members
-// with another list; and partitions that nobody can claim once their member is dead.
+// Members that are stopped for some leases, so that the other members divide the partitions among themselves and
+// release some to the returning member; members with a different list; and partitions that no member can claim once
+// their member has died.
 var groupFaults = []fault{
 	{"leave and join", 4, 1.5, 4, (*member).terminate, (*member).start},
 	{"SIGKILL for long", 2, 1.5, 4, (*member).kill, (*member).start},
@@ -50,7 +51,7 @@ var groupFaults = []fault{
 	{"rows of a partition newer", 1, 2, 5, damaged(garble(newer)), (*member).undamaged},
 }
 
-// update starts the member with a list that has one partition more.
+// update starts the member with a list that has one additional partition.
 func (m *member) update() {
 	m.terminate()
 	m.startAs(canary(m.team.base))
@@ -61,7 +62,7 @@ func (m *member) rollBack() {
 	m.start()
 }
 
-// damaged damages a partition that the member has, if it has one, and kills the member, which comes back.
+// damaged damages one of the member's partitions, if it has any, and kills the member, which then restarts.
 func damaged(d damage) func(*member) {
 	return func(m *member) {
 		var lock string
@@ -78,7 +79,7 @@ func (m *member) undamaged() {
 	}
 }
 
-// canary is c with one partition more.
+// canary is c with one additional partition.
 func canary(c candidate) candidate {
 	c.Partitions++
 	return c
@@ -86,15 +87,15 @@ func canary(c candidate) candidate {
 
 func mend(m *member) { m.link.Mend() }
 
-// slow delays everything that passes, both ways, by so many leases.
+// slow delays all traffic, in both directions, by so many leases.
 func (m *member) slow(leases float64) {
 	d := m.team.leases(leases)
 	m.link.To.Slow(d)
 	m.link.From.Slow(d)
 }
 
-// isAsked lets another process ask the holder, the member if it is that, to hand the lock over. The token may be an old
-// one.
+// isAsked makes another process ask the holder, which can be this member, to hand the lock over. The token can be an
+// old one.
 func (m *member) isAsked() {
 	t := m.team
 	m.next().order(command{Do: "ask", Token: t.h.latest(t.base.Lock)})
@@ -114,8 +115,8 @@ func mendEverybody(m *member) {
 
 func (t *team) leases(n float64) time.Duration { return time.Duration(n * float64(t.base.Lease)) }
 
-// attack is one decision of the nemesis. All that is random is in it, so that a seed gives the same
-// attacks in the same order; what they meet is up to the processes.
+// attack is one decision of the nemesis. It contains everything that is random, so a seed produces the same attacks in
+// the same order. Their effect depends on the state of the processes.
 type attack struct {
 	fault  fault
 	lasts  time.Duration
@@ -141,7 +142,7 @@ func (t *team) next(r *rand.Rand) attack {
 	}
 }
 
-// faults are those that the team can suffer.
+// faults returns the faults that the team can suffer.
 func (t *team) faults() []fault {
 	if t.base.Partitions > 0 {
 		return append(faults[:len(faults):len(faults)], groupFaults...)
@@ -163,8 +164,8 @@ func pick(r *rand.Rand, faults []fault) fault {
 	panic("unreachable")
 }
 
-// torment attacks the team for a stretch, or until ctx ends, and returns when everything is mended. At most two members
-// suffer at a time, and an attack waits for somebody to hold the lock, for a while: terms are wanted.
+// torment attacks the team for a stretch, or until ctx ends, and returns when everything has been repaired. At most two
+// members suffer at a time. An attack waits for a while until the lock has a holder, because the test needs terms.
 func (t *team) torment(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stretch)
 	defer cancel()
@@ -197,7 +198,7 @@ func (t *team) torment(ctx context.Context) {
 	}
 }
 
-// lock is one that the member has: the first from that one on, or "", for the history locked.
+// lock returns one of the member's locks, the first from that one on, or "". The history must be locked.
 func (m *member) lock(from int) string {
 	t, who := m.team, m.current().who
 	for i := range t.locks {

@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// The leader reads, is paused for longer than its lease, and writes what it made of what it read;
-// meanwhile another has led and written. It is the test of the checkers too: what they accept of the
-// fenced run they must not accept of the other.
+// The leader reads, is paused for longer than its lease, and writes a value based on its read. In the meantime, a
+// different process has led and written. This also tests the checkers: they must accept the fenced run, and must not
+// accept the same run without the fence.
 func TestPausedLeaderLosesAnUpdateUnlessItIsFenced(t *testing.T) {
 	needEmulator(t)
 	for name, fenced := range map[string]bool{"without the fence": false, "with the fence": true} {
@@ -72,7 +72,7 @@ func bothHalves(t *testing.T, team *team, m *member, token spindle.Token, write,
 	team.half(t, m, command{Do: write}, outcome)
 }
 
-// half tells m to do something and waits for it to say so.
+// half makes m do one half of a write, and waits for its report.
 func (t *team) half(tb testing.TB, m *member, c command, kind string) {
 	tb.Helper()
 	start := now()
@@ -80,7 +80,7 @@ func (t *team) half(tb testing.TB, m *member, c command, kind string) {
 	require.True(tb, t.h.await(settle, func() bool { return t.h.lastOf(m.current().who, kind).At > start }), "%s: %s was not %s", m.name, c.Do, kind)
 }
 
-// otherThan waits for another holder than t's.
+// otherThan waits for a holder other than t's.
 func (t *team) otherThan(tb testing.TB, first term, after int64) (next term) {
 	tb.Helper()
 	require.True(tb, t.h.await(settle, func() bool {
@@ -94,13 +94,13 @@ func (t *team) otherThan(tb testing.TB, first term, after int64) (next term) {
 	return next
 }
 
-// The checkers, on histories that are written here.
+// The checkers, applied to handwritten histories.
 func TestCheckers(t *testing.T) {
 	at := func(ms int64) int64 { return (ms + 1) * int64(time.Millisecond) }
 	held := func(who string, token spindle.Token, from, to int64) record {
 		return record{Kind: kindHeld, Lock: "x", Who: who, Token: token, From: at(from), To: at(to)}
 	}
-	// A write of 'value' is under way from ms to ms+10.
+	// A write of 'value' is in progress from ms to ms+10.
 	wrote := func(outcome string, token spindle.Token, ms, value, prev, commit int64) []record {
 		invoke := record{Kind: kindInvoke, Lock: "x", Who: "w", Row: 1, Token: token, Value: value, At: at(ms)}
 		end := invoke

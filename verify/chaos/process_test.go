@@ -26,8 +26,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// team is the candidates for one lock, or the members of one group, in a database of its own: the emulator runs one read-write
-// transaction at a time in each.
+// team consists of the candidates for one lock, or the members of one group. Each team has its own database, because
+// the emulator runs one read-write transaction at a time in each database.
 type team struct {
 	tb      testing.TB
 	h       *history
@@ -41,7 +41,7 @@ type team struct {
 	db *spanner.Client // its own
 }
 
-// member is one candidate: a process at a time, and the network that it has.
+// member is one candidate: one process at a time, and its network.
 type member struct {
 	team *team
 	name string
@@ -60,7 +60,7 @@ type process struct {
 	told     atomic.Bool // to end
 }
 
-// processes numbers the processes of this test binary, so that all values that they write differ.
+// processes numbers the processes of this test binary, so that all the values that they write are different.
 var processes atomic.Int64
 
 const valuesOfAProcess = 1 << 32
@@ -83,8 +83,8 @@ func newTeam(tb testing.TB, h *history, base candidate, db *spindletest.Database
 	return t
 }
 
-// start starts the member's next process. Where there are handovers, two of three processes take part, and half of
-// those are preferred to the others. In a group, every other process takes back what the last one had.
+// start starts the member's next process. In runs with handovers, two of three processes take part, and half of these
+// have a higher priority than the others. In a group, every other process reclaims its predecessor's partitions.
 func (m *member) start() { m.startAs(m.team.base) }
 
 func (m *member) startAs(c candidate) {
@@ -130,7 +130,8 @@ func (m *member) hear(line string) {
 	}
 }
 
-// ended records the end of p. No process may end without an order, or in another way: the race detector ends a process too.
+// ended records the end of p. A process must not end without an order, or in a different way, because the race detector
+// also ends a process.
 func (m *member) ended(p *process, err error) {
 	m.team.h.add(record{Kind: kindExit, Lock: m.team.base.Lock, Who: p.who, Note: text(err)})
 	var exit *exec.ExitError
@@ -154,7 +155,7 @@ func (m *member) kill() {
 	p.Kill()
 }
 
-// terminate asks the process to end.
+// terminate sends SIGTERM to the process.
 func (m *member) terminate() {
 	p := m.current()
 	p.told.Store(true)
@@ -167,7 +168,7 @@ func (m *member) terminate() {
 	}
 }
 
-// order is carried out if the process is there.
+// order is carried out if the process is running.
 func (m *member) order(c command) {
 	if line, err := json.Marshal(c); err == nil {
 		_ = m.current().Send(string(line))
@@ -182,7 +183,7 @@ func (m *member) command(c command) {
 	require.NoError(m.team.tb, m.current().Send(string(line)))
 }
 
-// next is another member.
+// next returns a different member.
 func (m *member) next() *member {
 	members := m.team.members
 	return members[(slices.Index(members, m)+1)%len(members)]
@@ -228,7 +229,7 @@ func (t *team) elected(after int64, limit time.Duration) (found term) {
 	return found
 }
 
-// finish reads what every row of the register holds, as the last operation on it.
+// finish reads every row of the register, as the last operation on it.
 func (t *team) finish() {
 	t.tb.Helper()
 	for _, lock := range append(slices.Clone(t.locks), t.extra) {
@@ -242,7 +243,7 @@ func (t *team) finish() {
 	}
 }
 
-// newLink is the network that one candidate has.
+// newLink returns the network of one candidate.
 func newLink(tb testing.TB, host string) *network.Link {
 	link, err := network.NewLink(host)
 	require.NoError(tb, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The register is checked as one that is swapped: a write replaces the value and says which one it
-// found. Every value is written once, so a lost update shows as two writes that found the same.
+// The register is checked as a swap register: a write replaces the value and returns the previous one. Every value is
+// written once, so after a lost update, two writes have found the same value.
 var register = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
@@ -47,7 +47,7 @@ type found struct {
 	value int64
 }
 
-// seen are the values that somebody read: their writes have happened.
+// seen returns the values that were read by any process; the writes of these values have been applied.
 func seen(writes []*write, finals []record) map[int64]bool {
 	values := map[int64]bool{}
 	for _, w := range writes {
@@ -61,10 +61,10 @@ func seen(writes []*write, finals []record) map[int64]bool {
 	return values
 }
 
-// operations are the histories of a lock's registers, by row. A write of unknown outcome completes at
-// infinity. If nobody has read its value it is left out: it may be put last, where it harms nothing, and in any other
-// place the next write is blind or unknown too and does not miss it. That keeps the search short, which is exponential
-// in such writes.
+// operations returns the histories of a lock's registers, by row. A write with an unknown outcome completes at
+// infinity. If its value was never read, it is left out: it can be placed last, where it does no harm, and in any other
+// place the next write would be blind or unknown as well, and would not notice its absence. This keeps the search
+// short, which is exponential in the number of such writes.
 func operations(writes []*write, finals []record) map[int64][]porcupine.Operation {
 	happened := seen(writes, finals)
 	rows := map[int64][]porcupine.Operation{}
@@ -107,7 +107,8 @@ const (
 	no  = porcupine.Illegal
 )
 
-// linearizable checks one register's history, and draws it at that path if it is not linearizable.
+// linearizable checks one register's history. If the history is not linearizable, it draws the history in a file at
+// that path.
 func linearizable(ops []porcupine.Operation, path string) porcupine.CheckResult {
 	result, info := porcupine.CheckOperationsVerbose(register, ops, time.Minute)
 	if result != yes {

@@ -15,13 +15,13 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// The emulator is killed and comes back with nothing: no rows, no sessions. The library's loops go on,
-// but a client of cloud.google.com/go/spanner v1.95 that had its session in the old emulator never works
-// again: it has one multiplexed session, replaces it when it is seven days old, and does not replace
-// it on "Session not found". So the processes have to be started again; that is no matter of the lock,
-// and Spanner itself does not lose sessions. (A client that was still without a session gets one.)
+// The emulator is killed and restarts empty, without rows and sessions. The library's loops continue, but a client of
+// cloud.google.com/go/spanner v1.95 that had its session in the old emulator never works again. It has one multiplexed
+// session, replaces it when it is seven days old, and does not replace it on "Session not found". The processes therefore
+// have to be restarted. This is not an issue of the lock, and Spanner itself does not lose sessions. (A client that did not
+// have a session yet creates one.)
 //
-// The register's history is not checked here: the writes of the old emulator are lost, as they must be.
+// The register's history is not checked here, because the writes to the old emulator are necessarily lost.
 func TestEmulatorComesBackEmpty(t *testing.T) {
 	needEmulator(t)
 	h := newHistory(t)
@@ -58,7 +58,7 @@ func TestEmulatorComesBackEmpty(t *testing.T) {
 	assert.Empty(t, v.disorder)
 }
 
-// restart starts an empty emulator and makes the same database in it.
+// restart starts an empty emulator and creates the same database in it.
 func restart(t *testing.T, db *spindletest.Database) *emulator.Emulator {
 	t.Helper()
 	const dialect = databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL

@@ -1,62 +1,65 @@
 /*
- * Partitions that live with a member, as a Promela model. See README.md for what it covers; `./check` runs it. A member
- * is a lock, whose own steps are in spindle.pml: here it has a heartbeat, a deadline, and an end.
+ * Partitions that last as long as their member, as a Promela model. README.md describes its scope; `./check` runs it. A
+ * member is a lock. The steps of a lock are in spindle.pml; here, a member only has a heartbeat, a deadline, and an end.
  *
  * Configuration, by -D:
- *   N=2|3              processes; each is a member again and again, under a new token each time
- *   SLOTS=2|3          slots that they share: N, unless it is said. A process that finds none waits for one
- *   SHARED             a process whose last term is not over may take any slot. Else, if it takes one, that which it had
- *   P=1|2              partitions
+ *   N=2|3              number of processes; each becomes a member repeatedly, under a new token each time
+ *   SLOTS=2|3          number of slots that they share, N by default. A process that finds no slot waits for one
+ *   SHARED             a process whose last term has not ended can take any slot. Without SHARED, it takes its last slot
+ *   P=1|2              number of partitions
  *   L0, L1, L2         leases in ticks
- *   OPERATOR           somebody deletes rows by hand, at any time and any number of times
- *   MEMBERS_ONLY       (with OPERATOR) those of members
- *   PARTITIONS_ONLY    (with OPERATOR) those of partitions
- *   LIVENESS           with `calm`, after which nothing fails any more
- *   SICK               process 0 beats and looks, but its claims may be aborted, and its confirmations always are
- *   STIFF              process 1 beats and looks, but its releases and reconciliations are always aborted
- *   NOTHING_LATE       fewer faults, for more members and partitions: what is given up on is lost, no duplicates
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   TOP                only the assertions on what a user sees, and member_gone
- *   ACTS_ONLY          not that one either
+ *   OPERATOR           an operator deletes rows by hand, at any time and any number of times
+ *   MEMBERS_ONLY       (with OPERATOR) only rows of members
+ *   PARTITIONS_ONLY    (with OPERATOR) only rows of partitions
+ *   LIVENESS           adds `calm`, after which no fault happens any more
+ *   SICK               process 0 sends heartbeats and looks, but its claims can be aborted, and its confirmations always are
+ *   STIFF              process 1 sends heartbeats and looks, but its releases and reconciliations are always aborted
+ *   NOTHING_LATE       fewer faults, for more members and partitions: a request that the caller gives up on is lost, and
+ *                      there are no duplicates
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   TOP                keeps only member_gone and the assertions about observable behavior
+ *   ACTS_ONLY          as TOP, but without member_gone
  *
- * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
- *   pause        time may pass between any two steps of anybody (tick)
- *   crash        at any point; the process comes back with an empty memory, or never
- *   abort        a commit that is aborted for ever is one that is not applied
+ * Faults. Their number is unlimited. None is scheduled; each can happen at any point.
+ *   pause        time can pass between any two steps of any process (tick)
+ *   crash        at any point; the process returns with an empty memory, or never
+ *   abort        a commit that is aborted every time is modeled as a commit that is not applied
  *   lost request, lost reply, timeout
- *                the caller may give up on any commit. It stays under way and lands at any later time, or never
- *   duplicates   heartbeats, releases of members and of partitions land again, at any later time
+ *                the caller can give up on any commit. The commit is then applied at any later time, or never
+ *   duplicates   heartbeats, and releases of members and partitions, are applied again at any later time
  *
- * Abstractions, and why nothing is lost:
- *   terms        a row names a member by slot and token. All terms that are over are alike, so a name is OVER or
- *                the slot: its present term, which is not over. What named that says OVER once the term is. So the
- *                number of terms is not bounded
- *   slots        those that are free are alike, and nothing is kept of them. So it does not matter which of these a process
- *                takes. A slot has no place: the one that process i takes is called i from then on, and what was called
- *                i has the other's name. A slot that has expired by its lock row is freed in one step and taken in the
- *                next: a claim compares the heartbeat as an eviction does
- *   top slot     above these slots there is one more, whose lock row nobody deletes. So all of these are below the
- *                highest that is seen, and a process knows that a slot without rows is one
- *   tokens       of a partition are alike too: the newest, or an old one
- *   observations a process does not keep the rows it saw, but whether it would still find them: obs. Any commit
- *                that writes the row takes that away. An eviction goes by a row that is the same for everybody
- *   memory       every process that is there has seen each member's lease, by a look at the latest instant before
- *                somebody deletes that. It forgets in a crash: one with a shorter lease does not crash while
- *                a member without lease row acts, see LIMIT_MEMBER_LEASE_ROW
- *   heartbeat    of a member is one step, which sets its deadline too: no deadline is later than that. One that is
- *                earlier, as time passes before the commit, is the same as one whose reply is lost and a late duplicate
- *   join         is a claim that always succeeds, and a confirmation. What comes between is in spindle.pml
- *   time         as in spindle.pml: ages and time left, up to the longest lease
- *   looks        one step for each partition, which sees the members' rows at the same instant. Several partitions need
- *                not be seen at one
- *   deleted      what is deleted was seen by everybody at the instant before, and nobody sees it at the instant after. Each
- *                other order of looks only lets a process act for less, and wait for longer
- *   batches      a claim of several partitions compares and claims each by itself, as a confirmation and an eviction of
- *                several do: one commit is the same as one after the other with nothing between. A release of several
- *                fails for all if one fails. Each may be answered or not, and land late, by itself: more than can happen
- *   the plan     anything, while faults happen: a process may want and not want a partition at any time. When calm, the
- *                first slot that has a live member by the look has partition 0, and the last one partition 1
+ * Abstractions, and why they lose no behavior:
+ *   terms        a row names a member by slot and token. All terms that have ended are interchangeable, so a name is
+ *                either OVER or a slot, which refers to the slot's current term that has not ended. When that term ends,
+ *                all names that refer to it become OVER. The number of terms is therefore not bounded
+ *   slots        free slots are interchangeable, and the model stores nothing about them. It therefore does not matter
+ *                which of them a process takes. A slot has no fixed position: the slot that process i takes is called i
+ *                from then on, and the slot that was called i gets the other name. A slot whose lock row has expired is
+ *                freed in one step and taken in the next, because a claim compares the heartbeat like an eviction
+ *   top slot     above these slots, there is one more, whose lock row is never deleted. All the modeled slots are thus
+ *                below the highest slot that is seen, and a process knows that a slot without rows exists
+ *   tokens       the tokens of a partition are interchangeable as well: a token is either the newest or an old one
+ *   observations a process does not store the rows that it saw, but whether it would still find them: obs. Any commit
+ *                that writes the row resets obs. An eviction depends on a row that is the same for all processes
+ *   memory       every running process has seen each member's lease, in a look just before that lease is deleted. A
+ *                process loses this memory in a crash, so a process with a shorter lease does not crash while a
+ *                member without a lease row acts; see LIMIT_MEMBER_LEASE_ROW
+ *   heartbeat    a member's heartbeat is one step, which also sets its deadline; no deadline is later than that. An
+ *                earlier deadline, because time passes before the commit, is equivalent to a lost reply and a late
+ *                duplicate
+ *   join         is a claim that always succeeds, followed by a confirmation. spindle.pml models the steps in between
+ *   time         as in spindle.pml: ages and remaining times, up to the longest lease
+ *   looks        one step for each partition, which sees the members' rows at the same instant. Different partitions do
+ *                not have to be seen at the same instant
+ *   deleted rows every process has seen a deleted row at the instant before its deletion, and none sees it at the instant
+ *                after. Any other order of looks only lets a process act for less time and wait for longer
+ *   batches      a claim, a confirmation or an eviction of several rows treats each row independently, so one commit is
+ *                equivalent to several consecutive ones. A release of several partitions fails for all if it fails for
+ *                one. In the model, each part can be answered or not, and applied late, independently, which allows more
+ *                behavior than is possible in reality
+ *   the plan     is arbitrary while faults happen: a process can want, or not want, a partition at any time. When calm,
+ *                the first slot with a live member in the look has partition 0, and the last one has partition 1
  */
 
 #ifndef N
@@ -90,44 +93,44 @@
 
 /* The mutants, and what each breaks:
  *   MUTANT_EVICT_IGNORES_HEARTBEAT evict compares only the token
- *   MUTANT_EVICT_TWO_INSTANTS      evict: the age of one read, the heartbeat to compare with of the next
- *   MUTANT_LATE_DEADLINE           a member acts for one tick more
- *   MUTANT_CONFIRM_UNCHECKED       confirm: without the Update of M
- *   MUTANT_CLAIM_KEEPS_LEASE_ROW   claim: does not delete the lease row
- *   MUTANT_CLAIM_UNCOMPARED        claim: whatever is there
- *   MUTANT_RELEASE_BEFORE_RETURN   release: when the work is revoked
- *   MUTANT_RELEASE_TAKEN_BACK      release: no reply, so the partition is acted on again
- *   MUTANT_LEAVE_BEFORE_RETURN     leave: while work goes on
- *   MUTANT_ADOPT                   what the look shows as its own is acted on
+ *   MUTANT_EVICT_TWO_INSTANTS      evict uses the age from one read, and compares the heartbeat from the next
+ *   MUTANT_LATE_DEADLINE           a member acts for one tick too long
+ *   MUTANT_CONFIRM_UNCHECKED       confirm without the Update of M
+ *   MUTANT_CLAIM_KEEPS_LEASE_ROW   claim does not delete the lease row
+ *   MUTANT_CLAIM_UNCOMPARED        claim does not compare the row
+ *   MUTANT_RELEASE_BEFORE_RETURN   a partition is released when its work is revoked
+ *   MUTANT_RELEASE_TAKEN_BACK      after a release without a reply, the partition is acted on again
+ *   MUTANT_LEAVE_BEFORE_RETURN     a member leaves while work is running
+ *   MUTANT_ADOPT                   a member acts on partitions whose rows name it in a look
  *   MUTANT_EARLIER_TERM            the reply to a confirmation is believed in the next term
  *   MUTANT_TWO_READS               members and partitions are read at two instants
- *   MUTANT_RECONCILE_UNCOMPARED    reconcile: whatever names the member, not what was seen
- *   MUTANT_MISSING_IS_OVER         a member without a row is over (this and those below need OPERATOR)
- *   MUTANT_TIMER_BY_SLOT           how long a member is missing is counted by slot, whatever its token
- *   MUTANT_SLOT_AT_ONCE            a slot without rows is free at once to a process that joins
- *   MUTANT_LEASE_FORGOTTEN       a member's lease is forgotten when its row is gone
- *   MUTANT_LOOKS_IGNORED          a member acts, however long ago it saw the partition's lease row
- *   MUTANT_ABSENT_IS_FREE          a partition without rows is free at once
- *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looker's lease, whatever its member's lease is
- *   MUTANT_NO_RECONCILE            nothing is reconciled (this and those below need LIVENESS)
+ *   MUTANT_RECONCILE_UNCOMPARED    reconcile frees any row that names the member, without comparing it with the look
+ *   MUTANT_MISSING_IS_OVER         a member without a row counts as over (this and the following need OPERATOR)
+ *   MUTANT_TIMER_BY_SLOT           the time for which a member is missing is counted per slot, whatever its token
+ *   MUTANT_SLOT_AT_ONCE            for a process that joins, a slot without rows is free immediately
+ *   MUTANT_LEASE_FORGOTTEN         a member's lease is forgotten when its row is deleted
+ *   MUTANT_LOOKS_IGNORED           a member acts no matter how long ago it last saw the partition's lease row
+ *   MUTANT_ABSENT_IS_FREE          a partition without rows is free immediately
+ *   MUTANT_GONE_OWN_LEASE          a partition without rows is free after the looking process's lease, whatever the member's lease
+ *   MUTANT_NO_RECONCILE            nothing is reconciled (this and the following need LIVENESS)
  *   MUTANT_CONFIRM_FORGOTTEN       a confirmation without a reply is forgotten
- *   MUTANT_LEFT_OUT_RESOLVES       what was unresolved is free when a claim leaves it out
+ *   MUTANT_LEFT_OUT_RESOLVES       an unresolved partition becomes free when a claim leaves it out
  *   MUTANT_RELEASE_FORGOTTEN       a release without a reply is forgotten
- *   MUTANT_BARE_FOR_EVER           a bare claim is its member's, however old it is
- *   MUTANT_NEVER_EVICTED           nobody evicts
- *   MUTANT_MISSING_FOR_EVER        a member without a row is waited for, for ever (needs OPERATOR)
- *   MUTANT_ORPHANS_FOR_EVER         an orphan lease is waited for, whatever its member is (needs OPERATOR)
+ *   MUTANT_BARE_FOR_EVER           a bare claim belongs to its member, however old it is
+ *   MUTANT_NEVER_EVICTED           no process evicts
+ *   MUTANT_MISSING_FOR_EVER        processes wait forever for a member without a row (needs OPERATOR)
+ *   MUTANT_ORPHANS_FOR_EVER        processes wait forever for an orphan lease, whatever its member's state (needs OPERATOR)
  *   MUTANT_STAYS_SICK              a member whose claims or releases always fail stays (needs SICK or STIFF)
- * Not found, and harmless, see README.md:
- *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token, and whether the member has confirmed, not the heartbeat
+ * Not caught, and harmless; see README.md:
+ *   MUTANT_EVICT_IGNORES_BEATS     evict compares the token and whether the member has confirmed, but not the heartbeat
  *   MUTANT_CONFIRM_UNCHECKED       with ACTS_ONLY
- * What the protocol does not stand (needs OPERATOR):
- *   LIMIT_MEMBER_LEASE_ROW         the lease row of a member is deleted, and another that has a shorter lease has not seen it
- *   LIMIT_SLOT_TWICE               both rows of a slot are deleted again, and a process that joins has not looked between
+ * Cases that the protocol does not tolerate (they need OPERATOR):
+ *   LIMIT_MEMBER_LEASE_ROW         a member's lease row is deleted, and a process with a shorter lease has not seen it
+ *   LIMIT_SLOT_TWICE               both rows of a slot are deleted twice, and a process that joins has not looked in between
  */
 
 #ifdef LIVENESS
-bool calm;        /* no fault happens any more */
+bool calm;        /* no further fault happens */
 #define faulty !calm
 #else
 #define calm false
@@ -141,12 +144,13 @@ bool calm;        /* no fault happens any more */
 
 /* ---- Spanner: members ---- */
 
-byte by[SLOTS];       /* 1 + whose term it is that the slot has and that is not over. 0: its lock row is released. What follows is about that term */
+byte by[SLOTS];       /* 1 + the process whose term has the slot and has not ended. 0: the lock row is released. The following
+                         variables describe that term */
 byte age[SLOTS];      /* now - heartbeat, at most LMAX */
-bool evicting[SLOTS]; /* an eviction is under way, whose observation still holds */
-bool lateLeave[SLOTS]; /* a release is under way */
-bool bare[SLOTS];     /* it is claimed, and not confirmed: there is no M yet */
-bool lateJoin[SLOTS]; /* a confirmation is under way */
+bool evicting[SLOTS]; /* an eviction is in transit, and its observation still holds */
+bool lateLeave[SLOTS]; /* a release is in transit */
+bool bare[SLOTS];     /* it is claimed but not confirmed, so there is no M yet */
+bool lateJoin[SLOTS]; /* a confirmation is in transit */
 #define there(s) (by[s] != 0)
 #define termLease(s) lease(by[s] - 1)
 #ifdef OPERATOR
@@ -159,7 +163,7 @@ bool nolease[SLOTS];  /* its lease row, M, was deleted */
 #define hasM(s) (there(s) && !bare[s])
 #endif
 #ifdef MUTANT_EVICT_TWO_INSTANTS
-byte read[SLOTS];     /* 1 + how long ago a heartbeat was read. 0: it was not */
+byte read[SLOTS];     /* 1 + the time since a heartbeat was read. 0: none was read */
 #endif
 
 /* ---- Spanner: partitions ---- */
@@ -172,64 +176,64 @@ byte row[P];      /* the lock row: */
 #define BARE 1    /*   claimed, not confirmed */
 #define LIVE 2    /*   confirmed */
 #define ABSENT 3  /*   there is none */
-byte with[P];     /* its writer: 0 = OVER (or none), 1 + s = the present term of slot s */
+byte with[P];     /* its writer: 0 = OVER (or none), 1 + s = the current term of slot s */
 byte bareAge[P];  /* of a bare claim: now - token, at most LMAX */
 byte record[P];  /* the lease row of the newest token, and the member in its lease record: */
 #define NONE 0    /*   there is none */
-#define OVER 1    /*   a term that is over */
-#define M(s) ((s) + 2) /* the present term of slot s */
+#define OVER 1    /*   a term that has ended */
+#define M(s) ((s) + 2) /* the current term of slot s */
 bool oldRecord[P]; /* there is a lease row of an older token */
 
-/* Under way: sent, and neither certainly applied nor certainly lost. */
+/* In transit: sent, and neither known to be applied nor known to be lost. */
 bool lateConfirm[P];       /* a confirmation of the row's bare claim */
 bool lateRelease[P];       /* a release under the newest token */
-byte lateClaim[N * P];     /* a claim of process i on which it gave up: its obs */
-byte lateWith[N * P];      /* and whose it was, as in with */
-byte lateReconcile[N * P]; /* a reconciliation, whose observation still holds */
+byte lateClaim[N * P];     /* a claim that process i gave up on: its obs */
+byte lateWith[N * P];      /* and the claimant, as in with */
+byte lateReconcile[N * P]; /* a reconciliation whose observation still holds */
 
 /* ---- the processes ---- */
 
 byte in[N];
 #define OUT 0
 #define IN 1      /* a member */
-#define DEAD 2    /* it will not come back */
-#define JOIN 3    /* it has claimed a slot, and is to confirm */
-byte at[N];       /* 1 + the slot it has, if its term there is not over. 0: it has none, or does not know that it is over */
+#define DEAD 2    /* the process never returns */
+#define JOIN 3    /* it has claimed a slot, and is about to confirm */
+byte at[N];       /* 1 + the slot that it has, if its term there has not ended. 0: it has no slot, or its term has ended without its knowledge */
 byte left[N];     /* time until the local deadline of the member */
 byte state[N * P]; /* of each partition: */
 #define FREE 0
-#define CLAIMED 1    /* to claim or confirm */
+#define CLAIMED 1    /* about to claim or confirm */
 #define HELD 2       /* acted on */
-#define REVOKING 3   /* the context of the work is canceled, and the work goes on */
-#define RELEASING 4  /* the work has returned: to release */
-#define UNRESOLVED 5 /* a claim or release whose outcome is not known */
-byte sub[N * P];  /* what is under way for it: */
-#define CLAIM 1      /* CLAIMED: the claim of what was free */
-#define AGAIN 2      /* CLAIMED: the claim of what was unresolved */
+#define REVOKING 3   /* the work's context is canceled, and the work is still running */
+#define RELEASING 4  /* the work has returned; about to release */
+#define UNRESOLVED 5 /* a claim or release with an unknown outcome */
+byte sub[N * P];  /* the step in progress for it: */
+#define CLAIM 1      /* CLAIMED: the claim of a free partition */
+#define AGAIN 2      /* CLAIMED: the claim of an unresolved partition */
 #define CONFIRM 3    /* CLAIMED: the confirmation */
-#define REPLY 4      /* CLAIMED: it is confirmed, the reply is on its way */
-#define LOST 5       /* REVOKING: its lease row is gone */
+#define REPLY 4      /* CLAIMED: it is confirmed, and the reply is in transit */
+#define LOST 5       /* REVOKING: its lease row is missing */
 #define RECONCILE 6  /* UNRESOLVED: the reconciliation */
-byte obs[N * P];  /* what was seen, when about to claim or reconcile: */
-#define SAME 1    /*   (0: nothing) the row is still that */
-#define OTHER 2   /*   it is not */
-#define NOROW 3   /*   there was no row, and there is none */
-bool newest[N * P]; /* the token it claimed under is still the newest */
+byte obs[N * P];  /* the observation, when about to claim or reconcile: */
+#define SAME 1    /*   (0: none) the row is unchanged */
+#define OTHER 2   /*   the row has changed */
+#define NOROW 3   /*   there was no row, and there still is none */
+bool newest[N * P]; /* the token that it claimed under is still the newest */
 #ifdef OPERATOR
-byte look[N * P]; /* time until the partition must have been seen: lease - since(last look that showed its lease row) */
-byte missing[N * SLOTS]; /* 1 + for how long process i has known that the term of slot s has no row. 0: it does not */
-byte gone[N * P]; /* 1 + for how long process i has known that partition p has no rows */
+byte look[N * P]; /* the time left until the partition must be seen again: lease - since(last look that showed its lease row) */
+byte missing[N * SLOTS]; /* 1 + the time for which process i has known that the term of slot s has no row. 0: it does not know */
+byte gone[N * P]; /* 1 + the time for which process i has known that partition p has no rows */
 #endif
 #ifdef LIVENESS
-bool beaten[N];   /* when calm: what is done once in each tick */
+bool beaten[N];   /* when calm: steps that are taken once per tick */
 bool looked[N * P];
-byte rest[N];     /* when calm: time until it joins again, as its claims or releases failed */
+byte rest[N];     /* when calm: time until it joins again after its claims or releases failed */
 #endif
 
-/* For use within one step. */
+/* Temporary variables of one step. */
 byte k, s, t;
 bool ok;
-bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* what assertions say */
+bool two_act, stale_fenced_write, member_gone, rows_wrong, forgotten; /* the names that assertions report */
 
 inline end() {
 	k = 0;
@@ -250,7 +254,7 @@ inline end() {
 #endif
 #define acts(i, p) ((state[X(i, p)] == HELD || state[X(i, p)] == REVOKING) && mayAct(i, p))
 
-/* No two members act on a partition: looked at whenever one begins to, or moves its deadline. */
+/* No two members act on a partition. Checked whenever a member begins to act, or moves its deadline. */
 inline assertAlone(i, p) {
 	for (k : 0 .. N - 1) {
 		if
@@ -261,9 +265,9 @@ inline assertAlone(i, p) {
 	assert(!two_act)
 }
 
-/* After each commit on a partition's rows. A write fenced with an old token would commit if that had a lease row. A lease
- * row is there exactly if the row is confirmed, unless somebody deletes rows. What names a member's term that is not over
- * is looked after by that member. */
+/* Checked after each commit to a partition's rows. A write fenced with an old token would commit if that token had a
+ * lease row. A lease row exists exactly if the lock row is confirmed, unless rows are deleted by hand. If a row names
+ * a member's term that has not ended, that member does not regard the partition as free. */
 inline assertRows(p) {
 	stale_fenced_write = oldRecord[p];
 	assert(!stale_fenced_write);
@@ -298,7 +302,7 @@ inline changed(p) {
 	}
 }
 
-/* A new claim: there is a newer token than any that somebody has. */
+/* A new claim: there is a newer token than any token in use. */
 inline superseded(p) {
 	for (k : 0 .. N - 1) {
 		newest[X(k, p)] = false
@@ -311,7 +315,7 @@ inline superseded(p) {
 	lateRelease[p] = false
 }
 
-/* The term of slot i is over: released, or another has begun. */
+/* The term of slot i has ended: it was released, or a different term has begun. */
 inline over(i) {
 	by[i] = 0;
 	age[i] = 0;
@@ -340,7 +344,7 @@ inline over(i) {
 			with[k] = 0;
 			bareAge[k] = 0;
 #ifndef MUTANT_CONFIRM_UNCHECKED
-			lateConfirm[k] = false /* M is gone */
+			lateConfirm[k] = false /* M was deleted */
 #endif
 		:: else
 		fi;
@@ -354,7 +358,7 @@ inline over(i) {
 	}
 }
 
-/* The slots a and b have each other's names from now on. Nobody is in a, and b is free. */
+/* The slots a and b exchange names. No process is in a, and b is free. */
 #define swap(x, y) t = x; x = y; y = t
 inline rename(a, b) {
 	if
@@ -387,7 +391,7 @@ inline rename(a, b) {
 	fi
 }
 
-/* claim of p of what was seen as o, by the term w (as in with): ok = applied */
+/* claim of p, observed as o, by the term w (as in with): ok = applied */
 #ifdef MUTANT_CLAIM_UNCOMPARED
 #define stillAs(o, p) ((o) != 0)
 #else
@@ -400,7 +404,7 @@ inline doClaim(p, o, w) {
 #ifdef MUTANT_CLAIM_KEEPS_LEASE_ROW
 		oldRecord[p] = oldRecord[p] || record[p] != NONE;
 #else
-		oldRecord[p] = false; /* what was there was seen, and is deleted */
+		oldRecord[p] = false; /* the claimant has seen the old lease row, and deletes it */
 #endif
 		row[p] = BARE;
 		with[p] = w;
@@ -437,7 +441,7 @@ inline doConfirm(p) {
 	fi
 }
 
-/* release of p under the newest token: ok = applied, else NOT_FOUND. */
+/* release of p under the newest token: ok = applied, otherwise NOT_FOUND. */
 #define releasable(p) (record[p] != NONE && row[p] != ABSENT)
 inline doRelease(p) {
 	ok = releasable(p);
@@ -468,7 +472,7 @@ inline allSeeGone(p) {
 #define allSeeGone(p) skip
 #endif
 
-/* reconcile of p of what was seen as o, by the term w: ok = applied. */
+/* reconcile of p, observed as o, by the term w: ok = applied. */
 inline doReconcile(p, o, w) {
 #ifdef MUTANT_RECONCILE_UNCOMPARED
 	ok = row[p] != ABSENT && with[p] != 0 && with[p] == w;
@@ -490,7 +494,8 @@ inline doReconcile(p, o, w) {
 	fi
 }
 
-/* heartbeat of the term of slot i: ok = applied, else NOT_FOUND. An eviction by an older observation will find it changed. */
+/* heartbeat of the term of slot i: ok = applied, otherwise NOT_FOUND. An eviction based on an older observation will
+ * find it changed. */
 inline doBeat(i) {
 	ok = hasM(i) && hasRow(i);
 	if
@@ -518,14 +523,14 @@ inline doJoin(i) {
 	fi
 }
 
-/* release of the member of slot i: ok = applied, else NOT_FOUND. */
+/* release of the member of slot i: ok = applied, otherwise NOT_FOUND. */
 inline doLeave(i) {
 	ok = hasM(i) && hasRow(i);
 	lateLeave[i] = false;
 	if :: ok -> over(i) :: else fi
 }
 
-/* ---- what a process sees ---- */
+/* ---- observations ---- */
 
 /* Process i remembers the lease of the term of slot s, or sees it. */
 #if defined(LIMIT_MEMBER_LEASE_ROW)
@@ -537,11 +542,11 @@ inline doLeave(i) {
 #endif
 #define known(i, s) (!bare[s] && knows(i, s) -> termLease(s) : 0)
 
-/* The member of slot s may be evicted: its heartbeat is older than its lease. */
+/* The member of slot s can be evicted, because its heartbeat is older than its lease. */
 #define expired(i, s) (there(s) && hasRow(s) && age[s] >= (known(i, s) > 0 -> known(i, s) : lease(i)))
 
-/* The term of slot s has no row, and process i has known that for as long as what it knows of says: its own lease, what
- * the member's lease, and the partition's lease row. */
+/* The term of slot s has no row, and process i has known this for the longest of the leases that it knows: its own
+ * lease, the member's lease, and the lease in the partition's lease row. */
 #ifdef OPERATOR
 #define missingFor(i, s, wait) (there(s) && norow[s] && missing[Y(i, s)] > (wait))
 #define byMember(i, s) longer(lease(i), known(i, s))
@@ -563,8 +568,8 @@ inline doLeave(i) {
 #define slotMissing(i, s) false
 #endif
 
-/* A process takes any slot that is free, its own last term's, and one that has been missing for long. Of free slots, which
- * are alike, the highest one. */
+/* A process takes any free slot, the slot of its own last term, or one that has been missing for long enough. Of the
+ * free slots, which are interchangeable, it takes the highest one. */
 #if SLOTS == 3
 #define chosen(s) (((s) == 2 || there(2)) && ((s) != 0 || there(1)))
 #else
@@ -583,14 +588,15 @@ inline doLeave(i) {
 #define mayJoin(i, s) ((!there(s) && chosen(s) && mayChoose(i)) || by[s] == (i) + 1 || slotMissing(i, s))
 
 #ifdef MUTANT_TWO_READS
-bool reading[N];  /* process i has read the members' rows, and is to read the partition's */
-byte stale[N];    /* 1 + the slot that another has claimed since then */
+bool reading[N];  /* process i has read the members' rows, and is about to read the partition's */
+byte stale[N];    /* 1 + the slot that a different process has claimed since then */
 #define otherToken(i, s) (stale[i] == (s) + 1)
 #else
 #define otherToken(i, s) false
 #endif
 
-/* To process i, what names the term w (0: over, 1 + slot) on partition p is free. Its own is, to itself. */
+/* For process i, partition p is free if its rows name the term w (0: over, 1 + slot). Rows that name its own term
+ * make it free for itself. */
 #define isOver(i, w, p) ((w) == 0 || (w) == at[i] || waitedFor(i, (w) - 1, p) || otherToken(i, (w) - 1))
 
 #ifdef MUTANT_BARE_FOR_EVER
@@ -610,7 +616,7 @@ byte stale[N];    /* 1 + the slot that another has claimed since then */
 #ifdef MUTANT_GONE_OWN_LEASE
 #define goneFor(i) lease(i)
 #else
-#define goneFor(i) LMAX /* its member's lease, taken to be the longest */
+#define goneFor(i) LMAX /* its member's lease, assumed to be the longest */
 #endif
 #define goneLong(i, p) (gone[X(i, p)] > goneFor(i))
 #endif
@@ -662,7 +668,7 @@ inline become(i, p, what, under) {
 #endif
 }
 
-/* The member's term is over: it has learned so, its deadline has passed, or it has left. */
+/* The member's term has ended: the member has learned this, its deadline has passed, or it has left. */
 inline endTerm(i) {
 	left[i] = 0;
 	in[i] = OUT;
@@ -702,7 +708,7 @@ inline endTerm(i) {
 #define stiff(i) false
 #endif
 
-/* A claim or a release has failed for good, and nothing else is done: the member ends its term, and cools down. */
+/* A claim or a release keeps failing, and nothing else is in progress: the member ends its term and cools down. */
 inline giveUp(i, p) {
 #if (defined(SICK) || defined(STIFF)) && !defined(MUTANT_STAYS_SICK)
 	if
@@ -733,7 +739,7 @@ inline giveUp(i, p) {
 #define leftOut UNRESOLVED
 #endif
 
-/* A confirmation of a term that is over is refused. */
+/* A confirmation of a term that has ended is refused. */
 #ifdef MUTANT_CONFIRM_UNCHECKED
 #define confirmOld(i, p) if :: newest[X(i, p)] -> doConfirm(p); ok = false :: else -> ok = false fi
 #define sentInTerm(p) true
@@ -779,7 +785,7 @@ inline releases(i, p) {
 	fi
 }
 
-/* What process me does about partition p. */
+/* The steps of process me for partition p. */
 #define PARTITION(p) \
 	/* free */ \
 	:: d_step { is(me, p, FREE, 0) && mayWant(me, p) && claimable(me, p) && !namesMe(me, p) -> \
@@ -821,7 +827,7 @@ inline releases(i, p) {
 		assertAlone(me, p); \
 		end() } \
 	:: d_step { is(me, p, CLAIMED, REPLY) && mayNotWant(me, p) -> \
-		printf("process %d: confirmation of partition %d is acknowledged, and it is not to have it any more\n", me, p); \
+		printf("process %d: confirmation of partition %d is acknowledged, but is no longer wanted\n", me, p); \
 		become(me, p, REVOKING, 0); \
 		assertAlone(me, p); \
 		end() } \
@@ -829,7 +835,7 @@ inline releases(i, p) {
 		printf("process %d: the reply to the confirmation of partition %d is lost\n", me, p); \
 		become(me, p, confirmUnknown, 0); \
 		end() } \
-	/* held: not wanted any more, or about to leave */ \
+	/* held: no longer wanted, or about to leave */ \
 	:: d_step { is(me, p, HELD, 0) && mayNotWant(me, p) -> \
 		printf("process %d: revokes partition %d\n", me, p); \
 		hasLooked(me, p); \
@@ -884,7 +890,7 @@ inline releases(i, p) {
 	SEES(p) \
 	LOOKS(p)
 
-/* What process me does about two partitions in one commit. */
+/* The steps of process me for two partitions in one commit. */
 #define BOTH \
 	:: d_step { toClaim(me, 0) && toClaim(me, 1) -> claims(me, 0); claims(me, 1); end() } \
 	:: d_step { is(me, 0, CLAIMED, CONFIRM) && is(me, 1, CLAIMED, CONFIRM) && !unable(me) -> confirms(me, 0); confirms(me, 1); end() } \
@@ -933,7 +939,7 @@ inline releases(i, p) {
 #ifdef MUTANT_ADOPT
 #define ADOPTS(p) \
 	:: d_step { in[me] == IN && at[me] != 0 && (state[X(me, p)] == FREE || state[X(me, p)] == UNRESOLVED) && sub[X(me, p)] == 0 && record[p] == at[me] + 1 -> \
-		printf("process %d: takes partition %d for its own, as the table shows it\n", me, p); \
+		printf("process %d: adopts partition %d, because its rows name it\n", me, p); \
 		become(me, p, HELD, 0); \
 		newest[X(me, p)] = true; \
 		seeNow(me, p); \
@@ -943,11 +949,12 @@ inline releases(i, p) {
 #define ADOPTS(p)
 #endif
 
-/* A look that shows that the lease row of what is acted on is gone. Its work returns, and there is nothing to release. */
+/* A look that shows that the lease row of a held partition is missing. Its work returns, and there is nothing to
+ * release. */
 #ifdef OPERATOR
 #define SEES(p) \
 	:: d_step { (is(me, p, HELD, 0) || is(me, p, REVOKING, 0)) && mayLook(me, p) && !showsMine(me, p) -> \
-		printf("process %d: sees that its lease row of partition %d is gone\n", me, p); \
+		printf("process %d: sees that its lease row of partition %d is missing\n", me, p); \
 		hasLooked(me, p); \
 		become(me, p, REVOKING, LOST) } \
 	:: d_step { is(me, p, REVOKING, LOST) -> \
@@ -957,7 +964,7 @@ inline releases(i, p) {
 #define SEES(p)
 #endif
 
-/* When calm: nothing to do about it before the next tick. */
+/* When calm: nothing to do for it before the next tick. */
 #ifdef LIVENESS
 #ifdef OPERATOR
 #define isValid(i, p) showsMine(i, p)
@@ -985,7 +992,7 @@ inline amnesia(i) {
 	skip
 }
 
-/* What process i remembers and nothing shows any more: the longer lease of a member that acts. */
+/* A fact that only process i remembers, because no row shows it any more: the longer lease of a member that acts. */
 #if defined(OPERATOR) && !defined(LIMIT_MEMBER_LEASE_ROW)
 #define alone(i, s) (there(s) && nolease[s] && termLease(s) > lease(i) && at[by[s] - 1] == (s) + 1)
 #if SLOTS == 3
@@ -1007,18 +1014,18 @@ inline hasBeaten(i) { beaten[i] = calm }
 inline hasBeaten(i) { skip }
 #endif
 
-/* What process me does about the slot s: it joins there, or sees that the member there does not beat. A process that
- * is to join sees that too. */
+/* The steps of process me for slot s: it joins there, or observes that the member there sends no heartbeats. A
+ * process that is about to join observes that as well. */
 #define looks(i, s) ((in[i] == IN || (in[i] == OUT && rested(i))) && at[i] != (s) + 1)
 #ifdef MUTANT_NEVER_EVICTED
 #define EVICTS(s)
 #elif defined(MUTANT_EVICT_TWO_INSTANTS)
 #define EVICTS(s) \
 	:: d_step { looks(me, s) && there(s) && read[s] == 0 -> printf("process %d: reads the heartbeat of member %d\n", me, s); read[s] = 1 } \
-	:: d_step { looks(me, s) && there(s) && read[s] > termLease(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, later than the heartbeat it knows by a lease, and evicts it\n", me, s); evicting[s] = true }
+	:: d_step { looks(me, s) && there(s) && read[s] > termLease(s) && !evicting[s] -> printf("process %d: reads the row of member %d again, a lease after the heartbeat that it knows, and evicts it\n", me, s); evicting[s] = true }
 #else
 #define EVICTS(s) \
-	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has not beaten for its lease, and evicts it\n", me, s); evicting[s] = true }
+	:: d_step { looks(me, s) && expired(me, s) && !evicting[s] -> printf("process %d: sees that member %d has sent no heartbeat for its lease, and evicts it\n", me, s); evicting[s] = true }
 #endif
 #ifdef MUTANT_TWO_READS
 #define othersRead(s) for (k : 0 .. N - 1) { if :: reading[k] && k != me -> stale[k] = s + 1 :: else fi }
@@ -1039,7 +1046,7 @@ inline hasBeaten(i) { skip }
 		end() } \
 	EVICTS(s)
 
-/* It no longer counts slots only. */
+/* From here on, it no longer counts only slots. */
 inline joins(i) {
 #ifdef LIMIT_SLOT_TWICE
 	for (k : 0 .. SLOTS - 1) { missing[Y(i, k)] = 0 }
@@ -1113,7 +1120,7 @@ proctype process(byte me) {
 		end()
 	}
 	:: d_step { faulty && in[me] != DEAD ->
-		printf("process %d: crashes, for good\n", me);
+		printf("process %d: crashes permanently\n", me);
 		endTerm(me);
 		amnesia(me);
 		in[me] = DEAD;
@@ -1133,7 +1140,7 @@ proctype process(byte me) {
 	od
 }
 
-/* ---- the rest of the world ---- */
+/* ---- the environment ---- */
 
 inline tick() {
 	for (s : 0 .. SLOTS - 1) {
@@ -1210,25 +1217,25 @@ inline tick() {
 #endif
 
 #define LATE(p) \
-	:: d_step { late && lateConfirm[p] -> doConfirm(p); printf("a late confirmation of partition %d lands: %d (1 applied, 0 refused)\n", p, ok); lateConfirm[p] = false; end() } \
-	:: d_step { late && lateRelease[p] -> doRelease(p); printf("a late release of partition %d lands: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
+	:: d_step { late && lateConfirm[p] -> doConfirm(p); printf("a late confirmation of partition %d arrives: %d (1 applied, 0 refused)\n", p, ok); lateConfirm[p] = false; end() } \
+	:: d_step { late && lateRelease[p] -> doRelease(p); printf("a late release of partition %d arrives: %d (1 applied, 0 NOT_FOUND)\n", p, ok); end() } \
 	PARTITIONBYHAND(p)
 
 #define LATEOF(i, p) \
-	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(p, lateClaim[X(i, p)], lateWith[X(i, p)]); printf("a late claim of partition %d by process %d lands\n", p, i); end() } \
-	:: d_step { late && lateReconcile[X(i, p)] != 0 -> doReconcile(p, SAME, lateReconcile[X(i, p)]); printf("a late reconciliation of partition %d by process %d lands: %d (1 applied, 0 changed)\n", p, i, ok); lateReconcile[X(i, p)] = 0; end() }
+	:: d_step { late && lateClaim[X(i, p)] != 0 -> doClaim(p, lateClaim[X(i, p)], lateWith[X(i, p)]); printf("a late claim of partition %d by process %d arrives\n", p, i); end() } \
+	:: d_step { late && lateReconcile[X(i, p)] != 0 -> doReconcile(p, SAME, lateReconcile[X(i, p)]); printf("a late reconciliation of partition %d by process %d arrives: %d (1 applied, 0 changed)\n", p, i, ok); lateReconcile[X(i, p)] = 0; end() }
 
 #define LATEMEMBER(i) \
-	:: d_step { late && there(i) && (age[i] > 0 || evicting[i]) -> doBeat(i); printf("a late heartbeat of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { late && lateLeave[i] -> doLeave(i); printf("a late release of member %d lands: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
-	:: d_step { evicting[i] -> ok = there(i) && hasRow(i); printf("the eviction of member %d lands: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; evicting[i] = false; end() } \
-	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d lands: %d (1 applied, 0 refused)\n", i, ok); end() } \
+	:: d_step { late && there(i) && (age[i] > 0 || evicting[i]) -> doBeat(i); printf("a late heartbeat of member %d arrives: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { late && lateLeave[i] -> doLeave(i); printf("a late release of member %d arrives: %d (1 applied, 0 NOT_FOUND)\n", i, ok); end() } \
+	:: d_step { evicting[i] -> ok = there(i) && hasRow(i); printf("the eviction of member %d arrives: %d (1 applied, 0 changed)\n", i, ok); if :: ok -> over(i) :: else fi; evicting[i] = false; end() } \
+	:: d_step { late && lateJoin[i] -> doJoin(i); printf("a late confirmation of member %d arrives: %d (1 applied, 0 refused)\n", i, ok); end() } \
 	MEMBERBYHAND(i)
 
-/* Somebody deletes rows. */
+/* Rows are deleted by hand. */
 #ifdef OPERATOR
 #ifdef LIMIT_SLOT_TWICE
-#define newOrphan(i) hasM(i) /* tells of the new term, while it is there */
+#define newOrphan(i) hasM(i) /* shows the new term while it exists */
 #else
 #define newOrphan(i) false
 #endif
@@ -1242,11 +1249,11 @@ inline allMiss(i) {
 #else
 #define PARTITIONBYHAND(p) \
 	:: d_step { faulty && row[p] != ABSENT -> \
-		printf("somebody deletes the lock row of partition %d\n", p); \
+		printf("an operator deletes the lock row of partition %d\n", p); \
 		row[p] = ABSENT; with[p] = 0; bareAge[p] = 0; lateConfirm[p] = false; \
 		changed(p); allSeeGone(p); end() } \
 	:: d_step { faulty && record[p] != NONE -> \
-		printf("somebody deletes the lease row of partition %d\n", p); \
+		printf("an operator deletes the lease row of partition %d\n", p); \
 		record[p] = NONE; lateRelease[p] = false; \
 		allSeeGone(p); end() }
 #endif
@@ -1255,11 +1262,11 @@ inline allMiss(i) {
 #else
 #define MEMBERBYHAND(i) \
 	:: d_step { faulty && there(i) && hasRow(i) -> \
-		printf("somebody deletes the lock row of member %d\n", i); \
+		printf("an operator deletes the lock row of member %d\n", i); \
 		norow[i] = true; age[i] = 0; lateJoin[i] = false; evicting[i] = false; lateLeave[i] = false; \
 		allMiss(i); end() } \
 	:: d_step { faulty && hasM(i) -> \
-		printf("somebody deletes the lease row of member %d\n", i); \
+		printf("an operator deletes the lease row of member %d\n", i); \
 		nolease[i] = true; lateLeave[i] = false }
 #endif
 #else
@@ -1272,7 +1279,7 @@ proctype world() {
 	:: d_step { mayTick -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
 	:: d_step { !calm ->
-		printf("from here on nothing fails\n");
+		printf("no faults from here on\n");
 		calm = true;
 		for (k : 0 .. P - 1) { lateConfirm[k] = false; lateRelease[k] = false }
 		for (k : 0 .. N * P - 1) { lateClaim[k] = 0; lateWith[k] = 0; lateReconcile[k] = 0 }
@@ -1322,7 +1329,7 @@ init {
 #define allActed acted(0)
 #endif
 #if defined(SICK) || defined(STIFF)
-/* Once faults stop, somebody acts on the partition again and again. */
+/* Once faults stop, a process acts on the partition again and again. */
 never {
 waiting:
 	do
@@ -1335,8 +1342,8 @@ accept_nobody:
 	od
 }
 #else
-/* Once faults stop, each partition is acted on in the end, without end. The contrary: when calm, one is not, again
- * and again. */
+/* Once faults stop, each partition is eventually acted on permanently. The negation: when calm, one partition is
+ * again and again not acted on. */
 never {
 waiting:
 	do

@@ -1,49 +1,54 @@
 /*
- * A released lock, which is claimed by one blind commit, as a Promela model. See README.md for what it covers; `./check`
- * runs it. Beside the steps of package lock it has today's steps (spindle.pml): lockers take them where there is no free
- * row, and electors always. They are here in short, since spindle.pml is about them.
+ * A released lock that is claimed with one blind commit, as a Promela model. README.md describes its scope; `./check` runs
+ * it. In addition to the steps of package lock, the model has the ordinary steps of spindle.pml. Processes of package lock
+ * (lockers) take the ordinary steps if there is no free row, and electors always take them. They are abbreviated here,
+ * because spindle.pml models them in detail.
  *
  * Configuration, by -D:
- *   N=2|3              processes
- *   LOCKERS            how many of them are of package lock; the others are electors. Default: all
+ *   N=2|3              number of processes
+ *   LOCKERS            how many of them use package lock; the others are electors. Default: all
  *   L0, L1, L2         leases in ticks
- *   AHEAD              how far ahead of the lock's token the token of a claim can be, see below
- *   OPERATOR           somebody deletes the lock row, or the free row, at any time and any number of times
+ *   AHEAD              how far the token of a claim can be ahead of the lock's token; see below
+ *   OPERATOR           an operator deletes the lock row or the free row by hand, at any time and any number of times
  *   BREAK              an operator releases the lock under its holder
  *   PRUNE              a released lock is pruned, at any time
- *   RECLAIM            electors run with WithReclaim
- *   LIVENESS           with `calm`, after which nothing fails any more
+ *   RECLAIM            electors use WithReclaim
+ *   LIVENESS           adds `calm`, after which no fault happens any more
  *   NO_BACKGROUND      a claim is given up only by a crash
- *   NOTHING_LOST       fewer faults: what a crashed process has sent is lost
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   BEGUN              the lock was used and released before: mutants are found sooner
- *   SET                the lock is one of a set: see the abstractions
- *   ORPHAN              somebody puts a row into the table, under the number that is next to the token (needs LIVENESS)
- *   TOP                only the assertions on what a user sees
- *   HOLDERS            without falsely_given_back, to see whether a mutant makes two holders too
+ *   NOTHING_LOST       fewer faults: all requests of a crashed process are lost
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   BEGUN              the lock has been used and released before, so that mutants are caught sooner
+ *   SET                the lock is one of a set; see the abstractions
+ *   ORPHAN             an operator inserts a row with the number next to the token (needs LIVENESS)
+ *   TOP                keeps only the assertions about observable behavior
+ *   HOLDERS            omits falsely_given_back, to check whether a mutant also leads to two holders
  *
- * Faults, unlimited in number, each at any point: as in spindle.pml. Claims, releases and heartbeats are blind: each lands
- * late, and again.
+ * Faults are as in spindle.pml. Their number is unlimited, and each can happen at any point. Claims, releases and heartbeats
+ * are blind, so each can be applied late, and more than once.
  *
- * Abstractions, and why nothing is lost:
- *   tokens       have an order here: X is after F, X + 1 is next to X. They are kept by how far they are from `top`, the largest
- *                token that the lock row ever had, which is always number TOPS: a commit that makes a larger one moves all
- *                others down. What falls below 1 is 0, "of the past": no row has it, none will. So the number of claims is not
- *                bounded. In a mutant a few of the past are kept, since rows may be left there
- *   X            is any number after F, AHEAD at most: which lag behind R the claimant takes, and how long ago the lock was released,
- *                is left open. Two that look at the same lock may take the same X, or each another, in any order. More than
- *                AHEAD different ones of the same F are not told apart
- *   microseconds gap is the present - top, at least; it stops at AHEAD. Each commit is one later than the last, at least; who takes
- *                X has seen that the present is there. So each commit knows whether it is later than the token it writes
- *   nonces       a row has the nonce of its claim: the claim that a process waits for (FG), the one that it gives up in the
- *                background (BG), or one that nobody remembers (LOST). Of lost claims of one process the last is kept
+ * Abstractions, and why they lose no behavior:
+ *   tokens       have an order here: X is larger than F, and X + 1 is next to X. They are stored as their distance from
+ *                `top`, the largest token that the lock row has ever had, which always has the number TOPS. A commit that
+ *                creates a larger token moves all others down. A token that falls below 1 becomes 0, "of the past": no row
+ *                has it, or ever will. The number of claims is therefore not bounded. Mutants keep some tokens of the past,
+ *                because rows with them might remain
+ *   X            is any number from F + 1 to F + AHEAD. The model leaves open how far behind R the claimant chooses X, and
+ *                how long ago the lock was released. Two claimants that see the same lock can choose the same X or
+ *                different ones, in any order. More than AHEAD different values for the same F are not distinguished
+ *   microseconds `gap` is a lower bound of the present minus top; it stops at AHEAD. Each commit is at least one later than
+ *                the previous one, and a claimant that chooses X has seen that the present has reached X. So each
+ *                commit knows whether it is later than the token that it writes
+ *   nonces       a row has the nonce of its claim: the claim that a process waits for (FG), the one that it gives up in
+ *                the background (BG), or one that no process remembers (LOST). Of a process's lost claims, only the last
+ *                one is kept
  *   time         leases are in ticks, as in spindle.pml
- *   sets         a set is seen from one of its names. What becomes of the others is anything: at any time a claim that is under
- *                way may be void, as another name of it is taken, and a heartbeat or release refused, as another lease row is
- *                gone. The holder then frees each name by itself
- *   messages     of a token below top can't land, and are forgotten: no row has it. The mutants keep them
- *   refree       F -> F+1 and release X -> X+1 are the same commit, but for the time since when the lock is free, which is not modelled
+ *   sets         a set is modeled from the viewpoint of one of its names; the state of the other names is arbitrary. At any
+ *                time, a claim in transit can become void because a different name of the set is taken, and a heartbeat or
+ *                release can be refused because a different lease row is missing. The holder then frees each name separately
+ *   messages     for a token below top can't be applied, because no row has it, and are forgotten. Mutants keep them
+ *   refree       F -> F+1 and release X -> X+1 are the same commit, except for the time at which the lock became free,
+ *                which is not modeled
  *   looks        are one step, as in spindle.pml
  */
 
@@ -73,37 +78,37 @@
 #define locker(i) ((i) < LOCKERS)
 
 /* The mutants, and what each breaks:
- *   MUTANT_NO_NONCE            a claim whose outcome is unknown takes any lease row of X for its own
+ *   MUTANT_NO_NONCE            a claim with an unknown outcome mistakes any lease row of X for its own
  *   MUTANT_DEADLINE_FROM_REPLY the deadline counts from the acknowledgement of the claim
- *   MUTANT_NONCE_IS_HEARTBEAT  the deadline counts from the read of the own nonce, without a heartbeat
- *   MUTANT_LATE_REPLY_HOLDS    an acknowledgement that comes after the deadline begins a term, from then on
+ *   MUTANT_NONCE_IS_HEARTBEAT  the deadline counts from the read of the nonce, without a heartbeat
+ *   MUTANT_LATE_REPLY_HOLDS    an acknowledgement after the deadline starts a term at that time
  *   MUTANT_CLAIM_KEEPS_FREE    a blind claim leaves name_F
- *   MUTANT_TODAY_KEEPS_FREE    today's claim of a released lock leaves name_F
- *   MUTANT_OWN_UNKNOWN         X of a claim that was lost is taken for the own last token
- *   MUTANT_ORPHAN_FREE_KEPT     today's claim leaves free rows where there is no lock row (needs OPERATOR)
- *   MUTANT_FREE_IS_FEARED      a free row without lock row is waited for as a holder's (needs OPERATOR)
- *   MUTANT_GUARD_UNREAD        a look takes name_token for a free row, whatever it says
- *   MUTANT_FREE_AS_NEW         F' is the time of its own release (last acknowledged + 1), and R > F is not asked
+ *   MUTANT_TODAY_KEEPS_FREE    the ordinary claim of a released lock leaves name_F
+ *   MUTANT_OWN_UNKNOWN         the X of a lost claim counts as the process's own last token
+ *   MUTANT_ORPHAN_FREE_KEPT    the ordinary claim leaves free rows if there is no lock row (needs OPERATOR)
+ *   MUTANT_FREE_IS_FEARED      processes wait for a free row without a lock row, as for a holder's lease (needs OPERATOR)
+ *   MUTANT_GUARD_UNREAD        a look mistakes name_token for a free row, whatever its content
+ *   MUTANT_FREE_AS_NEW         F' is the time of its own release (last acknowledged + 1), and R > F is not checked
  *   MUTANT_X_AS_NEW            X is the time of its own commit
- *   MUTANT_HEARTBEAT_UNREAD    a claim whose outcome is unknown sends a heartbeat, before its nonce was read
- *   MUTANT_RELEASE_UNREAD      a claim is given up by a release of X, before its nonce was read
- *   MUTANT_FREE_STANDING       name!free in place of name_F
- *   MUTANT_FREE_IS_X           a release leaves X as the token: its free row is name_X
+ *   MUTANT_HEARTBEAT_UNREAD    a claim with an unknown outcome sends a heartbeat before its nonce has been read
+ *   MUTANT_RELEASE_UNREAD      a claim is given up by a release of X before its nonce has been read
+ *   MUTANT_FREE_STANDING       name!free instead of name_F
+ *   MUTANT_FREE_IS_X           a release keeps X as the token, so its free row is name_X
  *   MUTANT_GIVE_UP_ONLY_WAITS  a claim is given up without consuming name_F
- *   MUTANT_NONCE_OF_PROCESS    a process has one nonce for all of its claims
+ *   MUTANT_NONCE_OF_PROCESS    a process uses one nonce for all its claims
  *   MUTANT_PRUNE_KEEPS_FREE    with MUTANT_ORPHAN_FREE_KEPT: prune leaves name_F (needs PRUNE)
- *   MUTANT_AGAIN_FOR_EVER      the identical claim again whenever name_F is there, though the lock row is not (needs LIVENESS, OPERATOR)
- *   MUTANT_EXISTS_FOR_EVER     the identical claim again though name_X is another's (needs LIVENESS, ORPHAN)
- *   MUTANT_GIVEN_BACK_UNBROKEN GivenBack does not look at !broken (needs BREAK)
- *   MUTANT_GIVEN_BACK_LATE     GivenBack is asked after the deadline
- * Not found, and harmless, see README.md:
+ *   MUTANT_AGAIN_FOR_EVER      sends the identical claim again whenever name_F exists, even if the lock row does not (needs LIVENESS, OPERATOR)
+ *   MUTANT_EXISTS_FOR_EVER     sends the identical claim again even if name_X belongs to a different claim (needs LIVENESS, ORPHAN)
+ *   MUTANT_GIVEN_BACK_UNBROKEN GivenBack does not check !broken (needs BREAK)
+ *   MUTANT_GIVEN_BACK_LATE     GivenBack is called after the deadline
+ * Not caught, and harmless; see README.md:
  *   MUTANT_PRUNE_KEEPS_FREE    alone
- *   MUTANT_R_UNCOMPARED        R > F is not asked, as F' = X+1 is older than its release
- * What the protocol does not stand:
+ *   MUTANT_R_UNCOMPARED        R > F is not checked, because F' = X+1 is older than its release
+ * A case that the protocol does not tolerate:
  *   LIMIT_PRUNE_FORGETS_BREAK  prune deletes !broken within a lease of the operator's release (needs PRUNE, BREAK)
  */
 #ifdef LIVENESS
-bool calm;        /* no fault happens any more */
+bool calm;        /* no further fault happens */
 #else
 #define calm false
 #endif
@@ -123,22 +128,22 @@ bool calm;        /* no fault happens any more */
 #else
 #define TOPS 1
 #endif
-#define NT (TOPS + AHEAD + 2) /* numbers 0 .. NT - 1: X may be one further in a mutant, and a release needs X + 1 */
+#define NT (TOPS + AHEAD + 2) /* numbers 0 .. NT - 1: in a mutant, X can be one larger, and a release needs X + 1 */
 #define bit(x) (1 << (x))
 #define down(x, d) ((x) > (d) -> (x) - (d) : 0)
 
 /* ---- Spanner ---- */
 
 /* The lock row. */
-bool row;          /* it exists */
-byte rtok;         /* its token: TOPS, but in mutants. 0: there is no row */
+bool row;          /* whether it exists */
+byte rtok;         /* its token: TOPS, except in mutants. 0: there is no row */
 byte hb;           /* its heartbeat: */
 #define RELEASED 0 /*   NULL */
-#define BARE 1     /*   the same as the token */
+#define BARE 1     /*   equal to the token */
 #define LIVE 2     /*   later than the token */
 byte age;          /* now - heartbeat, at most LMAX */
-byte writer;       /* 0, or 1 + who claimed */
-byte gap = AHEAD;  /* the present - top in microseconds, AHEAD: or more */
+byte writer;       /* 0, or 1 + the claimant */
+byte gap = AHEAD;  /* the present - top in microseconds; AHEAD means at least AHEAD */
 
 /* The rows name_x: */
 byte rows[NT];
@@ -154,13 +159,14 @@ byte rows[NT];
 bool standing;     /* name!free */
 #endif
 
-/* Under way: sent, and neither certainly applied nor certainly lost. Bit x: under token x. A release is a give-up too. */
+/* In transit: sent, and neither known to be applied nor known to be lost. Bit x: under token x. A release also serves
+ * as a give-up. */
 byte lateHb, lateRel, lateOld, lateConf, lateWith;
 #ifdef BREAK
 byte lateBrk;      /* an operator's release */
 #endif
-byte lateClaim[N]; /* a claim by today's steps on which process i gave up: its obs */
-byte cf[3 * N], cx[3 * N]; /* a blind claim of process i with nonce s: its F and X. F = 0: it can't land */
+byte lateClaim[N]; /* an ordinary claim that process i gave up on: its obs */
+byte cf[3 * N], cx[3 * N]; /* a blind claim of process i with nonce s: its F and X. F = 0: it can't be applied */
 #define nonce(i, s) (3 * (i) + (s))
 
 /* ---- the processes ---- */
@@ -169,35 +175,35 @@ byte pc[N];
 #define DEAD 0    /* the process has crashed */
 #define LOOK 1    /* about to look */
 #define BLIND 2   /* a blind claim was sent, for the first time or again */
-#define BLINDR 3  /*   applied, the reply is under way */
+#define BLINDR 3  /*   applied; the reply is in transit */
 #define ASK 4     /*   its outcome is unknown, or it was refused: about to read */
-#define CLAIM 5   /* today's claim is under way */
-#define CONF 6    /*   claimed, about to take the time and send the confirmation */
+#define CLAIM 5   /* the ordinary claim is in transit */
+#define CONF 6    /*   claimed, about to read the clock and send the confirmation */
 #define CONFX 7   /*   sent */
-#define CONFR 8   /*   applied, the reply is under way */
-#define PROBE 9   /* not acknowledged: about to take the time and send a heartbeat */
+#define CONFR 8   /*   applied; the reply is in transit */
+#define PROBE 9   /* not acknowledged; about to read the clock and send a heartbeat */
 #define PROBEX 10
 #define PROBER 11
 #define HOLD 12   /* between two heartbeats */
 #define BEATX 13
 #define BEATR 14
-#define STOP 15   /* work has returned: a release is under way */
+#define STOP 15   /* the work has returned, and a release is in transit */
 #define GAVE 16   /*   it was refused: Table.GivenBack */
 #define WITH 17   /* Candidate.withdraw */
 #define SLEEP 18  /* only when calm: until the next tick */
 #define IDLE 19   /* only when calm: as HOLD, until the next tick */
 
-byte tok[N];      /* of the claim or the term, and then of the own last term */
+byte tok[N];      /* of the claim or the term, and afterwards of its own last term */
 bool refused[N];
-byte left[N];     /* time until the local deadline. Not 0 = held */
-byte sent[N];     /* what left would become if what is under way is acknowledged. STOP, GAVE: what was left */
-byte obs[N];      /* the row that was observed, when about to claim by today's steps: */
-#define SAME 1    /*   the row is still that */
-#define OTHER 2   /*   it is not */
+byte left[N];     /* time until the local deadline. Not 0: held */
+byte sent[N];     /* the new value of left if the request in transit is acknowledged. STOP, GAVE: the previous value */
+byte obs[N];      /* the observed row, when about to send an ordinary claim: */
+#define SAME 1    /*   the row is unchanged */
+#define OTHER 2   /*   the row has changed */
 #define ABSENT 3  /*   there was no row */
 bool bg[N];       /* a claim is given up in the background */
 #ifdef MUTANT_GIVE_UP_ONLY_WAITS
-bool gaveUp[N];   /* the background is done */
+bool gaveUp[N];   /* the background task has finished */
 #endif
 
 #if defined(OPERATOR) || defined(PRUNE)
@@ -206,13 +212,13 @@ bool gaveUp[N];   /* the background is done */
 bool gone[N];
 byte goneAge[N];
 byte guard[N];
-byte known[N];    /* bit x: name_x was seen without lock row */
+byte known[N];    /* bit x: name_x was seen without a lock row */
 byte lateKnown[N];
 #endif
 
-/* ---- ghosts: only looked at by assertions ---- */
+/* ---- ghosts: used only by assertions ---- */
 
-byte held;        /* bit x: somebody held the lock under x */
+byte held;        /* bit x: a process held the lock under x */
 bool gaveBack[N]; /* STOP, GAVE: a release of its own was applied */
 #ifdef BREAK
 bool broke[N];    /* an operator released the lock since the claim: GivenBack finds !broken */
@@ -221,7 +227,7 @@ bool broke[N];    /* an operator released the lock since the claim: GivenBack fi
 #define broken(i) false
 #endif
 
-/* For use within one step: end() clears them. */
+/* Temporary variables of one step; end() clears them. */
 byte k, d, x, u;
 bool ok;
 bool two_holders, stale_fenced_write, token_went_back, rows_wrong, token_not_older, falsely_given_back, given_up_claim_lands, idle_waited_for;
@@ -242,7 +248,8 @@ inline end() {
 	idle_waited_for = false
 }
 
-/* No two holders. One whose lock an operator took away may believe in it until its next heartbeat, as the documents say. */
+/* There are never two holders. A holder whose lock an operator took away can continue until its next heartbeat, as
+ * the documents say. */
 inline assertAlone(i) {
 	for (k : 0 .. N - 1) {
 		if
@@ -253,8 +260,8 @@ inline assertAlone(i) {
 	assert(!two_holders)
 }
 
-/* At most one row name_x, and x is the token of the lock row, if there is one; free only if that is released; a lease row
- * exactly if it is held. */
+/* There is at most one row name_x, and x is the token of the lock row, if there is one. It is a free row only if the
+ * lock is released, and a lease row exactly if it is held. */
 inline assertRows() {
 #ifndef TOP
 	for (k : 0 .. NT - 1) {
@@ -273,7 +280,7 @@ inline assertRows() {
 
 /* ---- commits ---- */
 
-/* The row was written: who claims by today's steps on an older observation will find it changed. */
+/* The row was written. An ordinary claim based on an older observation will find it changed. */
 inline written() {
 	for (k : 0 .. N - 1) {
 		if :: obs[k] == SAME -> obs[k] = OTHER :: else fi;
@@ -281,7 +288,7 @@ inline written() {
 	}
 }
 
-/* There is a token d after top: it is number TOPS now. */
+/* A commit creates a token that is d larger than top, and it becomes number TOPS. */
 inline moved() {
 #if !defined(REMEMBER) && !defined(ORPHAN)
 	for (k : 0 .. d) {
@@ -304,7 +311,7 @@ inline moved() {
 		cf[k] = down(cf[k], d);
 		cx[k] = down(cx[k], d);
 #ifndef REMEMBER
-		if :: cf[k] == 0 && rows[cx[k]] != 2 + k -> cx[k] = 0 :: else fi /* it will not land any more */
+		if :: cf[k] == 0 && rows[cx[k]] != 2 + k -> cx[k] = 0 :: else fi /* it will no longer be applied */
 #endif
 	}
 	for (k : 0 .. N - 1) {
@@ -317,11 +324,12 @@ inline moved() {
 	held = (held >> d) & 254
 }
 
-/* A commit whose token is x, a literal: rtok = its number. It is one microsecond later than the last commit, at least. */
+/* A commit whose token is the literal x: rtok = its number. The commit is at least one microsecond later than the
+ * previous one. */
 inline literal() {
 	gap++;
 #ifndef TOP
-	rows_wrong = x <= TOPS; /* each token is made once */
+	rows_wrong = x <= TOPS; /* each token is created once */
 	assert(!rows_wrong);
 #endif
 	if
@@ -340,11 +348,11 @@ inline literal() {
 	written()
 }
 
-/* A commit whose token is its own time. */
+/* A commit whose token is its own timestamp. */
 inline stamped() {
 	d = gap + 1;
 #ifdef ORPHAN
-	rows[TOPS + 1] = NONE; /* the present is not that very microsecond */
+	rows[TOPS + 1] = NONE; /* the present is not in exactly that microsecond */
 #endif
 	moved();
 	rtok = TOPS;
@@ -362,10 +370,11 @@ inline later() { /* another commit */
 #define guardOf(f) (rows[f] != NONE)
 #endif
 
-/* What the identical commit would find: the claim with nonce n. Spanner refuses a token in the future. */
+/* The condition under which the identical commit, the claim with nonce n, would succeed. Spanner refuses a token in
+ * the future. */
 #define blindly(n) (row && cf[n] != 0 && guardOf(cf[n]) && rows[cx[n]] == NONE && cx[n] <= TOPS + gap + 1)
 
-/* The blind claim with nonce n lands: ok = applied. */
+/* The blind claim with nonce n arrives: ok = applied. */
 inline doBlind(n) {
 	ok = blindly(n);
 	if
@@ -446,7 +455,7 @@ inline doFree(z) {
 #else
 #define inTheWay(z) false
 #endif
-/* The same; and if it is refused with ALREADY_EXISTS, today's release. */
+/* The same. If it is refused with ALREADY_EXISTS, the ordinary release follows. */
 inline doRelease(z) {
 	if
 	:: inTheWay(z) -> doOwnOldRelease(z)
@@ -454,7 +463,7 @@ inline doRelease(z) {
 	fi
 }
 
-/* Today's release of z: ok = applied. */
+/* The ordinary release of z: ok = applied. */
 inline doOldRelease(z) {
 	ok = row && rows[z] != NONE;
 	if
@@ -475,7 +484,7 @@ inline doOwnOldRelease(z) {
 	doOldRelease(z)
 }
 
-/* table.Withdraw. The writer stays. */
+/* table.Withdraw. The writer is kept. */
 inline doWithdraw(z) {
 	ok = row && rtok == z && hb != RELEASED;
 	if
@@ -527,7 +536,7 @@ inline orphans() {
 }
 #endif
 
-/* table.Claim by process i of what it saw as o (and orphan leases s): ok = applied. */
+/* table.Claim by process i, based on observation o and orphan leases s: ok = applied. */
 inline doClaim(i, o, s) {
 	ok = row && (o) == SAME;
 #ifdef VANISHES
@@ -566,7 +575,7 @@ inline doClaim(i, o, s) {
 
 /* ---- moves of a process ---- */
 
-/* What is under way under token z. What can't land is forgotten. */
+/* A message under token z is in transit. Messages that can no longer be applied are forgotten. */
 #ifdef REMEMBER
 #define canLand(z) ((z) != 0 && !calm)
 #else
@@ -581,7 +590,7 @@ inline wait(i) {
 	obs[i] = 0
 }
 
-/* The claim that process i waited for is forgotten: it may land. */
+/* The claim that process i waited for is forgotten, but can still be applied. */
 inline lose(i, s) {
 #ifdef NOTHING_LOST
 	skip;
@@ -619,7 +628,7 @@ inline forgetAll(i) {
 #endif
 }
 
-/* The token of the own last term is of use only as long as a row may have it. */
+/* The token of its own last term is needed only as long as a row can have it. */
 inline disown(i) {
 #ifdef REMEMBER
 	skip
@@ -628,7 +637,7 @@ inline disown(i) {
 #endif
 }
 
-/* The term is over, the candidacy goes on. */
+/* The term has ended, and the candidacy continues. */
 inline stepDown(i) {
 	left[i] = 0;
 	sent[i] = 0;
@@ -642,7 +651,7 @@ inline stepDown(i) {
 	pc[i] = LOOK
 }
 
-/* A claim begins: nothing of the last term is of use. */
+/* A claim begins: all state of the last term is discarded. */
 inline begins(i) {
 	tok[i] = 0;
 #ifdef BREAK
@@ -652,7 +661,7 @@ inline begins(i) {
 #endif
 }
 
-/* The blind claim is not waited for any more. */
+/* The process no longer waits for the blind claim. */
 inline anew(i) {
 #ifdef MUTANT_OWN_UNKNOWN
 	tok[i] = cx[nonce(i, FG)];
@@ -710,7 +719,7 @@ inline blind(i, y) {
 	cf[nonce(i, FG)] = rtok;
 	cx[nonce(i, FG)] = rtok + (y);
 #ifndef MUTANT_X_AS_NEW
-	if :: rtok + (y) > TOPS + gap && !farEnough(y) -> gap = rtok + (y) - TOPS :: else fi; /* R is there by now */
+	if :: rtok + (y) > TOPS + gap && !farEnough(y) -> gap = rtok + (y) - TOPS :: else fi; /* R has been reached by now */
 #endif
 	send(i, BLIND)
 }
@@ -755,7 +764,7 @@ inline absent(i) {
 #define noneAt(z) (rows[z] == NONE)
 #endif
 #ifdef ORPHAN
-#define goesOn(z) (rows[(z) + 1] == NONE || !calm) /* R goes on, and so X with it */
+#define goesOn(z) (rows[(z) + 1] == NONE || !calm) /* R advances, and so does X */
 #else
 #define goesOn(z) true
 #endif
@@ -825,24 +834,24 @@ proctype process(byte me) {
 	:: d_step { !calm && pc[me] == BLINDR -> printf("process %d: its claim: no reply\n", me); pc[me] = ASK }
 
 #ifdef SET
-	/* Another name of the set was claimed, freed or taken away. */
+	/* A different name of the set was claimed, freed or taken away. */
 	:: d_step { locker(me) && cf[nonce(me, FG)] != 0 -> printf("process %d: its claim is void\n", me); cf[nonce(me, FG)] = 0 }
 	:: d_step { locker(me) && cf[nonce(me, BG)] != 0 -> printf("process %d: the claim that it gives up is void\n", me); cf[nonce(me, BG)] = 0 }
 	:: d_step { cf[nonce(me, LOST)] != 0 -> cf[nonce(me, LOST)] = 0; cx[nonce(me, LOST)] = 0 }
 	:: d_step { !calm && locker(me) && pc[me] == BEATX ->
-		printf("process %d: heartbeat: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: heartbeat: NOT_FOUND, of a different lease row\n", me);
 		underWay(lateRel, tok[me]);
 		stepDown(me);
 		end()
 	}
 	:: d_step { !calm && locker(me) && pc[me] == PROBEX && refused[me] ->
-		printf("process %d: heartbeat: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: heartbeat: NOT_FOUND, of a different lease row\n", me);
 		underWay(lateRel, tok[me]);
 		stepDown(me);
 		end()
 	}
 	:: d_step { !calm && locker(me) && pc[me] == STOP ->
-		printf("process %d: release: NOT_FOUND, of another lease row\n", me);
+		printf("process %d: release: NOT_FOUND, of a different lease row\n", me);
 		stepDown(me);
 		end()
 	}
@@ -874,7 +883,7 @@ proctype process(byte me) {
 		:: else ->
 			if
 			:: row && cf[nonce(me, FG)] != 0 && rtok == cf[nonce(me, FG)] && guardOf(cf[nonce(me, FG)]) && noneAt(cx[nonce(me, FG)]) ->
-				printf("process %d: reads name_%d: none, and the free row is there: again\n", me, cx[nonce(me, FG)]);
+				printf("process %d: reads name_%d: none, and the free row exists; sends the claim again\n", me, cx[nonce(me, FG)]);
 				pc[me] = BLIND
 			:: else ->
 				printf("process %d: reads that its claim is lost\n", me);
@@ -894,10 +903,10 @@ proctype process(byte me) {
 	}
 #endif
 
-	/* Given up while the outcome is unknown: in the background, F is freed again as F + 1. */
+	/* The claim is given up while its outcome is unknown. In the background, F is freed again as F + 1. */
 #ifndef NO_BACKGROUND
 	:: d_step { !calm && (pc[me] == BLIND || pc[me] == ASK || pc[me] == BLINDR) && !bg[me] ->
-		printf("process %d: gives its claim up\n", me);
+		printf("process %d: gives up its claim\n", me);
 		for (k : 1 .. NT - 1) {
 			if :: rows[k] == LEASE(me, FG) -> rows[k] = LEASE(me, BG) :: else fi
 		}
@@ -949,7 +958,7 @@ proctype process(byte me) {
 	}
 #endif
 
-	/* ---- today's steps ---- */
+	/* ---- ordinary steps ---- */
 
 	:: d_step { pc[me] == LOOK && row ->
 		printf("process %d: looks: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago\n", me, rtok, hb, age);
@@ -984,7 +993,7 @@ proctype process(byte me) {
 #else
 		doClaim(me, obs[me], 0);
 #endif
-		printf("process %d: today's claim: %d (1 applied, 0 refused)\n", me, ok);
+		printf("process %d: ordinary claim: %d (1 applied, 0 refused)\n", me, ok);
 		obs[me] = 0;
 		if
 		:: ok ->
@@ -1002,7 +1011,7 @@ proctype process(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == CLAIM ->
-		printf("process %d: today's claim: no reply\n", me);
+		printf("process %d: ordinary claim: no reply\n", me);
 		lateClaim[me] = (obs[me] == OTHER -> 0 : obs[me]);
 #ifdef VANISHES
 		lateKnown[me] = (lateClaim[me] == ABSENT -> known[me] : 0);
@@ -1030,9 +1039,9 @@ proctype process(byte me) {
 		end()
 	}
 
-	/* A heartbeat tells, or proves a blind claim whose nonce was read. */
+	/* A heartbeat decides the outcome, or proves a blind claim whose nonce was read. */
 	:: d_step { pc[me] == PROBE ->
-		printf("process %d: sends a heartbeat under %d, to know\n", me, tok[me]);
+		printf("process %d: sends a heartbeat under %d, to learn the outcome\n", me, tok[me]);
 		underWay(lateHb, tok[me]);
 		send(me, PROBEX);
 		end()
@@ -1054,7 +1063,8 @@ proctype process(byte me) {
 		if :: sent[me] == 0 -> stepDown(me) :: else -> elected(me) fi;
 		end()
 	}
-	/* It gives up: what was confirmed by a heartbeat only, or not at all, is withdrawn; a blind claim is released. */
+	/* The process gives up. A claim that was confirmed only by a heartbeat, or not at all, is withdrawn; a blind
+	 * claim is released. */
 	:: d_step { !calm && pc[me] == PROBE && locker(me) ->
 		printf("process %d: gives up, releases %d in the background\n", me, tok[me]);
 		underWay(lateRel, tok[me]);
@@ -1151,7 +1161,7 @@ proctype process(byte me) {
 	}
 	:: d_step { !calm && pc[me] == STOP -> printf("process %d: release: left to expire\n", me); stepDown(me); end() }
 
-	/* Table.GivenBack, before the deadline: it says yes only if its own release was applied. */
+	/* Table.GivenBack, before the deadline: it returns true only if the holder's own release was applied. */
 	:: d_step { pc[me] == GAVE ->
 #ifdef MUTANT_GIVEN_BACK_LATE
 		ok = row && rtok > tok[me] && !broken(me);
@@ -1172,7 +1182,7 @@ proctype process(byte me) {
 	od
 }
 
-/* ---- the rest of the world ---- */
+/* ---- the environment ---- */
 
 inline tick() {
 	if :: age < LMAX && row && hb != RELEASED -> age++ :: else fi;
@@ -1204,29 +1214,29 @@ inline tick() {
 #endif
 
 #define LATE(z) \
-	:: d_step { (lateHb & bit(z)) != 0 -> doHeartbeat(z); printf("a late heartbeat under %d lands: %d\n", z, ok); if :: calm -> lateHb = 0 :: else fi; end() } \
-	:: d_step { (lateConf & bit(z)) != 0 -> doConfirm(z); printf("a late confirmation of %d lands: %d\n", z, ok); if :: calm -> lateConf = 0 :: else fi; end() } \
-	:: d_step { (lateWith & bit(z)) != 0 -> doWithdraw(z); printf("a late withdrawal of %d lands: %d\n", z, ok); if :: calm -> lateWith = 0 :: else fi; end() } \
-	:: d_step { (lateOld & bit(z)) != 0 -> doOwnOldRelease(z); printf("a late release of %d (today's) lands: %d\n", z, ok); if :: calm -> lateOld = 0 :: else fi; end() } \
-	:: d_step { (lateRel & bit(z)) != 0 -> doRelease(z); printf("a late release, or give-up, of %d lands: %d\n", z, ok); if :: calm -> lateRel = 0 :: else fi; end() }
+	:: d_step { (lateHb & bit(z)) != 0 -> doHeartbeat(z); printf("a late heartbeat under %d arrives: %d\n", z, ok); if :: calm -> lateHb = 0 :: else fi; end() } \
+	:: d_step { (lateConf & bit(z)) != 0 -> doConfirm(z); printf("a late confirmation of %d arrives: %d\n", z, ok); if :: calm -> lateConf = 0 :: else fi; end() } \
+	:: d_step { (lateWith & bit(z)) != 0 -> doWithdraw(z); printf("a late withdrawal of %d arrives: %d\n", z, ok); if :: calm -> lateWith = 0 :: else fi; end() } \
+	:: d_step { (lateOld & bit(z)) != 0 -> doOwnOldRelease(z); printf("a late release of %d (ordinary) arrives: %d\n", z, ok); if :: calm -> lateOld = 0 :: else fi; end() } \
+	:: d_step { (lateRel & bit(z)) != 0 -> doRelease(z); printf("a late release, or give-up, of %d arrives: %d\n", z, ok); if :: calm -> lateRel = 0 :: else fi; end() }
 
 #ifdef BREAK
 #define BREAKS(z) \
 	:: d_step { !calm && row && rtok == z && rows[z] != NONE && (lateBrk & bit(z)) == 0 -> printf("an operator releases %d\n", z); lateBrk = lateBrk | bit(z) } \
 	:: d_step { (lateBrk & bit(z)) != 0 -> \
 		doOldRelease(z); \
-		printf("an operator's release of %d lands: %d\n", z, ok); \
+		printf("an operator's release of %d arrives: %d\n", z, ok); \
 		for (k : 0 .. N - 1) { if :: ok && pc[k] != LOOK && pc[k] != DEAD && pc[k] != CLAIM && pc[k] != SLEEP -> broke[k] = true :: else fi } \
 		if :: calm -> lateBrk = 0 :: else fi; end() }
 #else
 #define BREAKS(z)
 #endif
 
-/* A blind claim lands, and the reply does not arrive. */
+/* A blind claim is applied, and its reply does not arrive. */
 #define CLAIMS(n) \
-	:: d_step { cf[n] != 0 && (!calm || n % 3 == LOST) && blindly(n) -> doBlind(n); printf("a claim of process %d lands, no reply (nonce %d)\n", n / 3, n % 3); end() }
+	:: d_step { cf[n] != 0 && (!calm || n % 3 == LOST) && blindly(n) -> doBlind(n); printf("a claim of process %d arrives, no reply (nonce %d)\n", n / 3, n % 3); end() }
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != 0 -> LATEDO(i); printf("a late claim of process %d (today's) lands: %d\n", i, ok); lateClaim[i] = 0; LATEFORGET(i); end() }
+	:: d_step { lateClaim[i] != 0 -> LATEDO(i); printf("a late claim of process %d (ordinary) arrives: %d\n", i, ok); lateClaim[i] = 0; LATEFORGET(i); end() }
 #ifdef VANISHES
 #define LATEDO(i) doClaim(i, lateClaim[i], lateKnown[i])
 #define LATEFORGET(i) lateKnown[i] = 0
@@ -1235,8 +1245,8 @@ inline tick() {
 #define LATEFORGET(i) skip
 #endif
 
-/* A write fenced with z is committed, however long ago it was sent. Somebody held the lock under z: now no larger token may
- * exist, nor may the lock be released. */
+/* A write fenced with z is committed, regardless of its age. If a process held the lock under z, no larger token must
+ * exist now, and the lock must not be released. */
 #define FENCED(z) \
 	:: d_step { !calm && rows[z] != NONE && (held & bit(z)) != 0 -> printf("a write fenced with %d is committed\n", z); stale_fenced_write = z != TOPS || (row && hb == RELEASED); assert(!stale_fenced_write); end() }
 
@@ -1244,7 +1254,7 @@ proctype world() {
 	do
 	:: d_step { !calm || (allWait && someAlive) -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
-	:: d_step { !calm -> printf("from here on nothing fails\n"); calm = true }
+	:: d_step { !calm -> printf("no faults from here on\n"); calm = true }
 #endif
 	CLAIMS(0) CLAIMS(1) CLAIMS(2)
 #if LOCKERS > 1
@@ -1263,7 +1273,7 @@ proctype world() {
 #endif
 #ifdef OPERATOR
 	:: d_step { !calm && row ->
-		printf("somebody deletes the lock row\n");
+		printf("an operator deletes the lock row\n");
 		row = false;
 		rtok = 0;
 		hb = RELEASED;
@@ -1279,13 +1289,13 @@ proctype world() {
 #endif
 		end()
 	}
-	:: d_step { !calm && rows[TOPS] == FREE -> printf("somebody deletes the free row\n"); rows[TOPS] = NONE }
+	:: d_step { !calm && rows[TOPS] == FREE -> printf("an operator deletes the free row\n"); rows[TOPS] = NONE }
 #endif
 #ifdef ORPHAN
-	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("somebody puts a row name_%d into the table\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
+	:: d_step { !calm && rows[TOPS + 1] == NONE -> printf("an operator inserts the row name_%d\n", TOPS + 1); rows[TOPS + 1] = LEASE(0, LOST) }
 #endif
 #ifdef PRUNE
-	/* Prune: one transaction. That the release is old is of no use here. */
+	/* Prune is one transaction. The age of the release does not matter here. */
 	:: d_step { !calm && row && hb == RELEASED ->
 		printf("prune\n");
 #ifndef MUTANT_PRUNE_KEEPS_FREE

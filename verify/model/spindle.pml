@@ -1,54 +1,54 @@
 /*
- * The protocol of spindle as a Promela model. See README.md for what it covers; `./check` runs it.
+ * The protocol of spindle as a Promela model. README.md describes its scope; `./check` runs it.
  *
  * Configuration, by -D:
- *   N=2|3              candidates
+ *   N=2|3              number of candidates
  *   L0, L1, L2         their leases in ticks
- *   OPERATOR           somebody deletes the lock row, at any time and any number of times
- *   RECLAIM            all candidates run with WithReclaim and keep their id over a restart
- *   LIVENESS           with `calm`, after which nothing fails any more
- *   STABLE             (with LIVENESS) nobody stops by himself when calm, and the holder stays
+ *   OPERATOR           an operator deletes the lock row by hand, at any time and any number of times
+ *   RECLAIM            all candidates use WithReclaim, and keep their ids over a restart
+ *   LIVENESS           adds `calm`, after which no fault happens any more
+ *   STABLE             (with LIVENESS) when calm, no holder stops by itself
  *   SICK               candidate 0 can claim, but none of its confirmations is ever applied
- *   HANDOVER           holders announce that they leave, and step down; followers name themselves successors
- *   REQUESTS           (with HANDOVER) holders are asked to
- *   NOTHING_LATE       fewer faults, for three candidates: what the caller gives up on is lost, no duplicates
- *   MUTANT_...         one thing broken, see the list below
- *   LIMIT_...          what the protocol does not stand
- *   TOP                only the assertions on what a user sees: holders and fenced writes
+ *   HANDOVER           holders announce that they are leaving, and step down; followers become successors
+ *   REQUESTS           (with HANDOVER) other processes ask holders for a handover
+ *   NOTHING_LATE       fewer faults, for three candidates: a request that the caller gives up on is lost, and there are
+ *                      no duplicates
+ *   MUTANT_...         breaks one thing; see the list below
+ *   LIMIT_...          a case that the protocol does not tolerate
+ *   TOP                keeps only the assertions about observable behavior: holders and fenced writes
  *
- * Faults. All are unlimited in number; none is scheduled, each may happen at any point.
- *   pause        time may pass between any two steps of anybody (tick), so a process can stand still for
- *                longer than every lease, before, within and after each RPC
- *   crash        at any point; the process comes back as a fresh candidate, or never
+ * Faults. Their number is unlimited. None is scheduled; each can happen at any point.
+ *   pause        time can pass between any two steps of any process (tick), so a process can be paused for longer
+ *                than every lease, before, during and after each RPC
+ *   crash        at any point; the process returns as a fresh candidate, or never
  *   lost request, lost reply, timeout
- *                the caller may give up on any RPC. What it sent stays under way and lands at any later
- *                time (= the reply was lost, or the request was late) or never (= the request was lost)
- *   duplicates   every heartbeat, confirmation, withdrawal and release that was sent may be applied again at
- *                any later time, any number of times. (Spanner says exactly once for the transactions among
- *                them; the model does not count on it.) A claim is applied once: a second time it finds
- *                another row
+ *                the caller can give up on any RPC. Its request is then applied at any later time, which models a lost
+ *                reply or a late request, or never, which models a lost request
+ *   duplicates   every heartbeat, confirmation, withdrawal and release that was sent can be applied again at any later
+ *                time, any number of times. (Spanner promises exactly once for the transactions among them, but the
+ *                model does not rely on it.) A claim is applied only once: the second time, it finds a different row
  *
- * Abstractions, and why nothing is lost:
- *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a
- *                row never repeat. A name is used again once nothing refers to it, which is the same as
- *                a new name; so the number of terms is not bounded. `newest` is the token of the last claim:
- *                commit timestamps grow, so "T is the largest token so far" is "T == newest"
- *   time         is kept as ages and as time left, not as instants: age of the heartbeat, time left until a
- *                deadline. Ages stop at the longest lease, where they have no further effect. So the length
- *                of a run is not bounded. One tick is the unit in which leases are given; all that happens
- *                between two ticks is in order, but within the same tick. The protocol only asks whether
- *                a whole number of ticks has passed, "lease <= R - heartbeat" and "since(sent) < lease"
- *   heartbeat    a candidate does not keep the pair (token, heartbeat) it saw, but whether it would still
- *                find it: obs[i]. Any commit that writes the row takes that away. It is the same since
- *                no two commits on a row have the same timestamp; (token, NULL) is written once per token
- *   old messages of a token that was superseded or released are forgotten: the text of the steps below
- *                shows that they find no lease row (heartbeat, release) or no bare claim (confirm, withdraw),
- *                and never will. The mutants keep them, since there this need not be so
- *   commits      are one step, whatever happens inside Spanner: they are serializable, commit timestamps are
- *                in that order and between the request and the reply by true time (external consistency)
- *   looks        are one step. A look of several reads goes by the last, and what it learned from one before
- *                only matters where the last fails: that is a step of its own, where it can matter at all. A
- *                reply that is late is the candidate going on late
+ * Abstractions, and why they lose no behavior:
+ *   tokens       are names. The protocol compares tokens only for equality, and the commit timestamps of a row never
+ *                repeat. A name is used again once nothing refers to it, which is equivalent to a new name. The number
+ *                of terms is therefore not bounded. `newest` is the token of the last claim. Because commit timestamps
+ *                grow, "T is the largest token so far" is the same as "T == newest"
+ *   time         is stored as ages and remaining times, not as instants: the age of the heartbeat, and the time left
+ *                until a deadline. Ages stop growing at the longest lease, because they have no further effect there.
+ *                The length of a run is therefore not bounded. Leases are given in ticks. Events between two ticks are
+ *                ordered, but all happen within the same tick. The protocol only checks whether a whole number of ticks
+ *                has passed: "lease <= R - heartbeat" and "since(sent) < lease"
+ *   heartbeat    a candidate does not store the pair (token, heartbeat) that it saw, but whether it would still find
+ *                that pair: obs[i]. Any commit that writes the row resets obs[i]. This is equivalent because no two
+ *                commits to a row have the same timestamp, and (token, NULL) is written once per token
+ *   old messages of a token that was superseded or released are forgotten. The steps below show that these messages
+ *                find no lease row (heartbeat, release) or no bare claim (confirm, withdraw), and never will. In the
+ *                mutants, this is not always true, so mutants keep them
+ *   commits      are one step, whatever happens inside Spanner: they are serializable, and their commit timestamps are
+ *                in the same order, and between request and reply in true time (external consistency)
+ *   looks        are one step. If a look consists of several reads, the last one decides. The results of an earlier
+ *                read matter only if the last one fails; where this can make a difference, it is a separate step. A
+ *                late reply is modeled as a candidate that continues late
  */
 
 #ifndef N
@@ -74,37 +74,37 @@
 #endif
 
 /* The mutants, and what each breaks:
- *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without requireLease(): updates the lock row, whoever holds it
- *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply of the heartbeat
+ *   MUTANT_HEARTBEAT_UNCHECKED        table.Heartbeat without requireLease(): updates the lock row of any holder
+ *   MUTANT_DEADLINE_FROM_REPLY        Term.extend counts from the reply to the heartbeat
  *   MUTANT_CLAIM_IGNORES_HEARTBEAT    table.Claim compares only the token
  *   MUTANT_CONFIRM_IGNORES_TOKEN      table.Confirm without token == T
  *   MUTANT_CONFIRM_IGNORES_HEARTBEAT  table.Confirm without heartbeat == T
- *   MUTANT_OWN_LEASE                  lockHistory.learn: the guard is the candidate's own lease
+ *   MUTANT_OWN_LEASE                  lockHistory.learn: the candidate waits for its own lease
  *   MUTANT_RELEASE_UNCHECKED          table.Release without requireLease()
- *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw without comparing the token
+ *   MUTANT_WITHDRAW_UNCHECKED         table.Withdraw does not compare the token
  *   MUTANT_CLAIM_KEEPS_LEASE_ROW      table.claim does not delete the superseded lease row
- *   MUTANT_FENCE_READS                Lock.Fence: read the lease row, then write, in two steps
- *   MUTANT_NEVER_EXPIRES              lockHistory.freeIn: a term ends only by release (for liveness)
- *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a claim that failed as its own, and does not
- *                                     withdraw or cool down (needs SICK)
- *   MUTANT_NO_COOL_DOWN                    Candidate.withdraw does not cool down (needs SICK)
+ *   MUTANT_FENCE_READS                Lock.Fence reads the lease row and then writes, in two steps
+ *   MUTANT_NEVER_EXPIRES              lockHistory.freeIn: a term ends only with a release (for liveness)
+ *   MUTANT_NEVER_GIVEN_UP             Candidate.Claim remembers a failed claim as its own, and does not withdraw or cool
+ *                                     down (needs SICK)
+ *   MUTANT_NO_COOL_DOWN               Candidate.withdraw does not cool down (needs SICK)
  *   MUTANT_ABSENT_IS_FREE             lockHistory.freeIn returns 0 if there is no row (needs OPERATOR)
- *   MUTANT_CLAIM_TAKES_ORPHANS         table.claim does not ask whether orphan leases are known (needs OPERATOR)
- *   MUTANT_CLAIM_KEEPS_ORPHANS         table.claim does not delete o.OrphanLeases (needs OPERATOR)
- *   MUTANT_ORPHANS_READ_LATER          Candidate.observe goes by the absence of one read and the orphan leases of the
- *                                     next (needs OPERATOR)
- *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without requireLease() (this and those below need HANDOVER)
+ *   MUTANT_CLAIM_TAKES_ORPHANS        table.claim does not check that the orphan leases are known (needs OPERATOR)
+ *   MUTANT_CLAIM_KEEPS_ORPHANS        table.claim does not delete o.OrphanLeases (needs OPERATOR)
+ *   MUTANT_ORPHANS_READ_LATER         Candidate.observe combines the absence from one read with the orphan leases from
+ *                                     the next (needs OPERATOR)
+ *   MUTANT_ANNOUNCE_UNCHECKED         table.Announce without requireLease() (this and the following need HANDOVER)
  *   MUTANT_HEARTBEAT_UNMARKS          table.Heartbeat writes the writer
- *   MUTANT_REQUEST_TO_LOCK            table.Ask is about whoever holds the lock (needs REQUESTS)
- *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases when the work is told to stop
- *   MUTANT_OWN_AT_ONCE                lockHistory.freeIn's "its own last term" goes before Candidate.Yield
+ *   MUTANT_REQUEST_TO_LOCK            table.Ask addresses any holder of the lock (needs REQUESTS)
+ *   MUTANT_RELEASE_BEFORE_RETURN      elector.lead releases the lock as soon as it has canceled the work's context
+ *   MUTANT_OWN_AT_ONCE                lockHistory.freeIn applies "its own last term" before Candidate.Yield
  *   MUTANT_SUCCEED_UNCHECKED          table.Succeed without requireLease() (needs RECLAIM)
- *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder takes a successor for the holder (needs RECLAIM)
- *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not look into the lease record (needs RECLAIM)
- * Not found, and harmless, see README.md:
- *   MUTANT_EXTEND_REVIVES             Term.extend does not ask whether the deadline has passed
+ *   MUTANT_RECLAIM_FROM_SUCCESSOR     Observation.Holder mistakes the successor for the holder (needs RECLAIM)
+ *   MUTANT_RECLAIM_BY_WRITER          Observation.Holder does not check the lease record (needs RECLAIM)
+ * Not caught, and harmless; see README.md:
+ *   MUTANT_EXTEND_REVIVES             Term.extend does not check whether the deadline has passed
  *   MUTANT_REFUSAL_BELIEVED           Candidate.confirm sends no heartbeat after a refusal
- *   MUTANT_OWN_UNCONFIRMED            Candidate.Claim remembers a claim that failed as its own
+ *   MUTANT_OWN_UNCONFIRMED            Candidate.Claim remembers a failed claim as its own
  */
 
 /* Which of the simplifications below that are sound for the protocol a mutant has to do without. */
@@ -116,7 +116,7 @@
 #define REMEMBER
 #endif
 
-/* Tokens: K names for each candidate, so that a name tells whose claim and whose lease record it is. */
+/* Tokens: K names for each candidate, so that a name identifies the candidate of its claim and lease record. */
 #define K 3
 
 #ifdef NOTHING_LATE
@@ -131,111 +131,111 @@
 /* ---- Spanner ---- */
 
 /* The lock row. */
-bool row;          /* it exists */
+bool row;          /* whether it exists */
 byte rtok;         /* its token */
 byte hb;           /* its heartbeat: */
 #define RELEASED 0 /*   NULL */
-#define BARE 1     /*   the same as the token: claimed, not confirmed */
+#define BARE 1     /*   equal to the token: claimed, not confirmed */
 #define LIVE 2     /*   later than the token */
 byte age;          /* now - heartbeat, at most LMAX */
 
 #ifdef HANDOVER
-byte writer;       /* its writer, where it is confirmed: */
+byte writer;       /* its writer, if it is confirmed: */
 #define HOLDER 0   /*   the holder */
 #define NOBODY 1   /*   NULL: the holder is leaving */
-#define SUCCESSOR 2 /*  + i: it is leaving, and candidate i is to follow */
+#define SUCCESSOR 2 /*  + i: the holder is leaving, and candidate i is its successor */
 #ifdef REQUESTS
-byte asked;        /* the lease row of the lock's holder has a request, which was addressed to this token */
-short lateAsk;     /* bit t: a request to token t is under way */
+byte asked;        /* the holder's lease row has a request, which was addressed to this token */
+short lateAsk;     /* bit t: a request to token t is in transit */
 #endif
-short lateAnn;     /* bit t: an announcement under token t is under way */
+short lateAnn;     /* bit t: an announcement under token t is in transit */
 #endif
 
 short leases;      /* the lease rows: bit t for mylock_t. Its lease record is lease(owner(t)) */
 
-/* Under way: sent, and neither certainly applied nor certainly lost. */
+/* In transit: sent, and neither known to be applied nor known to be lost. */
 short lateHb, lateRel, lateConf, lateWith; /* bit t: a heartbeat, release, confirmation, withdrawal under token t */
-byte lateClaim[N];               /* a claim on which candidate i gave up: its obs */
+byte lateClaim[N];               /* a claim that candidate i gave up on: its obs */
 
 /* ---- the candidates ---- */
 
-byte pc[N];       /* where elector.run is */
+byte pc[N];       /* the position in elector.run */
 #define DEAD 0    /* the process has crashed */
 #define LOOK 1    /* Candidate.Look: about to observe */
-#define CLAIM 3   /* Candidate.Claim: about to claim, or the claim is under way */
-#define CONF 4    /* Candidate.confirm: claimed, about to take the time and send the confirmation */
+#define CLAIM 3   /* Candidate.Claim: about to claim, or the claim is in transit */
+#define CONF 4    /* Candidate.confirm: claimed, about to read the clock and send the confirmation */
 #define CONFX 5   /*   sent */
-#define CONFR 6   /*   applied, the reply is under way */
-#define PROBE 7   /* Candidate.confirm: not acknowledged, about to take the time and send a heartbeat */
+#define CONFR 6   /*   applied; the reply is in transit */
+#define PROBE 7   /* Candidate.confirm: not acknowledged, about to read the clock and send a heartbeat */
 #define PROBEX 8
 #define PROBER 9
 #define HOLD 10   /* Term.Renew: between two heartbeats */
 #define BEATX 11  /* Term.Beat: sent */
-#define BEATR 12  /*   applied, the reply is under way */
-#define STOP 13   /* Term.Release: stepped down, about to release, or the release is under way */
+#define BEATR 12  /*   applied; the reply is in transit */
+#define STOP 13   /* Term.Release: stepped down, about to release, or the release is in transit */
 #define SLEEP 14  /* only when calm: elect.Sleep until the next tick */
 #define IDLE 15   /* only when calm: as HOLD, until the next tick */
-#define WITH 16   /* Candidate.withdraw: about to withdraw, or the withdrawal is under way */
-#define FREE 17   /*   refused: about to release, or the release is under way */
-#define REST 18   /* only when calm: Candidate.coolDownLeft. While faults can happen it may look at any time */
-#define RETRY 19  /* only SICK: Candidate.confirm, between two attempts, until the next tick */
+#define WITH 16   /* Candidate.withdraw: about to withdraw, or the withdrawal is in transit */
+#define FREE 17   /*   refused: about to release, or the release is in transit */
+#define REST 18   /* only when calm: Candidate.coolDownLeft. While faults can happen, the candidate can look at any time */
+#define RETRY 19  /* only with SICK: Candidate.confirm, between two attempts, until the next tick */
 #define ORPHANS 2  /* only MUTANT_ORPHANS_READ_LATER */
 
-byte tok[N];      /* of the claim or the term, and then Candidate.own: only of a term that began. (That a claim
-                     which fails leaves the own token of the term before it makes no difference: its lock row and
-                     lease row are gone, for good) */
-bool refused[N];  /* the confirmation was refused, and a heartbeat is to tell */
-byte left[N];     /* Term.Left: time until the local deadline. Not 0 = HasLock says true */
-byte sent[N];     /* what left would become if the request under way is acknowledged: lease - since(sent) */
-byte obs[N];      /* the row that was observed, when about to claim: */
+byte tok[N];      /* of the claim or the term, and afterwards Candidate.own, which is set only if the term began. (A failed claim
+                     keeps the own token of the previous term. This makes no difference, because the lock row and lease row
+                     of that token have been deleted permanently) */
+bool refused[N];  /* the confirmation was refused, and a heartbeat decides */
+byte left[N];     /* Term.Left: time until the local deadline. Not 0: HasLock is true */
+byte sent[N];     /* the new value of left if the request in transit is acknowledged: lease - since(sent) */
+byte obs[N];      /* the observed row, when about to claim: */
 #define NONE 0    /*   (nothing) */
-#define SAME 1    /*   the row is still that */
-#define BEATEN 2  /*   the token is, the heartbeat is another (only mutants tell it from OTHER) */
-#define OTHER 3   /*   it is not */
+#define SAME 1    /*   the row is unchanged */
+#define BEATEN 2  /*   the token is unchanged, the heartbeat is not (only mutants distinguish this from OTHER) */
+#define OTHER 3   /*   the row has changed */
 #define ABSENT 4  /*   there was no row */
 #ifdef MUTANT_ORPHANS_READ_LATER
 byte oage[N];     /* now - o.At, while the orphan leases are read */
 #endif
 
 #ifdef OPERATOR
-/* memory: what is remembered for the case that the row vanishes. */
+/* Memory for the case that the row vanishes. */
 bool gone[N];     /* lockHistory.absent is not zero */
 byte goneAge[N];  /* now - lockHistory.absent, at most LMAX */
 byte guard[N];    /* lockHistory.assumedLease */
-short known[N];   /* lockHistory.orphanLeases. It also stands for o.OrphanLeases in the claim: it has all of those, and
-                     those it has besides were deleted, for good */
+short known[N];   /* lockHistory.orphanLeases. Also used as o.OrphanLeases in the claim: it contains all of those, and any
+                     additional ones have been deleted permanently */
 short lateKnown[N];
 #endif
 
 #ifdef HANDOVER
-byte exit[N];     /* elector.leave, while it holds the lock: */
+byte exit[N];     /* elector.leave, while the candidate holds the lock: */
 #define STAYS 0
-#define LEAVES 1  /*   the term is given up, and the work goes on: it was not told yet, or has not returned */
+#define LEAVES 1  /*   the term is being given up, but the work is still running: its context was not canceled yet, or it has not returned */
 #define DONE 2    /*   the work has returned */
-byte away[N];     /* Candidate.coolDownLeft after Yield: time until it may claim again */
+byte away[N];     /* Candidate.coolDownLeft after Yield: time until the candidate is allowed to claim again */
 #endif
 
-bool calm;        /* no fault happens any more */
+bool calm;        /* no further fault happens */
 
-/* ---- ghosts: only looked at by assertions ---- */
+/* ---- ghosts: used only by assertions ---- */
 
-byte newest;      /* the token of the last claim: the largest there is */
-bool over;        /* and its term was released */
+byte newest;      /* the token of the last claim, which is the largest one */
+bool over;        /* its term was released */
 #ifdef HANDOVER
 bool announced;    /* its holder has sent an announcement */
-bool marked;       /* which was applied */
+bool marked;       /* the announcement was applied */
 #endif
 #ifdef MUTANT_SUCCEED_UNCHECKED
-bool sawLeaving;   /* somebody has sent table.Succeed */
+bool sawLeaving;   /* a follower has sent table.Succeed */
 #endif
 #ifdef MUTANT_FENCE_READS
-byte checked[N];  /* a fenced write of candidate i has read this lease row and has not written yet */
+byte checked[N];  /* a fenced write of candidate i has read this lease row but not written yet */
 #endif
 
-/* For use within one step: end() clears them, so they are no part of the state. */
+/* Temporary variables of one step. end() clears them, so they are not part of the state. */
 byte k, t, u;
 bool ok;
-bool two_holders, stale_fenced_write, token_not_newest, rows_wrong, names_used_up; /* what assertions say */
+bool two_holders, stale_fenced_write, token_not_newest, rows_wrong, names_used_up; /* the names that assertions report */
 bool work_overlaps, wrongly_leaving, mark_lost, stale_request, claimed_back, not_reclaimed;
 
 inline end() {
@@ -257,7 +257,7 @@ inline end() {
 }
 
 
-/* No two holders: looked at whenever a candidate becomes holder or moves its deadline. */
+/* There are never two holders. Checked whenever a candidate becomes the holder or moves its deadline. */
 inline assertAlone(i) {
 	two_holders = false;
 	for (k : 0 .. N - 1) {
@@ -268,7 +268,8 @@ inline assertAlone(i) {
 	}
 	assert(!two_holders);
 #ifdef HANDOVER
-	/* Nor guarded work of another. It is taken to end with its term's deadline: what is late is for fences. */
+	/* Nor does guarded work of a different candidate run. The model assumes that work ends at its term's deadline;
+	 * fences cover late work. */
 	work_overlaps = false;
 	for (k : 0 .. N - 1) {
 		if
@@ -280,7 +281,7 @@ inline assertAlone(i) {
 #endif
 }
 
-/* Tokens grow from term to term: looked at whenever a candidate becomes holder. */
+/* Tokens grow from term to term. Checked whenever a candidate becomes the holder. */
 inline assertNewest(i) {
 #ifndef TOP
 	token_not_newest = tok[i] != newest;
@@ -290,12 +291,11 @@ inline assertNewest(i) {
 #endif
 }
 
-/* What the rows look like after each commit: a lease row exists only for the newest token, and only
- * where the lock row, if there is one, has that token and is confirmed; a lock row that is confirmed
- * has its lease row. At most one lease row follows. Together with the fence being a check inside of the
- * commit, this is why a fenced write of an old token can't land.
- * TOP leaves it out, to see whether a mutant also breaks what a user sees, such as who is leaving: only a
- * holder that said so, and from then on. */
+/* The state of the rows after each commit. A lease row exists only for the newest token, and only if the lock row (if
+ * there is one) has that token and is confirmed. A confirmed lock row has its lease row. It follows that there is at
+ * most one lease row. Because the fence is checked inside the commit, a fenced write of an old token can't commit.
+ * TOP omits this assertion, to check whether a mutant also breaks observable behavior. One such property is that only
+ * a holder that has announced it is marked as leaving, from the announcement on. */
 inline assertRows() {
 #ifdef HANDOVER
 	wrongly_leaving = row && hb == LIVE && writer != HOLDER && !announced;
@@ -315,7 +315,7 @@ inline assertRows() {
 
 /* ---- commits ---- */
 
-/* The heartbeat of the row was written: who claims on an older observation will find it changed. */
+/* The row's heartbeat was written. A claim based on an older observation will find it changed. */
 inline beaten() {
 	for (k : 0 .. N - 1) {
 #ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
@@ -328,7 +328,7 @@ inline beaten() {
 	}
 }
 
-/* The row has another token, or is gone. */
+/* The row has a different token, or was deleted. */
 inline replaced() {
 	for (k : 0 .. N - 1) {
 		if :: obs[k] == SAME || obs[k] == BEATEN -> obs[k] = OTHER :: else fi;
@@ -336,7 +336,7 @@ inline replaced() {
 	}
 }
 
-/* No message of any token so far can have an effect any more. */
+/* No message of any earlier token can still have an effect. */
 inline forget() {
 #ifndef REMEMBER
 	lateHb = 0;
@@ -354,7 +354,7 @@ inline forget() {
 #endif
 }
 
-/* The lock has no holder: what was said of the last one is gone. */
+/* The lock has no holder, so the announcement and request of the last one are cleared. */
 inline unmark() {
 #ifdef HANDOVER
 	writer = HOLDER;
@@ -368,7 +368,7 @@ inline unmark() {
 #endif
 }
 
-/* Something of token x is sent, and stays under way. What can't have an effect any more is forgotten. */
+/* A message of token x is sent, and stays in transit. Messages that can no longer have an effect are forgotten. */
 #ifdef REMEMBER
 #define canLand(x) late
 #else
@@ -378,7 +378,7 @@ inline underWay(messages, x) {
 	if :: canLand(x) -> messages = messages | bit(x) :: else fi
 }
 
-/* Candidate i needs its last token only to know it when it sees it in the row or as an orphan lease. */
+/* Candidate i needs its last token only to recognize it in the lock row or as an orphan lease. */
 inline disown(i) {
 	if
 	:: tok[i] != rtok && (leases & bit(tok[i])) == 0 -> tok[i] = 0
@@ -386,7 +386,7 @@ inline disown(i) {
 	fi
 }
 
-/* u = a token name of candidate i that nothing refers to; 0 if there is none. */
+/* u = a token name of candidate i that nothing refers to, or 0 if there is none. */
 inline fresh(i) {
 	u = 0;
 	for (t : i * K + 1 .. i * K + K) {
@@ -411,7 +411,7 @@ inline fresh(i) {
 }
 
 #ifdef OPERATOR
-/* Lease rows were deleted, for good. */
+/* Lease rows were deleted permanently. */
 inline unknow() {
 	for (k : 0 .. N - 1) {
 		known[k] = known[k] & leases;
@@ -420,22 +420,23 @@ inline unknow() {
 }
 #endif
 
-/* What table.Claim asks of the row: that it is still what was seen as o. */
+/* The condition that table.Claim checks on the row: it is still as observed in o. */
 #ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
 #define unchanged(o) ((o) == SAME || (o) == BEATEN)
 #else
 #define unchanged(o) ((o) == SAME)
 #endif
 
-/* What table.claim asks of the lease rows where there is no lock row: that the orphan leases s are all. It reads
- * only those of terms that began since the observation, which finds the same: no others came since. */
+/* The condition that table.claim checks on the lease rows if there is no lock row: there are none besides the orphan
+ * leases s. It reads only the lease rows of terms that began since the observation, which is equivalent because no
+ * other lease rows can have been inserted since. */
 #ifdef MUTANT_CLAIM_TAKES_ORPHANS
 #define nobodyElse(s) true
 #else
 #define nobodyElse(s) ((leases & ~(s)) == 0)
 #endif
 
-/* table.Claim by candidate i of what it saw as o (and orphan leases s): u = the token, 0 = ErrChanged. */
+/* table.Claim by candidate i, based on observation o and orphan leases s: u = the token, 0 = ErrChanged. */
 #define doClaim(i, o, s) doClaimIf(i, o, s, nobodyElse(s))
 inline doClaimIf(i, o, s, may) {
 	u = 0;
@@ -447,7 +448,7 @@ inline doClaimIf(i, o, s, may) {
 		assert(!names_used_up);
 #endif
 		if
-		:: names_used_up /* in a mutant: don't look any further */
+		:: names_used_up /* in a mutant: stop the search here */
 		:: else ->
 #ifndef MUTANT_CLAIM_KEEPS_LEASE_ROW
 			if :: row -> leases = leases & ~bit(rtok) :: else fi;
@@ -481,7 +482,7 @@ inline doClaimIf(i, o, s, may) {
 	fi
 }
 
-/* table.bare: what table.Confirm asks of the row. */
+/* table.bare: the condition that table.Confirm checks on the row. */
 #ifdef MUTANT_CONFIRM_IGNORES_TOKEN
 #define bareClaim(x) (row && hb == BARE)
 #else
@@ -492,7 +493,7 @@ inline doClaimIf(i, o, s, may) {
 #endif
 #endif
 
-/* table.requireLease under token x: an Update of the lease row, which fails the commit where there is none. */
+/* table.requireLease under token x: an Update of the lease row, which fails the commit if the row does not exist. */
 #define valid(x) ((leases & bit(x)) != 0)
 
 #ifdef MUTANT_HEARTBEAT_UNCHECKED
@@ -526,7 +527,7 @@ inline doClaimIf(i, o, s, may) {
 #endif
 
 #ifdef HANDOVER
-/* table.Announce under token x: ok = applied, else NOT_FOUND. */
+/* table.Announce under token x: ok = applied, otherwise NOT_FOUND. */
 inline doAnnounce(x) {
 	ok = markable(x);
 	if
@@ -556,7 +557,7 @@ inline doConfirm(x) {
 		age = 0;
 		beaten();
 #ifndef REMEMBER
-		lateConf = 0; /* it is not bare any more */
+		lateConf = 0; /* the claim is no longer bare */
 		lateWith = 0;
 #endif
 		assertRows()
@@ -564,7 +565,7 @@ inline doConfirm(x) {
 	fi
 }
 
-/* table.Heartbeat under token x: ok = applied, else NOT_FOUND. */
+/* table.Heartbeat under token x: ok = applied, otherwise NOT_FOUND. */
 inline doHeartbeat(x) {
 	ok = beatable(x);
 	if
@@ -580,7 +581,7 @@ inline doHeartbeat(x) {
 	fi
 }
 
-/* table.Release under token x: ok = applied, else NOT_FOUND. */
+/* table.Release under token x: ok = applied, otherwise NOT_FOUND. */
 inline doRelease(x) {
 	ok = releasable(x);
 	if
@@ -600,8 +601,8 @@ inline doRelease(x) {
 	fi
 }
 
-/* table.Withdraw under token x, of a bare claim: ok = applied. It frees a term too, in the same transaction,
- * which is a second step here: a superset of what can happen. */
+/* table.Withdraw under token x, of a bare claim: ok = applied. The same transaction also frees a term. Here, that is
+ * a second step, which allows more behavior than is possible in reality. */
 inline doWithdraw(x) {
 	ok = withdrawable(x);
 	if
@@ -619,14 +620,14 @@ inline doWithdraw(x) {
 
 /* ---- moves of a candidate ---- */
 
-/* Where a candidate goes that has nothing to do before time has passed. While faults can happen it
- * may look again at any moment, sooner than the real one: SLEEP is only for liveness. */
+/* The state of a candidate that waits for time to pass. While faults can happen, it can look again at any time, even
+ * sooner than a real candidate. SLEEP is used only for liveness. */
 inline wait(i) {
 	pc[i] = (calm -> SLEEP : LOOK);
 	obs[i] = NONE
 }
 
-/* a new elect.Candidate: nothing is remembered. */
+/* A new elect.Candidate, which remembers nothing. */
 inline forgetAll(i) {
 	tok[i] = 0;
 	left[i] = 0;
@@ -645,7 +646,7 @@ inline forgetAll(i) {
 #endif
 }
 
-/* Term.End, and elector.stand again: the term is over, the candidacy goes on. */
+/* Term.End, and elector.stand again: the term has ended, and the candidacy continues. */
 inline stepDown(i) {
 	left[i] = 0;
 	sent[i] = 0;
@@ -660,7 +661,7 @@ inline stepDown(i) {
 }
 
 #ifdef HANDOVER
-/* Candidate.Yield: for a third of the lease after a release that is known, else for the lease. */
+/* Candidate.Yield: for a third of the lease after a release that is known to be applied, otherwise for the lease. */
 inline yield(i, released) {
 #ifndef MUTANT_RELEASE_BEFORE_RETURN
 	exit[i] = STAYS;
@@ -684,7 +685,7 @@ inline failed(i) {
 #endif
 }
 
-/* Candidate.withdraw is over. */
+/* Candidate.withdraw has ended. */
 inline coolDown(i) {
 	failed(i);
 #ifdef MUTANT_NO_COOL_DOWN
@@ -699,20 +700,20 @@ inline coolDown(i) {
 #endif
 }
 
-/* Candidate.confirm fails, not because another was first. */
+/* Candidate.confirm fails, but not because a different candidate was first. */
 #ifdef MUTANT_NEVER_GIVEN_UP
 #define giveUp(i) failed(i); pc[i] = LOOK
 #else
 #define giveUp(i) sent[i] = 0; refused[i] = false; pc[i] = WITH
 #endif
 
-/* elect.newTerm: the confirmation, or a heartbeat that stands for it, was acknowledged. */
+/* elect.newTerm: the confirmation, or a heartbeat in its place, was acknowledged. */
 inline elected(i) {
 #ifdef MUTANT_DEADLINE_FROM_REPLY
 	sent[i] = lease(i);
 #endif
 	if
-	:: sent[i] == 0 -> stepDown(i) /* too late: Term.Beat says ErrExpired, HasLock never said true */
+	:: sent[i] == 0 -> stepDown(i) /* too late: Term.Beat returns ErrExpired, and HasLock was never true */
 	:: else ->
 		left[i] = sent[i];
 		sent[i] = 0;
@@ -744,7 +745,7 @@ inline extend(i) {
 	fi
 }
 
-/* The time is taken just before the request is sent. */
+/* The clock is read just before the request is sent. */
 inline send(i, next) {
 	sent[i] = lease(i);
 	pc[i] = next
@@ -756,7 +757,7 @@ inline send(i, next) {
 #define EXPIRES true
 #endif
 
-/* lockHistory.freeIn, with the lease l that counts. */
+/* lockHistory.freeIn, where l is the lease to wait for. */
 inline standOn(i, l) {
 #if defined(HANDOVER) && defined(RECLAIM) && !defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
 	not_reclaimed = hb == LIVE && owner(rtok) == i;
@@ -769,7 +770,7 @@ inline standOn(i, l) {
 }
 
 #ifdef OPERATOR
-/* lockHistory.assumeOrphans: u = the larger of u and the leases of the orphan leases but its own. */
+/* lockHistory.assumeOrphans: u = the maximum of u and the leases of all orphan leases except its own. */
 inline assumeOrphans(i) {
 	for (t : 1 .. NT) {
 		if
@@ -779,7 +780,7 @@ inline assumeOrphans(i) {
 	}
 }
 
-/* lockHistory.learn of a row, which starts with this: absence and orphan leases are forgotten. */
+/* lockHistory.learn of an existing row begins by forgetting the absence and the orphan leases. */
 inline present(i) {
 	gone[i] = false;
 	goneAge[i] = 0;
@@ -790,7 +791,7 @@ inline present(i) {
 inline absent(i, sa, ga) {
 	if
 	:: !gone[i] || (leases & ~known[i]) != 0 ->
-		ok = false; /* absence is counted from this look on */
+		ok = false; /* the absence counts from this look */
 		gone[i] = true;
 		goneAge[i] = sa;
 		known[i] = leases
@@ -813,7 +814,7 @@ inline absent(i, sa, ga) {
 }
 #endif
 
-/* lockHistory.freeIn: its own last term, which is over; or (WithReclaim) whatever is under its own id. */
+/* lockHistory.freeIn: its own last term, which has ended, or, with WithReclaim, any term under its own id. */
 #if defined(RECLAIM) && defined(MUTANT_RECLAIM_FROM_SUCCESSOR)
 #define mine(i) (rtok == tok[i] || (writer < SUCCESSOR -> owner(rtok) : writer - SUCCESSOR) == i)
 #elif defined(RECLAIM) && defined(MUTANT_RECLAIM_BY_WRITER)
@@ -824,7 +825,7 @@ inline absent(i, sa, ga) {
 #define mine(i) (rtok == tok[i])
 #endif
 
-/* Candidate.coolDownLeft, after a term that was given up: no shortcut goes before it. */
+/* Candidate.coolDownLeft, after a term that was given up. It takes precedence over every shortcut. */
 #ifndef HANDOVER
 #define gives(i) false
 #elif defined(MUTANT_OWN_AT_ONCE)
@@ -841,18 +842,18 @@ inline absent(i, sa, ga) {
 
 proctype candidate(byte me) {
 	do
-	/* A new process, or Run called again: a fresh candidate. */
+	/* A new process, or a new call of Run: a fresh candidate. */
 	:: d_step { pc[me] == DEAD -> printf("candidate %d: starts\n", me); pc[me] = LOOK }
 
-	/* The process crashes. What it has sent stays under way: see the steps that give up. */
+	/* The process crashes. Its requests stay in transit; see the steps that give up. */
 	:: d_step { !calm && pc[me] != DEAD ->
 		printf("candidate %d: crashes\n", me);
 		forgetAll(me);
 		pc[me] = DEAD
 	}
 
-	/* Candidate.Look: there is a row. That a lease record is cached is not modelled: as long as the row has that
-	 * token and is not released, its lease row is there. */
+	/* Candidate.Look: there is a row. The cached lease record is not modeled, because its lease row exists as long as
+	 * the row has that token and is not released. */
 	:: d_step { pc[me] == LOOK && row ->
 		printf("candidate %d: Candidate.Look: token %d, heartbeat %d (0 released, 1 bare claim, 2 live), %d ticks ago, lease rows %x (bit = token)\n", me, rtok, hb, age, leases);
 #ifndef MUTANT_OWN_LEASE
@@ -867,7 +868,7 @@ proctype candidate(byte me) {
 		:: hb == BARE && guard[me] < u -> guard[me] = u
 		:: hb == LIVE ->
 			if
-			:: !valid(rtok) -> /* Candidate.incomplete: orphan leases are read, and may tell of a holder */
+			:: !valid(rtok) -> /* Candidate.incomplete: orphan leases are read, and can reveal a holder */
 				known[me] = leases;
 				assumeOrphans(me)
 			:: else
@@ -878,18 +879,18 @@ proctype candidate(byte me) {
 #endif
 		obs[me] = SAME;
 #ifdef HANDOVER
-		/* Candidate.recognise: another holds it */
+		/* Candidate.recognise: a different candidate holds the lock */
 		if :: hb == LIVE && rtok != tok[me] -> away[me] = 0 :: else fi;
 #endif
 		if
 		:: gives(me) -> wait(me)
 		:: (hb == RELEASED || mine(me)) && !gives(me) -> pc[me] = CLAIM
-		:: else -> standOn(me, u) /* a bare claim has no lease record: its own lease */
+		:: else -> standOn(me, u) /* a bare claim has no lease record, so the candidate uses its own lease */
 		fi;
 		end()
 	}
 #ifdef OPERATOR
-	/* Candidate.observe: a holder that was not seen before, and the next read fails. */
+	/* Candidate.observe: there is a new holder, and the second read fails. */
 	:: d_step { !calm && pc[me] == LOOK && row && hb == LIVE && (gone[me] || guard[me] != lease(me)) ->
 		printf("candidate %d: Candidate.Look: a holder, whose lease record can't be read\n", me);
 		present(me);
@@ -898,7 +899,7 @@ proctype candidate(byte me) {
 #endif
 
 #ifndef OPERATOR
-	/* Candidate.Look: there is no row. Nobody deletes rows here, so there never was one. */
+	/* Candidate.Look: there is no row. No rows are deleted here, so there never was one. */
 	:: d_step { pc[me] == LOOK && !row ->
 		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		obs[me] = ABSENT;
@@ -906,15 +907,14 @@ proctype candidate(byte me) {
 	}
 #else
 #ifndef MUTANT_ORPHANS_READ_LATER
-	/* Candidate.Look: there is no row, and these are the orphan leases at the
-	 * same timestamp. */
+	/* Candidate.Look: there is no row, and these are the orphan leases at the same timestamp. */
 	:: d_step { pc[me] == LOOK && !row && !gives(me) -> printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases); absent(me, 0, goneAge[me]); end() }
 #else
-	/* The same in two reads. */
+	/* The same with two reads. */
 	:: d_step { pc[me] == LOOK && !row ->
 		printf("candidate %d: Candidate.Look: no row, lease rows %x (bit = token)\n", me, leases);
 		oage[me] = 0;
-		sent[me] = goneAge[me]; /* o.At - lockHistory.absent; sent is not used otherwise here */
+		sent[me] = goneAge[me]; /* o.At - lockHistory.absent; sent is not otherwise used here */
 		pc[me] = ORPHANS;
 		end()
 	}
@@ -929,8 +929,7 @@ proctype candidate(byte me) {
 #endif
 #endif
 
-	/* table.Claim: applied and acknowledged, or refused. The delay of the reply is the delay of what
-	 * comes next. */
+	/* table.Claim: applied and acknowledged, or refused. A delay of the reply is modeled as a delay of the next step. */
 	:: d_step { pc[me] == CLAIM ->
 #ifdef HANDOVER
 		claimed_back = away[me] > 0 && tok[me] == newest;
@@ -947,13 +946,13 @@ proctype candidate(byte me) {
 			printf("candidate %d: table.Claim: applied, token %d\n", me, u);
 			tok[me] = u;
 #ifdef OPERATOR
-			/* Candidate.Claim: whoever was seen before is superseded */
+			/* Candidate.Claim: any holder that was seen before is superseded */
 			gone[me] = false;
 			goneAge[me] = 0;
 			guard[me] = 0;
 			known[me] = 0;
 #endif
-			sent[me] = (sick(me) -> lease(me) : 0); /* how long it tries to confirm */
+			sent[me] = (sick(me) -> lease(me) : 0); /* the time for which it tries to confirm */
 			pc[me] = CONF
 		:: else ->
 			printf("candidate %d: table.Claim: ErrChanged\n", me);
@@ -961,10 +960,10 @@ proctype candidate(byte me) {
 		fi;
 		end()
 	}
-	/* table.Claim: no reply. The claim is still under way. (If an earlier one is too, that one is taken
-	 * to be lost.) */
+	/* table.Claim: no reply. The claim is still in transit. (If an earlier one is in transit as well, that one is
+	 * assumed to be lost.) */
 	:: d_step { !calm && pc[me] == CLAIM ->
-		printf("candidate %d: table.Claim: no reply, the claim is under way\n", me);
+		printf("candidate %d: table.Claim: no reply, the claim is in transit\n", me);
 #ifdef MUTANT_CLAIM_IGNORES_HEARTBEAT
 		lateClaim[me] = obs[me];
 #else
@@ -977,18 +976,18 @@ proctype candidate(byte me) {
 		pc[me] = LOOK
 	}
 
-	/* Candidate.confirm: the time is taken, and the confirmation sent. */
+	/* Candidate.confirm: the clock is read, and the confirmation is sent. */
 	:: d_step { pc[me] == CONF && !sick(me) ->
-		printf("candidate %d: Candidate.confirm: takes the time, sends\n", me);
+		printf("candidate %d: Candidate.confirm: reads the clock, sends\n", me);
 		underWay(lateConf, tok[me]);
 		send(me, CONFX)
 	}
 #ifdef SICK
-	/* Candidate.confirm: it can't, and tries again for up to a lease. */
+	/* Candidate.confirm: it can't confirm, and retries for up to a lease. */
 	:: d_step { pc[me] == CONF && sick(me) && sent[me] > 0 -> printf("candidate %d: Candidate.confirm: fails\n", me); pc[me] = RETRY }
 	:: d_step { pc[me] == CONF && sick(me) -> printf("candidate %d: Candidate.confirm: gives up\n", me); giveUp(me); end() }
 #endif
-	/* table.Confirm. Refused: also where a copy of it was first. */
+	/* table.Confirm. It is also refused if a copy of it was applied first. */
 	:: d_step { pc[me] == CONFX ->
 		doConfirm(tok[me]);
 		printf("candidate %d: table.Confirm under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
@@ -1014,15 +1013,15 @@ proctype candidate(byte me) {
 	}
 	:: d_step { pc[me] == CONFR -> printf("candidate %d: table.Confirm: acknowledged, token %d\n", me, tok[me]); elected(me); end() }
 
-	/* Candidate.confirm: a heartbeat tells. */
+	/* Candidate.confirm: a heartbeat decides. */
 	:: d_step { pc[me] == PROBE ->
-		printf("candidate %d: Candidate.confirm: takes the time, sends a heartbeat to know\n", me);
+		printf("candidate %d: Candidate.confirm: reads the clock, sends a heartbeat to learn the outcome\n", me);
 		underWay(lateHb, tok[me]);
 		send(me, PROBEX);
 		end()
 	}
-	/* table.Heartbeat. NOT_FOUND: with the refusal, another was first; without, nothing is known but that it is not
-	 * confirmed yet: again, or it gives up after a lease. */
+	/* table.Heartbeat. After a refused confirmation, NOT_FOUND means that a different candidate was first. Otherwise,
+	 * it only means that the claim is not confirmed yet, so the candidate tries again, or gives up after a lease. */
 	:: d_step { pc[me] == PROBEX ->
 		doHeartbeat(tok[me]);
 		printf("candidate %d: table.Heartbeat under token %d: %d (1 applied, 0 NOT_FOUND)\n", me, tok[me], ok);
@@ -1036,18 +1035,18 @@ proctype candidate(byte me) {
 		fi;
 		end()
 	}
-	/* No reply: again. */
+	/* No reply: try again. */
 	:: d_step { !calm && pc[me] == PROBEX ->
 		printf("candidate %d: table.Heartbeat: no reply\n", me);
 		sent[me] = 0;
 		refused[me] = false;
 		pc[me] = CONF
 	}
-	/* It gives up after a lease, or at once after an error that will not go away by itself. */
+	/* It gives up after a lease, or immediately after an error that waiting can't fix. */
 	:: d_step { !calm && (pc[me] == PROBE || pc[me] == CONF) && !refused[me] -> printf("candidate %d: Candidate.confirm: gives up\n", me); giveUp(me); end() }
 	:: d_step { pc[me] == PROBER -> printf("candidate %d: table.Heartbeat: acknowledged, so confirmed, token %d\n", me, tok[me]); elected(me); end() }
 
-	/* table.Withdraw. Refused: it may have been confirmed after all. */
+	/* table.Withdraw. If it is refused, the claim might have been confirmed after all. */
 	:: d_step { pc[me] == WITH ->
 		doWithdraw(tok[me]);
 		printf("candidate %d: table.Withdraw under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
@@ -1058,12 +1057,12 @@ proctype candidate(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == WITH ->
-		printf("candidate %d: table.Withdraw: no reply, the withdrawal is under way\n", me);
+		printf("candidate %d: table.Withdraw: no reply, the withdrawal is in transit\n", me);
 		underWay(lateWith, tok[me]);
 		coolDown(me);
 		end()
 	}
-	/* The same transaction frees what was confirmed. */
+	/* The same transaction frees a confirmed term. */
 	:: d_step { pc[me] == FREE ->
 		doRelease(tok[me]);
 		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
@@ -1071,15 +1070,15 @@ proctype candidate(byte me) {
 		end()
 	}
 	:: d_step { !calm && pc[me] == FREE ->
-		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit\n", me);
 		underWay(lateRel, tok[me]);
 		coolDown(me);
 		end()
 	}
 
-	/* Term.Beat: the time is taken, and the heartbeat sent. */
+	/* Term.Beat: the clock is read, and the heartbeat is sent. */
 	:: d_step { pc[me] == HOLD ->
-		printf("candidate %d: Term.Beat: %d left, takes the time, sends\n", me, left[me]);
+		printf("candidate %d: Term.Beat: %d left, reads the clock, sends\n", me, left[me]);
 		if
 		:: left[me] == 0 -> stepDown(me) /* ErrExpired */
 		:: else ->
@@ -1088,8 +1087,8 @@ proctype candidate(byte me) {
 		fi;
 		end()
 	}
-	/* table.Heartbeat. NOT_FOUND: superseded. That this reply takes time too is the same as if the request
-	 * had arrived later, since it would be NOT_FOUND then as well. */
+	/* table.Heartbeat. NOT_FOUND: superseded. A delay of this reply is equivalent to a request that arrives later,
+	 * because the result would be NOT_FOUND as well. */
 	:: d_step { pc[me] == BEATX ->
 		doHeartbeat(tok[me]);
 		printf("candidate %d: table.Heartbeat under token %d: %d (1 applied, 0 NOT_FOUND)\n", me, tok[me], ok);
@@ -1114,8 +1113,8 @@ proctype candidate(byte me) {
 #define mayStop true
 #endif
 #ifdef HANDOVER
-	/* elector.leave: StepDown, a request, or the end of Run's ctx, with an announcement or without. It is sent
-	 * once here, and lands at any time after, any number of times, or never. */
+	/* elector.leave: StepDown, a request, or the end of Run's ctx, with or without an announcement. Here, the
+	 * announcement is sent once, and is applied at any later time, any number of times, or never. */
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && mayStop ->
 		printf("candidate %d: Term.Announce under token %d\n", me, tok[me]);
 		underWay(lateAnn, tok[me]);
@@ -1123,13 +1122,13 @@ proctype candidate(byte me) {
 		exit[me] = LEAVES
 	}
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && mayStop ->
-		printf("candidate %d: is to stop\n", me);
+		printf("candidate %d: has to stop\n", me);
 		exit[me] = LEAVES
 	}
 #ifdef REQUESTS
 	/* elector.watchRequests */
 	:: d_step { (pc[me] == HOLD || pc[me] == IDLE) && left[me] > 0 && exit[me] == STAYS && asked != 0 && valid(tok[me]) ->
-		printf("candidate %d: Term.Asked under token %d: it is to go\n", me, tok[me]);
+		printf("candidate %d: Term.Asked under token %d: asked to hand over\n", me, tok[me]);
 		stale_request = asked != tok[me];
 		assert(!stale_request);
 		underWay(lateAnn, tok[me]);
@@ -1139,7 +1138,7 @@ proctype candidate(byte me) {
 	}
 #endif
 	:: d_step { exit[me] == LEAVES && (pc[me] == HOLD || pc[me] == IDLE || left[me] == 0) ->
-		printf("candidate %d: the work was told, and has returned\n", me);
+		printf("candidate %d: the work was canceled, and has returned\n", me);
 		exit[me] = (left[me] > 0 -> DONE : STAYS)
 	}
 #ifdef MUTANT_RELEASE_BEFORE_RETURN
@@ -1156,7 +1155,7 @@ proctype candidate(byte me) {
 		pc[me] = STOP;
 		end()
 	}
-	/* table.Release. Then Run may be called again. */
+	/* table.Release. Afterwards, Run can be called again. */
 	:: d_step { pc[me] == STOP ->
 		doRelease(tok[me]);
 		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused)\n", me, tok[me], ok);
@@ -1164,25 +1163,25 @@ proctype candidate(byte me) {
 		pc[me] = LOOK;
 		end()
 	}
-	/* Term.Release: no reply, and the time is over. (That it tries again until then is not modelled:
-	 * a later attempt that counts is the first one under way for longer.) */
+	/* Term.Release: no reply, and the time has passed. (Retries are not modeled, because a later attempt that is
+	 * applied is equivalent to a first attempt that stays in transit for longer.) */
 	:: d_step { !calm && pc[me] == STOP ->
-		printf("candidate %d: table.Release: no reply, the release is under way\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit\n", me);
 		underWay(lateRel, tok[me]);
 		forgetAll(me);
 		pc[me] = LOOK
 	}
 
 #ifdef HANDOVER
-	/* The same, and Run goes on. */
+	/* The same, and Run continues. */
 	:: d_step { pc[me] == STOP ->
 		doRelease(tok[me]);
-		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and goes on as a candidate\n", me, tok[me], ok);
+		printf("candidate %d: table.Release under token %d: %d (1 applied, 0 refused), and the candidacy continues\n", me, tok[me], ok);
 		yield(me, ok);
 		end()
 	}
 	:: d_step { !calm && pc[me] == STOP ->
-		printf("candidate %d: table.Release: no reply, the release is under way, and it goes on as a candidate\n", me);
+		printf("candidate %d: table.Release: no reply, the release is in transit, and the candidacy continues\n", me);
 		underWay(lateRel, tok[me]);
 		yield(me, false);
 		end()
@@ -1190,7 +1189,7 @@ proctype candidate(byte me) {
 #endif
 
 #ifdef MUTANT_FENCE_READS
-	/* A fenced write of the holder as a read and then a write. */
+	/* A fenced write of the holder, as a read followed by a write. */
 	:: d_step { left[me] > 0 && checked[me] == 0 && (leases & bit(tok[me])) != 0 ->
 		printf("candidate %d: reads lease row %d for a fenced write\n", me, tok[me]);
 		checked[me] = tok[me]
@@ -1206,13 +1205,13 @@ proctype candidate(byte me) {
 	od
 }
 
-/* ---- the rest of the world ---- */
+/* ---- the environment ---- */
 
 inline tick() {
 	if :: age < LMAX && row && hb != RELEASED -> age++ :: else fi;
 	for (k : 0 .. N - 1) {
 #ifdef HANDOVER
-		if :: left[k] == 1 -> exit[k] = STAYS :: else fi; /* the term's context ends, and its work */
+		if :: left[k] == 1 -> exit[k] = STAYS :: else fi; /* the contexts of the term and its work end */
 		if :: away[k] > 0 -> away[k]-- :: else fi;
 #endif
 		if :: left[k] > 0 -> left[k]-- :: else fi;
@@ -1252,30 +1251,31 @@ inline tick() {
 #define someHolder (left[0] > 0 || left[1] > 0)
 #endif
 
-/* A message of token x lands, late or again. When calm, each that is under way lands once more at most. */
+/* A message of token x is applied, late or again. When calm, each message in transit is applied at most once more. */
 #define LATE(x) \
-	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d lands: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
-	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
+	:: d_step { (lateHb & bit(x)) != 0 -> doHeartbeat(x); printf("a late heartbeat under token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateHb = lateHb & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateConf & bit(x)) != 0 -> doConfirm(x); printf("a late confirmation of token %d arrives: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateConf = lateConf & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateWith & bit(x)) != 0 -> doWithdraw(x); printf("a late withdrawal of token %d arrives: %d (1 applied, 0 refused)\n", x, ok); if :: calm -> lateWith = lateWith & ~bit(x) :: else fi; end() } \
+	:: d_step { (lateRel & bit(x)) != 0 -> doRelease(x); printf("a late release of token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); lateRel = lateRel & ~bit(x); end() }
 
 #ifdef HANDOVER
 #define LATEANN(x) \
-	:: d_step { (lateAnn & bit(x)) != 0 -> doAnnounce(x); printf("an announcement under token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateAnn = lateAnn & ~bit(x) :: else fi; end() }
+	:: d_step { (lateAnn & bit(x)) != 0 -> doAnnounce(x); printf("an announcement under token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: calm -> lateAnn = lateAnn & ~bit(x) :: else fi; end() }
 #else
 #define LATEANN(x)
 #endif
 
-/* A request addressed to token x is sent, and lands. */
+/* A request addressed to token x is sent and applied. */
 #ifdef REQUESTS
 #define ASK(x) \
-	:: d_step { !calm && rtok == x && (lateAsk & bit(x)) == 0 && canLand(x) -> printf("somebody sends a request to token %d\n", x); lateAsk = lateAsk | bit(x) } \
-	:: d_step { (lateAsk & bit(x)) != 0 -> ok = askable(x); printf("a request to token %d lands: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: ok -> asked = x :: else fi; if :: calm -> lateAsk = lateAsk & ~bit(x) :: else fi; end() }
+	:: d_step { !calm && rtok == x && (lateAsk & bit(x)) == 0 && canLand(x) -> printf("another process sends a request to token %d\n", x); lateAsk = lateAsk | bit(x) } \
+	:: d_step { (lateAsk & bit(x)) != 0 -> ok = askable(x); printf("a request to token %d arrives: %d (1 applied, 0 NOT_FOUND)\n", x, ok); if :: ok -> asked = x :: else fi; if :: calm -> lateAsk = lateAsk & ~bit(x) :: else fi; end() }
 #else
 #define ASK(x)
 #endif
 
-/* table.Succeed of candidate i: the row was leaving when it looked, at some time, so it is now, if its guard holds. */
+/* table.Succeed of candidate i: the row was marked as leaving at some earlier look, so it still is now if the lease
+ * row exists. */
 #ifdef MUTANT_SUCCEED_UNCHECKED
 #define mayFollow (hb == LIVE && sawLeaving)
 #else
@@ -1283,42 +1283,42 @@ inline tick() {
 #endif
 #if defined(HANDOVER) && defined(RECLAIM)
 #define SUCCEED(i) \
-	:: d_step { !calm && mayFollow -> printf("table.Succeed of candidate %d lands\n", i); writer = SUCCESSOR + i; assertRows(); end() }
+	:: d_step { !calm && mayFollow -> printf("table.Succeed of candidate %d arrives\n", i); writer = SUCCESSOR + i; assertRows(); end() }
 #else
 #define SUCCEED(i)
 #endif
 
-/* The claim on which candidate i gave up lands. Its token is nobody's. */
+/* The claim that candidate i gave up on is applied. No candidate knows its token. */
 #ifdef OPERATOR
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], lateKnown[i]); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], lateKnown[i]); printf("a late claim of candidate %d arrives: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
 #else
 #define LATECLAIM(i) \
-	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d lands: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
+	:: d_step { lateClaim[i] != NONE -> doClaim(i, lateClaim[i], 0); printf("a late claim of candidate %d arrives: token %d (0 refused)\n", i, u); lateClaim[i] = NONE; end() }
 #endif
 
 /* ... more than an hour after it was observed: table.claim did not read the lease rows of later terms. */
 #ifdef LIMIT_CLAIM_HOURS_LATE
 #define VERYLATECLAIM(i) \
-	:: d_step { lateClaim[i] == ABSENT && !row -> doClaimIf(i, ABSENT, lateKnown[i], true); printf("a claim of candidate %d lands, more than an hour late: token %d\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
+	:: d_step { lateClaim[i] == ABSENT && !row -> doClaimIf(i, ABSENT, lateKnown[i], true); printf("a claim of candidate %d arrives, more than an hour late: token %d\n", i, u); lateClaim[i] = NONE; lateKnown[i] = 0; end() }
 #else
 #define VERYLATECLAIM(i)
 #endif
 
-/* A write fenced with token x is committed, whoever sent it and however long ago: Lock.Fence. It
- * commits only if the lease row exists; then no newer token may exist, nor may the term of x have been
- * released. It changes nothing in the table, so it has no effect here. */
+/* Lock.Fence: a write fenced with token x is committed, regardless of its sender and its age. It commits only if the
+ * lease row exists. In that case, no newer token must exist, and the term of x must not have been released. The write
+ * changes nothing in the table, so it has no effect here. */
 #define FENCED(x) \
 	:: d_step { !calm && (leases & bit(x)) != 0 -> printf("a write fenced with token %d is committed; newest is %d\n", x, newest); stale_fenced_write = x != newest || over; assert(!stale_fenced_write); end() }
 
 proctype world() {
 	do
-	/* True time goes on: while faults can happen at any moment, so that everybody can be paused for any
-	 * time; when calm only once everybody has done what there is to do, that is: steps take less than
-	 * a tick. */
+	/* True time advances. While faults can happen, it can advance at any moment, so that every process can be paused
+	 * for any time. When calm, it advances only once every process has completed its pending steps, so steps take
+	 * less than a tick. */
 	:: d_step { !calm || (allWait && someAlive) -> printf("-- a tick\n"); tick() }
 #ifdef LIVENESS
-	:: d_step { !calm -> printf("from here on nothing fails\n"); calm = true }
+	:: d_step { !calm -> printf("no faults from here on\n"); calm = true }
 #endif
 	LATECLAIM(0)
 	LATECLAIM(1)
@@ -1338,9 +1338,9 @@ proctype world() {
 	FENCED(7) FENCED(8) FENCED(9)
 #endif
 #ifdef OPERATOR
-	/* Somebody deletes the lock row by hand. The lease row stays. */
+	/* The lock row is deleted by hand. The lease row stays. */
 	:: d_step { !calm && row ->
-		printf("somebody deletes the lock row\n");
+		printf("an operator deletes the lock row\n");
 		row = false;
 		rtok = 0;
 		hb = RELEASED;
@@ -1352,9 +1352,9 @@ proctype world() {
 	}
 #endif
 #ifdef LIMIT_BOTH_ROWS
-	/* ... with the lease row, or the table: nothing is left that tells of the holder. */
+	/* ... together with the lease row, or with the table: nothing remains that shows the holder. */
 	:: d_step { !calm && row && hb == LIVE ->
-		printf("somebody deletes the lock row and the lease row\n");
+		printf("an operator deletes the lock row and the lease row\n");
 		row = false;
 		leases = 0;
 		rtok = 0;
@@ -1367,9 +1367,9 @@ proctype world() {
 	}
 #endif
 #ifdef LIMIT_LEASE_ROW
-	/* Somebody deletes the lease row alone: nothing is left that tells how long its lease is. */
+	/* Only the lease row is deleted by hand: nothing remains that shows how long the lease is. */
 	:: d_step { !calm && row && hb == LIVE ->
-		printf("somebody deletes the lease row\n");
+		printf("an operator deletes the lease row\n");
 		leases = 0
 	}
 #endif
@@ -1393,9 +1393,9 @@ init {
 
 #ifdef LIVENESS
 #ifndef STABLE
-/* Once faults stop, there is a holder again and again: (<> calm) -> ([] <> someHolder). As the automaton of
- * the contrary: from some moment on it is calm and there never is a holder. No fairness is needed for
- * it: when calm, time waits for every candidate. */
+/* Once faults stop, there is a holder again and again: (<> calm) -> ([] <> someHolder). The automaton below is for
+ * the negation: from some moment on, it is calm and there is never a holder. No fairness is needed, because, when
+ * calm, time waits for every candidate. */
 never {
 waiting:
 	do
@@ -1408,8 +1408,8 @@ accept_nobody:
 	od
 }
 #else
-/* Once faults stop and nobody stops by himself, there is one term without end: (<> calm) -> (<> [] someHolder).
- * The contrary: when calm there is no holder, again and again. */
+/* Once faults stop, and if no holder stops by itself, there is one term without end: (<> calm) -> (<> [] someHolder).
+ * The negation: when calm, there is again and again no holder. */
 never {
 waiting:
 	do

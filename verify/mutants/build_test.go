@@ -24,9 +24,9 @@ import (
 	"time"
 )
 
-// All mutants are built at once: to link each with the client of Spanner would take longer than all tests of them. A
-// function that mutants edit is there once as it is in the source, and once more for each of them. The environment of
-// the process says which is called, for as long as it runs:
+// All mutants are built together, because linking each of them with the Spanner client would take longer than running all
+// their tests. A function that mutants edit exists once as in the source, and once more for each mutant. An environment
+// variable of the process selects the one to call, for the lifetime of the process:
 //
 //	func (t *Term) Left() time.Duration {
 //		switch mutantOf_term {
@@ -43,7 +43,7 @@ var packages = []string{".", "./cmd/spindle/internal/child", "./cmd/spindle/inte
 	"./cmd/spindle/internal/watch", "./cmd/spindle/internal/watchcmd",
 	"./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/plan", "./internal/repeat", "./internal/table", "./internal/telemetry", "./lock", "./verify/simulation"}
 
-// all are the mutants of all lists. The number of a mutant is its place here, from 1 on.
+// all contains the mutants of all lists. The number of a mutant is its position here, starting from 1.
 func all() []mutant {
 	list := slices.Concat(mutants, groupMutants)
 	for _, m := range shortMutants() {
@@ -52,7 +52,8 @@ func all() []mutant {
 	return list
 }
 
-// TestEveryMutantHasItsPlace applies all edits and builds nothing: it is quick enough to run after each change.
+// TestEveryMutantHasItsPlace applies all edits without building anything, so it is fast enough to run after each
+// change.
 func TestEveryMutantHasItsPlace(t *testing.T) {
 	files, err := weave(all())
 	if err == nil {
@@ -63,7 +64,7 @@ func TestEveryMutantHasItsPlace(t *testing.T) {
 	}
 }
 
-// TestEveryMutantCompiles checks the types and links nothing. Mutants of tests are left to the build.
+// TestEveryMutantCompiles checks the types, without linking. Mutants of tests are only checked by the build.
 func TestEveryMutantCompiles(t *testing.T) {
 	t.Parallel()
 	woven, err := weave(all())
@@ -93,7 +94,7 @@ var dir string // of all that is built
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// One more than there are cores, as some tests wait for real time, unless -parallel says otherwise.
+	// One more than the number of cores, because some tests wait for real time, unless -parallel is set.
 	if atATime := flag.Lookup("test.parallel"); atATime.Value.String() == atATime.DefValue {
 		_ = atATime.Value.Set(strconv.Itoa(runtime.GOMAXPROCS(0) + 1))
 	}
@@ -106,7 +107,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes, the first time, the tests of packages with all mutants in them.
+// build compiles, on the first call, the tests of packages with all mutants in them.
 var build = sync.OnceValue(func() error {
 	files, err := weave(all())
 	if err != nil {
@@ -115,7 +116,7 @@ var build = sync.OnceValue(func() error {
 	return files.compile(dir, packages)
 })
 
-// test runs tests of a package with a mutant, or with none, which is number 0.
+// test runs tests of a package with a mutant, or with none if the number is 0.
 func test(t *testing.T, pkg string, number int, args ...string) (string, error) {
 	t.Helper()
 	if err := build(); err != nil {
@@ -124,8 +125,9 @@ func test(t *testing.T, pkg string, number int, args ...string) (string, error) 
 	return run(t, dir, pkg, number, args...)
 }
 
-// run is test for what was compiled in dir. A run has one core, as others are under way beside it: with two, its threads wait
-// for one another most of the time. With that, and less garbage collection, it takes a quarter less of the processor.
+// run is like test, for a binary compiled in dir. A run uses one core, because other runs are in progress at the same
+// time. With two cores, its threads would mostly wait for each other. One core and less garbage collection reduce the
+// CPU time by a quarter.
 func run(t *testing.T, dir, pkg string, number int, args ...string) (string, error) {
 	t.Helper()
 	source, err := filepath.Abs(filepath.Join("..", "..", pkg))
@@ -147,7 +149,7 @@ func run(t *testing.T, dir, pkg string, number int, args ...string) (string, err
 	return out.String(), err
 }
 
-// head keeps the beginning of what is written to it: a mutant may write without an end.
+// head keeps the beginning of its input, because a mutant might write without end.
 type head struct{ strings.Builder }
 
 func (h *head) Write(p []byte) (int, error) {
@@ -157,10 +159,10 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// files are those that mutants edit, by path.
+// files returns the files that mutants edit, by path.
 type files map[string]*file
 
-// weave names every mutant that has no place: a change of the code may take the places of several.
+// weave reports every mutant that has no place, because one change of the code can affect the places of several.
 func weave(mutants []mutant) (all files, err error) {
 	all = files{}
 	for i, m := range mutants {
@@ -177,7 +179,7 @@ func weave(mutants []mutant) (all files, err error) {
 	return all, err
 }
 
-// sources are the files with all mutants in them, and those that come beside, by absolute path.
+// sources returns the files with all mutants in them, and the additional files, by absolute path.
 func (all files) sources() (map[string]string, error) {
 	sources := map[string]string{}
 	for path, f := range all {
@@ -191,7 +193,7 @@ func (all files) sources() (map[string]string, error) {
 	return sources, nil
 }
 
-// overlay writes the sources, and returns the file that tells go of them.
+// overlay writes the sources, and returns the file that lists them for the go command.
 func (all files) overlay(dir string) (string, error) {
 	sources, err := all.sources()
 	if err != nil {
@@ -212,7 +214,7 @@ func (all files) overlay(dir string) (string, error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
-// compile makes the tests of packages.
+// compile builds the tests of packages.
 func (all files) compile(dir string, packages []string) error {
 	overlay, err := all.overlay(dir)
 	if err != nil {
@@ -227,7 +229,7 @@ func (all files) compile(dir string, packages []string) error {
 	return nil
 }
 
-// file is one that mutants edit.
+// file is a file that mutants edit.
 type file struct {
 	path   string
 	source string
@@ -238,7 +240,7 @@ type file struct {
 	others []edit                             // that add something beside functions, for all mutants
 }
 
-// splice is what a function has in place of its text from one offset in the file to another.
+// splice replaces the text of a function from one offset in the file to another.
 type splice struct {
 	from, to int
 	text     string
@@ -269,7 +271,7 @@ func (all files) at(path string) (*file, error) {
 
 func (f *file) text(n ast.Node) string { return f.source[f.offset(n.Pos()):f.offset(n.End())] }
 
-// plan finds the function whose body an edit is in.
+// plan finds the function whose body contains an edit.
 func (f *file) plan(number int, e edit) error {
 	if n := strings.Count(f.source, e.old); n != 1 {
 		return fmt.Errorf("the text to replace is in %s %d times, and should be there once: the source has changed, and so must this mutant:\n%s", f.path, n, e.old)
@@ -287,7 +289,7 @@ func (f *file) plan(number int, e edit) error {
 	return nil
 }
 
-// replace adds to a mutant, if that is in the body of a function.
+// replace adds the edit to a mutant, if the edit is in the body of a function.
 func (f *file) replace(number int, s splice) bool {
 	for _, fn := range f.funcs {
 		if f.offset(fn.Body.Pos()) <= s.from && s.to <= f.offset(fn.End()) {
@@ -312,7 +314,7 @@ func (f *file) number() string {
 	return "mutantOf_" + strings.TrimSuffix(filepath.Base(f.path), ".go")
 }
 
-// woven is the file with all mutants in it.
+// woven returns the file with all mutants in it.
 func (f *file) woven() string {
 	source := f.source
 	edited := slices.Collect(maps.Keys(f.here))
@@ -326,7 +328,7 @@ func (f *file) woven() string {
 	return source
 }
 
-// variants is a function that calls the one of the mutant that runs, and all of those.
+// variants returns a function that calls the variant of the running mutant, and all the variants.
 func (f *file) variants(fn *ast.FuncDecl) string {
 	head, name := f.source[f.offset(fn.Pos()):f.offset(fn.Name.Pos())], fn.Name.Name
 	start, end := f.offset(fn.Name.End()), f.offset(fn.End())
@@ -341,7 +343,7 @@ func (f *file) variants(fn *ast.FuncDecl) string {
 	return fmt.Sprintf("%s {\n\tswitch %s {\n%s\tdefault:\n\t\t%s\n\t}\n}%s", f.signature(fn), f.number(), &cases, fmt.Sprintf(call, 0), &variants)
 }
 
-// spliced replaces what comes last first.
+// spliced applies the last replacement first.
 func spliced(source string, splices []splice) string {
 	for _, s := range slices.SortedFunc(slices.Values(splices), func(a, b splice) int { return cmp.Compare(b.from, a.from) }) {
 		source = source[:s.from] + s.text + source[s.to:]
@@ -349,7 +351,7 @@ func spliced(source string, splices []splice) string {
 	return source
 }
 
-// signature is that of a function, whose receiver and parameters all have names here.
+// signature returns a function's signature, in which the receiver and all parameters have names.
 func (f *file) signature(fn *ast.FuncDecl) string {
 	var b strings.Builder
 	b.WriteString("func ")
@@ -371,7 +373,7 @@ func (f *file) signature(fn *ast.FuncDecl) string {
 	return b.String()
 }
 
-// call has a verb for the number of the variant that is called.
+// call contains a verb for the number of the variant to call.
 func (f *file) call(fn *ast.FuncDecl) string {
 	var b strings.Builder
 	if fn.Type.Results != nil {
@@ -392,7 +394,7 @@ func (f *file) call(fn *ast.FuncDecl) string {
 	return b.String()
 }
 
-// parameters are the types of a function's, one for each.
+// parameters returns the types of a function's parameters, one for each.
 func parameters(fn *ast.FuncDecl) (types []ast.Expr) {
 	for _, field := range fn.Type.Params.List {
 		for range max(1, len(field.Names)) {

@@ -53,12 +53,12 @@ var (
 		one("another watchdog does not know the program", "TestAnotherWatchdogKnowsTheDeadline", childLeashGo,
 			"\tdog.watch(c.Pid())\n", ""),
 		one("a stopped watchdog misses the deadline", "TestAWatchdogThatWasStoppedGoesOn", childDogGo,
-			"\t\tgoOn(w.cmd.Process) // or", "\t\t// or"),
+			"\t\tgoOn(w.cmd.Process) // a", "\t\t// a"),
 	)
 
 	execMutants = of("./cmd/spindle/internal/execcmd",
 		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", execMachineGo,
-			"if m.phase == leaving { // it came too late", "if false {"),
+			"if m.phase == leaving { // the lock came too late", "if false {"),
 		one("a claim comes before the signal of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
 			"for len(r.Signals) > 0 {", "for false {"),
 		one("a claim comes before the wait's end of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
@@ -121,7 +121,7 @@ var (
 		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
 			"\tcase unhealthy:\n\t\tm.failed = true\n", "\tcase unhealthy:\n"),
 		one("a machine where the activation fails competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"// otherwise it was ended\n\t\tm.failed = true\n", "// otherwise it was ended\n"),
+			"// otherwise guard ended the activation\n\t\tm.failed = true\n", "// otherwise guard ended the activation\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
 		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
@@ -184,7 +184,7 @@ var (
 		one("commit timestamps that repeat are in order", "TestTimestampsGrowAndAreStoredAsTheyWereReturned", doctorProbesGo,
 			"case !at.After(last):", "case at.Before(last):"),
 		one("strong reads that are a little behind", "TestReadsAdvanceWhileNothingIsWritten", doctorReadsGo,
-			"case worst > 0:\n\t\treturn \"\", broken(\"a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"a strong"),
+			"case worst > 0:\n\t\treturn \"\", broken(\"the timestamp of a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"the timestamp of a strong"),
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,

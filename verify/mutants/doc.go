@@ -1,13 +1,15 @@
-// Package mutants holds deliberately broken variants of spindle, each of which a test must catch: they show that the tests
-// can fail. The invariants of the elector's simulation catch the mutants of list_test.go, and the invariants of the groups'
-// simulation catch the first of group_list_test.go. The tests that need no emulator catch the mutants of the other lists,
-// which are named after what they break. All are built at once, and each runs in its own process (build_test.go). Run them,
-// in two minutes on two cores, with
+// Package mutants contains deliberately broken variants of spindle. Each of them must be caught by a test, which shows that
+// the tests are able to fail.
+//
+// The invariants of the elector's simulation catch the mutants in list_test.go. The invariants of the group simulation catch
+// the first mutants in group_list_test.go. All other mutants are caught by tests that do not need an emulator; the files of
+// these mutants are named after the feature that they break. All mutants are built together, and each runs in its own process
+// (build_test.go). This takes two minutes on two cores:
 //
 //	go test -tags mutants -v ./verify/mutants
 //
-// The authors of these mutants also wrote the tests. So sample_test.go draws mutants that nobody chose, by a seed, from all
-// changes that generate_test.go can make:
+// The authors of these mutants also wrote the tests. To avoid this bias, sample_test.go selects random mutants, by a seed,
+// from all changes that generate_test.go can make:
 //
 //	go test -tags mutants -v -run Sample ./verify/mutants -sample 100 -mutation-seed 1 -timeout 0
 package mutants

@@ -10,7 +10,7 @@ const (
 )
 
 var electorMutants = of(".",
-	// What is sick yields.
+	// Sick machines yield.
 	one("a term that expired is claimed again before others may", elector, historyGo,
 		"case r.unkept != 0 && o.Token == r.unkept:", "case r.delay < 0:"),
 	one("who can't keep the lock lets nobody go first", elector, pastGo,
@@ -18,7 +18,7 @@ var electorMutants = of(".",
 	one("who reclaims claims its expired term again at once", "TestALeaderWhoseWorkChokesItsHeartbeatsYields", historyGo,
 		"case r.unkept != 0 && o.Token == r.unkept:", "case r.unkept != 0 && o.Token == r.unkept && !r.reclaim:"),
 	one("a preference counts from before the own term", "TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm", electGo,
-		"\tc.preference.well = Instant{} // its looks succeed, which says nothing of a term of its own\n", ""),
+		"\tc.preference.well = Instant{} // successful looks do not prove that it can keep a term\n", ""),
 	one("a priority delay by the own lease", "TestTheBetterOfTwoFollowersLeadsWhateverTheirLeases", historyGo,
 		"return min(h.paceOr(r.lease)/50, longestSpread)", "return min(r.lease/50, longestSpread)"),
 	one("a priority delay without an end", "TestThePriorityDelayIsASecondAtMost", historyGo,
@@ -26,7 +26,7 @@ var electorMutants = of(".",
 	one("the lease counts from the read before the confirmation", "TestASlowNetworkCanKeepAShortLease", electGo,
 		"\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n", "\t\ts.sent()\n\t\twrites, err := fn(ctx, r)\n"),
 
-	// What fails is tried again within seconds.
+	// Failed steps are retried within seconds.
 	one("a first pause without an end", longLease, clockGo,
 		"min(first, longestFirstPause)", "first"),
 	one("pauses without an end", longLease, clockGo,
@@ -34,7 +34,7 @@ var electorMutants = of(".",
 	one("a request waits for one answer as long as its caller", "TestARequestSurvivesALostMessage", requestGo,
 		"attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))", "attempt, cancel := context.WithCancel(ctx)"),
 
-	// What was said is exact.
+	// Messages and events are exact.
 	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", releaseGo,
 		" && t.released(ctx):", " && false:"),
 	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", brokenGo,

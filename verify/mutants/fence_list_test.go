@@ -12,7 +12,7 @@ const (
 	spanGo        = "internal/telemetry/span.go"
 )
 
-// What the fence guarantees, what the steps on the table find, and what spans say.
+// The guarantees of the fence, the results of the steps on the table, and the contents of spans.
 var fenceMutants = slices.Concat(fencedMutants, foundMutants, spanMutants)
 
 var fencedMutants = of("./internal/fence",
@@ -45,7 +45,7 @@ var fencedMutants = of("./internal/fence",
 	one("the present tells whether a lock is lost", "TestARefusedWriteIsFencedExactlyIfALockIsLost", holdGo,
 		"t.Store.Read(ctx, \"valid\", Strong, keys)", "t.Store.Read(ctx, \"valid\", Present, keys)"),
 	one("what can't be asked is fenced", "TestARefusalThatIsNotUnderstoodIsNotCalledFenced", fenceGo,
-		"\tcase readErr != nil:\n\t\treturn fmt.Errorf(\"%w (whether it was fenced is not known: %w)\", err, f.Wrap(readErr))\n", "\tcase readErr != nil:\n"),
+		"\tcase readErr != nil:\n\t\treturn fmt.Errorf(\"%w (it is not known whether the commit was fenced: %w)\", err, f.Wrap(readErr))\n", "\tcase readErr != nil:\n"),
 	one("a transaction without a timestamp has landed", "TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded", fenceGo,
 		"return table.Acknowledged(resp.CommitTs, err)", "return resp.CommitTs, err"),
 	one("the zero token is asked for", "TestATokenThatIsNoneIsRefusedWithoutARequest", fenceGo,

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// change is what a fresh mutant has in place of a piece of a function.
+// change replaces a piece of a function in a generated mutant.
 type change struct {
 	pkg, file string
 	line      int
@@ -41,7 +41,7 @@ type pkg struct {
 	path string // such as ./group
 }
 
-// tree is packages of this module, with those that they import.
+// tree contains packages of this module, and the packages that they import.
 type tree struct {
 	root    string
 	exports map[string]string // files of export data, by import path
@@ -76,7 +76,7 @@ func treeOf(paths []string) (*tree, error) {
 	}
 }
 
-// checked is a package with its types.
+// checked is a type-checked package.
 type checked struct {
 	*pkg
 	files []*ast.File
@@ -84,7 +84,7 @@ type checked struct {
 	wrong []types.Error // what does not compile
 }
 
-// sources imports packages of this module as they were checked: with what is changed in them.
+// sources imports packages of this module as they were checked, including their changes.
 type sources struct {
 	done map[string]*types.Package
 	rest types.Importer
@@ -97,7 +97,7 @@ func (s sources) Import(path string) (*types.Package, error) {
 	return s.rest.Import(path)
 }
 
-// check finds the types in the packages, with some files replaced or added.
+// check type-checks the packages, with some files replaced or added.
 func (t *tree) check(instead map[string]string) (*token.FileSet, []checked, error) {
 	set, all := token.NewFileSet(), []checked(nil)
 	from := sources{map[string]*types.Package{}, importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(t.exports[path]) })}
@@ -131,7 +131,7 @@ func (t *tree) check(instead map[string]string) (*token.FileSet, []checked, erro
 	return set, all, nil
 }
 
-// changes are all that can be made in the functions of those packages.
+// changes returns all changes that can be made in the functions of those packages.
 func (t *tree) changes(paths []string) ([]change, error) {
 	set, all, err := t.check(nil)
 	if err != nil {
@@ -167,7 +167,7 @@ func (t *tree) changes(paths []string) ([]change, error) {
 	return found, nil
 }
 
-// broken says what does not compile of what is woven, by the number of the mutant.
+// broken returns the woven mutants that do not compile, by number.
 func (t *tree) broken(woven files) (map[int]error, error) {
 	texts, err := woven.sources()
 	if err != nil {
@@ -190,7 +190,7 @@ func (t *tree) broken(woven files) (map[int]error, error) {
 	return broken, nil
 }
 
-// variantAt is the number of the mutant whose variant of a function is there, or 0.
+// variantAt returns the number of the mutant whose variant of a function is at this position, or 0.
 func variantAt(parsed []*ast.File, at token.Pos) int {
 	for _, f := range parsed {
 		for _, decl := range f.Decls {
@@ -236,7 +236,7 @@ var operators = map[token.Token]struct {
 	token.MUL: {"arithmetic", token.QUO}, token.QUO: {"arithmetic", token.MUL}, token.REM: {"arithmetic", token.MUL},
 }
 
-// visit takes in the changes of one node. What is logged, and how errors are worded, is left as it is.
+// visit collects the changes of one node. Log messages and the wording of errors are not changed.
 func (g *generator) visit(n ast.Node, stack []ast.Node) bool {
 	var parent ast.Node
 	if len(stack) > 0 {
@@ -320,7 +320,7 @@ func (g *generator) binary(n *ast.BinaryExpr, parent ast.Node) {
 	}
 }
 
-// is reports whether the expression's type is a basic one of that kind, or the like.
+// is reports whether the expression's type is a basic type of that kind, or is based on one.
 func (g *generator) is(n ast.Expr, kind types.BasicInfo) bool {
 	basic, is := g.info.TypeOf(n).Underlying().(*types.Basic)
 	return is && basic.Info()&kind != 0
@@ -330,7 +330,7 @@ func (g *generator) isDuration(n ast.Expr) bool {
 	return types.TypeString(g.info.TypeOf(n), nil) == "time.Duration"
 }
 
-// besideError reports whether an expression is returned with an error, which says that it means nothing.
+// besideError reports whether an expression is returned together with an error, which makes it meaningless.
 func (g *generator) besideError(n ast.Expr, stack []ast.Node) bool {
 	for _, around := range slices.Backward(stack) {
 		switch around := around.(type) {
@@ -346,7 +346,7 @@ func (g *generator) besideError(n ast.Expr, stack []ast.Node) bool {
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
 
-// literal makes zero one, or a second, and doubles what else there is, such as a duration or a part of one.
+// literal turns zero into one or into a second, and doubles other values, such as durations and fractions.
 func (g *generator) literal(n *ast.BasicLit) {
 	if n.Kind != token.INT {
 		return
@@ -374,7 +374,7 @@ func (g *generator) ident(n *ast.Ident, parent ast.Node) {
 	}
 }
 
-// words reports whether a call only says something to people.
+// words reports whether a call only produces text for people.
 func (g *generator) words(n *ast.CallExpr) bool {
 	fn, is := n.Fun.(*ast.SelectorExpr)
 	if !is {
@@ -387,7 +387,8 @@ func (g *generator) words(n *ast.CallExpr) bool {
 	return of.Pkg().Path() == "log/slog" || of.Pkg().Path() == "fmt" || of.Pkg().Path() == "errors" && of.Name() == "New"
 }
 
-// call drops a call that makes of something another of the same type: its clone, a ctx within it, its text trimmed.
+// call removes a call that derives a value from another of the same type, such as a clone, a derived ctx, or trimmed
+// text.
 func (g *generator) call(n *ast.CallExpr, parent ast.Node) {
 	if _, alone := parent.(*ast.ExprStmt); alone || g.info.Types[n.Fun].IsType() {
 		return
@@ -412,7 +413,7 @@ func (g *generator) result(n ast.Expr) {
 	}
 }
 
-// branch swaps break and continue where both are of the same loop.
+// branch swaps break and continue if both refer to the same loop.
 func (g *generator) branch(n *ast.BranchStmt, stack []ast.Node) {
 	if n.Label != nil || n.Tok != token.BREAK && n.Tok != token.CONTINUE {
 		return
@@ -432,7 +433,7 @@ func (g *generator) branch(n *ast.BranchStmt, stack []ast.Node) {
 	}
 }
 
-// statement removes one.
+// statement removes a statement.
 func (g *generator) statement(n ast.Stmt, parent ast.Node) {
 	switch parent := parent.(type) {
 	case *ast.BlockStmt, *ast.CaseClause:

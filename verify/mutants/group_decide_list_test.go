@@ -6,7 +6,7 @@ import "slices"
 
 const decideGo = "group/decide.go"
 
-// The decision about partitions, row by row of its table.
+// The decision about partitions, row by row of the table.
 var groupDecideMutants = slices.Concat(of("./group", slices.Concat(freeRows, heldRows, unresolvedRows)...), decisionMutants)
 
 func row(name, old, new string) mutant {

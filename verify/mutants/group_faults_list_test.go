@@ -4,7 +4,7 @@ package mutants
 
 const groupHealthGo = "group/health.go"
 
-// What members do about rows that somebody has damaged, and about steps that fail again and again.
+// The behavior of members with damaged rows, and with steps that fail repeatedly.
 var groupFaultMutants = of("./group",
 	one("aborted steps tried for ever", "TestAStepThatIsAbortedEachTimeIsGivenUpSoon", executorGo,
 		"if !errors.Is(err, table.ErrAborted) || clock.Now().Since(began) >= lease/20 || ", "if !errors.Is(err, table.ErrAborted) || began == (elect.Instant{}) || "),

@@ -17,7 +17,7 @@ const (
 	planningGo  = "group/planning.go"
 )
 
-// groupMutants must break an invariant of the simulation of groups (they are listed in verify/simulation/group_check_test.go).
+// groupMutants must break an invariant of the group simulation (see verify/simulation/group_check_test.go).
 var groupMutants = []mutant{
 	// The steps on the table.
 	one("eviction of another instant than the observation", "evicted in time", memberGo,
@@ -28,7 +28,7 @@ var groupMutants = []mutant{
 	one("claim that leaves the old lease row", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 
-	// What a look is taken for.
+	// The interpretation of a look.
 	one("eviction by the local clock", "evicted in time", evictGo,
 		"s.At.Sub(o.Heartbeat) < t.leaseOf(o) {", "t.m.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {"),
 	one("eviction by the own lease", "evicted in time", evictGo,
@@ -45,7 +45,7 @@ var groupMutants = []mutant{
 	one("every member is over", "claimed in time", claimableGo,
 		"\tcase o.Exists && over(o, with.Token):", "\tcase o.Exists:"),
 
-	// What is claimed, held and released.
+	// Claims, held partitions and releases.
 	one("acting after the deadline", "one worker", inventoryGo,
 		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return true"),
 	one("member that goes on without looking", "ctx ends", groupTermGo,
@@ -70,7 +70,7 @@ var groupMutants = []mutant{
 		"\t\t\tif e.target && e.busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tt.begin(e, e.assigned.token)\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
 }
 
-// groupShortMutants must each fail the one test of package group that they name.
+// groupShortMutants must each fail the test of package group that they name.
 var groupShortMutants = of("./group",
 	one("release whose outcome is not known forgotten", "TestOutcomesThatAreNotKnownAreReconciled", movesGo,
 		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release", "\t\t\te.clear(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
@@ -86,7 +86,7 @@ var groupShortMutants = of("./group",
 	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
 		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
 	one("claim that came to nothing ends the term", "TestAClaimThatFailedOnceCostsNoTerm", groupSeenGo,
-		"\t\tt.succeeded() // nothing", "\t\t// nothing"),
+		"\t\tt.succeeded() // no failed", "\t\t// nothing"),
 	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
 		{groupRunGo, "\tleases   map[table.LeaseRef]time.Duration //", "\tresults  chan func()\n\tleases   map[table.LeaseRef]time.Duration //"},
 		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",

@@ -12,7 +12,7 @@ const (
 	workGo     = "group/work.go"
 )
 
-// What a member does about its requests that fail, about itself, and about what its program asks for.
+// The behavior of a member with its failed requests, with itself, and with requests from its program.
 var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants)
 
 var groupRequestMutants = of("./group",
@@ -44,7 +44,7 @@ var fitnessMutants = of("./group",
 	one("a trial without an end", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
 		"t.planning.full, t.trial = true, false", "t.planning.full, t.trial = false, false"),
 	one("who is in no group is healthy", "TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases", groupHealthGo,
-		"\tnote(\"it is not in the group\", m.out, m.failing)\n", ""),
+		"\tnote(\"the process has not been in the group\", m.out, m.failing)\n", ""),
 	one("who can't claim a partition is healthy", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", groupHealthGo,
 		"for _, e := range m.inventory.suspects {", "for _, e := range m.inventory.suspects[:0] {"),
 	one("balanced while work is to return", "TestBalancedWaitsForTheOwnShare", groupHealthGo,

@@ -13,7 +13,7 @@ const (
 	planTextGo   = "internal/plan/text.go"
 )
 
-// How members agree on who is assigned what.
+// How members agree on the assignment of partitions.
 var groupPlanMutants = slices.Concat(planningMutants, nextPlanMutants, planTextMutants)
 
 var planningMutants = of("./group",

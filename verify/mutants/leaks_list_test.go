@@ -29,7 +29,7 @@ var leaksMutants = slices.Concat(
 		one("a low priority names itself the successor", "TestTheSuccessorOfALeavingLeaderHasTheHighestPriority", electHandoverGo,
 			" && c.LeaseRecord.Rank == 0 && ", " && "),
 		one("who could not confirm asks all the same", "TestACandidateThatCanNotConfirmDoesNotAsk", electGo,
-			"\tc.preference.well = Instant{} // its looks succeed, which says nothing of a term of its own\n", ""),
+			"\tc.preference.well = Instant{} // successful looks do not prove that it can keep a term\n", ""),
 	),
 	of("./internal/elect",
 		one("a term that was kept for long is one more that was not kept", "TestATermThatWasKeptForLongBeginsANewRow", pastGo,

@@ -2,16 +2,16 @@
 
 package mutants
 
-// mutant is the source with something replaced, which must break an invariant of the simulation (they are
-// listed in verify/simulation/check_test.go).
+// mutant is a change of the source that must break an invariant of the simulation (see
+// verify/simulation/check_test.go).
 type mutant struct {
 	name   string
 	breaks string
 	edits  []edit
 }
 
-// edit replaces a text that is there exactly once, in the body of one function. Elsewhere it can only add something (an
-// import, a field), which is then there for all mutants.
+// edit replaces a text that occurs exactly once, in the body of one function. Outside of function bodies, it can only
+// add text (an import, a field), which is then present for all mutants.
 type edit struct{ file, old, new string }
 
 const (

@@ -16,8 +16,9 @@ import (
 
 const patience = "2m" // for the simulation of one mutant
 
-// early are seeds that catch mutants which few seeds catch. Each is tried before those from 1 on, and if the code has
-// changed since, so that it is a seed as any other, these still have all the time that they had.
+// early lists seeds that catch mutants which few seeds catch. Each is tried before the seeds from 1 on. If the code has
+// changed since, so that the seed has no special effect any more, the other seeds still have all the time that they
+// would have had.
 var early = map[string]uint64{
 	"orphanLeases of a later instant than the absence": 891,
 	"no allowance for the rate of the clock":           167,
@@ -26,8 +27,8 @@ var early = map[string]uint64{
 	"group/what the table shows as the own is adopted": 15,
 }
 
-// TestMutants runs the simulation with each mutant until the invariant is violated that the mutant must break.
-// What fails otherwise (it panics, nothing is found) is a failure of the simulation.
+// TestMutants runs the simulation with each mutant until it violates the invariant that it must break. If the run fails
+// in a different way (a panic, or no violation), the simulation is at fault.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -63,8 +64,8 @@ func TestMutants(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestNoMutant is the control: the same build with nothing replaced breaks no invariant, by the first seeds and by those
-// that are tried early.
+// TestNoMutant is the control: the same build without a mutant breaks no invariant, with the first seeds and with the
+// early ones.
 func TestNoMutant(t *testing.T) {
 	t.Parallel()
 	control := func(suite, limit string, first uint64) {
@@ -84,7 +85,7 @@ func TestNoMutant(t *testing.T) {
 	}
 }
 
-// simulate runs the simulation until an invariant is violated, with that seed first, if it is not 0.
+// simulate runs the simulation until an invariant is violated. If the seed is not 0, that seed comes first.
 func simulate(t *testing.T, suite string, number int, until, limit string, first uint64) (string, error) {
 	t.Helper()
 	return test(t, "./verify/simulation", number, "-test.run=^"+suite+"$", "-test.v", "-until="+until, "-soak="+limit, fmt.Sprintf("-first=%d", first))

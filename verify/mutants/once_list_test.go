@@ -9,7 +9,7 @@ const (
 	pauseGo = "internal/repeat/pause.go"
 )
 
-// onceMutants are of work that is done once, and of the mutex that it is done under.
+// onceMutants concern work that is done once, and the mutex that protects it.
 var onceMutants = slices.Concat(pauseMutants, of("./lock",
 	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
 		"[]Write{record(name, token, due, id)}, name)", "nil, name)"),
@@ -17,7 +17,7 @@ var onceMutants = slices.Concat(pauseMutants, of("./lock",
 		"\treturn t.releaseFree(ctx, \"finish\", token, lease, []Write{record(name, token, due, id)}, name)\n",
 		"\tif err := t.ReleaseFree(ctx, token, lease, name); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
 	one("a smaller key is said to be done", "TestAKeyThatNeverRanIsNotSaidToBeDone", doneGo,
-		`return fmt.Errorf("key %q is not run any more, and it is not known whether it ran: %w: %q", due.Key, ErrPassed, d.Key)`, "return ErrDone"),
+		`return fmt.Errorf("key %q will not run, and it is not known whether it ran before: %w: %q", due.Key, ErrPassed, d.Key)`, "return ErrDone"),
 	one("a smaller key is run after a larger one", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
 		"case due.Key > d.Key,", "case due.Key != d.Key,"),
 	one("a warning at each call close to the end of a period", "TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce", onceGo,

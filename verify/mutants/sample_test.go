@@ -21,13 +21,13 @@ var (
 	flagSeed   = flag.Uint64("mutation-seed", 1, "decides which")
 )
 
-// suite is a run of tests that may catch a fresh mutant.
+// suite is a run of tests that can catch a generated mutant.
 type suite struct {
 	pkg   string
 	tests string // of the simulation; "": all short tests of the package
 }
 
-// args let the simulation run the same seeds each time, for as many as there is time for.
+// args make the simulation run the same seeds each time, as many as time permits.
 func (k suite) args() []string {
 	if k.tests == "" {
 		return []string{"-test.short", "-test.failfast", "-test.timeout=5m"}
@@ -42,7 +42,7 @@ var (
 	groupsSimulated = suite{"./verify/simulation", "TestGroups"}
 )
 
-// suites are what the mutants of a package are tried with, until one catches them.
+// suites are the test runs that are tried with the mutants of a package, until one catches the mutant.
 var suites = map[string][]suite{
 	".":                {{pkg: "."}, locksSimulated},
 	"./group":          {{pkg: "./group"}, groupsSimulated},
@@ -54,9 +54,9 @@ var suites = map[string][]suite{
 	"./lock":           {{pkg: "./lock"}},
 }
 
-// TestSample tries mutants that nobody chose: a sample, which the seed decides, of all changes that generate_test.go can
-// make. A survivor is to be looked at: either it is equivalent, so that no test could tell it from the source, or a test
-// is missing. As that takes a person, a survivor is no failure.
+// TestSample tries mutants that were not chosen by hand: a sample, determined by the seed, of all changes that
+// generate_test.go can make. A person has to examine each survivor, which is either equivalent, so that no test could
+// distinguish it from the source, or shows that a test is missing. A survivor is therefore not a failure.
 func TestSample(t *testing.T) {
 	if *flagSample == 0 {
 		t.Skip("it takes a minute for three mutants: ask for it with -sample 100 -timeout 0")
@@ -101,7 +101,7 @@ func TestSample(t *testing.T) {
 	t.Logf("seed %d: %d of %d caught (%d %%), with equivalent ones among the others", *flagSeed, caught, len(sample), 100*caught/len(sample))
 }
 
-// allSuites are those of all packages, each once, by what is asked of them.
+// allSuites returns the suites of all packages, without duplicates.
 func allSuites(what func(suite) string) (all []string) {
 	for _, list := range suites {
 		for _, k := range list {
@@ -112,7 +112,7 @@ func allSuites(what func(suite) string) (all []string) {
 	return slices.Compact(all)
 }
 
-// sample draws changes until there are so many that compile.
+// sample draws changes until enough of them compile.
 func (t *tree) sample(size int, seed uint64) ([]change, files, error) {
 	all, err := t.changes(slices.Sorted(maps.Keys(suites)))
 	if err != nil {
@@ -151,7 +151,7 @@ func (t *tree) sample(size int, seed uint64) ([]change, files, error) {
 	}
 }
 
-// control runs what the mutants are tried with, with none.
+// control runs all suites without a mutant.
 func control(t *testing.T, where string) {
 	seen := map[suite]bool{}
 	for _, pkg := range slices.Sorted(maps.Keys(suites)) {
@@ -167,10 +167,10 @@ func control(t *testing.T, where string) {
 	}
 }
 
-// What says in a test's output how it failed.
+// The texts in a test's output that show how it failed.
 var failure = regexp.MustCompile(`--- FAIL: (Test\S+)|caught: (".*?" by seed \d+)|(panic: test timed out|panic: .*|fatal error: .*|virtual time has stood still)`)
 
-// caughtBy is the test that fails with a mutant, or "".
+// caughtBy returns the test that fails with a mutant, or "".
 func caughtBy(t *testing.T, where string, number int, suites []suite) string {
 	for _, k := range suites {
 		out, err := run(t, where, k.pkg, number, k.args()...)

@@ -9,7 +9,7 @@ const (
 	pruneGo  = "internal/table/prune.go"
 )
 
-// What processes of different sizes and versions say to one another, and what they leave behind.
+// Processes of different sizes and versions: their messages to each other, and the rows that they leave behind.
 var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants)
 
 var sizeMutants = of("./lock",
@@ -68,7 +68,7 @@ var pruneMutants = of("./internal/table",
 	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", pruneGo,
 		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows[o.Name].Token) != o.Token {"),
 	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", pruneGo,
-		"\t\t\twrites = append(writes, drop(o)...) // the free row, too\n", "\t\t\tif o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
+		"\t\t\twrites = append(writes, drop(o)...) // this includes the free row\n", "\t\t\tif o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
 	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", pruneGo,
 		"case a.Expired != 0 && a.Expired < MaxLease:", "case a.Expired != 0 && a.Expired < MaxLease/2:"),
 )

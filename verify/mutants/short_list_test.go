@@ -2,7 +2,7 @@
 
 package mutants
 
-// shortMutant is a mutant that a test without an emulator must catch, outside of the elector's simulation.
+// shortMutant is a mutant that a test without an emulator must catch, outside the elector's simulation.
 type shortMutant struct {
 	mutant
 	pkg string // of the test
@@ -38,7 +38,7 @@ func of(pkg string, mutants ...mutant) []shortMutant {
 	return all
 }
 
-// Here breaks is the test that must fail.
+// Here, breaks is the test that must fail.
 var (
 	lockMutants = of("./lock",
 		one("the next goroutine goes before the lock is given back", "TestTheNextGoroutineGoesOnceTheLockIsGivenBack", mutexGo,

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// chances is how often a test may run until it catches a mutant: some must meet it at a random time, which they miss in
-// one of twenty runs at most.
+// chances is how often a test can run until it catches a mutant. Some tests have to hit the mutant at a random time,
+// which they miss in at most one of twenty runs.
 const chances = 4
 
-// TestShortMutants runs with each mutant, without an emulator, the one test that must catch it. A mutant whose test does
-// not exist is not caught.
+// TestShortMutants runs, for each mutant, the one test that must catch it, without an emulator. A mutant whose test
+// does not exist is not caught.
 func TestShortMutants(t *testing.T) {
 	t.Parallel()
 	for i, m := range shortMutants() {
@@ -29,7 +29,7 @@ func TestShortMutants(t *testing.T) {
 	}
 }
 
-// TestNoShortMutant is the control: the same tests of the same build pass with nothing replaced.
+// TestNoShortMutant is the control: the same tests of the same build pass without a mutant.
 func TestNoShortMutant(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{}
@@ -51,7 +51,7 @@ func shortMutants() []shortMutant {
 		fenceMutants, groupFaultMutants, groupPlanMutants, groupMemberMutants, groupDecideMutants, freeMutants, fairMutants)
 }
 
-// short runs tests of a package some times without an emulator, until one fails, for so long at most.
+// short runs tests of a package several times without an emulator, until one fails or the time limit is reached.
 func short(t *testing.T, pkg string, number, times int, limit time.Duration, tests ...string) (string, error) {
 	t.Helper()
 	return test(t, pkg, number, "-test.short", "-test.failfast", fmt.Sprintf("-test.count=%d", times), "-test.timeout="+limit.String(), "-test.run=^("+strings.Join(tests, "|")+")$")

@@ -13,31 +13,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The invariants, by the names under which the mutants know them:
+// The invariants, by the names that the mutants use:
 //
-//	one holder             at no instant do two processes that run have a HasLock that says true
-//	ctx ends               a leader's ctx is over when HasLock is
-//	no revival             a term whose ctx ended, other than for a stop, does not come back
-//	fence                  no fenced write under a token lands after a newer claim, and none of a valid
-//	                       token is refused
-//	tokens grow            each claim's token is larger than all before it, and so is each term's
-//	rows                   the table is in a state that the protocol knows, by a step that leads there
-//	claim after expiry     no claim commits before the lease it takes over has run out by Spanner's time
-//	work first             a term is released after its work has returned
-//	one leader function    at a time, in each process
-//	a holder again         within two leases after the last fault, who then stays, or hands over
-//	asked for              a term is announced to end only if somebody asked for that, of that very term
-//	works on               a holder that was asked to hand over works on for a third of its lease, if it can
+//	one holder             HasLock is never true in two running processes at the same time
+//	ctx ends               a leader's ctx ends when HasLock becomes false
+//	no revival             a term whose ctx has ended for a reason other than a stop does not return
+//	fence                  no fenced write under a token commits after a newer claim, and no fenced write under
+//	                       a valid token is refused
+//	tokens grow            each claim has a larger token than all earlier ones, and so does each term
+//	rows                   the table is in a state that the protocol allows, and got there by an allowed step
+//	claim after expiry     no claim commits before the lease that it supersedes has expired by Spanner's time
+//	work first             a term is released only after its work has returned
+//	one leader function    runs at a time in each process
+//	a holder again         exists within two leases after the last fault, and then stays or hands over
+//	asked for              a term is announced to end only if there was a request or a StepDown for that term
+//	works on               a holder that was asked to hand over keeps working for a third of its lease, if it can
 //	leaving ends           an announced term ends soon, or once its work has returned
-//	step down              StepDown says that the lock is released only once it is
-//	others first           a candidate that gave a term up leaves the lock to others before it claims again
-//	equals do not ask      a candidate asks a holder only if the holder accepts requests, and is of lower priority
+//	step down              StepDown reports that the lock is released only after it is
+//	others first           a candidate that gave up a term lets other candidates go first before it claims again
+//	equals do not ask      a candidate asks a holder only if the holder accepts requests and has a lower priority
 //	preference ends        a preferred candidate that can't hold the lock does not keep it free
-//	handover gap           with nothing wrong, nobody holds the lock for a few hundredths of a lease at most
+//	handover gap           without faults, the lock has no holder for at most a few hundredths of a lease
 //	stop ends              every process that is told to stop ends
-//	nothing left over      but the released lock row
+//	nothing left over      except the released lock row
 
-// check asks everybody. w.mu is held.
+// check checks all processes. w.mu is held.
 func (w *world) check() {
 	var holder *process
 	for _, p := range w.slots {
@@ -80,7 +80,7 @@ func (w *world) holds(p *process, token spindle.Token) {
 	}
 }
 
-// checkTerm compares the ctx of the guarded work with what HasLock says.
+// checkTerm compares the ctx of the guarded work with HasLock.
 func (w *world) checkTerm(p *process, token spindle.Token) {
 	t := p.term
 	if t == nil || t.watched || !w.differs(p, t, token) {
@@ -90,8 +90,8 @@ func (w *world) checkTerm(p *process, token spindle.Token) {
 	w.watch(p, t)
 }
 
-// differs says whether the ctx of a term lives on without HasLock, or HasLock without the ctx. While
-// a process stops, its ctx is over and the lock is still held, on purpose.
+// differs reports whether a term's ctx has not ended although HasLock is false, or has ended although HasLock is true.
+// While a process stops, its ctx has ended and the lock is still held, as intended.
 func (w *world) differs(p *process, t *term, token spindle.Token) bool {
 	if t.token == token {
 		return t.lost()
@@ -99,7 +99,7 @@ func (w *world) differs(p *process, t *term, token spindle.Token) bool {
 	return t.ctx.Err() == nil
 }
 
-// watch looks again when that must have ended.
+// watch checks again when the difference must have ended.
 func (w *world) watch(p *process, t *term) {
 	since := time.Now()
 	time.AfterFunc(w.slack(p, t.began), func() {
@@ -121,10 +121,10 @@ func (w *world) watch(p *process, t *term) {
 	})
 }
 
-// slack is how long the two may differ: as late as timers are, and for what a Reset of a timer is not
-// scaled to the rate of the clock. A clock that jumped is noticed by the next heartbeat, which is
-// documented; that may have been under way for half a lease. The same goes for a process that was stopped
-// in the instant between reading its clock and setting the timer of its deadline.
+// slack is how long the two may differ. It allows for late timers, and for Resets of timers, which are not scaled to
+// the clock's rate. As documented, a process notices at its next heartbeat that its clock jumped, and that heartbeat
+// can have been in transit for half a lease. The same applies to a process that was stopped between reading its clock
+// and setting the timer for its deadline.
 func (w *world) slack(p *process, began time.Time) time.Duration {
 	slack := time.Millisecond + p.lease()/50
 	if !p.jumped.Before(began) {
@@ -133,7 +133,7 @@ func (w *world) slack(p *process, began time.Time) time.Duration {
 	return slack
 }
 
-// rowState is what the rows say.
+// rowState is the state of the lock's rows.
 type rowState struct {
 	exists    bool
 	heartbeat time.Time
@@ -183,7 +183,7 @@ func (s rowState) String() string {
 
 func (s rowState) leased(t table.Token) bool { return s.leases[t].Writer != "" }
 
-// leaving says whether the holder has announced that its term ends.
+// leaving reports whether the holder has announced that its term ends.
 func (s rowState) leaving() bool {
 	return s.kind() == "held" && (s.writer == "" || strings.HasPrefix(s.writer, "\n"))
 }
@@ -198,20 +198,20 @@ type record struct {
 	Rank            int    `json:"deference,omitempty"`
 }
 
-// record is what is in the lease row of t, or nothing.
+// record returns the lease record in the lease row of t, or nothing.
 func (s rowState) record(t table.Token) (p record) {
 	_ = json.Unmarshal([]byte(s.leases[t].Writer), &p) // that it is what it should be is checked when it is written
 	return p
 }
 
-// marked says whether b is s but for the writer.
+// marked reports whether b differs from s only in the writer.
 func (s rowState) marked(b rowState) bool {
 	return s.kind() == "held" && b.kind() == "held" && s.token == b.token && s.heartbeat.Equal(b.heartbeat) &&
 		b.only(b.token) && maps.Equal(s.leases, b.leases)
 }
 
-// asked returns the token whose lease row alone differs in s and a, and only in that a has one column emptied.
-// A request that was there before differs in nothing.
+// asked returns the token whose lease row is the only difference between s and a, if that difference is one emptied
+// column. If the request already existed, there is no difference.
 func (s rowState) asked(a rowState) (of table.Token, ok bool) {
 	if s.exists != a.exists || s.token != a.token || !s.heartbeat.Equal(a.heartbeat) || s.writer != a.writer || len(s.leases) != len(a.leases) {
 		return 0, false
@@ -230,7 +230,7 @@ func (s rowState) asked(a rowState) (of table.Token, ok bool) {
 	return of, true
 }
 
-// only says whether t has the one lease row, or none has for t = 0.
+// only reports whether t's lease row is the only one or, if t is 0, that there is none.
 func (s rowState) only(t table.Token) bool {
 	if t == 0 {
 		return len(s.leases) == 0
@@ -275,19 +275,19 @@ func (w *world) checkCommit(step string, at time.Time, before, after map[string]
 	}
 }
 
-// allowed are the steps of the protocol from row state to row state:
+// allowed are the steps that the protocol allows from one row state to another:
 //
-//	claim      any -> claimed, under its own timestamp as a new token, with no lease row
-//	confirm    claimed -> held under the same token, with its lease row only, which has the lease record
-//	heartbeat  held -> held, the heartbeat later and nothing else changed
-//	release    held -> released, with no lease row, its own timestamp where the token was
+//	claim      any -> claimed, with its own timestamp as a new token, and no lease row
+//	confirm    claimed -> held under the same token, with only its own lease row, which has the lease record
+//	heartbeat  held -> held, with a later heartbeat and nothing else changed
+//	release    held -> released, with no lease row, and its own timestamp as the token
 //	withdraw   claimed or held, by the claimant -> released, with its id kept
 //	announce   held, by its holder -> the same without a writer
 //	succeed    leaving -> the same with the candidate as the successor
-//	ask        one column of one lease row emptied, and nothing else; so does a request, of somebody else
+//	ask        one column of one lease row becomes empty, and nothing else changes; also by a different process
 //
-// "Held" of which the operator took the lease row is left by a claim only, and a lease row of which he
-// took the lock row is deleted by the next claim.
+// If the operator deleted the lease row of a held lock, only a claim leaves that state. If the operator deleted the lock
+// row, the next claim deletes the remaining lease row.
 func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	now := table.TokenAt(at)
 	switch step {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// dice is a splitmix64 generator: a few bytes, so that each decision can have one of its own.
+// dice is a splitmix64 generator. Its state is only a few bytes, so each decision can have its own generator.
 type dice uint64
 
 // seeded mixes the parts of a seed.
@@ -32,7 +32,7 @@ func (d *dice) chance(p float64) bool { return d.float() < p }
 
 func (d *dice) below(n int) int { return int(d.next() % uint64(n)) }
 
-// between is uniform, spread is as likely to be short as long: of the same order as lo or as hi.
+// between is uniform. spread is equally likely to be short or long, that is, of the order of lo or of hi.
 func (d *dice) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(d.float()*float64(hi-lo))
 }

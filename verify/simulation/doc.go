@@ -1,16 +1,16 @@
-// Package simulation runs fleets of real Locks in virtual time, on a table in memory, and injects every fault that can
-// happen around them. It has only tests.
+// Package simulation runs fleets of real Locks in virtual time, on a table in memory, and injects all the faults that can
+// affect them. It contains only tests.
 //
-//   - simulation_test.go: how it is run, and replayed
-//   - plan_test.go: what a seed's fleet is like
-//   - world_test.go: the run, and the faults that a driver injects
-//   - process_test.go: a process, its clock and its leader function
-//   - link_test.go: its way to the table
-//   - check_test.go: the invariants
-//   - group_test.go: groups instead of locks, and group_check_test.go: their invariants
-//   - handover_test.go: handovers, what the driver does to them, and their invariants
-//   - dice_test.go: chance
-//   - stall_test.go: fails a run in which virtual time stands still
+//   - simulation_test.go runs and replays simulations.
+//   - plan_test.go derives a fleet and its faults from a seed.
+//   - world_test.go performs the run, and injects faults through a driver.
+//   - process_test.go implements a process, its clock and its leader function.
+//   - link_test.go implements the connection between a process and the table.
+//   - check_test.go has the invariants.
+//   - group_test.go simulates groups instead of locks; group_check_test.go has their invariants.
+//   - handover_test.go has handovers, their faults, and their invariants.
+//   - dice_test.go provides randomness.
+//   - stall_test.go fails a run in which virtual time stops advancing.
 //
-// The mutants in ../mutants show that it finds what it should.
+// The mutants in ../mutants show that the simulation can find bugs.
 package simulation

@@ -14,34 +14,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The invariants of groups, by the names under which the mutants know them. Some have the name of what they are for
-// locks.
+// The invariants of groups, by the names that the mutants use. Some names are the same as for locks.
 //
-//	one worker        at no instant do two processes that run have a partition, as Has says
-//	ctx ends          a work's ctx is over when Has is
-//	no revival        work whose ctx ended other than for a stop is not had again
-//	fence             no fenced write under a token lands after a newer claim of the partition, and none of a valid
-//	                  token is refused
-//	tokens grow       of each partition, in claims and in works
-//	rows              each commit changes what its step may change, of whom it may
-//	member there      a partition is confirmed in the term of a member that goes on
-//	evicted in time    no member's term is ended by another before its lease has run out by Spanner's time
-//	claimed in time     no partition is claimed while its member's term goes on, by another
-//	work first        a partition is given, and a member leaves, after the work has returned
-//	one work          at a time for each partition, in each process
+//	one worker        Has is never true for the same partition in two running processes at the same time
+//	ctx ends          a work's ctx ends when Has becomes false
+//	no revival        work whose ctx has ended for a reason other than a stop does not return
+//	fence             no fenced write under a token commits after a newer claim of the partition, and no fenced write
+//	                  under a valid token is refused
+//	tokens grow       for each partition, in claims and in assignments
+//	rows              each commit changes only rows that its step and its process are allowed to change
+//	member there      a partition is confirmed only in the term of a member whose term continues
+//	evicted in time   no member evicts another before the other's lease has expired by Spanner's time
+//	claimed in time   no partition is claimed by another member while its member's term continues
+//	work first        a partition is released, and a member leaves, only after the work has returned
+//	one work          runs at a time for each partition in each process
 //	all worked on     every partition, three leases after the last fault
-//	shared            in equal shares, some leases after that
+//	shared            in equal shares, some leases later
 //	no moves          from then on
 //	stop ends         every process that is told to stop ends
-//	nothing left over but released members, and partitions that are free
+//	nothing left over except released members and free partitions
 
-// holder is who has a partition.
+// holder is the process that has a partition.
 type holder struct {
 	p     *process
 	token spindle.Token
 }
 
-// check asks everybody. g.mu is held.
+// check checks all processes. g.mu is held.
 func (g *groups) check() { g.holders() }
 
 func (g *groups) holders() map[string]holder {
@@ -65,7 +64,7 @@ func (g *groups) holders() map[string]holder {
 	return has
 }
 
-// hasOne asks a process. w.mu is held: it is no await.
+// hasOne calls Has in a process. w.mu is held, so this is not an await.
 func (p *process) hasOne(name string) (bool, spindle.Token) {
 	p.asking.Store(true)
 	defer p.asking.Store(false)
@@ -87,7 +86,7 @@ func (p *process) has() map[string]spindle.Token {
 	return has
 }
 
-// checkWork compares the ctx of work with what Has says, now and when they must agree.
+// checkWork compares the ctx of work with Has, now and when they must agree.
 func (g *groups) checkWork(p *process, name string, k *work) {
 	acts := func() bool { return p.acts(name, k.token) }
 	differs := func() bool { return acts() != (k.ctx.Err() == nil) }
@@ -152,7 +151,7 @@ func (g *groups) endWork(p *process, of group.Partition) {
 	}
 }
 
-// leaseOf tells a lease row's key, and its lock, from a lock row's.
+// leaseOf distinguishes the key of a lease row, and returns its lock, from the key of a lock row.
 func leaseOf(key string) (lock string, is bool) {
 	if i := len(key) - 17; i > 0 && key[i] == '_' && strings.Trim(key[i+1:], "0123456789") == "" {
 		return key[:i], true
@@ -186,7 +185,7 @@ func lockOf(rows map[string]table.Row, lock string) lockState {
 	return s
 }
 
-// goesOn says whether a member's term does, by its row.
+// goesOn reports whether a member's term continues, judging by its row.
 func goesOn(rows map[string]table.Row, with table.LeaseRef) bool {
 	row := rows[with.Name]
 	return table.TokenAt(row.Token) == with.Token && !row.Heartbeat.IsZero()
@@ -241,7 +240,7 @@ func (g *groups) checkCommit(step string, at time.Time, before, after map[string
 	}
 }
 
-// checkPublished judges a change of the plan: its two rows are written together.
+// checkPublished checks a change of the plan, whose two rows must be written together.
 func (g *groups) checkPublished(before, after map[string]table.Row) {
 	const head, body = groupName + "/!plan", groupName + "/body!plan"
 	if h, b := after[head], after[body]; !h.Token.Equal(b.Token) || !h.Token.After(before[head].Token) || !h.Heartbeat.IsZero() {
@@ -249,7 +248,7 @@ func (g *groups) checkPublished(before, after map[string]table.Row) {
 	}
 }
 
-// settled says whether a process is a member for long enough to have its share.
+// settled reports whether a process has been a member for long enough to have its share.
 func (g *groups) settled(p *process) bool {
 	rows := g.store.Rows()
 	for h := range p.member.terms {
@@ -266,7 +265,7 @@ func (g *groups) checkFenced(lock, under string) {
 	}
 }
 
-// checkMember judges a change of a member's lock.
+// checkMember checks a change of a member's lock.
 func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockState) {
 	p := g.actor
 	ref := table.LeaseRef{Name: lock, Token: b.token}
@@ -315,7 +314,8 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 	}
 }
 
-// checkExpired is about a term that another ends. If its lease row was deleted, the other goes by its own lease.
+// checkExpired checks a term that another member ends. If the lease row was deleted, the other member uses its own
+// lease.
 func (g *groups) checkExpired(invariant string, at time.Time, lock string, b lockState) {
 	lease := g.actor.lease()
 	if lasts, err := time.ParseDuration(g.record(b).Lease); err == nil {
@@ -328,14 +328,14 @@ func (g *groups) checkExpired(invariant string, at time.Time, lock string, b loc
 
 func (g *groups) record(s lockState) (p record) { return s.record(s.token) }
 
-// partitionRecord is what the lease row of a partition says.
+// partitionRecord is the content of a partition's lease row.
 type partitionRecord struct {
 	Format int    `json:"v"`
 	With   string `json:"with"`
 	For    string `json:"for"`
 }
 
-// checkPartition judges a change of a partition's lock.
+// checkPartition checks a change of a partition's lock.
 func (g *groups) checkPartition(step string, at time.Time, lock string, b, a lockState, before map[string]table.Row) {
 	p := g.actor
 	part, _ := table.PartOf(lock)
@@ -380,7 +380,7 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 	}
 }
 
-// checkTaken is about who is deprived by a claim.
+// checkTaken checks the member that loses a partition to a claim.
 func (g *groups) checkTaken(at time.Time, lock string, b, a lockState, before map[string]table.Row) {
 	withs := []table.LeaseRef{b.with}
 	if !b.exists {
@@ -408,7 +408,7 @@ func (g *groups) checkTaken(at time.Time, lock string, b, a lockState, before ma
 
 func (g *groups) shortest() time.Duration { return slices.Min(g.plan.leases) }
 
-// checkRest looks at what is left when all have stopped.
+// checkRest checks the rows that remain when all processes have stopped.
 func (g *groups) checkRest(rows map[string]table.Row) {
 	for key, row := range rows {
 		lock, isLease := leaseOf(key)

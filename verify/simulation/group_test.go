@@ -33,7 +33,7 @@ func newGroups(w *world) fleet {
 	return &groups{world: w, largest: map[string]spindle.Token{}, latest: map[string]*process{}, claimed: map[string]table.Token{}, with: map[table.LeaseRef]table.LeaseRef{}, vanished: map[table.LeaseRef]time.Time{}}
 }
 
-// member is what a process has instead of a lock.
+// member is a process's counterpart of a lock.
 type member struct {
 	*group.Group
 	names []string
@@ -51,7 +51,7 @@ type work struct {
 	watched bool
 }
 
-// The driver's part in groups only.
+// Driver actions that exist only for groups.
 var groupFaults = []string{"leave", "roll"}
 
 var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm", "heartbeat", "announce", "release", "evict's read", "evict", "claim-partitions's read", "claim-partitions", "confirm-partitions's read", "confirm-partitions", "release-partitions", "reconcile's read", "reconcile", "publish's read", "publish", "fenced write"}
@@ -154,7 +154,7 @@ func (g *groups) breakOne(kind string, d *dice) {
 	}
 }
 
-// older are the processes that have the older list.
+// older returns the processes that have the older list.
 func (g *groups) older() (old []*process) {
 	for _, p := range g.slots {
 		if p != nil && !p.dead && !p.ended && !p.paused && p.stoppedAt.IsZero() && p.member.list < g.newest {
@@ -164,9 +164,9 @@ func (g *groups) older() (old []*process) {
 	return old
 }
 
-// operator deletes a row by hand, as far as the group guarantees something then: never both rows of one lock under a member
-// that may act; and if leases differ, always the same kind, because a member that finds no lease record goes by its own
-// lease.
+// operator deletes a row by hand, within the limits of the group's guarantees. It never deletes both rows of one lock
+// under a member that might act. If leases differ, it always deletes the same kind of row, because a member that finds
+// no lease record uses its own lease.
 func (g *groups) operator(d *dice) {
 	rows := g.store.Rows()
 	var doomed []string
@@ -203,8 +203,8 @@ func (g *groups) operator(d *dice) {
 	g.strike(d)
 }
 
-// settle ends the faults: from then on every partition of the newest list is to be worked on within a few leases, and
-// to stay where it is.
+// settle ends the faults. From then on, every partition of the newest list must be worked on within a few leases, and
+// must not move.
 func (g *groups) settle() {
 	g.mu.Lock()
 	g.still = true
@@ -232,7 +232,7 @@ func (g *groups) settle() {
 	}
 	var spread map[string]spindle.Token
 	even := func() bool { spread = g.spread(); return spread != nil }
-	// A member that was of no use cools down for 32 leases, and is then assigned one partition for another.
+	// A useless member cools down for 32 leases, and is then assigned one partition for another lease.
 	if within(3*g.plan.longest+longestAttempt, "all worked on", g.covered) && within(40*g.plan.longest+longestAttempt, "shared", even) {
 		g.restless(spread)
 	}
@@ -251,7 +251,7 @@ func (g *groups) covered() bool {
 	return true
 }
 
-// anyOld says whether a process with the older list is there still.
+// anyOld reports whether a process with the older list is still running.
 func (g *groups) anyOld() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -268,7 +268,7 @@ func (g *groups) anyOld() bool {
 	return false
 }
 
-// restless complains if a partition moves with nothing wrong.
+// restless fails if a partition moves without a fault.
 func (g *groups) restless(spread map[string]spindle.Token) {
 	for start := time.Now(); time.Since(start) < 10*g.plan.longest; {
 		time.Sleep(g.plan.longest / 5)
@@ -282,7 +282,7 @@ func (g *groups) restless(spread map[string]spindle.Token) {
 	}
 }
 
-// spread returns the token of each partition, or nil unless all are worked on, in equal shares.
+// spread returns the token of each partition, or nil unless all partitions are worked on, in equal shares.
 func (g *groups) spread() map[string]spindle.Token {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -309,7 +309,7 @@ func (g *groups) spread() map[string]spindle.Token {
 	return tokens
 }
 
-// shares is for people.
+// shares formats the shares for people.
 func (g *groups) shares() (s string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

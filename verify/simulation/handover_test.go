@@ -9,10 +9,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The driver's part in handovers, of those that it does only in some seeds (see plan).
+// Driver actions for handovers, which occur only in some seeds (see plan).
 var handoverFaults = []string{"step down", "request"}
 
-// handovers is what is known of the terms that were to be given up, by their tokens.
+// handovers records the terms that are to be given up, by token.
 type handovers struct {
 	stepDowns map[table.Token]time.Time // when StepDown was first called
 	requests  map[table.Token]time.Time // when the first request landed
@@ -30,14 +30,14 @@ func newHandovers() handovers {
 	return handovers{map[table.Token]time.Time{}, map[table.Token]time.Time{}, map[table.Token]time.Time{}, map[table.Token]bool{}, nil}
 }
 
-// first notes when something happened first.
+// first records the first time that something happened.
 func first(of map[table.Token]time.Time, t table.Token) {
 	if of[t].IsZero() {
 		of[t] = time.Now()
 	}
 }
 
-// asked is since when the holder of a term has a reason to hand over, or zero.
+// asked returns the time since which the holder of a term has a reason to hand over, or zero.
 func (w *world) asked(p *process, t table.Token) time.Time {
 	reasons := []time.Time{w.handovers.stepDowns[t]}
 	if p.config.Handover {
@@ -58,7 +58,7 @@ func (w *world) gaveUp(t spindle.Token) bool {
 	return w.handovers.given[table.Token(t)]
 }
 
-// stepDownSomehow is StepDown: with all the time that it needs, with less, twice, or while Run ends.
+// stepDownSomehow calls StepDown with enough time, with too little, twice, or while Run ends.
 func (w *world) stepDownSomehow(p *process, d *dice) {
 	patience := 10 * w.plan.longest
 	how := pick(d, "patiently", "patiently", "briefly", "twice", "and stops")
@@ -83,7 +83,7 @@ func (w *world) stepDownSomehow(p *process, d *dice) {
 	}
 }
 
-// later is a part of what the driver does, with w.mu held.
+// later is a delayed driver action. w.mu is held.
 func (w *world) later(after time.Duration, f func()) {
 	w.quiet(after)
 	time.AfterFunc(after, func() {
@@ -117,7 +117,7 @@ func (w *world) stepDown(p *process, after, patience time.Duration) {
 	})
 }
 
-// stands says whether the rows say that a term goes on.
+// stands reports whether a term continues, judging by the rows.
 func (w *world) stands(t table.Token) bool {
 	s := stateOf(w.store.Rows())
 	return s.kind() == "held" && s.token == t && s.leased(t)
@@ -133,7 +133,7 @@ func (w *world) noteStepDown(p *process) table.Token {
 	return table.Token(token)
 }
 
-// request asks the present holder, or one of a term long past, to hand over.
+// request asks the current holder, or the holder of a term that ended long ago, to hand over.
 func (w *world) request(d *dice) {
 	p := w.victim(d)
 	if p == nil || len(w.tokens) == 0 {
@@ -154,14 +154,14 @@ func (w *world) request(d *dice) {
 	})
 }
 
-// requester is the link of those that ask and are no candidates.
+// requester is the link of processes that send requests but are not candidates.
 type requester struct{ link }
 
 func (r requester) Commit(ctx context.Context, _ string, writes []table.Write) error {
 	return r.link.Commit(ctx, "request", writes)
 }
 
-// checkAnnouncement is within its commit.
+// checkAnnouncement is called within the announcement's commit.
 func (w *world) checkAnnouncement(t table.Token) {
 	p := w.actor
 	if w.asked(p, t).IsZero() {
@@ -200,7 +200,7 @@ func (w *world) hunt(p *process) {
 	}
 }
 
-// checkRequest is within its commit.
+// checkRequest is called within the request's commit.
 func (w *world) checkRequest(step string, b, a rowState) {
 	t, _ := b.asked(a)
 	if t == 0 {
@@ -213,7 +213,7 @@ func (w *world) checkRequest(step string, b, a rowState) {
 	}
 }
 
-// checkTold is called where the context of a term's work is canceled.
+// checkTold is called when the context of a term's work is canceled.
 func (w *world) checkTold(p *process, t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +237,8 @@ func (w *world) checkTold(p *process, t *term) {
 	}
 }
 
-// checkLeaving is about who holds an announced term still. The announcement is tried for a third of the lease,
-// and takes a third, and a round trip of a third at most.
+// checkLeaving checks that an announced term ends. The announcement is tried for a third of the lease, and takes effect
+// after another third plus a round trip of at most a third.
 func (w *world) checkLeaving(p *process, token table.Token) {
 	announced := w.handovers.announced[token]
 	if announced.IsZero() {
@@ -257,7 +257,7 @@ func (w *world) checkLeaving(p *process, token table.Token) {
 	w.violate("leaving ends", "%s holds %d still, %v after its announcement", p.name, token, time.Since(announced))
 }
 
-// checkOthersFirst is within a claim. A claim that was sent before the term was given up may still commit.
+// checkOthersFirst is called within a claim. A claim that was sent before the term was given up can still commit.
 func (w *world) checkOthersFirst() {
 	p := w.actor
 	if p.gave == 0 || w.tokens[len(w.tokens)-1] > p.gave || p.jumped.After(p.gaveAt) || w.sent.Before(p.gaveAt) {
@@ -272,7 +272,7 @@ func (w *world) checkOthersFirst() {
 	}
 }
 
-// observe gets the Lock's events about its terms.
+// observe receives the Lock's events about its terms.
 func (p *process) observe(e spindle.Event) {
 	w := p.w
 	w.mu.Lock()
@@ -296,7 +296,7 @@ func (p *process) observe(e spindle.Event) {
 	}
 }
 
-// undisturbed says whether a term that p gave up ended with nothing wrong for a while, and somebody there to follow.
+// undisturbed reports whether a term that p gave up ended after a while without faults, with a follower present.
 func (w *world) undisturbed(p *process, token table.Token) bool {
 	announced := w.handovers.announced[token]
 	if p.term != nil && table.Token(p.term.token) == token && p.term.early {
@@ -315,7 +315,7 @@ func (w *world) undisturbed(p *process, token table.Token) bool {
 	return false
 }
 
-// checkGap is where somebody is elected after a handover.
+// checkGap is called when a candidate is elected after a handover.
 func (w *world) checkGap(p *process, gone goneTerm) {
 	gap := time.Since(gone.at)
 	w.gaps++
@@ -325,10 +325,10 @@ func (w *world) checkGap(p *process, gone goneTerm) {
 	}
 }
 
-// longestAttempt is how long a reply that was lost before the faults ended is waited for, with these leases.
+// longestAttempt is how long, with these leases, a process waits for a reply that was lost before the faults ended.
 const longestAttempt = 2 * time.Second
 
-// practise hands the lock over and over with nothing wrong.
+// practise performs repeated handovers without faults.
 func (w *world) practise(held spindle.Token, bound time.Duration) {
 	held = w.stays(held, longestAttempt, bound)
 	for n := uint64(0); n < 4 && held != 0; n++ {
@@ -340,7 +340,7 @@ func (w *world) practise(held spindle.Token, bound time.Duration) {
 	}
 }
 
-// handOver makes the holder step down, or stop if it hands over then and others are left.
+// handOver makes the holder step down, or stop if that leads to a handover and other candidates remain.
 func (w *world) handOver(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -367,8 +367,8 @@ func (w *world) handOver(n uint64) {
 	w.stepDown(holder, d.spread(time.Microsecond, time.Millisecond), 10*w.plan.longest)
 }
 
-// checkPreference is about a fleet in which a candidate can claim but not hold: a holder that hands over to it, and gets
-// the lock back, refuses requests for ten leases, then for twenty, and so on.
+// checkPreference checks a fleet in which a candidate can claim but not hold. A holder that hands over to it and gets
+// the lock back ignores requests for ten leases, then for twenty, and so on.
 func (w *world) checkPreference() {
 	w.mu.Lock()
 	before := w.terms

@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// link is a process's way to the table: a table.Store with a network in between.
+// link is a process's connection to the table: a table.Store with a network in between.
 type link struct{ p *process }
 
 var errUnavailable = errors.New("unavailable")
@@ -28,7 +28,7 @@ type reply struct {
 	err  error
 }
 
-// fate is what becomes of one RPC.
+// fate is the outcome of one RPC.
 type fate struct {
 	request time.Duration   // until it lands; negative: never
 	reply   time.Duration   // from there until it is known; negative: never
@@ -59,7 +59,7 @@ func (l link) Commit(ctx context.Context, step string, writes []table.Write) err
 	}).err
 }
 
-// Transact may run the transaction again that was applied, as a client does that has lost the reply.
+// Transact can run an applied transaction again, like a client that has lost the reply.
 func (l link) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	if l.p.fails(step) {
 		return time.Time{}, pick(l.p.diceAt(step), errUnavailable, status.Error(codes.FailedPrecondition, "sick"))
@@ -71,7 +71,7 @@ func (l link) Transact(ctx context.Context, step string, fn func(context.Context
 	return at, err
 }
 
-// fails says whether the process is sick: a candidate can't confirm, and a member can't take partitions.
+// fails reports whether the process is sick: a candidate can't confirm, and a member can't claim partitions.
 func (p *process) fails(step string) bool {
 	if p.member == nil {
 		return p.sick && step == "confirm"
@@ -95,7 +95,7 @@ func (l link) transact(ctx context.Context, step string, fn func(context.Context
 	return r.at, r.err
 }
 
-// poisons says whether one of the partitions can't be claimed by anybody.
+// poisons reports whether one of the partitions can't be claimed by any process.
 func (w *world) poisons(step string, writes []table.Write) bool {
 	return step == "claim-partitions" && w.poison != "" && !w.calm() &&
 		slices.ContainsFunc(writes, func(write table.Write) bool { return write.Name == w.poison })
@@ -131,7 +131,7 @@ func (r reader) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) 
 	return reply.rows, reply.err
 }
 
-// sees remembers whose term the process knows of, for what the operator may do.
+// sees records the terms that the process has seen, which limits the operator's deletions.
 func (p *process) sees(step string, r reply) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -147,8 +147,8 @@ func (p *process) sees(step string, r reply) {
 	}
 }
 
-// rpc sends a request and waits for the reply, or for ctx to end. The request is applied, or not, whatever has become of
-// the process by then. Only a replayed request may be applied again.
+// rpc sends a request, and waits for the reply or for ctx to end. The request is applied, or not, even if the process
+// has ended by then. Only a replayed request can be applied again.
 func (p *process) rpc(ctx context.Context, step string, replayed bool, land func() reply) reply {
 	p.await(step)
 	f, ok := p.fate(step, replayed)
@@ -181,7 +181,7 @@ func (p *process) rpc(ctx context.Context, step string, replayed bool, land func
 	return r
 }
 
-// fate draws what becomes of an RPC: false if the process has crashed.
+// fate draws the outcome of an RPC. It returns false if the process has crashed.
 func (p *process) fate(step string, replayed bool) (fate, bool) {
 	w := p.w
 	w.mu.Lock()
@@ -221,9 +221,9 @@ func (p *process) fate(step string, replayed bool) (fate, bool) {
 	return f, true
 }
 
-// late lets a confirmation land when candidates with shorter leases take its claim for a dead one, and
-// their claims just after that. A member's heartbeat lands when others evict it, and a confirmation of what it claimed after
-// that.
+// late delays a confirmation until candidates with shorter leases regard its claim as expired, just before their own
+// claims commit. It delays a member's heartbeat until other members evict it, and the confirmation of its claims until
+// after that.
 func (w *world) late(p *process, step string, f *fate, d *dice) {
 	switch dies := p.member != nil && w.plan.moody; {
 	case dies && step == "confirm-partitions" && d.chance(0.1):
@@ -302,7 +302,7 @@ func outcomeOf(err error) string {
 	return "ok"
 }
 
-// told is when the process goes on after an RPC.
+// told returns when the process continues after an RPC.
 func (w *world) told(p *process, step string, sent time.Time, r reply) {
 	w.mu.Lock()
 	switch {
@@ -333,10 +333,10 @@ func (p *process) fencedWrite(lock string, token spindle.Token, fence *spanner.M
 	})
 }
 
-// registerOf is the row that fenced writes under a lock write.
+// registerOf returns the row that fenced writes under a lock write.
 func registerOf(lock string) string { return "register of " + lock }
 
-// writeOf reads what a mutation does, so that the fence of the product is what is tested.
+// writeOf decodes a mutation, so that the production fence is tested.
 func writeOf(m *spanner.Mutation) table.Write {
 	v := reflect.ValueOf(m).Elem()
 	w := table.Write{Kind: table.Update}

@@ -7,11 +7,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// plan is what a seed's fleet and its world are like. What is assumed of a clock limits it: the rate
-// is off by a hundredth at most, and no machine is suspended and has its wall clock set back within the
-// same lease, since then neither of its clocks tells how much time has passed (see what
-// docs/evidence.md says that it can't show). Each kind of fault is there in some seeds only: one that always
-// comes with all others hides behind them.
+// plan describes a seed's fleet and its environment. The assumptions about clocks limit it: a clock's rate is off by at
+// most one percent, and no machine is suspended and has its wall clock set back within the same lease, because neither
+// of its clocks then shows how much time has passed (see the limits in docs/evidence.md). Each kind of fault occurs
+// only in some seeds, because a fault that always occurs together with all others could be hidden by them.
 type plan struct {
 	leases    []time.Duration // by slot
 	longest   time.Duration
@@ -29,7 +28,7 @@ type plan struct {
 
 	// Chances per RPC.
 	lost, silent, slow, refused, again, abort float64
-	// Some steps are slow far more often for a while, then others.
+	// Some steps are much slower than the others for a while, and then different ones.
 	moody bool
 	// Chance per await: an RPC about to be sent or just answered, a reading of the clock.
 	pause float64
@@ -41,8 +40,8 @@ type plan struct {
 	idle  bool    // Spanner answers strong reads with the time of the last commit
 	twice float64 // chance that a client runs a transaction again that was applied
 
-	// Handovers are in some seeds only. By slot: who hands over when it stops, how far its priority is below
-	// the highest, and whose leader function gives the lock up by returning.
+	// Handovers occur only in some seeds. By slot: whether the process hands over when it stops, how far its priority
+	// is below the highest, and whether its leader function gives up the lock by returning.
 	handovers        bool
 	handover         []bool
 	rank             []int
@@ -53,7 +52,7 @@ type plan struct {
 	steps  []string
 }
 
-// A candidate waits a second for a reply at least: with short leases that is long.
+// A candidate waits at least a second for a reply, which is long compared with short leases.
 var baseLeases = []time.Duration{200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
 
 // draw draws a fleet of candidates.
@@ -137,7 +136,7 @@ func (p *plan) planHandovers(d dice) {
 
 var rpcSteps = []string{"announce", "succeed", "ask", "asked", "observe", "lease-record", "claim's read", "claim", "confirm's read", "confirm", "withdraw", "heartbeat", "release", "fenced write"}
 
-// options are those of the Lock in a slot.
+// options returns the options of the Lock in a slot.
 func (p *plan) options(slot int, id string) []spindle.Option {
 	lease := p.leases[slot]
 	opts := []spindle.Option{spindle.WithID(id), spindle.WithLease(lease), spindle.WithValue("http://" + id), spindle.WithLockDelay(p.lockDelay)}

@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// process is one process with one Lock, on a machine of its own, from its start to its crash or end.
+// process is one process with one Lock, on its own machine, from its start to its crash or end.
 type process struct {
 	w    *world
 	slot int
@@ -30,7 +30,7 @@ type process struct {
 	stop   context.CancelFunc
 	died   chan struct{} // closed when it crashes
 
-	// The clock. The loop's readings are awaits; those of HasLock are not.
+	// The clock. The loop's readings are awaits; HasLock's readings are not.
 	born   time.Time
 	rate   float64
 	offset int64        // of the wall clock
@@ -109,7 +109,7 @@ func (w *world) start(slot int) {
 	}()
 }
 
-// launch makes the process one with a Lock.
+// launch gives the process a Lock.
 func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
 	opts := w.plan.options(p.slot, id)
 	if p.leads = d.chance(0.8); p.leads {
@@ -125,7 +125,7 @@ func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...
 	return p.lock.Run
 }
 
-// seam puts the lock on the simulation's table and the process's clock.
+// seam connects the lock to the simulation's table and the process's clock.
 func (p *process) seam(c *options.Config) {
 	c.Store, c.Clock, c.Log = link{p}, p, slog.New(slog.DiscardHandler)
 	p.config = c
@@ -133,13 +133,13 @@ func (p *process) seam(c *options.Config) {
 
 func (p *process) lease() time.Duration { return p.config.Lease }
 
-// clockRead is the await after a reading of the clock. A process that is stopped there continues with a time long past: a
-// timer that it then sets for the rest of its lease is late.
+// clockRead is the await after a reading of the clock. A process that is stopped there continues with an outdated time,
+// so a timer that it then sets for the rest of its lease is late.
 const clockRead = "clock was read"
 
 // The clock seam.
 
-// Now is an await: the process may be stopped before it reads its clocks, and after.
+// Now is an await: the process can be stopped before and after it reads its clocks.
 func (p *process) Now() elect.Instant {
 	if p.asking.Load() {
 		return p.reading()
@@ -166,8 +166,8 @@ func (p *process) Random(n time.Duration) time.Duration {
 	return d.between(0, n)
 }
 
-// Timer returns a real timer whose channel is the process's own. A Reset is not scaled to the clock's
-// rate: what can be told from that is allowed for in slack.
+// Timer returns a real timer with the process's own channel. A Reset is not scaled to the clock's rate; slack allows
+// for the difference.
 func (p *process) Timer(d time.Duration) *time.Timer {
 	c := make(chan time.Time, 1)
 	t := p.AfterFunc(d, func() {
@@ -189,8 +189,8 @@ func (p *process) AfterFunc(d time.Duration, f func()) *time.Timer {
 	return s.t
 }
 
-// timer fires a little late, by an odd number of nanoseconds, and not while its process is stopped.
-// Then it is the runtime's all the same: a Stop in between is in time.
+// timer fires slightly late, by an odd number of nanoseconds, and not while its process is stopped. The runtime still
+// owns the timer, so a Stop in the meantime is in time.
 type timer struct {
 	p  *process
 	f  func()
@@ -215,7 +215,7 @@ func (s *timer) fire() {
 	s.t.Reset(wait + d.between(1, 100*time.Microsecond))
 }
 
-// outstanding is how long a timer that is due waits on for the process to run.
+// outstanding returns how long an expired timer waits for the process to run.
 func (p *process) outstanding() (time.Duration, bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -229,7 +229,7 @@ func (p *process) outstanding() (time.Duration, bool) {
 	return wait, true
 }
 
-// await is a point where the process may be stopped, by chance or because it is stopped.
+// await is a point at which the process can be stopped, by chance or because a stop is pending.
 func (p *process) await(where string) {
 	p.w.mu.Lock()
 	d := p.w.dice(p, where)
@@ -240,7 +240,7 @@ func (p *process) await(where string) {
 	p.gate(where)
 }
 
-// gate holds the caller as long as the process is stopped.
+// gate blocks the caller while the process is stopped.
 func (p *process) gate(where string) {
 	for {
 		wait, paused := p.stopped()
@@ -258,7 +258,7 @@ func (p *process) stopped() (time.Duration, bool) {
 	return time.Until(p.resumes), p.paused && !p.dead
 }
 
-// nap lets the process's own work wait: true unless the process crashed.
+// nap pauses the process's own work. It returns true unless the process crashed.
 func (p *process) nap(done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -273,7 +273,7 @@ func (p *process) nap(done <-chan struct{}, d time.Duration) bool {
 	return !p.dead
 }
 
-// lead is the leader function: it writes fenced now and then, in its term and after it, and returns
+// lead is the leader function. It makes fenced writes from time to time, during its term and after it, and returns
 // early, in time or late.
 func (p *process) lead(ctx context.Context, under spindle.Term) {
 	token := under.Token()
@@ -285,7 +285,7 @@ func (p *process) lead(ctx context.Context, under spindle.Term) {
 	p.toil(ctx, &d, 3*p.lease(), func() { p.fencedWrite(lockName, token, p.lock.Fence(token)) })
 }
 
-// toil is what guarded work does.
+// toil is the guarded work.
 func (p *process) toil(ctx context.Context, d *dice, seldom time.Duration, write func()) {
 	early := d.chance(0.1)
 	for n := d.below(4); n > 0 || !early; n-- {
@@ -332,14 +332,14 @@ func (p *process) end(t *term) {
 	}
 }
 
-// ask asks HasLock. w.mu is held: it is no await.
+// ask calls HasLock. w.mu is held, so this is not an await.
 func (p *process) ask() (bool, spindle.Token) {
 	p.asking.Store(true)
 	defer p.asking.Store(false)
 	return p.lock.HasLock()
 }
 
-// lost says whether the term is over for another reason than the process's stop.
+// lost reports whether the term has ended for a reason other than the process's stop.
 func (t *term) lost() bool {
 	cause := context.Cause(t.ctx)
 	return errors.Is(cause, spindle.ErrExpired) || errors.Is(cause, spindle.ErrSuperseded)

@@ -19,11 +19,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Here one machine among healthy ones is sick for good in one step, and nothing else is wrong. It may lead if it can keep
-// the lock, but it may not keep the lock from healthy machines. What is checked is the part of the time that somebody
-// leads, and that healthy ones do: "somebody leads in the end" would hold of a sick machine that leads again and again.
+// In these tests, one step of one machine fails permanently, all other machines are healthy, and there are no other
+// faults. The sick machine can lead if it is able to keep the lock, but it must not keep the lock from healthy
+// machines. The tests measure the share of the time during which any machine leads, and during which a healthy one
+// does. "The lock eventually has a leader" would not be sufficient, because it also holds for a sick machine that leads
+// again and again.
 
-// sickness is a machine's.
+// sickness is the failure of a machine.
 type sickness struct {
 	step string
 	how  memstore.Sickness
@@ -33,8 +35,8 @@ type sickness struct {
 // lockSteps are all steps that a candidate and a leader take.
 var lockSteps = []string{"observe", "lease-record", "claim", "confirm", "heartbeat", "announce", "succeed", "release", "ask", "asked", "withdraw"}
 
-// disables says whether a machine can't win the lock or can't keep it. A heartbeat tells of a confirmation that was
-// applied. A lease record is read only of a holder that came after the first look.
+// disables reports whether a machine can't win the lock or can't keep it. A heartbeat resolves a confirmation that was
+// applied. A lease record is read only for a holder that appeared after the first look.
 func (s sickness) disables() bool {
 	switch s.step {
 	case "observe", "claim", "heartbeat":
@@ -53,7 +55,7 @@ type ward struct {
 	total    time.Duration
 }
 
-// watch lets time pass and counts who leads.
+// watch lets time pass, and counts how long each machine leads.
 func (w *ward) watch(d, every time.Duration) {
 	w.led, w.total = make([]time.Duration, len(w.machines)), 0
 	for ; w.total < d; w.total += every {
@@ -70,7 +72,7 @@ func (w *ward) watch(d, every time.Duration) {
 	}
 }
 
-// shares are the parts of the time in which the sick machine led, and a healthy one.
+// shares returns the shares of the time during which the sick machine led, and a healthy one.
 func (w *ward) shares() (sick, healthy float64) {
 	var sum time.Duration
 	for _, led := range w.led[1:] {
@@ -79,7 +81,8 @@ func (w *ward) shares() (sick, healthy float64) {
 	return float64(w.led[0]) / float64(w.total), float64(sum) / float64(w.total)
 }
 
-// judge fails the test if too little of the time somebody led, or a healthy machine if the sick one should not.
+// judge fails the test if the lock had a leader for too little time, or if the sick machine should not lead and a
+// healthy machine led for too little time.
 func (w *ward) judge(unfit bool, least float64) {
 	sick, healthy := w.shares()
 	assert.GreaterOrEqual(w.T, sick+healthy, least, "somebody leads: the sick machine %.3f of the time, healthy ones %.3f", sick, healthy)
@@ -94,8 +97,8 @@ func (w *ward) close() {
 	time.Sleep(10 * time.Minute) // for what is late
 }
 
-// A machine that leads falls ill, and somebody moves the lock once. Or the lock comes to it by itself, as it has the
-// highest priority.
+// The leading machine becomes sick, and an operator moves the lock once. Or the lock returns to the sick machine by
+// itself, because it has the highest priority.
 func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 	length := 6 * time.Hour
 	if fleets.Brief() {
@@ -141,7 +144,7 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 	}
 }
 
-// The same with leases, priorities, options, and a network at random. A failure prints its seed:
+// The same with random leases, priorities, options and network. A failure prints its seed:
 //
 //	go test -v ./verify/simulation -run TestSickMachines -seed=N
 func TestSickMachines(t *testing.T) {
@@ -209,8 +212,8 @@ func TestSickMachines(t *testing.T) {
 // memberSicknesses are the steps of a member of a group.
 var memberSicknesses = []string{"look", "observe", "claim", "confirm", "heartbeat", "announce", "release", "evict", "claim-partitions", "confirm-partitions", "release-partitions", "reconcile", "publish"}
 
-// Partitions that a sick member can't work on are worked on by healthy ones: if it falls ill, and if it was ill when it
-// came.
+// Healthy members work on the partitions that a sick member can't work on, whether it becomes sick later or was sick
+// when it joined.
 func TestASickMemberKeepsNoPartitionFromHealthyOnes(t *testing.T) {
 	for i, step := range memberSicknesses {
 		for j, how := range memstore.Sicknesses {
@@ -262,7 +265,7 @@ func sickMember(t *testing.T, s sickness, always bool) {
 			worked += len(g.Held())
 		}
 	}
-	// A member that can't take anything leaves after two leases, and tries again ten leases later.
+	// A member that can't claim anything leaves after two leases, and tries again ten leases later.
 	assert.GreaterOrEqual(t, 100*worked/slots, 90, "percent of the partitions and of the time")
 	assert.LessOrEqual(t, worked, slots)
 	sick.Heal()

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// The simulation runs fleets of candidates, which are real Locks with the real steps of internal/table,
-// on a table in memory and in virtual time, and breaks what can break around them: requests, replies,
-// processes, clocks, rows. One seed decides everything, so a seed that fails can be run again:
+// The simulation runs fleets of candidates in virtual time, on a table in memory. The candidates are real Locks with the
+// real steps of internal/table. The simulation injects faults into requests, replies, processes, clocks and rows. One seed
+// determines everything, so a seed that fails can be replayed:
 //
 //	go test -short ./verify/simulation                 fixed seeds, a few seconds (-v prints what was simulated)
-//	go test ./verify/simulation                        and fresh ones, for most of a minute
+//	go test ./verify/simulation                        fixed and fresh seeds, for most of a minute
 //	go test -v ./verify/simulation -run 'TestSimulation$' -seed=N      one seed, with its trace
 //	go test -v ./verify/simulation -run 'TestSimulation$' -soak=10m -timeout=0
 //
-// The same seed gives the same run. The scheduler is no part of a seed, so nothing may depend on it:
-// chance is a function of the seed, the process and the virtual instant (not of who asks first), and
-// delays are odd nanoseconds, so that no two events share an instant.
+// The same seed produces the same run. A seed does not determine the scheduler, so no decision may depend on it. Chance is
+// a function of the seed, the process and the virtual instant, not of the order of calls. Delays are odd numbers of
+// nanoseconds, so that no two events share an instant.
 //
-// Groups (-run 'TestGroups$') are the exception: the loop of a member waits for its own RPCs, so that several events may
-// be there when it goes on, and a select takes any. A run that fails shows its own trace; run its seed a few times.
+// Groups (-run 'TestGroups$') are the exception. A member's loop waits for its own RPCs, so several events can be pending
+// when it continues, and a select chooses any of them. A run that fails prints its own trace; run its seed several times.
 
 var (
 	flagSeed  = flag.Uint64("seed", 0, "run this one seed of the simulation and print its trace")
@@ -36,7 +36,7 @@ var (
 	flagFirst = flag.Uint64("first", 0, "with -until: run this seed before those from 1 on")
 )
 
-// suite is a kind of fleet that is tried.
+// suite is a kind of fleet to test.
 type suite struct {
 	test     string
 	of       func(*world) fleet
@@ -107,7 +107,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 }
 
-// difference shows where two traces part.
+// difference shows where two traces diverge.
 func difference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(as), len(bs)) {
@@ -119,7 +119,7 @@ func difference(a, b string) string {
 	return fmt.Sprintf("one is longer: %d and %d lines", len(as), len(bs))
 }
 
-// fresh runs seeds that nobody has run before.
+// fresh runs seeds that have not been run before.
 func (k suite) fresh(t *testing.T, total *totals, length time.Duration) {
 	base := rand.Uint64N(1 << 40)
 	t.Logf("fresh seeds from %d on", base)
@@ -143,7 +143,7 @@ func (k suite) must(t *testing.T, total *totals, seed uint64) {
 	k.report(t, w)
 }
 
-// hunt is the simulation's part in testing a mutant: it fails once the invariant is violated.
+// hunt is the part of a mutant's test that runs in the simulation. It fails once the invariant is violated.
 func (k suite) hunt(t *testing.T, total *totals, invariant string) {
 	also := map[string]bool{}
 	start, from := time.Now(), uint64(1)
@@ -186,7 +186,7 @@ func (k suite) replay(seed uint64) string {
 	return fmt.Sprintf("replay: go test -v ./verify/simulation -run '%s$' -seed=%d", k.test, seed)
 }
 
-// totals is what was simulated.
+// totals summarizes the simulated runs.
 type totals struct {
 	seeds, terms, moves, commits int
 	gaps                         int     // handovers with nothing wrong

@@ -20,17 +20,17 @@ import (
 	machines "github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// Virtual time goes on only while every goroutine waits for time, a channel or a condition. A goroutine that waits for a
-// mutex whose owner sleeps stops virtual time forever, and so does one that never waits. A long run is something else: in
-// it virtual time advances, however slowly.
+// Virtual time advances only while every goroutine waits for time, a channel or a condition. It stops forever if a
+// goroutine waits for a mutex whose owner sleeps, or never waits. A long run is different, because virtual time still
+// advances, however slowly.
 
 const (
 	look     = time.Second // of real time
 	patience = 30          // looks without an advance: starved machines take a few
 )
 
-// watched runs f, and calls stuck if virtual time has not advanced for some looks in a row. It counts looks and does not
-// measure, so that a stop of this whole process is one look more.
+// watched runs f, and calls stuck if virtual time has not advanced for several checks in a row. It counts checks
+// instead of measuring time, so that a pause of this whole process counts as one check.
 func watched(virtual *atomic.Int64, look time.Duration, stuck, f func()) {
 	ticker, over := time.NewTicker(look), make(chan struct{})
 	defer ticker.Stop()
@@ -43,7 +43,7 @@ func watched(virtual *atomic.Int64, look time.Duration, stuck, f func()) {
 	f()
 }
 
-// stands returns true once virtual time has not advanced for some looks, and false when it is over before.
+// stands returns true once virtual time has not advanced for several checks, and false if the run ends first.
 func stands(virtual *atomic.Int64, looks <-chan time.Time, over <-chan struct{}) bool {
 	for last, still := virtual.Load(), 0; still < patience; still++ {
 		select {
@@ -58,7 +58,7 @@ func stands(virtual *atomic.Int64, looks <-chan time.Time, over <-chan struct{})
 	return true
 }
 
-// fail ends this process: the test itself waits for virtual time.
+// fail ends this process, because the test itself waits for virtual time.
 func fail(at time.Duration, about string) {
 	fmt.Fprintf(os.Stderr, "virtual time has stood still at %v for %d s: a goroutine waits for a mutex whose owner sleeps, or never waits.\n%s\n\n%s\n", at, patience, about, stacks())
 	os.Exit(1)
@@ -73,7 +73,7 @@ func (k suite) stuck(w *world) {
 	fail(time.Duration(w.now.Load()), about)
 }
 
-// stacks are those of all goroutines in virtual time.
+// stacks returns the stacks of all goroutines in virtual time.
 func stacks() string {
 	for text := make([]byte, 1<<20); ; text = make([]byte, 2*len(text)) {
 		n := runtime.Stack(text, true)
@@ -129,7 +129,7 @@ func TestALongRunIsNotAStopOfVirtualTime(t *testing.T) {
 	assert.False(t, <-stood)
 }
 
-// slowClock is one of a machine on which a reading may take a while.
+// slowClock is the clock of a machine on which a reading can take a while.
 type slowClock struct {
 	elect.Clock
 	slow atomic.Bool

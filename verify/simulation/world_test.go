@@ -19,10 +19,10 @@ const (
 	driverSteps = 120 // of the driver
 )
 
-// Rows of other locks, which nobody may touch.
+// Rows of other locks, which no step may change.
 var otherRows = []string{"mylock_b", "mylock_12", "mylock_0", "mylock_0946684", "mylock_b_1234567890123456", "mylock_12345678901234567"}
 
-// fleet is what a world has processes of, and how they are judged. A world is one of candidates for a lock itself.
+// fleet determines the processes of a world and the checks on them. A world itself is a fleet of candidates for a lock.
 type fleet interface {
 	draw(d *dice) plan
 	launch(p *process, id string, d *dice) (run func(context.Context, ...chan<- error) error)
@@ -116,7 +116,7 @@ func (w *world) begin() {
 	}
 }
 
-// dice are the chances of a process at this instant, for one purpose.
+// dice returns the random numbers of a process at this instant, for one purpose.
 func (w *world) dice(p *process, purpose string, more ...uint64) dice {
 	var id uint64
 	if p != nil {
@@ -139,7 +139,7 @@ func hashOf(s string) uint64 {
 	return h
 }
 
-// faulty says whether faults may begin, calm the contrary for callers that do not hold w.mu.
+// faulty reports whether faults can begin. calm is the opposite, for callers that do not hold w.mu.
 func (w *world) faulty() bool { return !w.still }
 
 func (w *world) calm() bool {
@@ -148,7 +148,7 @@ func (w *world) calm() bool {
 	return w.still
 }
 
-// fault counts a fault that will be over after d.
+// fault counts a fault that will have ended after d.
 func (w *world) fault(kind string, d time.Duration) {
 	w.faults[kind]++
 	w.quiet(d)
@@ -166,7 +166,7 @@ func (w *world) note(kind string, d time.Duration) {
 	w.fault(kind, d)
 }
 
-// soon checks the invariants once everything that happens at this instant has happened.
+// soon checks the invariants once all events of this instant have happened.
 func (w *world) soon() {
 	time.AfterFunc(1, func() {
 		w.mu.Lock()
@@ -194,7 +194,7 @@ func (w *world) violate(invariant, format string, args ...any) {
 	}
 }
 
-// history is the trace. Lines of one instant are of goroutines that ran side by side.
+// history is the trace. Lines of the same instant come from goroutines that ran concurrently.
 func (w *world) history() string {
 	slices.SortStableFunc(w.trace, func(a, b line) int {
 		if a.at != b.at {
@@ -212,7 +212,7 @@ func (w *world) history() string {
 // The driver's faults.
 var drivenFaults = []string{"process stopped", "process crashed", "graceful stop", "network cut", "outage", "wall clock set", "rows deleted", "holder hunted", "row pruned"}
 
-// drive lets some time pass and breaks one thing.
+// drive lets some time pass, and then injects one fault.
 func (w *world) drive() {
 	d := w.dice(nil, "drive")
 	time.Sleep(d.spread(w.plan.longest/20, 2*w.plan.longest))
@@ -290,7 +290,7 @@ func (w *world) breakOne(kind string, d *dice) {
 	}
 }
 
-// prune deletes the lock row if it is released, however long ago.
+// prune deletes the lock row if it is released, whatever its age.
 func (w *world) prune() {
 	if s := stateOf(w.store.Rows()); s.kind() == "released" && len(s.leases) == 0 {
 		w.fault("row pruned", w.plan.longest) // whoever saw the holder and not the release waits a lease
@@ -298,7 +298,7 @@ func (w *world) prune() {
 	}
 }
 
-// victim is the holder rather than anybody else.
+// victim returns a process, preferably the holder.
 func (w *world) victim(d *dice) *process {
 	var live []*process
 	for _, p := range w.slots {
@@ -319,8 +319,8 @@ func (w *world) victim(d *dice) *process {
 	return live[d.below(len(live))]
 }
 
-// pause stops a process (SIGSTOP, a collection of garbage), or suspends its machine, whose monotonic
-// clock then stands still.
+// pause stops a process, as SIGSTOP or a garbage collection would, or suspends its machine, whose monotonic clock then
+// stops.
 func (w *world) pause(p *process, d *dice, where string) {
 	if p.paused || p.dead || p.ended {
 		return
@@ -338,7 +338,7 @@ func (w *world) pause(p *process, d *dice, where string) {
 	time.AfterFunc(length, func() { w.resume(p, length) })
 }
 
-// resume asks HasLock before anything else of the process runs.
+// resume calls HasLock before any other code of the process runs.
 func (w *world) resume(p *process, length time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -356,7 +356,7 @@ func (w *world) resume(p *process, length time.Duration) {
 	w.fleet.check()
 }
 
-// crash ends a process: nothing of it is sent any more. What it has sent may still land.
+// crash ends a process, which then sends no further requests. Requests that it has already sent can still be applied.
 func (w *world) crash(p *process, d *dice) {
 	w.fault("process crashed", 0)
 	w.tracef(p, "crashes")
@@ -384,7 +384,7 @@ func (w *world) restart(slot int, d *dice) {
 	w.startIn(slot, after)
 }
 
-// startIn lets a process start in a slot, one at most in place of each.
+// startIn starts a process in a slot, at most one at a time.
 func (w *world) startIn(slot int, d time.Duration) {
 	if !w.starting[slot] {
 		w.starting[slot] = true
@@ -392,8 +392,8 @@ func (w *world) startIn(slot int, d time.Duration) {
 	}
 }
 
-// tryStart starts a process in a slot as soon as the one before it has ended, with its work: that is
-// what WithReclaim asks for.
+// tryStart starts a process in a slot as soon as its predecessor and its work have ended, which is the contract of
+// WithReclaim.
 func (w *world) tryStart(slot int, d time.Duration) {
 	time.AfterFunc(d, func() {
 		w.mu.Lock()
@@ -436,15 +436,15 @@ func (w *world) setClock(p *process, d *dice) {
 	w.tracef(p, "wall clock is set by %v", by)
 }
 
-// operator deletes rows by hand, as far as the lock guarantees something then (see candidate.go).
+// operator deletes rows by hand, within the limits of the lock's guarantees (see candidate.go).
 //
-//   - The lock row of a term whose lease row is there, or that has no holder: always safe. The lease
-//     row that is left tells every candidate how long to wait.
-//   - Whatever leaves a lock row without the lease row of its term: only where all leases are the
-//     same, since candidates then go by their own.
-//   - Whatever leaves neither: only where all leases are the same, every process that runs has seen that
-//     very term, and none starts until it is over. Otherwise it is the operator's override, who has to
-//     know that the holder is gone.
+//   - The lock row of a term whose lease row exists, or of a lock without a holder: always safe. The remaining lease row
+//     shows every candidate how long to wait.
+//   - Deletions that leave a lock row without the lease row of its term: only if all leases are the same, because
+//     candidates then use their own.
+//   - Deletions that leave neither row: only if all leases are the same, every running process has seen that term, and no
+//     process starts until the term has ended. Otherwise it would be an operator's override, and the operator must know
+//     that the holder has exited.
 func (w *world) operator(d *dice) {
 	s := stateOf(w.store.Rows())
 	var doomed []string
@@ -484,8 +484,8 @@ func (w *world) operator(d *dice) {
 	}
 }
 
-// haunt lets the operator go for a term that has just begun, most of all while somebody still believes
-// that there is no row.
+// haunt makes the operator attack a term that has just begun, preferably while some process still believes that there
+// is no row.
 func (w *world) haunt() {
 	d := w.dice(w.actor, "confirmed")
 	if w.still || w.plan.driver["rows deleted"] == 0 {
@@ -513,8 +513,7 @@ func (w *world) operatorIn(after time.Duration) {
 	})
 }
 
-// strike adds to a deletion what makes it hurt: a holder that does not hear of it, and candidates that
-// hear of it late.
+// strike makes a deletion more harmful: the holder does not learn of it, and candidates learn of it late.
 func (w *world) strike(d *dice) {
 	for _, p := range w.slots {
 		if p != nil && p.held != 0 && d.chance(0.6) {
@@ -526,7 +525,7 @@ func (w *world) strike(d *dice) {
 	}
 }
 
-// allSaw says whether every process but the holder itself saw that term last.
+// allSaw reports whether that term is the last one that every process other than the holder saw.
 func (w *world) allSaw(token table.Token) bool {
 	for _, p := range w.slots {
 		if p == nil || p.dead || p.ended || p.held == spindle.Token(token) && token != 0 {
@@ -539,7 +538,7 @@ func (w *world) allSaw(token table.Token) bool {
 	return true
 }
 
-// disturb lets the holders of other locks beat, in the middle of a transaction. w.mu is held.
+// disturb sends heartbeats of other locks in the middle of a transaction. w.mu is held.
 func (w *world) disturb() {
 	if !w.plan.busy {
 		return
@@ -559,7 +558,7 @@ func (w *world) operate(writes ...table.Write) {
 	w.soon()
 }
 
-// settle ends the faults: from then on there has to be a holder within two leases, who stays.
+// settle ends the faults. From then on, there must be a holder within two leases, and it must stay.
 func (w *world) settle() {
 	w.mu.Lock()
 	w.still = true
@@ -589,8 +588,8 @@ func (w *world) settle() {
 	}
 }
 
-// stays lets time pass and returns the token that is held then: that one, or, if its term was given up, another
-// that was held within the bound of that. 0 is neither.
+// stays lets time pass, and returns the token that is then held: the same token or, if its term was given up, another
+// one that was held within the bound for that. 0 means neither.
 func (w *world) stays(held spindle.Token, length, bound time.Duration) spindle.Token {
 	last := time.Now()
 	for start := last; time.Since(start) < length || last.Before(time.Now()); {
@@ -628,7 +627,7 @@ func (w *world) complain(invariant, format string, args ...any) {
 	w.violate(invariant, format, args...)
 }
 
-// holder checks, and returns the token that somebody holds, or 0.
+// holder checks the invariants, and returns the token that a process holds, or 0.
 func (w *world) holder() spindle.Token {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -641,7 +640,7 @@ func (w *world) holder() spindle.Token {
 	return 0
 }
 
-// finish stops everybody, and looks at what is left.
+// finish stops all processes, and checks the remaining rows.
 func (w *world) finish() {
 	w.mu.Lock()
 	w.closed = true
@@ -675,7 +674,7 @@ func (w *world) checkRest(rows map[string]table.Row) {
 	}
 }
 
-// abandon crashes what would not end.
+// abandon crashes processes that do not end.
 func (w *world) abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Example is a process of a controller that runs in several clusters and is active in one. Start it twice, and stop the
-// leader.
+// Example is one process of a controller that runs in several clusters and is active in one of them. Start it twice, and
+// then stop the leader.
 //
 //	SPINDLE_DB=projects/P/instances/I/databases/D go run ./example
 package main
@@ -33,7 +33,7 @@ func run(ctx context.Context, database string) error {
 	if err := ddl.Create(ctx, database, "locktable"); err != nil { // changes nothing if the table exists
 		return err
 	}
-	// Not with ctx: the client has to outlive it, for the release.
+	// The client has to outlive ctx, because it is needed to release the lock.
 	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func run(ctx context.Context, database string) error {
 		OnStartedLeading: func(ctx context.Context) {
 			token := clientgo.TokenOf(ctx)
 			log.Print("leading under token ", token)
-			for ctx.Err() == nil { // it ends when the lock is lost
-				// The work. Its writes commit only while this process leads:
+			for ctx.Err() == nil { // ctx ends when the lock is lost
+				// Do the work here. Its writes commit only while this process leads:
 				if _, err := lock.Spindle().Apply(ctx, token, nil); err != nil {
 					log.Print(err)
 				}

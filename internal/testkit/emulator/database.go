@@ -15,10 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// CreateDatabase creates a database in a new instance, applies the statements
-// to it in order, and returns its path, in the form
-// projects/P/instances/I/databases/D, when it is ready to use. If a statement
-// fails, nothing is left behind.
+// CreateDatabase creates a database in a new instance, applies the statements to it in order, and returns its path, in
+// the form projects/P/instances/I/databases/D, when the database is ready to use. If a statement fails, nothing is left
+// behind.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
 	path := "projects/spindle/instances/spindle-" + uuid.NewString() + "/databases/spindle"
 	err := e.CreateDatabaseAgain(ctx, path, dialect, statements...)
@@ -44,8 +43,8 @@ func (e *Emulator) CreateDatabaseAgain(ctx context.Context, path string, dialect
 	return nil
 }
 
-// DropDatabase drops a database that CreateDatabase created, with its instance. It is no error if the database is gone, as
-// after a restart of the emulator.
+// DropDatabase drops a database that CreateDatabase created, and its instance. It succeeds if the database does not
+// exist, because a restart of the emulator deletes all databases.
 func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	parent, _, err := cut(path)
 	if err != nil {
@@ -63,11 +62,11 @@ func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	return nil
 }
 
-// cut returns projects/P/instances/I and D of the path of a database.
+// cut splits a database path into projects/P/instances/I and D.
 func cut(path string) (parent, id string, err error) {
 	parent, id, ok := strings.Cut(path, "/databases/")
 	if !ok {
-		return "", "", fmt.Errorf("emulator: %q is not the path of a database: want projects/P/instances/I/databases/D", path)
+		return "", "", fmt.Errorf("emulator: %q is not a database path of the form projects/P/instances/I/databases/D", path)
 	}
 	return parent, id, nil
 }
@@ -99,7 +98,7 @@ func (e *Emulator) createDatabase(ctx context.Context, parent, id string, dialec
 	defer admin.Close()
 
 	req := &databasepb.CreateDatabaseRequest{Parent: parent, DatabaseDialect: dialect}
-	// Only GoogleSQL takes further statements with the first.
+	// Only GoogleSQL accepts further statements with the first.
 	postgres := dialect == databasepb.DatabaseDialect_POSTGRESQL
 	if postgres {
 		req.CreateStatement = `CREATE DATABASE "` + id + `"`

@@ -16,10 +16,10 @@ const imageName = "gcr.io/cloud-spanner-emulator/emulator"
 // containerPort is the port of the emulator inside its container.
 const containerPort = "9010"
 
-// docker is the path of a docker client with a running engine.
+// docker is the path of a Docker client whose engine is running.
 type docker string
 
-// findDocker fails unless there is a docker client whose engine answers.
+// findDocker returns the Docker client in PATH. It fails if there is none, or if its engine does not answer.
 func findDocker(ctx context.Context) (docker, error) {
 	path, err := exec.LookPath("docker")
 	if err != nil {
@@ -52,12 +52,11 @@ func (d docker) command(flags []string) command {
 	}
 }
 
-// publishedAddress is the loopback address at which the engine publishes the
-// container's port.
+// publishedAddress returns the loopback address at which the engine publishes the container's port.
 func (d docker) publishedAddress(ctx context.Context, container string) (string, error) {
 	out, err := exec.CommandContext(ctx, string(d), "port", container, containerPort+"/tcp").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("emulator: docker does not say which port it published for container %s: %s", container, lastLine(out, err))
+		return "", fmt.Errorf("emulator: cannot find the port that docker published for container %s: %s", container, lastLine(out, err))
 	}
 	addr, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return addr, nil

@@ -1,10 +1,10 @@
-// Package emulator finds, starts and ends Cloud Spanner emulators.
+// Package emulator finds, starts and stops Cloud Spanner emulators.
 //
-// An emulator that this package starts never outlives the process that started it, however that process ends: a watchdog,
-// in its own session, ends the emulator with it.
+// An emulator that this package starts never outlives the process that started it, no matter how that process ends. A
+// watchdog in a session of its own stops the emulator when the process ends.
 //
-// Starting an emulator works on Unix systems. Elsewhere, [Open] and [Shared] use the emulator that SPANNER_EMULATOR_HOST
-// names.
+// Starting an emulator works only on Unix systems. On other systems, [Open] and [Shared] use the emulator that
+// SPANNER_EMULATOR_HOST names.
 package emulator
 
 import (
@@ -21,22 +21,20 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// hostVariable is the variable that points every Spanner client library at an emulator.
+// hostVariable is the environment variable that makes Spanner client libraries connect to an emulator.
 const hostVariable = "SPANNER_EMULATOR_HOST"
 
-// reachTimeout bounds how long an emulator that should be running may take to
-// accept a connection.
+// reachTimeout bounds how long an emulator that should be running may take to accept a connection.
 const reachTimeout = 5 * time.Second
 
-// An Emulator is a running Cloud Spanner emulator. Its methods may be called
-// from several goroutines at once.
+// An Emulator is a running Cloud Spanner emulator. Its methods are safe for concurrent use.
 type Emulator struct {
 	addr    string
-	process *process // nil: SPANNER_EMULATOR_HOST names it
+	process *process // nil if SPANNER_EMULATOR_HOST names the emulator
 }
 
-// Open returns the emulator at SPANNER_EMULATOR_HOST if that is set, and otherwise starts one as [Start] does. It fails if
-// nothing accepts connections at the given address.
+// Open returns the emulator at SPANNER_EMULATOR_HOST. If that variable is not set, Open starts an emulator as [Start]
+// does. If it is set, but no server accepts connections at that address, Open returns an error.
 func Open(ctx context.Context) (*Emulator, error) {
 	if addr := os.Getenv(hostVariable); addr != "" {
 		return given(ctx, addr)
@@ -44,13 +42,12 @@ func Open(ctx context.Context) (*Emulator, error) {
 	return Start(ctx)
 }
 
-// Start starts an emulator of this process's own on a free loopback port,
-// whether or not SPANNER_EMULATOR_HOST is set, and returns when it answers.
-// The flags are passed to emulator_main after those that Start needs itself,
-// for example "--enable_fault_injection".
+// Start starts an emulator for this process on a free loopback port, whether or not SPANNER_EMULATOR_HOST is set, and
+// returns when the emulator answers. The flags, for example "--enable_fault_injection", are passed to emulator_main
+// after the flags that Start itself needs.
 //
-// The emulator ends with [Emulator.Close], or with this process. If Start finds no emulator, the error says how to install
-// one; if the emulator ends before it answers, the error has what it printed.
+// The emulator runs until [Emulator.Close] is called or this process exits. If Start finds no emulator, the error says
+// how to install one. If the emulator exits before it answers, the error contains the emulator's output.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
@@ -63,14 +60,14 @@ func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	return &Emulator{addr: addr, process: p}, nil
 }
 
-// given returns the emulator that the user of this process runs.
+// given returns the running emulator that SPANNER_EMULATOR_HOST names.
 func given(ctx context.Context, value string) (*Emulator, error) {
 	addr := value
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
 		addr = strings.TrimPrefix(addr, scheme)
 	}
 	if err := reach(ctx, addr); err != nil {
-		return nil, fmt.Errorf("emulator: %s=%q, but no emulator answers there (%w): start one at that address, or unset %[1]s to have one started", hostVariable, value, err)
+		return nil, fmt.Errorf("emulator: no emulator answers at %s=%q (%w); start one at that address, or unset %[1]s so that one is started for you", hostVariable, value, err)
 	}
 	return &Emulator{addr: addr}, nil
 }
@@ -97,11 +94,11 @@ func reach(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Addr returns the emulator's gRPC address as host:port, in the form that SPANNER_EMULATOR_HOST takes.
+// Addr returns the emulator's gRPC address as host:port, the form in which SPANNER_EMULATOR_HOST has it.
 func (e *Emulator) Addr() string { return e.addr }
 
-// Close ends the emulator if [Start] started it, and returns when it has ended. It leaves alone an emulator that
-// SPANNER_EMULATOR_HOST names. Closing twice is fine.
+// Close stops the emulator if [Start] started it, and returns when the emulator has exited. It does not stop an
+// emulator that SPANNER_EMULATOR_HOST names. Close can be called more than once.
 func (e *Emulator) Close() error {
 	if e.process == nil {
 		return nil
@@ -109,8 +106,8 @@ func (e *Emulator) Close() error {
 	return e.process.end()
 }
 
-// ClientOptions returns the options with which any Google Cloud client connects to this emulator, whatever the environment
-// says. The clients look for no credentials.
+// ClientOptions returns options that make any Google Cloud client connect to this emulator, regardless of environment
+// variables, and without credentials.
 func (e *Emulator) ClientOptions() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint("passthrough:///" + e.addr),
@@ -119,11 +116,9 @@ func (e *Emulator) ClientOptions() []option.ClientOption {
 	}
 }
 
-// Connect returns a client of the database with the given path, which has the
-// form projects/P/instances/I/databases/D. It exports no metrics. The caller
-// closes it. Unless SPANNER_EMULATOR_HOST is set, the first client of a process
-// asks a metadata server, should there be one, for the region; no option of the
-// Spanner client prevents that.
+// Connect returns a client for the database with the given path, which has the form projects/P/instances/I/databases/D.
+// The client exports no metrics. The caller must close it. Unless SPANNER_EMULATOR_HOST is set, the first client in a
+// process asks the metadata server, if there is one, for the region. No option of the Spanner client prevents this.
 func (e *Emulator) Connect(ctx context.Context, path string) (*spanner.Client, error) {
 	config := spanner.ClientConfig{DisableNativeMetrics: true}
 	return spanner.NewClientWithConfig(ctx, path, config, append(e.ClientOptions(), option.WithGRPCConnectionPool(1))...)

@@ -23,7 +23,7 @@ func needEmulator(t *testing.T) {
 	}
 }
 
-// requireEnds waits until nothing listens at addr any more.
+// requireEnds waits until no server listens at addr.
 func requireEnds(t *testing.T, addr string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -57,7 +57,7 @@ func TestEmulatorsDoNotShareAPort(t *testing.T) {
 	require.NotEqual(t, started(t).Addr(), started(t).Addr())
 }
 
-// A process that ends without Close, however it does, takes its emulator along.
+// The emulator of a process that ends without Close also ends, however the process ends.
 func TestTheEmulatorEndsWithTheProcess(t *testing.T) {
 	needEmulator(t)
 	endInput := func(_ *exec.Cmd, input io.Closer) error { return input.Close() }

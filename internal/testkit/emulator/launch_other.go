@@ -10,9 +10,9 @@ import (
 
 type process struct{}
 
-// launch refuses: without a watchdog, the emulator might be left running.
+// launch always fails, because an emulator without a watchdog could be left running.
 func launch(context.Context, command) (*process, string, error) {
-	return nil, "", errors.New("emulator: cannot start an emulator on " + runtime.GOOS + ": start one yourself and set " + hostVariable + " to its host:port")
+	return nil, "", errors.New("emulator: cannot start an emulator on " + runtime.GOOS + "; start one yourself, and set " + hostVariable + " to its host:port")
 }
 
 func (*process) end() error { return nil }

@@ -16,13 +16,14 @@ import (
 	"time"
 )
 
-// watchdog is the shell script that runs an emulator and ends it when this
-// process ends. Its arguments are the emulator's argv.
+// watchdog is the shell script that runs an emulator and stops it when this process ends. The script's arguments are
+// the emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe whose only writer is this process, so it ends when this process does, however
-// it ends. Descriptor 4 is the write end of a pipe that only the script itself holds, so that the reader sees the script's
-// end. STOP is what ends the emulator besides killing its process. The kill follows even if STOP fails: otherwise the
-// script could wait forever.
+// File descriptor 3 is the read end of a pipe whose only writer is this process, so the script reads end of file when
+// this process ends, for whatever reason. Descriptor 4 is the write end of a pipe that only the script itself holds, so
+// that the reader sees when the script exits. STOP is replaced by the command that removes the emulator's container, if
+// the emulator runs in one. The kill follows even if that command fails, because otherwise the script could wait
+// forever.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM
@@ -32,25 +33,24 @@ wait $emulator
 kill $guard 2>/dev/null
 `
 
-// pollPause is the pause between two looks at a starting emulator.
+// pollPause is the pause between two checks of a starting emulator.
 const pollPause = 10 * time.Millisecond
 
-// announcement is what the emulator logs once it listens.
+// announcement matches the line that the emulator logs when it listens.
 var announcement = regexp.MustCompile(`Server address: (\S+)\n`)
 
 // A process is a running watchdog with its emulator.
 type process struct {
 	cmd   *exec.Cmd
-	alive *os.File // write end of the watchdog's descriptor 3
-	ended *os.File // read end of its descriptor 4
-	log   *os.File // what the emulator prints
+	alive *os.File // the write end of the watchdog's descriptor 3
+	ended *os.File // the read end of the watchdog's descriptor 4
+	log   *os.File // the emulator's output
 
 	once sync.Once
 	err  error
 }
 
-// launch starts the command under a watchdog and waits until the emulator
-// answers at the address it returns.
+// launch starts the command under a watchdog and waits until the emulator answers at the address that launch returns.
 func launch(ctx context.Context, c command) (*process, string, error) {
 	p, err := spawn(c)
 	if err != nil {
@@ -81,10 +81,10 @@ func spawn(c command) (*process, error) {
 
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c), "spindle-emulator"}, c.argv...)...)
 	cmd.Dir = "/"
-	// Not this process's own output: "go test" waits until no process holds that.
+	// The emulator must not use this process's own output, because "go test" waits until no process holds that.
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{aliveReader, endedWriter}
-	// In its own session, so that the signals of a terminal, or to this process's group, do not end the watchdog.
+	// The watchdog runs in its own session, so that it does not get signals from a terminal or to this process's group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	p := &process{cmd: cmd, alive: alive, ended: ended, log: log}
@@ -113,7 +113,7 @@ func quote(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// unlinkedFile is a temporary file that disappears with its last user.
+// unlinkedFile returns a temporary file that disappears when its last user closes it.
 func unlinkedFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "spindle-emulator-*.log")
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *process) announced(ctx context.Context) (string, error) {
 	}
 }
 
-// endedWithin reports whether the watchdog ends in the given time.
+// endedWithin reports whether the watchdog exits within the given time.
 func (p *process) endedWithin(d time.Duration) bool {
 	if err := p.ended.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return true
@@ -172,19 +172,19 @@ func (p *process) endedWithin(d time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// printed returns what the emulator has printed so far. It reads at its own offset, because the emulator writes at the
-// shared descriptor's.
+// printed returns the emulator's output so far. It does not read at the file's own offset, because that is where the
+// emulator writes.
 func (p *process) printed() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(p.log, 0, 1<<20))
 }
 
-// end ends the emulator and returns when it has ended.
+// end stops the emulator and returns when it has exited.
 func (p *process) end() error {
 	p.once.Do(func() {
-		p.alive.Close() // the watchdog then ends the emulator, and itself
+		p.alive.Close() // makes the watchdog stop the emulator and exit
 		var exit *exec.ExitError
 		if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) {
-			p.err = fmt.Errorf("emulator: waiting for the end of the emulator: %w", err)
+			p.err = fmt.Errorf("emulator: cannot wait for the emulator to exit: %w", err)
 		}
 		p.closeFiles()
 	})

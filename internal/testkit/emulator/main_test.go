@@ -19,8 +19,7 @@ func TestMain(m *testing.M) {
 	testcheck.Main(m)
 }
 
-// child starts an emulator, prints its address, and when its input ends, ends
-// in the way of the role.
+// child starts an emulator and prints its address. When its input ends, it ends in the way that role names.
 func child(role string) {
 	open := Start
 	if role == "shared" {

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// shared is the emulator that this process shares. It is not closed while it answers.
+// shared is the emulator that the tests of this process share. It is not closed while it answers.
 var shared struct {
 	sync.Mutex
 	emulator *Emulator
 }
 
-// Shared returns the emulator that the tests of a process share, which [Open] finds or starts on the first call. Don't
-// close it: an emulator that was started ends with the process. Starting one takes less than a tenth of a second, so each
-// package has its own.
+// Shared returns the emulator that the tests of a process share. The first call gets it from [Open]. Do not close the
+// emulator; if Open started it, it stops when the process exits. Starting an emulator takes less than a tenth of a
+// second, so the tests of each package have their own.
 //
-// The next call replaces an emulator that has died. Its contents are lost.
+// If the emulator has crashed, the next call replaces it. The contents of its databases are lost.
 func Shared(ctx context.Context) (*Emulator, error) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// binaryVariable names the emulator's binary when it is not where gcloud
-// installs it.
+// binaryVariable is the environment variable that names the emulator's binary if it is not where gcloud installs it.
 const binaryVariable = "SPINDLE_EMULATOR"
 
 const binaryName = "emulator_main"
 
-// A source is something an emulator can be started from.
+// A source is something from which an emulator can be started.
 type source interface {
 	command(flags []string) command
 }
@@ -26,15 +25,15 @@ type source interface {
 type command struct {
 	argv []string
 
-	// stop is the argv that ends the emulator when killing the process of
-	// argv does not. It may be nil.
+	// stop is the argv of the command that stops the emulator if killing the process started by argv does not. It can
+	// be nil.
 	stop []string
 
 	// patience is how long the emulator may take until it answers.
 	patience time.Duration
 
-	// address finds where the emulator can be reached from this process,
-	// given the address it says it listens on.
+	// address returns the address at which this process can reach the emulator, given the address that the emulator
+	// announces.
 	address func(ctx context.Context, announced string) (string, error)
 }
 
@@ -43,22 +42,21 @@ type binary string
 
 func (b binary) command(flags []string) command {
 	return command{
-		// With port 0 the emulator picks the port itself. Picking one for it
-		// would be unsafe, not only a race: it listens with SO_REUSEPORT, so
-		// a second emulator on the same port starts without complaint and
-		// takes half of the connections.
+		// With port 0, the emulator picks a free port itself. Picking one here would be unsafe, because the emulator
+		// listens with SO_REUSEPORT. A second emulator on the same port would start without an error and get half of
+		// the connections.
 		argv:     append([]string{string(b), "--host_port", "127.0.0.1:0"}, flags...),
 		patience: 30 * time.Second,
 		address:  func(_ context.Context, announced string) (string, error) { return announced, nil },
 	}
 }
 
-// find returns what to start an emulator from: a binary if there is one, as it
-// starts in a fraction of the time, and otherwise the image.
+// find returns the source from which to start an emulator. It prefers a binary, which starts in a fraction of the time
+// that the image takes.
 func find(ctx context.Context) (source, error) {
 	if path := os.Getenv(binaryVariable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
-			return nil, fmt.Errorf("emulator: %s=%q is not a program that can be run (%w): set it to the path of %s, or unset it to have the emulator looked for", binaryVariable, path, err, binaryName)
+			return nil, fmt.Errorf("emulator: %s=%q is not an executable program (%w); set it to the path of %s, or unset it to search for the emulator", binaryVariable, path, err, binaryName)
 		}
 		return binary(path), nil
 	}
@@ -75,7 +73,7 @@ func find(ctx context.Context) (source, error) {
 	return image, nil
 }
 
-// besideGcloud is where "gcloud components install" puts the emulator.
+// besideGcloud returns the path at which "gcloud components install" installs the emulator.
 func besideGcloud() (string, error) {
 	gcloud, err := exec.LookPath("gcloud")
 	if err != nil {
@@ -89,10 +87,10 @@ func besideGcloud() (string, error) {
 
 func notFound(docker error) error {
 	return errors.New(strings.Join([]string{
-		"emulator: no Cloud Spanner emulator found: " + binaryName + " is neither in PATH nor beside gcloud, and " + docker.Error() + "; do one of these:",
+		"emulator: no Cloud Spanner emulator found: " + binaryName + " is neither in PATH nor next to gcloud, and " + docker.Error() + ". Do one of the following:",
 		"  gcloud components install cloud-spanner-emulator",
 		"  start a Docker engine, which will run the image " + imageName,
-		"  set " + hostVariable + " to the host:port of an emulator that runs already",
+		"  set " + hostVariable + " to the host:port of an emulator that is already running",
 		"  set " + binaryVariable + " to the path of " + binaryName,
 	}, "\n"))
 }

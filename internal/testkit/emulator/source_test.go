@@ -88,8 +88,8 @@ func TestTheContainerPublishesOnlyOnLoopbackAndGetsTheFlags(t *testing.T) {
 	require.Equal(t, []string{"/bin/docker", "rm", "--force", name}, c.stop)
 }
 
-// A stand-in for docker, as the watchdog sees it: its client goes on running
-// until the container is removed.
+// The stand-in behaves like docker from the point of view of the watchdog. Its client keeps running until the container
+// is removed.
 func TestTheContainerIsReachedAtItsPublishedAddressAndRemoved(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

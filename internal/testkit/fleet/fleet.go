@@ -1,5 +1,5 @@
-// Package fleet runs locks in virtual time on a table in memory, for tests: their times are exact. Each machine has its own
-// link to the table and its own clock, which tests can break.
+// Package fleet runs locks in virtual time on a table in memory, so that tests can check exact times. Each machine has
+// its own link to the table and its own clock, and tests can break both.
 package fleet
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Lease is a machine's lease, unless its options set another.
+// Lease is a machine's lease unless its options set a different one.
 const Lease = 10 * time.Second
 
 // Name is the name of the lock that all machines compete for.
@@ -36,12 +36,12 @@ type Fleet struct {
 	Store *memstore.Store
 }
 
-// InVirtualTime runs f with an empty table.
+// InVirtualTime runs f in virtual time, with an empty table.
 func InVirtualTime(t *testing.T, f func(*Fleet)) {
 	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
-// Machine has one candidate.
+// Machine is a process with one candidate.
 type Machine struct {
 	*spindle.Lock
 	Link  *memstore.Link
@@ -51,12 +51,12 @@ type Machine struct {
 	Seen  *Events
 }
 
-// Machine makes a machine whose candidate does not run yet.
+// Machine returns a machine whose candidate is not running yet.
 func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
 	return f.Named(Name, id, opts...)
 }
 
-// Named is Machine for another lock.
+// Named is like Machine, but for the lock with the given name.
 func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {
 	m := &Machine{Link: &memstore.Link{Store: f.Store}, Clock: &Clock{}, Done: make(chan error, 1), Seen: &Events{}}
 	seam := func(c *options.Config) { c.Store, c.Clock = m.Link, m.Clock }
@@ -65,7 +65,7 @@ func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {
 	return m
 }
 
-// Start makes a machine and runs it.
+// Start returns a machine that is running.
 func (f *Fleet) Start(id string, opts ...spindle.Option) *Machine {
 	f.T.Helper()
 	m := f.Machine(id, opts...)
@@ -73,7 +73,7 @@ func (f *Fleet) Start(id string, opts ...spindle.Option) *Machine {
 	return m
 }
 
-// Run runs a machine, again if it has ended.
+// Run runs a machine. It can also run a machine again that has ended.
 func (f *Fleet) Run(m *Machine) {
 	f.T.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func (f *Fleet) Run(m *Machine) {
 	synctest.Wait()
 }
 
-// End stops the machines and waits for them: virtual time ends with no goroutine left.
+// End stops the machines and waits until they have ended, because no goroutine may be left when virtual time ends.
 func (f *Fleet) End(ms ...*Machine) {
 	for _, m := range ms {
 		m.Link.Mend()
@@ -93,7 +93,7 @@ func (f *Fleet) End(ms ...*Machine) {
 	synctest.Wait()
 }
 
-// Until lets time pass until cond holds, and returns how much passed.
+// Until lets time pass until cond holds, and returns how much time passed.
 func (f *Fleet) Until(limit time.Duration, cond func() bool) time.Duration {
 	f.T.Helper()
 	start := time.Now()
@@ -105,7 +105,7 @@ func (f *Fleet) Until(limit time.Duration, cond func() bool) time.Duration {
 	return time.Since(start)
 }
 
-// Operator changes rows by hand.
+// Operator commits writes as if an operator changed rows by hand.
 func (f *Fleet) Operator(writes ...table.Write) {
 	f.T.Helper()
 	require.NoError(f.T, f.Store.Commit(context.Background(), "operator", writes))
@@ -123,10 +123,10 @@ func (m *Machine) Token() spindle.Token {
 	return t
 }
 
-// Clock is a machine's clock: its wall clock may be set, and its monotonic clock stopped.
+// Clock is a machine's clock. Tests can set its wall clock, and stop its monotonic clock.
 type Clock struct {
 	elect.SystemClock
-	Wall, Mono atomic.Int64 // by how many nanoseconds they are off
+	Wall, Mono atomic.Int64 // offsets from the system clock, in nanoseconds
 }
 
 // Now implements elect.Clock.
@@ -135,7 +135,7 @@ func (c *Clock) Now() elect.Instant {
 	return elect.Instant{Wall: i.Wall + c.Wall.Load(), Mono: i.Mono + c.Mono.Load()}
 }
 
-// Events are the events that a machine's observer got.
+// Events has the events that a machine's observer got.
 type Events struct {
 	mu   sync.Mutex
 	list []spindle.Event
@@ -147,7 +147,7 @@ func (e *Events) add(ev spindle.Event) {
 	e.list = append(e.list, ev)
 }
 
-// All returns the events in their order, once the observer has got all that have happened.
+// All waits until the observer has got all events so far, and returns them in order.
 func (e *Events) All() []spindle.Event {
 	synctest.Wait()
 	e.mu.Lock()
@@ -161,7 +161,7 @@ func (e *Events) Last() spindle.Event {
 	return all[len(all)-1]
 }
 
-// Kinds returns the names of the events, in their order.
+// Kinds returns the kinds of the events, in order and separated by commas.
 func (e *Events) Kinds() string {
 	var kinds []string
 	for _, ev := range e.All() {
@@ -170,7 +170,7 @@ func (e *Events) Kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// Log is a log that a test may read while a machine writes it.
+// Log is a log that a test can read while a machine writes to it.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -183,14 +183,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns what was logged.
+// String returns the text that was logged.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Refusing returns a function for memstore.Link that answers step with err.
+// Refusing returns a function for Link.Refuse that answers step with err.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {
 		if s == step {

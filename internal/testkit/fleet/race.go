@@ -2,4 +2,4 @@
 
 package fleet
 
-const raced = true // by the race detector, under which all takes five times as long
+const raced = true // the race detector makes everything five times slower

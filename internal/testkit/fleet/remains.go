@@ -22,8 +22,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Context is a caller's ctx that counts what waits for its end: each context that is derived from it, and each
-// context.AfterFunc on it, is a callback until it is stopped or called.
+// Context is a caller's ctx that counts the callbacks waiting for it to end. Each context derived from it, and each
+// context.AfterFunc on it, registers a callback, which counts until it is stopped or called.
 type Context struct {
 	context.Context
 	End context.CancelFunc
@@ -31,16 +31,17 @@ type Context struct {
 	callbacks atomic.Int64
 }
 
-// NewContext returns a Context that ends with End.
+// NewContext returns a Context that ends when End is called.
 func NewContext() *Context {
 	inner, end := context.WithCancel(context.Background())
 	return &Context{Context: inner, End: end}
 }
 
-// Value implements context.Context. It hides the context within, on which package context would register past AfterFunc.
+// Value implements context.Context. It hides the inner context, because package context would otherwise find it and
+// register callbacks there without calling AfterFunc.
 func (c *Context) Value(any) any { return nil }
 
-// AfterFunc registers a callback. Package context calls it for each.
+// AfterFunc registers a callback. Package context calls it for each callback.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.callbacks.Add(1)
 	over := sync.OnceFunc(func() { c.callbacks.Add(-1) })
@@ -48,10 +49,10 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	return func() bool { over(); return stopped() }
 }
 
-// Callbacks returns how many are registered.
+// Callbacks returns the number of registered callbacks.
 func (c *Context) Callbacks() int { return int(c.callbacks.Load()) }
 
-// Registrations is a provider that counts the callbacks registered at it.
+// Registrations is a metric.MeterProvider that counts the callbacks registered with it.
 type Registrations struct {
 	metric.MeterProvider
 	callbacks atomic.Int64
@@ -62,7 +63,7 @@ func (r *Registrations) Meter(name string, opts ...metric.MeterOption) metric.Me
 	return registering{r.MeterProvider.Meter(name, opts...), r}
 }
 
-// Callbacks is how many are registered.
+// Callbacks returns the number of registered callbacks.
 func (r *Registrations) Callbacks() int { return int(r.callbacks.Load()) }
 
 type registering struct {
@@ -91,27 +92,27 @@ func (r registration) Unregister() error {
 	return r.Registration.Unregister()
 }
 
-// Remains are what calls may leave behind in a process.
+// Remains detects resources that calls leave behind in a process.
 type Remains struct {
-	Ctx *Context // for the calls
+	Ctx *Context // to be passed to the calls
 
 	reports    *Reports
 	registered *Registrations
 }
 
-// NewRemains returns the Remains of a process whose locks have these Options.
+// NewRemains returns the Remains of a process whose locks are made with Options.
 func NewRemains() *Remains {
 	r := NewReports()
 	return &Remains{Ctx: NewContext(), reports: r, registered: &Registrations{MeterProvider: r.Meters}}
 }
 
-// Options make a lock register and report where Remains can see it.
+// Options returns options that make a lock register its callbacks and report its metrics where Remains can see them.
 func (r *Remains) Options(more ...spindle.Option) []spindle.Option {
 	return append(r.reports.Options(more...), spindle.WithMeterProvider(r.registered))
 }
 
-// Kept returns what is left: callbacks on the caller's ctx and at OpenTelemetry, the series of candidates and holders, and
-// the goroutines of the bubble, each by its present line.
+// Kept counts the resources that are left: callbacks on the caller's ctx and at OpenTelemetry, the metric series of
+// candidates and holders, and the goroutines of the bubble by the function that they are in.
 func (r *Remains) Kept(t testing.TB) map[string]int {
 	t.Helper()
 	kept := goroutines()
@@ -131,7 +132,7 @@ var (
 	place  = regexp.MustCompile(`(?m)^(github\.com/spindle-lock/spindle\S*)\(`)
 )
 
-// goroutines counts the bubble's goroutines, except the caller's own, once all of them wait.
+// goroutines waits until all of the bubble's goroutines are blocked, and counts them, except the caller's own.
 func goroutines() map[string]int {
 	synctest.Wait()
 	own := bubble.Find(stacks(false))
@@ -143,7 +144,7 @@ func goroutines() map[string]int {
 		}
 		at := place.FindSubmatch(stack)
 		if at == nil {
-			continue // of package testing
+			continue // a goroutine of package testing
 		}
 		all["a goroutine in "+string(at[1])]++
 	}
@@ -159,13 +160,13 @@ func stacks(all bool) []byte {
 	}
 }
 
-// Trouble is something that is wrong with a process's steps for a while.
+// Trouble is a fault in a process's steps that lasts for a while.
 type Trouble struct {
 	Name  string
 	Begin func(*memstore.Link)
 }
 
-// Troubles returns every sickness of each of the steps. Late is how late a slow step is.
+// Troubles returns every kind of sickness for each of the steps. late is the delay of a slow step.
 func Troubles(late time.Duration, steps ...string) []Trouble {
 	var all []Trouble
 	for _, step := range steps {
@@ -176,11 +177,13 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
-// Brief reports whether tests of all combinations should try only some: with -short, and with -race.
+// Brief reports whether tests of all combinations should run only some of them. It returns true with -short and with
+// -race.
 func Brief() bool { return testing.Short() || raced }
 
-// Part returns all of them, or with -race a quarter, drawn anew each time: the race detector makes virtual time five times
-// slower, and finds in a quarter what it finds in all. Tests without -race cover the rest.
+// Part returns all its arguments, but with -race only a quarter of them, drawn at random on each call. The race
+// detector makes virtual time five times slower, and finds as much in a quarter of the cases as in all of them. Runs
+// without -race cover the rest.
 func Part[T any](all ...T) []T {
 	if !raced {
 		return all
@@ -190,7 +193,7 @@ func Part[T any](all ...T) []T {
 	return drawn[:max(1, len(drawn)/4)]
 }
 
-// Some returns all of them, or one at random if tests should be Brief.
+// Some returns all its arguments, or one of them at random if Brief reports true.
 func Some[T any](all ...T) []T {
 	if Brief() {
 		i := rand.N(len(all))

@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Reports are what a process with OpenTelemetry sees of its locks.
+// Reports collects the metrics and spans that the locks of a process report through OpenTelemetry.
 type Reports struct {
 	Meters  *sdkmetric.MeterProvider
 	Tracers *sdktrace.TracerProvider
@@ -29,7 +29,7 @@ type Reports struct {
 	spans  *tracetest.SpanRecorder
 }
 
-// NewReports sets OpenTelemetry up, with these views.
+// NewReports sets up OpenTelemetry with the given views.
 func NewReports(views ...sdkmetric.View) *Reports {
 	r := &Reports{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	r.Meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader), sdkmetric.WithView(views...))
@@ -42,8 +42,8 @@ func (r *Reports) Options(more ...spindle.Option) []spindle.Option {
 	return append(more, spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
 }
 
-// Metrics collects the metrics: their values by name and attributes, without the library's prefix and the table, which has
-// to be locktable. A histogram has a count and a sum.
+// Metrics collects the metrics and returns their values by name and attributes. It leaves out the library's prefix and
+// the table attribute, which must be locktable. For each histogram, it returns the count and the sum.
 func (r *Reports) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -83,7 +83,7 @@ func each[P any](points []P, f func(P)) {
 	}
 }
 
-// named returns the attributes without the table, as in {lock=mylock,reason=stopped}.
+// named formats the attributes without the table, as in {lock=mylock,reason=stopped}.
 func named(of attribute.Set) string {
 	var pairs []string
 	for _, kv := range of.ToSlice() {
@@ -94,8 +94,8 @@ func named(of attribute.Set) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// Spans returns the spans that have ended, in the order in which they began: name, outcome, an exclamation mark for an
-// error, and the children in brackets.
+// Spans returns the spans that have ended, in the order in which they began. Each is written as its name, its outcome,
+// an exclamation mark if it has an error, and its children in brackets.
 func (r *Reports) Spans() []string {
 	ended := r.Ended()
 	var roots []string
@@ -107,7 +107,7 @@ func (r *Reports) Spans() []string {
 	return roots
 }
 
-// Ended returns the spans themselves.
+// Ended returns the spans that have ended, in the order in which they began.
 func (r *Reports) Ended() []sdktrace.ReadOnlySpan {
 	ended := r.spans.Ended()
 	slices.SortStableFunc(ended, func(a, b sdktrace.ReadOnlySpan) int {

@@ -9,32 +9,32 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrCut is the error of a caller whose request or reply was lost.
+// ErrCut is returned to a caller whose request or reply was lost.
 var ErrCut = errors.New("network is cut")
 
-// Link is one process's way to a table. A test can make it lose, refuse, repeat and count requests. It is a
-// table.Store; all methods may be called from any goroutine.
+// Link is one process's connection to a table, and implements table.Store. A test can make it lose, refuse, repeat and
+// count requests. Its methods are safe for concurrent use.
 type Link struct {
 	table.Store
 
 	mu     sync.Mutex
-	lose   func(step string) bool  // the request: nothing happens
-	reply  func(step string) bool  // the reply: it happened, and the caller does not learn that
-	refuse func(step string) error // nothing happens, and this is the answer
-	after  func(step string)       // before the caller sees the answer
-	again  func(step string) bool  // a call that succeeded is made once more
+	lose   func(step string) bool  // loses the request, so nothing happens
+	reply  func(step string) bool  // loses the reply to a step that took effect
+	refuse func(step string) error // returns the answer to a step that has no effect, or nil
+	after  func(step string)       // called before the caller sees the answer
+	again  func(step string) bool  // repeats a call that succeeded
 	ill    illness
 	count  map[string]int
 }
 
-// Sickness is what is wrong with one step of a process for good.
+// Sickness is a lasting fault of one step of a process.
 type Sickness string
 
-// Sicknesses are all sicknesses.
+// Sicknesses lists all kinds of sickness.
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
-// The sicknesses: the step is refused, its request is lost, its reply is lost, or it is applied late, whether the caller
-// still waits or not.
+// The kinds of sickness: the step is refused, its request is lost, its reply is lost, or it is applied late. A slow
+// step is applied even if the caller no longer waits for it.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -64,36 +64,37 @@ func (i illness) pass(ctx context.Context, call func(context.Context) error) err
 	return ErrCut
 }
 
-// Sicken makes one step sick from now on: late is how late a slow step is.
+// Sicken makes one step sick from now on. late is the delay of a slow step.
 func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 	l.change(func() { l.ill = illness{step, how, late} })
 }
 
-// Heal makes no step sick.
+// Heal cures the sick step, if there is one.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose the requests, or the replies, of the steps for which these functions return true; nil loses
-// none. A caller whose message is lost waits for the end of its ctx.
+// Lose makes the link lose the requests or the replies of the steps for which the respective function returns true. A
+// nil function loses nothing. A caller whose message is lost waits until its ctx ends.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
 
-// Cut makes the link lose all requests until it is mended.
+// Cut makes the link lose all requests until Mend is called.
 func (l *Link) Cut() { l.Lose(func(string) bool { return true }, nil) }
 
-// Mend makes the link lose nothing.
+// Mend makes the link lose no more messages.
 func (l *Link) Mend() { l.Lose(nil, nil) }
 
-// Refuse makes the link answer with the function's error, unless that is nil.
+// Refuse makes the link answer a step with the error that answer returns for it, unless that error is nil.
 func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
 
-// After calls f when a step was answered, before its caller sees the answer.
+// After makes the link call f after each step was answered, before the caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for its step, as a client does after a lost reply.
+// Again makes the link repeat a successful call if f returns true for its step, as a client does when it has lost the
+// reply.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
-// Counts returns how often each step was sent since it was last called.
+// Counts returns how often each step was sent since the previous call to Counts.
 func (l *Link) Counts() map[string]int {
 	counts := map[string]int{}
 	l.change(func() { counts, l.count = l.count, counts })

@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// span is a key or a range of keys that is locked, with the gaps between the rows that exist.
+// span is a locked key or range of keys, including the keys in the range that have no row.
 type span struct {
 	table.Range
 	exclusive bool
@@ -48,20 +48,20 @@ func conflict(as, bs []span) bool {
 	return false
 }
 
-// locks grants locks first come, first served.
+// locks grants locks in the order in which they were requested.
 type locks struct {
 	mu    sync.Mutex
 	queue []*locker
 }
 
-// locker is a transaction that has locks or waits for some.
+// locker is a transaction that holds locks or waits for them.
 type locker struct {
 	held, wanted []span
 	given        chan struct{} // closed when the locker holds what it wants
 }
 
-// acquire waits until l holds the spans too. If two lockers wait for each other, the later one is aborted. If acquire
-// returns an error, l holds nothing any more.
+// acquire waits until l also holds the given spans. It aborts l if l and another locker would wait for each other.
+// After an error, l holds no spans.
 func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
 	given, err := ls.ask(l, spans)
 	if err != nil {
@@ -84,7 +84,7 @@ func (ls *locks) ask(l *locker, spans []span) (given chan struct{}, err error) {
 		ls.queue = append(ls.queue, l)
 	} else if ls.circle(l) {
 		ls.remove(l)
-		return nil, fmt.Errorf("%w: another waits for its locks and has those that it wants", table.ErrAborted)
+		return nil, fmt.Errorf("%w: this transaction and another one wait for each other's locks", table.ErrAborted)
 	}
 	ls.give(slices.Index(ls.queue, l))
 	return l.given, nil
@@ -96,7 +96,7 @@ func (ls *locks) circle(l *locker) bool {
 	})
 }
 
-// release frees all that l holds or wants.
+// release frees all spans that l holds, and withdraws its request.
 func (ls *locks) release(l *locker) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -121,8 +121,9 @@ func (ls *locks) give(i int) {
 	close(l.given)
 }
 
-// blocked reports whether another locker holds what the i-th wants, or came before it and wants that too. A locker that
-// already holds something waits only for others that do as well: the rest may be waiting for it.
+// blocked reports whether the i-th locker has to wait, because another locker holds a span that it wants, or because an
+// earlier locker also wants one. A locker that already holds spans does not wait behind earlier requests, because these
+// may be waiting for its own spans.
 func (ls *locks) blocked(i int) bool {
 	l := ls.queue[i]
 	for j, o := range ls.queue {

@@ -9,29 +9,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Locking is a table.Store with the time that Spanner's messages, locks and commits take, which delays a crowd of
-// candidates. Snapshots are read without locks. A commit waits for the lock of each row that it writes or has to find
-// unchanged, first come, first served, and keeps them until it is applied or refused.
+// Locking is a table.Store in which messages, locks and commits take time, as they do in Spanner, so that a crowd of
+// candidates is slowed down. Snapshot reads take no locks. A commit locks each row that it writes or requires to be
+// unchanged. Locks are granted in the order in which they are requested, and a commit keeps its locks until it is
+// applied or refused.
 //
-// If Spanner's behaviour is not documented, Locking assumes the worse: a commit that has to fail waits for its locks
-// too and keeps them for Refusal, a row has one lock for all its columns, and reads of a pessimistic
-// transaction exclude each other, as with a FOR UPDATE hint.
+// Where Spanner's behavior is not documented, Locking assumes the worse case. A commit that is going to fail also waits
+// for its locks, and keeps them for Refusal. A row has one lock for all its columns. Reads in pessimistic transactions
+// exclude each other, as with a FOR UPDATE hint.
 type Locking struct {
 	Store  *Store
-	OneWay time.Duration // of each message
+	OneWay time.Duration // the time that a message takes
 	Paxos  time.Duration // how long a commit keeps its locks before it is applied
 
-	// Refusal is how long a failing commit keeps its locks, whether what it read has changed or a row does not exist.
+	// Refusal is how long a failing commit keeps its locks. A commit fails if rows that it read have changed, or if it
+	// writes to a row that does not exist.
 	Refusal time.Duration
 
-	// Pessimistic makes transactions lock what they read, gaps included, when they read it. A transaction that is silent
-	// for ten seconds is aborted.
+	// Pessimistic makes transactions lock the keys that they read, including keys without a row, at the time of the
+	// read. A transaction that is idle for ten seconds is aborted.
 	Pessimistic bool
 
 	locks locks
 }
 
-// NewLocking returns a Locking on a table, with five milliseconds for each round trip.
+// NewLocking returns a Locking on a table, with a round-trip time of five milliseconds.
 func NewLocking(s *Store) *Locking {
 	const way = 2500 * time.Microsecond
 	return &Locking{Store: s, OneWay: way, Paxos: way, Refusal: 200 * time.Microsecond}
@@ -39,11 +41,11 @@ func NewLocking(s *Store) *Locking {
 
 const idleAbort = 10 * time.Second
 
-// ErrDied is the error that a transaction's function returns for a client that dies: Spanner hears nothing more from it,
-// not even a rollback.
+// ErrDied is returned by a transaction's function to simulate a client that dies. Spanner hears nothing more from such
+// a client, not even a rollback.
 var ErrDied = errors.New("the client died")
 
-// travel takes the time of a message.
+// travel waits for as long as a message takes.
 func (s *Locking) travel(ctx context.Context) error {
 	t := time.NewTimer(s.OneWay)
 	defer t.Stop()
@@ -87,32 +89,32 @@ func (s *Locking) Transact(ctx context.Context, step string, fn func(context.Con
 	return t.commit(ctx, step, writes)
 }
 
-// transaction is a transaction of a client that does one thing after another.
+// transaction is a transaction of a client that makes one call at a time.
 type transaction struct {
 	*Locking
 	txn    *Transaction
-	reads  []span // what has to be unchanged at the commit
+	reads  []span // must be unchanged at the commit
 	locker locker
-	idle   *time.Timer // runs while Spanner waits for the client, if it has locks
+	idle   *time.Timer // runs while the client holds locks and Spanner waits for it
 }
 
 func (s *Locking) begin() *transaction {
 	return &transaction{Locking: s, txn: s.Store.Begin()}
 }
 
-// arrive takes the time of a message to Spanner, which may have aborted the transaction by then.
+// arrive waits until a message has reached Spanner. It returns an error if Spanner has aborted the transaction by then.
 func (t *transaction) arrive(ctx context.Context) error {
 	if err := t.travel(ctx); err != nil {
 		t.rollback()
 		return err
 	}
 	if t.idle != nil && !t.idle.Stop() {
-		return fmt.Errorf("%w: it was idle for %v", table.ErrAborted, idleAbort)
+		return fmt.Errorf("%w: the transaction was idle for %v", table.ErrAborted, idleAbort)
 	}
 	return nil
 }
 
-// rollback frees the locks, once the message is there.
+// rollback frees the locks when its message has reached Spanner.
 func (t *transaction) rollback() {
 	time.AfterFunc(t.OneWay, func() { t.locks.release(&t.locker) })
 }
@@ -151,7 +153,7 @@ func (t *transaction) commit(ctx context.Context, step string, writes []table.Wr
 	return at, err
 }
 
-// apply continues whether or not the client still waits for it.
+// apply runs to its end even if the client no longer waits for it.
 func (t *transaction) apply(step string, writes []table.Write) (time.Time, error) {
 	defer t.locks.release(&t.locker)
 	if err := t.txn.Check(writes); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// These tests say what the model takes for Spanner's ways. Times are exact.
+// These tests specify the behavior that the model attributes to Spanner. Their times are exact.
 
 const (
 	way     = 2500 * time.Microsecond
@@ -39,7 +39,7 @@ func touch(name string) []table.Write {
 	return []table.Write{{Kind: table.Update, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}}}}
 }
 
-// outcome is how long something took, and its error.
+// outcome is the duration of a call, and its error.
 type outcome struct {
 	took time.Duration
 	err  error
@@ -92,7 +92,7 @@ func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
 		var same []<-chan outcome
 		for range 3 {
 			same = append(same, commits(s, "a"))
-			time.Sleep(time.Millisecond) // the next comes later, and ends later
+			time.Sleep(time.Millisecond) // the next one starts later, and ends later
 		}
 		other := commits(s, "b")
 		assert.Equal(t, outcome{2*way + paxos, nil}, <-same[0])
@@ -166,7 +166,7 @@ func TestLocksOfAClientThatDiedLastTenSeconds(t *testing.T) {
 			next := <-commits(s, "a")
 			assert.NoError(t, next.err)
 			if pessimistic {
-				assert.Equal(t, 10*time.Second+paxos, next.took) // the reply and the request overlap with it
+				assert.Equal(t, 10*time.Second+paxos, next.took) // the reply and the next request overlap with the ten seconds
 			} else {
 				assert.Equal(t, 2*way+paxos, next.took)
 			}
@@ -195,8 +195,8 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A transaction that read a missing row does not commit if the row was inserted and deleted meanwhile: Spanner looks
-// whether what was read has changed since, not whether it is different.
+// A transaction that read a missing row does not commit if the row was inserted and deleted in the meantime. Spanner
+// checks whether the row has changed since the read, and not whether its content is different.
 func TestARowThatCameAndWentHasChanged(t *testing.T) {
 	s, ctx := &memstore.Store{}, context.Background()
 	keys := table.Keys{Names: []string{"a"}}

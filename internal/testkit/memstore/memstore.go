@@ -1,7 +1,7 @@
-// Package memstore is a lock table in memory, with Spanner's semantics as far as the protocol relies
-// on them: strong reads with a timestamp, commit timestamps that grow, serializable transactions, and commits that are all
-// or nothing. It is for tests in virtual time, in which no emulator can run. Locking adds the time that messages, locks and
-// commits take.
+// Package memstore provides a lock table in memory, for tests in virtual time, where no emulator can run. It has the
+// parts of Spanner's semantics on which the protocol relies: strong reads with a timestamp, increasing commit
+// timestamps, serializable transactions, and atomic commits. Locking adds the time that messages, locks and commits
+// take.
 package memstore
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Store is a table.Store. The zero value is an empty table. True time is time.Now.
+// Store is a table.Store. The zero value is an empty table. Its true time is time.Now.
 type Store struct {
-	// OnCommit, if set, is called within each commit, with the rows before and after it.
+	// OnCommit, if set, is called within each commit, with the rows before and after the commit.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
 
-	// Idle makes strong reads answer with the time of the last commit, as Spanner may if nobody writes.
+	// Idle makes strong reads return the timestamp of the last commit, as Spanner may do while nothing is written.
 	Idle bool
 
-	// Ahead, if set, says how far the next timestamp is ahead of true time, as TrueTime's uncertainty allows. Spanner would
-	// answer a commit only once that time has come: Store leaves that to the caller.
+	// Ahead, if set, returns how far the next timestamp is ahead of true time, which TrueTime's uncertainty allows.
+	// Spanner does not answer a commit before the commit's timestamp has passed. Store leaves this wait to the caller.
 	Ahead func() time.Duration
 
 	mu      sync.Mutex
 	rows    map[string]table.Row
-	last    time.Time            // of all timestamps that were given out
-	changed map[string]time.Time // by name: the last commit that changed the row, or deleted it
+	last    time.Time            // the last timestamp that was given out
+	changed map[string]time.Time // by name, the time of the last commit that changed or deleted the row
 }
 
 // Rows returns a copy of all rows, by name.
@@ -49,7 +49,7 @@ func (s *Store) Read(ctx context.Context, _ string, bound table.Bound, keys tabl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.now(); now.After(s.last) && !(s.Idle && bound == table.Strong) {
-		s.last = now // no later commit is at or before this read
+		s.last = now // later commits get later timestamps than this read
 	}
 	return s.find(keys), s.last, nil
 }
@@ -65,7 +65,7 @@ func (s *Store) Commit(ctx context.Context, step string, writes []table.Write) e
 	return err
 }
 
-// now returns the timestamp that Spanner's clock suggests.
+// now returns the present time by Spanner's clock.
 func (s *Store) now() time.Time {
 	now := time.Now().UTC()
 	if s.Ahead != nil {
@@ -99,10 +99,10 @@ type Transaction struct {
 type txnRead struct {
 	keys table.Keys
 	rows []table.Row
-	at   time.Time // no later commit is in the rows
+	at   time.Time // the rows have the commits up to this time
 }
 
-// Commit applies the writes. It returns table.ErrAborted if something that was read has changed since.
+// Commit applies the writes. It returns table.ErrAborted if a row that the transaction read has changed since the read.
 func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -112,7 +112,7 @@ func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, erro
 	return t.store.commit(step, writes)
 }
 
-// Check returns the error that Commit would fail with now.
+// Check returns the error that Commit would return now.
 func (t *Transaction) Check(writes []table.Write) error {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -135,8 +135,9 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	return rows, nil
 }
 
-// current fails if a row that was read has changed, or a row among those that were missing was inserted. A row that was
-// inserted and deleted since, or that is as it was, has changed too: Spanner validates by time, not by content.
+// current returns an error if a row that was read has changed, or a row that was missing has been inserted. A row that
+// was inserted and deleted again, or changed back, also counts as changed, because Spanner compares times and not
+// contents.
 func (t *Transaction) current() error {
 	for _, r := range t.reads {
 		same := slices.Equal(t.store.find(r.keys), r.rows)
@@ -144,13 +145,13 @@ func (t *Transaction) current() error {
 			same = same && !(at.After(r.at) && includes(r.keys, name))
 		}
 		if !same {
-			return fmt.Errorf("%w: what it read has changed", table.ErrAborted)
+			return fmt.Errorf("%w: rows that it read have changed", table.ErrAborted)
 		}
 	}
 	return nil
 }
 
-// includes reports whether the names or ranges of the keys include the name.
+// includes reports whether name is one of the names or in one of the ranges of keys.
 func includes(keys table.Keys, name string) bool {
 	within := func(r table.Range) bool { return r.From <= name && name <= r.To }
 	return slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within)
@@ -187,7 +188,7 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	return at, nil
 }
 
-// note remembers which rows a commit changes.
+// note records when the commit changes rows.
 func (s *Store) note(writes []table.Write, after map[string]table.Row, at time.Time) {
 	if s.changed == nil {
 		s.changed = map[string]time.Time{}

@@ -1,4 +1,4 @@
-// Package network is the network between a candidate and Spanner, for tests that break it.
+// Package network provides a network connection between a candidate and Spanner that tests can break.
 package network
 
 import (
@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Link passes connections on to a server, until a test breaks it. We don't use toxiproxy because it is one more dependency,
-// with a server to run. And Link can hold bytes back in one direction only and deliver them late, so that a commit arrives
-// after its sender has died.
+// Link forwards connections to a server until a test breaks it. It is used instead of toxiproxy, which would add a
+// dependency and a server to run. Link can also hold back the bytes of only one direction and deliver them late, so
+// that a commit arrives after its sender has died.
 type Link struct {
-	To, From Way // as the client sees it
+	To, From Way // from the client's point of view
 
 	ln     net.Listener
 	served sync.WaitGroup
 
 	mu     sync.Mutex
 	target string
-	down   bool                      // connections are refused
-	conns  map[net.Conn]*atomic.Bool // true: forgotten; one for both ends
+	down   bool                      // new connections are refused
+	conns  map[net.Conn]*atomic.Bool // whether it was forgotten; both ends share the value
 }
 
-// Way is one direction.
+// Way is one direction of a Link.
 type Way struct {
 	mu    sync.Mutex
-	gate  chan struct{} // closed: bytes pass; open: they are held back
-	delay time.Duration // of every chunk
+	gate  chan struct{} // bytes pass while it is closed, and are held back while it is open
+	delay time.Duration // the delay of each chunk
 }
 
-// NewLink returns a Link that listens on a free port of this machine. The caller closes it.
+// NewLink returns a Link to target that listens on a free port of this machine. The caller must close it.
 func NewLink(target string) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func NewLink(target string) (*Link, error) {
 	return l, nil
 }
 
-// Close ends all connections, and returns when nothing runs any more.
+// Close closes all connections, and returns when no goroutine of the Link is running any more.
 func (l *Link) Close() {
 	_ = l.ln.Close()
 	l.Mend()
@@ -51,7 +51,7 @@ func (l *Link) Close() {
 	l.served.Wait()
 }
 
-// Addr returns where clients connect to, as host:port.
+// Addr returns the host:port to which clients connect.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
 
 func (l *Link) serve() {
@@ -99,7 +99,7 @@ func (l *Link) copy(to, from net.Conn, w *Way, forgotten *atomic.Bool) {
 		w.pass()
 		if forgotten.Load() {
 			_, _ = io.Copy(io.Discard, from)
-			l.drop(from) // the other end does not learn that
+			l.drop(from) // the other end is not told
 			return
 		}
 		if n > 0 {
@@ -133,7 +133,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Mend undoes everything, and delivers what was held back.
+// Mend undoes Cut, BlackHole and Slow, and delivers the bytes that were held back.
 func (l *Link) Mend() {
 	l.To.set(0, true)
 	l.From.set(0, true)
@@ -142,8 +142,8 @@ func (l *Link) Mend() {
 	l.down = false
 }
 
-// Forget makes the present connections pass nothing any more, as if a NAT or a firewall had forgotten them: neither end
-// learns that. New connections work.
+// Forget makes the current connections drop all bytes from now on, as if a NAT or a firewall had forgotten them.
+// Neither end is told. New connections work.
 func (l *Link) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,23 +152,23 @@ func (l *Link) Forget() {
 	}
 }
 
-// Repoint leads new connections elsewhere.
+// Repoint makes the Link forward new connections to a different server.
 func (l *Link) Repoint(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = target
 }
 
-// BlackHole holds all bytes back, both ways, until Mend: neither end learns that, and nothing is lost.
+// BlackHole holds back all bytes in both directions until Mend is called. Neither end is told, and no bytes are lost.
 func (l *Link) BlackHole() {
 	l.To.BlackHole()
 	l.From.BlackHole()
 }
 
-// BlackHole holds all bytes back until Mend.
+// BlackHole holds back all bytes until Mend is called.
 func (w *Way) BlackHole() { w.set(0, false) }
 
-// Slow delays every chunk, until Mend.
+// Slow delays each chunk until Mend is called.
 func (w *Way) Slow(delay time.Duration) { w.set(delay, true) }
 
 func (w *Way) set(delay time.Duration, open bool) {

@@ -1,5 +1,5 @@
-// Package subprocess runs this program again, as a child process that reads and prints lines. It is for tests of what only
-// a process can suffer, and for demonstrations of it.
+// Package subprocess runs this program again as a child process that reads and prints lines. It is for tests and
+// demonstrations of faults that affect a whole process, such as being killed or paused.
 package subprocess
 
 import (
@@ -13,17 +13,17 @@ import (
 // mark is the first argument of a child.
 const mark = "__child"
 
-// A Command says how to start a child.
+// A Command describes how to start a child.
 type Command struct {
-	Args   []string     // what Orders and Main return or pass on in the child
-	Env    []string     // added to this process's environment, and wins
-	Stderr io.Writer    // nil: discarded
+	Args   []string     // the arguments that Orders and Main provide in the child
+	Env    []string     // added to this process's environment, which it overrides
+	Stderr io.Writer    // discarded if nil
 	Line   func(string) // called with each line that the child prints
-	Ended  func(error)  // called after the last line, or nil; its error is nil for exit code 0
+	Ended  func(error)  // called after the last line, with nil for exit code 0; can be nil
 }
 
-// A Child is this program, run again as a separate process. It ends when its parent does, however that ends, even if a
-// signal has stopped the child at that moment.
+// A Child is a separate process that runs this program. It ends when its parent does, no matter how the parent ends,
+// even if the child is stopped by a signal at that time.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -74,17 +74,18 @@ func (c *Child) Send(line string) error {
 	return err
 }
 
-// Done returns a channel that is closed when the child has ended, and Ended has returned.
+// Done returns a channel that is closed when the child has exited and Ended has returned.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Kill ends the child as kill -9 does, if it has not ended, and returns when it has.
+// Kill kills the child as kill -9 does, unless it has exited, and returns when it has exited.
 func (c *Child) Kill() {
-	_ = c.cmd.Process.Kill() // which fails if it has ended
+	_ = c.cmd.Process.Kill() // fails if the child has exited
 	<-c.done
 }
 
-// Orders recognizes a child by its arguments. In a child it returns the lines that the parent sends, and the arguments that
-// the child was started with; the child exits when its parent is gone. In any other process it returns nil and args.
+// Orders recognizes a child by its arguments. In a child, it returns the lines that the parent sends, and the arguments
+// with which the child was started. It also makes the child exit when the parent exits. In any other process, it
+// returns nil and args.
 func Orders(args []string) (<-chan string, []string) {
 	if len(args) == 0 || args[0] != mark {
 		return nil, args
@@ -99,7 +100,7 @@ func Orders(args []string) (<-chan string, []string) {
 	return orders, args[1:]
 }
 
-// Main runs a child, and exits. In any other process it does nothing.
+// Main calls run and exits if this process is a child. In any other process, it does nothing.
 func Main(run func(args []string, orders <-chan string) error) {
 	orders, args := Orders(os.Args[1:])
 	if orders == nil {

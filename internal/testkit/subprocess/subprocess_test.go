@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// role is what a child of these tests does.
+// role selects the behavior of a child in these tests.
 func role(args []string, orders <-chan string) error {
 	switch args[0] {
 	case "echo":
@@ -31,7 +31,7 @@ func role(args []string, orders <-chan string) error {
 		}
 	case "fail":
 		return errors.New("it is meant to fail")
-	case "parent": // has a child, says its process id, and leaves it behind
+	case "parent": // starts a child, prints its process id, and leaves it behind
 		c, err := Command{Args: []string{"echo"}, Line: func(string) {}}.Start()
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func role(args []string, orders <-chan string) error {
 		if err := c.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		if _, err := syscall.Wait4(c.Pid(), nil, syscall.WUNTRACED, nil); err != nil { // until it is stopped
+		if _, err := syscall.Wait4(c.Pid(), nil, syscall.WUNTRACED, nil); err != nil { // wait until it is stopped
 			return err
 		}
 		fmt.Println(c.Pid())
@@ -93,7 +93,7 @@ func TestItIsKnownHowAChildEnded(t *testing.T) {
 	assert.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
-// Neither the end of its input nor any other event wakes a stopped process, but the hang-up of its group.
+// A stopped process is not woken by the end of its input or by any other event except a hang-up of its process group.
 func TestAStoppedChildEndsWithItsParent(t *testing.T) {
 	parent, lines := start(t, Command{Args: []string{"parent"}})
 	var orphan int

@@ -12,20 +12,21 @@ import (
 	"go.uber.org/goleak"
 )
 
-// between is the time from one count to the next. A count reads /proc for every process of the machine.
+// between is the pause between two counts. It is not shorter because a count reads /proc for every process on the
+// machine.
 const between = 20 * time.Millisecond
 
-// NothingLeft fails if f leaves a process, an open file or a goroutine.
+// NothingLeft fails the test if f leaves a process, an open file or a goroutine behind.
 func NothingLeft(t *testing.T, f func()) {
 	t.Helper()
 	processes, files, goroutines := children(t), opened(t), goleak.IgnoreCurrent()
 	f()
-	require.Eventually(t, func() bool { return children(t) <= processes }, 10*time.Second, between, "a process is left")
+	require.Eventually(t, func() bool { return children(t) <= processes }, 10*time.Second, between, "a process is left running")
 	require.Eventually(t, func() bool { return opened(t) <= files }, 10*time.Second, between, "a file is left open")
 	NoLeak(t, goroutines)
 }
 
-// children returns how many processes this one has started and not waited for.
+// children returns the number of processes that this one has started and has not waited for.
 func children(t *testing.T) (n int) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)

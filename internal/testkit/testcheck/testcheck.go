@@ -1,4 +1,4 @@
-// Package testcheck has what the tests of several packages and modules share.
+// Package testcheck has helpers that the tests of several packages and modules share.
 package testcheck
 
 import (
@@ -11,13 +11,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs tests, and fails if they leave a goroutine. The Spanner client may leave two: a worker of OpenCensus, and a
-// connection to the metadata server, which it asks once in a process whether that runs on Google Cloud.
+// Main runs tests, and fails if they leave a goroutine behind. The Spanner client is allowed to leave the goroutine of
+// an OpenCensus worker, and those of a connection to the metadata server, which it asks once in each process whether
+// the process runs on Google Cloud.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	goleak.VerifyTestMain(m, append(ignored, clients()...)...)
 }
 
-// NoLeak fails if there are more goroutines than before.
+// NoLeak fails the test if there are more goroutines than before.
 func NoLeak(t *testing.T, before goleak.Option) {
 	t.Helper()
 	goleak.VerifyNone(t, append(clients(), before)...)
@@ -31,10 +32,10 @@ func clients() []goleak.Option {
 	}
 }
 
-// soon is how long a test waits for what must come, however loaded the machine is.
+// soon is how long a test waits for an event that must come, even on a heavily loaded machine.
 const soon = 30 * time.Second
 
-// Await returns what comes from c.
+// Await waits for a value from c, and returns it.
 func Await[T any](tb testing.TB, c <-chan T, what string) (v T) {
 	tb.Helper()
 	select {
@@ -45,7 +46,7 @@ func Await[T any](tb testing.TB, c <-chan T, what string) (v T) {
 	return v
 }
 
-// None fails if something has come from c.
+// None fails the test if a value has come from c.
 func None[T any](tb testing.TB, c <-chan T, what string) {
 	tb.Helper()
 	select {
@@ -55,7 +56,7 @@ func None[T any](tb testing.TB, c <-chan T, what string) {
 	}
 }
 
-// Example is a testing.TB for examples, which have none. Its End runs the cleanups.
+// Example is a testing.TB for example functions, which have none. Its End runs the cleanups.
 type Example struct {
 	testing.TB
 	cleanups []func()
@@ -69,7 +70,7 @@ func (*Example) Error(args ...any)        { log.Print(args...) }
 // Cleanup implements testing.TB.
 func (e *Example) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
 
-// End runs the cleanups. Defer it.
+// End runs the cleanups. Call it with defer.
 func (e *Example) End() {
 	for i := range e.cleanups {
 		e.cleanups[len(e.cleanups)-1-i]()

@@ -33,6 +33,7 @@ type Config struct {
 // Agent holds locks for programs.
 type Agent struct {
 	Config
+	warnings *slog.Logger // of locks: what they do otherwise is logged here
 	clock    elect.Clock
 	requests batch.Requests
 	barred   barred
@@ -47,7 +48,7 @@ type Agent struct {
 // New returns an Agent that holds nothing.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
+	return &Agent{Config: c, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
 }
 
 // remembered is how many holds that are over are remembered: a program may ask late what became of its own.
@@ -58,6 +59,7 @@ func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
 	}
+	p.Describe()
 	id := newID()
 	h := &hold{agent: a, id: id, holder: a.holderOf(id, r, p), asked: r, peer: p, events: loop.NewInbox[event](), lines: newLines(),
 		mute: make(chan struct{}), decided: make(chan struct{}), ended: make(chan struct{}), machine: machine{releasesAtEOF: r.releasesAtEOF}}
@@ -106,9 +108,11 @@ func (a *Agent) add(h *hold) *problem {
 	return nil
 }
 
-// repeats returns a name that another hold of the same program is about, or "".
+// repeats returns a name that another hold of the same program is about, or "". A hold that the program has given up does
+// not count: the program waits until it is over.
 func (h *hold) repeats(other *hold) string {
-	if other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores || other.phase() >= orphaned {
+	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.phase()] && !other.peer.HasClosed()
+	if !wanted || other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
 		return ""
 	}
 	for _, name := range h.asked.names {

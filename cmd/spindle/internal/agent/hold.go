@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -59,10 +60,11 @@ func (h *hold) put(e event) { h.events.Put(e) }
 func (h *hold) options() []spindle.Option {
 	r, a := h.asked, h.agent
 	opts := []spindle.Option{
-		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.Log), spindle.WithSharedRequests(),
+		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process, c.Mute, c.Happened = h.peer.Key, h.mute, h.happened
+			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // in queues, each program counts as a process
+			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
 			c.Look = r.lease / 20 // shared, and so cheap: a program that is killed costs the next no more
 		},
@@ -223,7 +225,9 @@ func (h *hold) sayLost(e event) {
 	h.mu.Lock()
 	h.lost = why.Error()
 	h.mu.Unlock()
-	h.log.Warn("lost", "reason", why)
+	if e.what != termEnded { // the lock's own loss was logged
+		h.log.Warn("lost", "reason", why)
+	}
 	h.lines.add(line{Event: "lost", Reason: reason, Detail: why.Error()})
 }
 

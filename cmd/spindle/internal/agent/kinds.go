@@ -205,17 +205,18 @@ type election struct {
 }
 
 func (e *election) acquire(ctx context.Context) error {
-	won, busy := make(chan struct{}), make(chan struct{})
+	won, taken := make(chan struct{}), make(chan struct{})
 	e.returned, e.result = make(chan struct{}), make(chan error, 1)
 	l := e.new(spindle.WithStepDownOnReturn(),
 		spindle.WithLeader(func(ctx context.Context, term spindle.Term) { e.term = term; close(won); e.work(ctx) }),
-		spindle.WithObserver(e.observe(sync.OnceFunc(func() { close(busy) }))))
+		spindle.WithObserver(e.observe(sync.OnceFunc(func() { close(taken) }))))
 	var run context.Context
 	run, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := l.Run(run, e.result); err != nil {
 		e.end()
 		return err
 	}
+	busy := taken
 	if !e.try {
 		busy = nil
 	}

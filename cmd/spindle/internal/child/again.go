@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// Detach runs this program again, with this environment and these arguments. It has its own session, so that a signal to
-// this process's group does not reach it. Detach does not wait for it.
+// Detach starts a new process that runs this program with the given environment and arguments. It does not wait until
+// the new process exits. The process has its own session, so that a signal to this process's group does not reach it.
 func Detach(env []string, args ...string) error {
 	self, err := itself()
 	if err != nil {
@@ -22,14 +22,14 @@ func Detach(env []string, args ...string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	go func() { _ = c.Wait() }() // it logs its own errors
+	go func() { _ = c.Wait() }() // the process logs its own errors
 	return nil
 }
 
-// itself returns the path of this program.
+// itself returns the path of this program's executable.
 func itself() (string, error) {
 	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil // the same program even if the file is replaced
+		return "/proc/self/exe", nil // the same program, even if the file has been replaced
 	}
 	return os.Executable()
 }

@@ -1,16 +1,17 @@
-// Package child runs programs that must not outlive their purpose: each in its own process group, which is killed as a
-// whole.
+// Package child runs programs that must not outlive this process. Each program runs in its own process group, which is
+// killed as a whole.
 //
-//   - child.go: a child, from its start to the end of its group
-//   - gate.go: a program begins only once its watchdog knows its process
-//   - state_*.go: whether a program runs, was stopped, or has ended
+//   - child.go: a child, from its start until its group has been killed
+//   - gate.go: the gate that holds a program back until its watchdog knows the process
+//   - leash.go: the connection between a child and its watchdog
+//   - state_*.go: whether a program is running, was stopped, or has exited
 //   - terminal_*.go: which process group has the terminal
-//   - family.go, orphans_*.go: what a program leaves behind outside its group
-//   - again.go: this program, run again
+//   - family.go, orphans_*.go: processes that a program leaves behind outside its group
+//   - again.go: starting this program again
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
-//   - watch.go: the watchdog's own work: it kills the group, and then acts
-//   - lockfile_*.go: a file that one process of a machine can hold at a time
-//   - group_*.go, death_*.go, proc_*.go: what depends on the operating system
+//   - watch.go: the code that runs in the watchdog process
+//   - lockfile_*.go: a file that only one process on a machine can hold at a time
+//   - group_*.go, death_*.go, proc_*.go: code for each operating system
 package child
 
 import (
@@ -25,13 +26,13 @@ import (
 	"time"
 )
 
-// The exit codes of a shell for programs that can't be started.
+// The exit codes for programs that can't be started, as in a shell.
 const (
 	CannotRun = 126
 	NotFound  = 127
 )
 
-// A StartError says that a program could not be started.
+// A StartError reports that a program could not be started.
 type StartError struct {
 	Code int // CannotRun or NotFound
 	Err  error
@@ -54,16 +55,16 @@ func startError(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		hint := "is it in PATH?"
+		hint := "check that it is in PATH"
 		switch {
 		case exists(err):
-			hint = `is there what its first line, "#!...", names?`
+			hint = `the interpreter that its first line ("#!...") names may be missing`
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
-			hint = "no shell reads it. For one program, give its arguments one by one; for a shell's line: sh -c " + shellQuote(name)
+			hint = "it is not run by a shell. Pass the program and each of its arguments separately, or use a shell: sh -c " + shellQuote(name)
 		}
 		return &StartError{NotFound, fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
-	return &StartError{CannotRun, fmt.Errorf("%s: can't be run: %w", name, err)}
+	return &StartError{CannotRun, fmt.Errorf("%s can't be run: %w", name, err)}
 }
 
 // exists reports whether the file that the error names exists.
@@ -78,15 +79,15 @@ func exists(err error) bool {
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// A Child is a program that runs, with its process group.
+// A Child is a program that was started, with its process group.
 type Child struct {
 	cmd   *exec.Cmd
 	pid   int
-	leave bool // when it ends by itself, the rest of its group runs on
-	whole bool // processes that have left its group end with it
+	leave bool // if the program exits by itself, the rest of its group keeps running
+	whole bool // processes that have left its group are killed when it exits
 	leash leash
 
-	stopped atomic.Pointer[os.Signal] // by which signal, or nil
+	stopped atomic.Pointer[os.Signal] // the signal that stopped the program, or nil
 	changed chan struct{}
 	done    chan struct{}
 	code    int
@@ -94,11 +95,11 @@ type Child struct {
 	spared  int
 }
 
-// Start starts a program with the standard files of this process, in that environment. Its exit code is as in a
-// shell: 128 plus the number of the signal if a signal ended it.
+// Start starts a program with this process's standard files and the given environment. As in a shell, the exit code of
+// a program that a signal ended is 128 plus the signal's number.
 //
-// On Linux the kernel kills the program when this process ends, however it ends. With Watched, the watchdog then kills the
-// whole group, on every Unix.
+// On Linux, the kernel kills the program when this process exits for any reason. With Watched, the watchdog also kills
+// the program's whole group, on any Unix.
 func Start(args, env []string, options ...Option) (*Child, error) {
 	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env = env
@@ -122,7 +123,8 @@ func Start(args, env []string, options ...Option) (*Child, error) {
 	return c, nil
 }
 
-// live keeps its thread while the child lives: to the kernel, the parent ends when the thread that forked does.
+// live runs the child from start to exit. It stays on one thread, because the kernel treats the exit of the thread that
+// forked a child as the exit of the parent process.
 func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -138,7 +140,7 @@ func (c *Child) live(started chan<- error) {
 	}
 	c.await()
 	disown(c.Pid())
-	if !c.leave { // what it left behind
+	if !c.leave { // kill the processes that the program left behind
 		c.Kill()
 		if c.whole {
 			c.strays, c.spared = endOrphans(c.Pid())
@@ -149,7 +151,8 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin returns once the program runs, and its watchdog knows that, or once the program's time is over.
+// begin returns once the program is running and its watchdog knows the process, or once the watchdog's deadline has
+// passed.
 func (c *Child) begin() error {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
@@ -173,7 +176,7 @@ func (c *Child) begin() error {
 		return err
 	}
 	if time.Until(until) <= 0 {
-		c.Kill() // it may have been stopped behind the gate
+		c.Kill() // the process may have been stopped behind the gate
 	}
 	return nil
 }
@@ -189,18 +192,18 @@ func (c *Child) startOwn() error {
 // Pid returns the child's process id, which is also its group's id.
 func (c *Child) Pid() int { return c.pid }
 
-// Done returns a channel that is closed when the child has ended and the rest of its group has been killed.
+// Done returns a channel that is closed when the child has exited and the rest of its group has been killed.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Strays returns, once Done is closed, how many processes had left the group and were killed when the child ended. Only
-// Linux, with Whole, finds them.
+// Strays returns the number of processes that had left the group and were killed when the child exited. It is valid
+// once Done is closed. Such processes are found only on Linux, with the option Whole.
 func (c *Child) Strays() int { return c.strays }
 
-// Spared returns, once Done is closed, how many processes that the child left behind run on because they belong to other
-// users. Only Linux, with Whole, finds them.
+// Spared returns the number of processes that the child left behind and that are still running because they belong to
+// other users. It is valid once Done is closed. Such processes are found only on Linux, with the option Whole.
 func (c *Child) Spared() int { return c.spared }
 
 // Changed returns a channel that has a value after the program was stopped or continued.
@@ -217,7 +220,7 @@ func (c *Child) Stopped() os.Signal {
 // Signal sends a signal to the whole group.
 func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
 
-// Kill kills the whole group at once.
+// Kill kills the whole group immediately.
 func (c *Child) Kill() { killGroup(c.Pid()) }
 
 // Apart gives the child an empty standard input.
@@ -226,17 +229,17 @@ func Apart(c *Child) error {
 	return nil
 }
 
-// Leaving lets the child's background processes outlive it.
+// Leaving lets the child's background processes outlive the child.
 func Leaving(c *Child) error {
 	c.leave = true
 	return nil
 }
 
-// An Option changes how a child is run.
+// An Option changes the way in which a child is run.
 type Option func(*Child) error
 
-// Whole also kills, when the child ends, processes that have left its group. Only Linux can do that. It kills processes
-// that other children left behind, too.
+// Whole also kills processes that have left the child's group, and processes that other children left behind, when the
+// child exits. It has an effect only on Linux.
 func Whole(c *Child) error {
 	c.whole = true
 	return nil

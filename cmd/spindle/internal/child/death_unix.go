@@ -4,7 +4,7 @@ package child
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can do this, so elsewhere there is only the watchdog.
+// dieWithParent does nothing. Only Linux has such a setting; on other systems, only the watchdog kills the child.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 func stillDieWithParent() {}

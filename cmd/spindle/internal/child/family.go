@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// family has the processes that this package has started, and waits for. Any other child in its own group is an orphan that
-// this process has adopted: as PID 1, or as the subreaper of processes that a program left behind.
+// family contains the processes that this package has started and waits for. Any other child process that has its own
+// group is an orphan that this process has adopted, either as PID 1 or as the subreaper for processes that a program
+// left behind.
 var family = struct {
-	sync.Mutex // held while a process is started: until it is in the family, it looks like an orphan
+	sync.Mutex // held while a process is started, because the process looks like an orphan until it is in pids
 	pids       map[int]bool
-	elders     map[int]string // when each process was born that was there before the program: see elders
+	elders     map[int]string // the start times of processes older than the program, by process id; see the function elders
 }{pids: map[int]bool{}}
 
 func startOwn(cmd *exec.Cmd) error {

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// If this process were killed or stopped after it has started a program, and before the watchdog knows the program, nobody
-// would end that program. So this process starts its own executable instead. The new process waits until the watchdog knows
-// it, and only then becomes the program. If this process was stopped past the deadline at which the watchdog kills the
-// program, the new process never becomes the program.
+// If this process were killed or stopped between starting a program and telling the watchdog about it, no process would
+// end the program. This process therefore starts its own executable instead. The new process waits behind a gate until
+// the watchdog knows its process id, and then becomes the program. If the watchdog's deadline passes first, because
+// this process was stopped, the new process exits without becoming the program.
 
-// Behind is the first argument of a process that waits behind a gate. The other arguments are for Pass.
+// Behind is the first argument of a process that waits behind a gate. The remaining arguments are for Pass.
 const Behind = "__behind-gate"
 
 // A gate is this process's side of the gate that a program waits behind.
 type gate struct {
 	path   string
-	let    *os.File   // a line with the deadline opens it
-	report *os.File   // why the program can't be run, or nothing
-	theirs []*os.File // the other side, among the files that a program inherits
+	let    *os.File   // a line with the deadline opens the gate
+	report *os.File   // receives the reason if the program can't be run
+	theirs []*os.File // the other side's files, and the inherited files between them
 }
 
-// putBehind makes the command wait behind a gate when it is started.
+// putBehind changes the command so that it waits behind a gate when it is started.
 func putBehind(c *exec.Cmd) (*gate, error) {
 	self, err := itself()
 	if err != nil {
@@ -45,8 +45,8 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 	return g, nil
 }
 
-// amongInherited gives files numbers that none of this process's inherited files has, because the program inherits those
-// too. It returns all of them, from number 3 on.
+// amongInherited assigns descriptor numbers to files. It skips the numbers of files that this process has inherited,
+// because the program inherits those files as well. It returns both kinds of files in descriptor order, starting at 3.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)
@@ -59,15 +59,15 @@ func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	return all, numbers
 }
 
-// started closes this process's copies of the other side.
+// started closes this process's copies of the other side's files.
 func (g *gate) started() {
 	for _, f := range g.theirs {
 		_ = f.Close()
 	}
 }
 
-// open lets the program begin, unless its process has ended. It waits no longer than until. Its error says why the program
-// can't begin.
+// open lets the process behind the gate become the program, and waits for the result until the deadline at the latest.
+// It returns an error if the program can't be run.
 func (g *gate) open(until time.Time) error {
 	_, _ = fmt.Fprintln(g.let, until.UnixNano())
 	_ = g.report.SetReadDeadline(until)
@@ -83,15 +83,15 @@ func (g *gate) close() {
 	_ = g.report.Close()
 }
 
-// Pass waits behind a gate, and then becomes the program. It returns only if the program does not begin: the parent has
-// ended, it is too late, or the program can't be run, which Pass reports.
+// Pass waits behind a gate, and then replaces this process with the program. It returns only if the parent has exited,
+// the deadline has passed, or the program can't be run. In the last case, it reports the error to the parent.
 func Pass(args []string) {
 	if len(args) < 5 {
 		return
 	}
-	gateFd, _ := strconv.Atoi(args[0]) // putBehind wrote them
+	gateFd, _ := strconv.Atoi(args[0]) // putBehind wrote args, so they can be parsed
 	reportFd, _ := strconv.Atoi(args[1])
-	var until int64 // by the wall clock: the line may be read late
+	var until int64 // a wall-clock time, because the line may be read late
 	if n, _ := fmt.Fscanln(os.NewFile(uintptr(gateFd), "gate"), &until); n == 0 || time.Now().UnixNano() >= until {
 		return
 	}

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// Supported returns why programs can't be run on this system, or nil.
+// Supported returns an error if this system can't run programs under a lock.
 func Supported() error {
-	return errors.New("this needs the process groups of a Unix system, without which a program's children would outlive the lock")
+	return errors.New("this command requires Unix process groups; without them, a program's children would outlive the lock")
 }
 
 func ownGroup(*exec.Cmd) error { return Supported() }

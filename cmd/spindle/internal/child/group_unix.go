@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported returns why programs can't be run on this system, or nil.
+// Supported returns an error if this system can't run programs under a lock.
 func Supported() error { return nil }
 
 func ownGroup(cmd *exec.Cmd) error {
@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the file for a watchdog's replies. Processes that the watchdog starts don't inherit it, nor any other
-// file that was handed to the watchdog.
+// inherited returns the file for a watchdog's replies. It sets close-on-exec on this file and on the other files that
+// the watchdog got from its parent, so that the watchdog's own child processes don't inherit them.
 func inherited() *os.File {
 	const replies = 3
 	closeOnExec(replies, 4, 5, 6, 7)
@@ -34,8 +34,9 @@ func inherited() *os.File {
 	return os.NewFile(replies, "replies")
 }
 
-// inheritedFile returns the file with that number if this process inherited it, and programs will: this process opens its
-// own files with close-on-exec. Otherwise it returns nil. Closing the result leaves the file open.
+// inheritedFile returns a duplicate of the file with the given number if this process inherited that file and programs
+// will inherit it, too. Otherwise it returns nil. Files that this process opened itself are close-on-exec, which
+// distinguishes them from inherited files.
 func inheritedFile(fd int) *os.File {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
@@ -43,7 +44,7 @@ func inheritedFile(fd int) *os.File {
 	}
 	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil // there are too many, so the start fails anyway
+		return nil // too many files are open, so the start fails anyway
 	}
 	return os.NewFile(uintptr(again), "inherited")
 }
@@ -54,13 +55,13 @@ func closeOnExec(fds ...int) {
 	}
 }
 
-// become makes this process that program, in the same environment. It returns only if that fails.
+// become replaces this process with a program, in the same environment. It returns only if that fails.
 func become(path string, args []string) error {
 	stillDieWithParent()
 	return syscall.Exec(path, args, os.Environ())
 }
 
-// writeNow writes to a pipe without waiting for room in it.
+// writeNow writes to a pipe. It fails instead of waiting if the pipe is full.
 func writeNow(pipe *os.File, line []byte) error {
 	c, err := pipe.SyscallConn()
 	if err != nil {
@@ -78,22 +79,23 @@ func writeNow(pipe *os.File, line []byte) error {
 
 func signalGroup(group int, s os.Signal) {
 	if sig, ok := s.(syscall.Signal); ok && group > 1 {
-		_ = syscall.Kill(-group, sig) // which fails if nothing is left of it
+		_ = syscall.Kill(-group, sig) // fails if the group no longer exists
 	}
 }
 
 // goOn continues a stopped process.
-func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // which fails if it has ended
+func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the process has exited
 
-// killGroup also kills a group that is stopped.
+// killGroup kills a group, even if it is stopped.
 func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
-// groupGone reports whether it is certain that nothing runs in the group. The group was killed, so no fork adds to it.
+// groupGone reports whether it is certain that no process of a killed group is still running. A killed group can't
+// fork.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }
 
 func thisGroup() int {
-	group, _ := unix.Getpgid(0) // which can't fail
+	group, _ := unix.Getpgid(0) // can't fail
 	return group
 }

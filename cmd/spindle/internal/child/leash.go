@@ -8,13 +8,13 @@ import (
 // leash is a child's connection to its watchdog.
 type leash struct {
 	mu      sync.Mutex
-	dog     *Watchdog                                // nil: none
-	again   func(until time.Time) (*Watchdog, error) // starts another one, if the watchdog is the child's alone
+	dog     *Watchdog                                // or nil
+	again   func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
 	dropped bool
 }
 
-// Watched puts the child under a watchdog of its own, which is dismissed when the child has ended: see StartWatchdog. The
-// watchdog kills the child at until, unless Allow extends that.
+// Watched starts a watchdog only for this child, and dismisses it when the child has exited. The argument
+// until is the watchdog's deadline, which Allow can extend. See StartWatchdog for env and args.
 func Watched(until time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
@@ -31,7 +31,7 @@ func WatchedBy(dog *Watchdog) Option {
 	}
 }
 
-// Allow lets the watchdog kill the group at that time, unless another call extends it before.
+// Allow sets the time at which the watchdog kills the group. A later call can extend it.
 func (c *Child) Allow(until time.Time) {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Child) Allow(until time.Time) {
 	}
 }
 
-// Unwatched returns a channel that is closed when the watchdog ends before the child: somebody killed it. It returns nil
-// without a watchdog.
+// Unwatched returns a channel that is closed if the watchdog exits before the child does, because the watchdog was
+// killed. It returns nil unless the child was started with Watched.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -51,7 +51,8 @@ func (c *Child) Unwatched() <-chan struct{} {
 	return c.leash.dog.Gone()
 }
 
-// Rewatch puts a child of Watched under another watchdog, with the same deadline. It returns false if the child has ended.
+// Rewatch starts a new watchdog, with the same deadline, for a child that was started with Watched. It returns false if
+// the child has exited.
 func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()

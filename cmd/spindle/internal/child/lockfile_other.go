@@ -7,13 +7,13 @@ import (
 	"os"
 )
 
-// ErrBusy says that another process holds a LockFile.
-var ErrBusy = errors.New("another process on this machine has it")
+// ErrBusy is returned if another process holds a LockFile.
+var ErrBusy = errors.New("another process on this machine holds the lock file")
 
-// A LockFile is a file that one process of a machine can hold at a time.
+// A LockFile is a file that only one process on a machine can hold at a time.
 type LockFile struct{ File *os.File }
 
-// NewLockFile fails.
+// NewLockFile returns an error.
 func NewLockFile(string) (*LockFile, error) { return nil, errors.ErrUnsupported }
 
 // End does nothing.

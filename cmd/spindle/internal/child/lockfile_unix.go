@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// ErrBusy says that another process holds a LockFile.
-var ErrBusy = errors.New("another process on this machine has it")
+// ErrBusy is returned if another process holds a LockFile.
+var ErrBusy = errors.New("another process on this machine holds the lock file")
 
-// A LockFile is a file that one process of a machine can hold at a time. A watchdog that gets its file holds it too, until
-// both processes have ended.
+// A LockFile is a file that only one process on a machine can hold at a time. If File is passed to a watchdog, the two
+// processes hold the lock file together until both have exited.
 type LockFile struct{ File *os.File }
 
-// NewLockFile takes the lock file at path. It does not wait: it fails with ErrBusy if another process holds it.
+// NewLockFile takes the lock file at path. If another process holds it, NewLockFile immediately returns ErrBusy.
 func NewLockFile(path string) (*LockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -23,7 +23,7 @@ func NewLockFile(path string) (*LockFile, error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil && !stillAt(path, f) {
-		err = syscall.EWOULDBLOCK // its last owner has just removed it
+		err = syscall.EWOULDBLOCK // the last holder has just removed the file
 	}
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func stillAt(path string, f *os.File) bool {
 	return err == nil && os.SameFile(there, mine)
 }
 
-// End releases the lock file. By then no watchdog may hold it.
+// End removes and releases the lock file. No watchdog may still hold the file.
 func (l *LockFile) End() {
 	_ = os.Remove(l.File.Name())
 	_ = l.File.Close()

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups, and waits
-// for them until it is called off.
+// adopt makes this process the parent of all processes that its programs leave behind, even outside their groups. This
+// process reaps them until callOff is called.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -27,15 +27,15 @@ func adopt() (callOff func()) {
 	stop := reap()
 	return func() {
 		adopts.Store(false)
-		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // otherwise nobody would wait for later orphans
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // otherwise no process would reap later orphans
 		stop()
 	}
 }
 
 var adopts atomic.Bool
 
-// elders spares the children that this process has before a program begins: a script that becomes this process leaves it the
-// script's children, and PID 1 adopts other orphans.
+// elders records the children that this process has before a program begins, so that endOrphans spares them. For
+// example, a script that becomes this process by exec leaves its children to it, and PID 1 adopts other orphans.
 func elders() {
 	before := map[int]string{}
 	for pid := range orphans() {
@@ -46,14 +46,15 @@ func elders() {
 	family.elders = before
 }
 
-// ReapAsInit makes this process wait for orphans if it is PID 1, because no other process does. It kills none of them.
+// ReapAsInit makes this process reap orphans if it is PID 1, because no other process does. It does not kill any of
+// them.
 func ReapAsInit() {
 	if os.Getpid() == 1 {
 		_ = reap()
 	}
 }
 
-// reap waits for orphans whenever a child has ended, until it is called off.
+// reap reaps orphans whenever a child exits, until callOff is called.
 func reap() (callOff func()) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -76,8 +77,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted, and returns when only those of other users are left. It
-// returns how many it killed outside the program's group, which was killed before, and how many it may not kill.
+// endOrphans kills the orphans that this process has adopted. It returns when only other users' orphans are left. It
+// returns the number of processes that it killed outside the program's group, which is already dead, and the number of
+// processes that it is not permitted to kill.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -86,7 +88,7 @@ func endOrphans(program int) (killed, left int) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		ends := false
 		left = 0
-		for pid, group := range orphans() { // whose own children are given to this process then
+		for pid, group := range orphans() { // this process then adopts their children
 			if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
 				left++
 				continue
@@ -103,8 +105,8 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans returns the orphans that this process has adopted, and their groups. It reaps those that have ended. A child in
-// this process's own group was started by a library, which waits for it.
+// orphans returns the orphans that this process has adopted, with their groups, and reaps orphans that have exited. A
+// child in this process's own group is not an orphan: a library has started it, and waits for it.
 func orphans() map[int]int {
 	family.Lock()
 	defer family.Unlock()
@@ -115,7 +117,7 @@ func orphans() map[int]int {
 		}
 		if stat.State == zombie {
 			if reaped, _ := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); reaped == p.PID {
-				continue // otherwise it has other threads, which run on
+				continue // otherwise other threads of the process are still running
 			}
 		}
 		if family.elders[p.PID] != started(stat) && !isWatchdog(p) {
@@ -125,16 +127,16 @@ func orphans() map[int]int {
 	return alive
 }
 
-// isWatchdog reports whether a process is the watchdog of another spindle that the program ran. Such a watchdog ends by itself
-// once it has acted. To kill a guard's watchdog would leave the service active.
+// isWatchdog reports whether a process is the watchdog of another spindle process that the program ran. Such a watchdog
+// exits by itself once it has acted. Killing a guard's watchdog would leave the service active.
 func isWatchdog(p procfs.Proc) bool {
 	name, _ := p.Comm()
 	return name == watchdogName
 }
 
-// KillMarked kills each process whose environment has all of these entries, and reports whether there were any. It is for
-// processes that left a group before it was killed. It does not find a process with another environment, or of another
-// user.
+// KillMarked kills each process whose environment contains all of the given entries, and reports whether there were
+// any. It is for processes that left a group before the group was killed. It does not find processes that changed their
+// environment or belong to another user.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false
@@ -149,7 +151,7 @@ func KillMarked(entries ...string) (found bool) {
 }
 
 func marked(pid int, entries []string) bool {
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // all of it: procfs reads a megabyte, and the marks are at its end
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // procfs would read only the first megabyte, and the marks are at the end
 	if err != nil {
 		return false
 	}
@@ -162,5 +164,5 @@ func marked(pid int, entries []string) bool {
 	return true
 }
 
-// rename gives this process a name, for ps and top.
+// rename changes the name under which ps and top show this process.
 func rename(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }

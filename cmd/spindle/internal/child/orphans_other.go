@@ -2,7 +2,7 @@
 
 package child
 
-// adopt does nothing: this process can adopt orphans only on Linux.
+// adopt does nothing, because a process can adopt orphans only on Linux.
 func adopt() (callOff func()) { return func() {} }
 
 // ReapAsInit does nothing.
@@ -10,7 +10,7 @@ func ReapAsInit() {}
 
 func endOrphans(int) (killed, left int) { return 0, 0 }
 
-// KillMarked finds nothing: only Linux shows the environment of a process.
+// KillMarked returns false, because it can read the environment of processes only on Linux.
 func KillMarked(...string) bool { return false }
 
 func rename(string) {}

@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// zombie is the state of a process that has ended, and that its parent has not waited for: see proc(5).
+// zombie is the state of a process that has exited but that its parent has not waited for yet. See proc(5).
 const zombie = "Z"
 
-// ours reports whether /proc has the process ids of this process's pid namespace (pid_namespaces(7)).
+// ours reports whether /proc shows process ids as in this process's PID namespace. See pid_namespaces(7).
 func ours() bool {
 	self, err := procfs.Self()
 	return err == nil && self.PID == os.Getpid()
@@ -32,8 +32,8 @@ func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
 	}
 }
 
-// born returns when a process was started, which distinguishes it from a later process with the same id. It returns "" if
-// there is no such process, or if that can't be known.
+// born returns the start time of a process, which distinguishes the process from a later one with the same id. It
+// returns "" if there is no such process, or if the start time can't be read.
 func born(pid int) string {
 	if !ours() {
 		return ""
@@ -51,11 +51,11 @@ func born(pid int) string {
 
 func started(stat procfs.ProcStat) string { return strconv.FormatUint(stat.Starttime, 10) }
 
-// onlyZombies reports whether all processes of the group have ended, though their parent has not waited for them yet: an
-// init may take seconds to do so. It returns false if /proc does not show all processes.
+// onlyZombies reports whether all processes of the group have exited, even if their parent has not waited for them yet.
+// An init process can take seconds to do so. It returns false if /proc does not show all processes.
 func onlyZombies(pgid int) bool {
 	if born(1) == "" {
-		return false // hidepid=, see proc(5), or not ours
+		return false // because of hidepid= (see proc(5)) or another PID namespace
 	}
 	all, err := procfs.AllProcs()
 	if err != nil || len(all) == 0 {
@@ -69,7 +69,7 @@ func onlyZombies(pgid int) bool {
 		case err != nil, stat.State != zombie:
 			return false
 		}
-		// The first thread may have ended before the others.
+		// The first thread can exit before the other threads.
 		threads, err := procfs.AllThreads(p.PID)
 		if !errors.Is(err, fs.ErrNotExist) && len(threads) != 1 {
 			return false
@@ -78,7 +78,7 @@ func onlyZombies(pgid int) bool {
 	return true
 }
 
-// ended reports whether a process ended while it was read.
+// ended reports whether a process exited while its state was being read.
 func ended(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return errors.Is(err, fs.ErrNotExist)

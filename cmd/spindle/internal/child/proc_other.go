@@ -2,8 +2,8 @@
 
 package child
 
-// born returns "": here it can't be known whether a process id was reused.
+// born returns "", because start times can be read only on Linux.
 func born(int) string { return "" }
 
-// onlyZombies returns false: here it can't be known.
+// onlyZombies returns false, because the state of processes can be read only on Linux.
 func onlyZombies(int) bool { return false }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// await waits until the program ends, and notes when it is stopped or continued.
+// await waits until the program exits, and records when it is stopped or continued.
 func (c *Child) await() {
 	defer func() { _ = c.cmd.Process.Release() }()
 	for {
@@ -16,7 +16,7 @@ func (c *Child) await() {
 		_, err := syscall.Wait4(c.Pid(), &status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // it is nobody's child any more
+		case err != nil: // the program is no longer this process's child
 			c.code = CannotRun
 			return
 		case status.Stopped():
@@ -30,7 +30,7 @@ func (c *Child) await() {
 	}
 }
 
-// note replaces what is known of the program: only its last state counts.
+// note replaces the program's recorded state, of which only the latest matters.
 func (c *Child) note(stopped os.Signal) {
 	c.stopped.Store(&stopped)
 	select {

@@ -4,7 +4,7 @@ package child
 
 import "os"
 
-// A Terminal is this process's controlling terminal. There is none here.
+// A Terminal is this process's controlling terminal. On this system there is none.
 type Terminal struct{}
 
 // OpenTerminal returns nil.
@@ -13,7 +13,7 @@ func OpenTerminal() *Terminal { return nil }
 // Stops returns nil.
 func (*Terminal) Stops() <-chan os.Signal { return nil }
 
-// Lend does nothing.
+// Lend returns false.
 func (*Terminal) Lend(int) bool { return false }
 
 // Lent returns false.
@@ -22,7 +22,7 @@ func (*Terminal) Lent() bool { return false }
 // TakeBack does nothing.
 func (*Terminal) TakeBack(bool) {}
 
-// Suspend does nothing.
+// Suspend returns false.
 func (*Terminal) Suspend() bool { return false }
 
 const programsGetTTOU = false

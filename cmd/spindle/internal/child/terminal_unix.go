@@ -13,19 +13,21 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first uses it:
-// the kernel then stops the program with SIGTTIN or SIGTTOU. Until then this process gets the signals of the terminal's
-// keys, and the other programs of a pipeline keep the terminal. One goroutine calls its methods.
+// A Terminal is this process's controlling terminal. A program in its own group gets the terminal when it first tries
+// to use it, because the kernel then stops the program with SIGTTIN or SIGTTOU. Until then, this process gets the
+// signals of the terminal's keys, and the other programs of a pipeline keep the terminal. Only one goroutine may call
+// the methods.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
-	lent  int            // the group that it is lent to, or 0
-	mode  *term.State    // before it was lent
-	stops chan os.Signal // Ctrl-Z, while this process has the terminal
+	lent  int            // the group that has borrowed the terminal, or 0
+	mode  *term.State    // the terminal's mode before it was lent
+	stops chan os.Signal // receives Ctrl-Z while this process has the terminal
 }
 
-// OpenTerminal returns nil if this process has no terminal. It makes this process ignore SIGTTOU, so that it may write to a
-// terminal that a program has. Programs behind a gate still get that signal.
+// OpenTerminal opens the controlling terminal. It returns nil if this process has none. It makes this process ignore
+// SIGTTOU, so that this process can write to the terminal while a program has it. Programs behind a gate still get
+// SIGTTOU.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -44,10 +46,10 @@ func OpenTerminal() *Terminal {
 	return t
 }
 
-// programsGetTTOU is set if this process ignores SIGTTOU, and its programs must not.
+// programsGetTTOU is set if this process ignores SIGTTOU but its programs must not.
 var programsGetTTOU bool
 
-// Stops returns a channel of Ctrl-Z's signals, which no longer stop this process.
+// Stops returns the channel that receives Ctrl-Z, which no longer stops this process.
 func (t *Terminal) Stops() <-chan os.Signal { return t.stops }
 
 func (t *Terminal) foreground() (group int, err error) {
@@ -58,7 +60,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend gives the terminal to the group if this process has it. It reports whether the group has it now.
+// Lend gives the terminal to the group if this process has it. It reports whether the group has the terminal
+// afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:
@@ -70,17 +73,17 @@ func (t *Terminal) Lend(group int) bool {
 	}
 	t.mode, _ = term.GetState(int(t.file.Fd()))
 	if t.give(group) != nil {
-		return false // the group has just ended
+		return false // the group has just exited
 	}
 	t.lent = group
 	return true
 }
 
-// Lent reports whether a group has the terminal from this process.
+// Lent reports whether the terminal is lent to a group.
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
-// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, which the program could not. A
-// shell that took the terminal while this process was stopped keeps it.
+// TakeBack undoes Lend. If the program was killed, TakeBack also restores the terminal's mode, because the program
+// could not do so. If a shell took the terminal while this process was stopped, the shell keeps it.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {
@@ -96,18 +99,18 @@ func (t *Terminal) TakeBack(killed bool) {
 	}
 }
 
-// Suspend takes the terminal back and stops the group of this process, as Ctrl-Z does. It returns once the group is
-// continued. It reports whether the group was stopped: the kernel does not stop an orphaned process group, which nobody
-// would continue (setpgid(2)).
+// Suspend takes the terminal back and stops this process's group, as Ctrl-Z does. It returns once the group is
+// continued, and reports whether the group was stopped. The kernel does not stop an orphaned process group, because no
+// shell would continue it; see setpgid(2).
 func (t *Terminal) Suspend() bool {
 	t.TakeBack(false)
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
 	_ = syscall.Kill(0, syscall.SIGTSTP)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go never gives SIGTSTP its default action back
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // Go never restores the default action of SIGTSTP
 	stopped := false
-	for range steps { // of running, as this thread may go on for a little: time passes while it is stopped, but only in one step
+	for range steps { // wait in steps: this thread may run on briefly, and the time while it is stopped counts for only one step
 		select {
 		case <-resumed:
 			stopped = true
@@ -117,7 +120,7 @@ func (t *Terminal) Suspend() bool {
 		break
 	}
 	select {
-	case <-t.stops: // what was sent to the others of the group
+	case <-t.stops: // the SIGTSTP that was sent to the whole group
 	case <-time.After(soon):
 	}
 	return stopped
@@ -128,6 +131,6 @@ const (
 	steps = 10
 )
 
-// unignoreTTOU lets a program get SIGTTOU even if this process inherited it ignored: exec resets a caught signal to its
-// default action.
+// unignoreTTOU lets a program get SIGTTOU even if this process inherited SIGTTOU as ignored. It catches the signal,
+// because the exec system call resets only caught signals to their default actions.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

@@ -9,34 +9,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// A Reason is why a watchdog acts.
+// A Reason is the reason why a watchdog acts.
 type Reason int
 
 // The reasons.
 const (
-	Told Reason = iota // by Finish
-	Dead               // the process that started it is
-	Late               // it let the deadline pass
+	Told Reason = iota // the parent called Finish
+	Dead               // the parent has exited
+	Late               // the parent has missed its deadline
 )
 
-// A WatchdogAction is what a watchdog does after it has killed the group. It returns when that is done. After Late it may be
-// called again.
+// A WatchdogAction is the action of a watchdog after it has killed the group. It returns when the action is done. After
+// Late, it may be called again.
 type WatchdogAction func(Act)
 
-// An Act is what a watchdog action gets.
+// An Act is the argument of a WatchdogAction.
 type Act struct {
 	Why    Reason
-	Report func(error) bool // sends an error to the parent, and reports whether it got through
-	Gone   func() bool      // reports whether the watched group is certainly gone
+	Report func(error) bool // sends an error to the parent, and reports whether that was possible
+	Gone   func() bool      // reports whether the watched group has certainly exited
 }
 
 const watchdogName = "spindle-watch"
 
-// Watch does the work of the watchdog's process, which reads its orders from its standard input. It returns when it has
-// acted. After Late it continues, because its parent may continue too: it acts again when its parent orders that or is
-// dead.
+// Watch runs in the watchdog process, and reads orders from standard input. It returns once it has acted, except after
+// Late: the parent may still be running, so Watch continues, and acts again if the parent orders it to or exits.
 func Watch(action WatchdogAction) {
-	rename(watchdogName) // or it would have the name of the link by which it was found
+	rename(watchdogName) // the default would be the last part of /proc/self/exe
 	orders := make(chan string)
 	go func() {
 		defer close(orders)
@@ -46,9 +45,9 @@ func Watch(action WatchdogAction) {
 	}()
 	v := vigil{action: action, replies: inherited()}
 	clock := elect.SystemClock{}
-	var wall int64 // the deadline by the wall clock
+	var wall int64 // the deadline as a wall-clock time
 	var left time.Duration
-	acted := false // on what it knows by now
+	acted := false // since the last order
 	since := clock.Now()
 	over := time.NewTimer(time.Hour)
 	for {
@@ -76,7 +75,7 @@ func Watch(action WatchdogAction) {
 				v.act(Late)
 			}
 		}
-		pause := time.Second // at most: timers stand still while a machine is suspended
+		pause := time.Second // the longest pause, because timers do not advance while a machine is suspended
 		if !acted {
 			pause = min(max(remaining(clock, since, left, wall), 0), pause)
 		}
@@ -84,10 +83,10 @@ func Watch(action WatchdogAction) {
 	}
 }
 
-// vigil is what a watchdog watches.
+// vigil is the process group that a watchdog watches, and its action.
 type vigil struct {
-	group   int    // 0: none
-	leader  string // of the group: see born
+	group   int    // or 0
+	leader  string // the start time of the group's leader; see born
 	action  WatchdogAction
 	replies *os.File
 }
@@ -102,13 +101,13 @@ func (v *vigil) act(why Reason) {
 	}, v.gone})
 }
 
-// strange reports whether another group has the number by now.
+// strange reports whether the group's id now belongs to a different group.
 func (v *vigil) strange() bool {
 	now := born(v.group)
 	return now != "" && now != v.leader
 }
 
-// gone reports whether the group is certainly gone: a killed process may not have ended, or not have been reaped.
+// gone reports whether the group has certainly exited. A killed process may still be running, or not have been reaped.
 func (v *vigil) gone() bool { return v.group != 0 && !v.strange() && groupGone(v.group) }
 
 func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {

@@ -15,25 +15,27 @@ import (
 	"time"
 )
 
-// ErrGone says that a watchdog ended before its action was done: somebody killed it.
-var ErrGone = errors.New("the watchdog is gone")
+// ErrGone is returned if a watchdog exited before its action was done, because it was killed.
+var ErrGone = errors.New("the watchdog exited before it was done")
 
-// Watchdog is a process that acts when this process ends, which closes its pipe, or when its deadline passes. It kills a
-// process group, and then does its action: see Watch. It has its own session, so that a signal to this process's group does
-// not reach it. Its methods may be called from any goroutine, Finish from one at a time.
+// A Watchdog is a process that acts when its deadline passes, or when this process exits and thereby closes the
+// watchdog's pipe. It kills a process group, and then runs its action; see Watch. It has its own session, so that a
+// signal to this process's group does not reach it. The methods can be called from any goroutine, but Finish only from
+// one goroutine at a time.
 type Watchdog struct {
 	cmd    *exec.Cmd
 	pipe   *os.File
-	ended  func() error              // waits for its end
-	begun  chan struct{}             // closed once it acts, or is gone
-	failed chan error                // what went wrong with its action; closed when it has ended
-	gone   chan struct{}             // closed when it has ended
-	until  atomic.Pointer[time.Time] // its deadline
-	told   bool                      // to finish
+	ended  func() error              // waits until the watchdog exits
+	begun  chan struct{}             // closed once the watchdog acts or has exited
+	failed chan error                // errors of the action; closed when the watchdog has exited
+	gone   chan struct{}             // closed when the watchdog has exited
+	until  atomic.Pointer[time.Time] // the deadline
+	told   bool                      // Finish has sent its order
 }
 
-// StartWatchdog runs this program again, with this environment and these arguments, which must make it call Watch. Its
-// deadline is until, unless Allow extends it. The files stay open while the watchdog lives.
+// StartWatchdog starts a new process that runs this program with the given environment and arguments. The arguments
+// must make the process call Watch. The argument until is the watchdog's deadline, which Allow can extend. The watchdog
+// keeps the files open until it exits.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
 	w, err := startWatchdog(env, args, files)
 	if err != nil {
@@ -75,7 +77,8 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	return w, nil
 }
 
-// pipes opens two pipes to another process: it reads in and writes out; this process writes to and reads from.
+// pipes opens two pipes to another process. This process writes to one (to) and reads from the other (from). The other
+// process has the opposite ends, in and out.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err
@@ -104,27 +107,27 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 	}
 }
 
-// Allow lets the watchdog act at that time, unless another call extends it before. It takes a time: a duration would begin
-// again if this process was stopped before the call.
-//
-// It gives the deadline by the wall clock too: the line may be read late.
+// Allow sets the watchdog's deadline, which a later call can extend. The deadline is a time and not a duration, because
+// a duration would start too late if this process was stopped before the call. The watchdog also gets the deadline as a
+// wall-clock time, because it may read the order late.
 func (w *Watchdog) Allow(until time.Time) {
 	w.until.Store(&until)
 	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())
 	if w.cmd != nil {
-		goOn(w.cmd.Process) // or it would see neither this deadline nor the end of this process
+		goOn(w.cmd.Process) // a stopped watchdog would notice neither this deadline nor the exit of this process
 	}
 }
 
-// Gone returns a channel that is closed once the watchdog has ended.
+// Gone returns a channel that is closed once the watchdog has exited.
 func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 
-// Begun returns a channel that is closed once the watchdog has begun to act, or is gone.
+// Begun returns a channel that is closed once the watchdog has begun to act or has exited.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish makes the watchdog act now, and waits until its action is done and the watchdog has ended. An error is one
-// attempt's: the watchdog tries again, and the next call of Finish waits for that. The end of ctx ends only the waiting.
-// ErrGone means that there will be no other attempt.
+// Finish makes the watchdog act immediately, and waits until the action is done and the watchdog has exited. If an
+// attempt fails, Finish returns its error, but the watchdog tries again; the next call of Finish waits for the next
+// attempt. ErrGone means that there will be no further attempt. If ctx ends, Finish stops waiting, but the watchdog
+// continues.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
@@ -141,21 +144,21 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the watchdog is still at it: %w", ctx.Err())
+		return fmt.Errorf("the watchdog has not finished yet: %w", ctx.Err())
 	}
 }
 
 func (w *Watchdog) watch(group int) { _ = order(w.pipe, "watch %d\n", group) }
 
-// dismiss ends the watchdog, even one that somebody has stopped: nothing is left that it could end.
+// dismiss kills the watchdog, even if it is stopped. There is no process left that it would have to kill.
 func (w *Watchdog) dismiss() {
 	_ = w.cmd.Process.Kill()
 	_ = w.pipe.Close()
 	go func() { _ = w.ended() }()
 }
 
-// order writes a line, or fails at once: if the reader is gone or stopped, that must not block the writer. A deadline
-// for the write would not do: it can pass before the write is tried.
+// order writes a line, or fails immediately, so that a reader that has exited or is stopped does not block the writer.
+// A write deadline would not be enough, because it can pass before the write is attempted.
 func order(pipe *os.File, format string, args ...any) error {
 	return writeNow(pipe, fmt.Appendf(nil, format, args...))
 }

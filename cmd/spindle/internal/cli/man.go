@@ -17,12 +17,13 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
 		Hidden: true, // for packagers
-		Short:  "Write the man pages into a directory",
-		Long: `Man writes a man page for each command into the directory DIR, which it makes if
-it is missing. A page's text is the command's help. Man needs no database.
+		Short:  "Write the man pages to a directory",
+		Long: `Man writes a man page for each command to the directory DIR, and creates the
+directory if it is missing. The text of a page is the command's help. Man does
+not require a database.
 
-The pages have the date in SOURCE_DATE_EPOCH, in seconds since 1970, or the date
-of the commit.
+The date of the pages is SOURCE_DATE_EPOCH, in seconds since 1970, or the date
+of the commit if that variable is not set.
 ` + flags.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",
 		Args:    flags.Exactly(1, "the name of one directory"),
@@ -42,7 +43,8 @@ func writeMan(dir string) error {
 	return doc.GenManTree(forMan(newRoot()), header, dir)
 }
 
-// forMan changes the help of the commands to the Markdown that the pages are made of. Indented text keeps its layout.
+// forMan converts the help of the commands to Markdown, from which the pages are generated. Indented text keeps its
+// layout.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true
 	flags.Commands(root, func(c *cobra.Command) {
@@ -54,10 +56,10 @@ func forMan(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// plainUsage removes the quotes from the word that names a flag's value: a page shows that word nowhere else.
+// plainUsage removes the backquotes around the name of a flag's value, which a page would show as they are.
 func plainUsage(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 
-// markdown puts an empty line around each part that is indented, and indents it as code.
+// markdown turns each indented part into a code block, with an empty line before and after it.
 func markdown(help string) string {
 	var b strings.Builder
 	before := false
@@ -77,7 +79,7 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// literal escapes what Markdown would take for emphasis.
+// literal escapes characters that Markdown would read as emphasis.
 var literal = strings.NewReplacer("*", `\*`, "_", `\_`)
 
 // pageOf returns the file name of a command's page.

@@ -30,10 +30,10 @@ func Main(args []string) int {
 	if code, is := compete.Beside(args); is {
 		return code
 	}
-	_, args = subprocess.Orders(args) // a machine of the demonstration ends with it
+	_, args = subprocess.Orders(args) // a machine of the demonstration ends when the demonstration does
 	root := newRoot()
 	root.SetArgs(args)
-	// What fails before a command runs is a mistake on the command line.
+	// An error before a command runs is a mistake on the command line.
 	code := exit.Misused
 	flags.Commands(root, func(c *cobra.Command) {
 		if run := c.RunE; run != nil {
@@ -63,32 +63,33 @@ func Main(args []string) int {
 
 const rootHelp = `Spindle runs a program on exactly one machine, and shows who holds which lock.
 
-Locks are rows of one table in a Cloud Spanner database. A lock has one holder,
-which keeps it with heartbeats. If no heartbeat is acknowledged for a lease, the
-holder stops by itself, and then another process may take the lock. Each term
-has a fencing token, a number that only grows.
+Locks are rows of one table in a Cloud Spanner database. A lock has at most one
+holder, which keeps the lock by sending heartbeats. If no heartbeat is
+acknowledged within the lease, the holder stops by itself, and another process
+can then take the lock. Each term has a fencing token, a number that only grows.
 
-To see it all without a database of your own:
+To see a demonstration, which needs no database of your own:
 
   spindle demo
 
-To begin:
+To get started:
 
   export SPINDLE_DB=projects/P/instances/I/databases/D
   spindle init
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Most flags can also be set in the environment: the help of each command names
-the variables. A flag on the command line wins. To use a running emulator
-instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+Most flags can also be set with environment variables, which are listed in the
+help of each command. A flag on the command line takes precedence. To use a
+running emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its
+host:port.`
 
 func newRoot() *cobra.Command {
 	o := &connect.Database{}
 	root := &cobra.Command{
 		Use:               "spindle",
-		Short:             "Run a program on exactly one machine, and see who holds what",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have more: see their help.",
+		Short:             "Run a program on exactly one machine, and see who holds which lock",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes, which their help lists.",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -118,7 +119,7 @@ func newRoot() *cobra.Command {
 		c.Flags().SortFlags = false
 		flags.NameVariables(c.LocalFlags())
 		c.InitDefaultHelpFlag()
-		c.Flags().Lookup("help").Usage = "show this"
+		c.Flags().Lookup("help").Usage = "show this help"
 	})
 	return root
 }

@@ -20,28 +20,28 @@ import (
 //go:embed schema.json
 var schemaText []byte
 
-// schemaVersion is the version of the schema. The first number changes if a key goes or changes its meaning, the second if a key
-// is added.
+// schemaVersion is the version of the schema. The first number changes if a key is removed or changes its meaning, and
+// the second number changes if a key is added.
 const schemaVersion = "1.0"
 
 func newSchema() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema [COMMAND]",
-		Short: "Print the JSON Schema of what commands print",
-		Long: `Schema prints a JSON Schema (draft 2020-12) of what COMMAND prints with --output
-json, or of what all commands print: each line is one of these objects. --output
-yaml has the same keys.
+		Short: "Print the JSON Schema for the output of commands",
+		Long: `Schema prints a JSON Schema (draft 2020-12) for the output of COMMAND with
+--output json, or for the output of all commands. Each line of output is one of
+the objects in the schema. The output with --output yaml has the same keys.
 
 The schema has a version, which spindle version -o json shows. The first number
-changes if a key goes or changes its meaning, the second if a key is added.
-Programs should ignore keys that they don't know. A schema allows only its own
-keys.
+changes if a key is removed or changes its meaning, and the second number
+changes if a key is added. Programs should ignore keys that they don't know,
+although the schema allows only its own keys.
 ` + flags.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("schema takes the name of one command, or none for all: got %q", args)
+				return fmt.Errorf("schema takes the name of one command, or none for all commands: got %q", args)
 			}
 			return nil
 		},
@@ -87,10 +87,10 @@ func schemaCommands() (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// schemaFor returns the schema of what one command prints.
+// schemaFor returns the schema for the output of one command.
 func schemaFor(command string) ([]byte, error) {
 	if !slices.Contains(schemaCommands(), command) {
-		return nil, exit.Misuse("there is no schema of %q: want %s", command, terminal.OneOf(schemaCommands()))
+		return nil, exit.Misuse("there is no schema for %q: want %s", command, terminal.OneOf(schemaCommands()))
 	}
 	s := readSchema()
 	s.ID += "/" + command
@@ -104,7 +104,7 @@ func schemaFor(command string) ([]byte, error) {
 
 var reference = regexp.MustCompile(`"#/\$defs/(\w+)"`)
 
-// use collects a definition, and all that it refers to.
+// use adds a definition to used, and all definitions to which it refers.
 func (s *schemaDocument) use(name string, used map[string]json.RawMessage) {
 	if used[name] != nil {
 		return

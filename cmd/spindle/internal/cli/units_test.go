@@ -57,7 +57,7 @@ func parse(t *testing.T, args []string) *cobra.Command {
 func TestTheUnitsOfSystemdAreRead(t *testing.T) {
 	units, err := filepath.Glob(deploy + "/systemd/*.service")
 	require.NoError(t, err)
-	require.Len(t, units, 2)
+	require.Len(t, units, 3)
 	for _, path := range units {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			unit := settings(t, path)
@@ -68,7 +68,8 @@ func TestTheUnitsOfSystemdAreRead(t *testing.T) {
 			require.Equal(t, "/usr/local/bin/spindle", args[0])
 			c := parse(t, args[1:])
 			for _, hook := range []string{"on-lost", "on-stuck"} {
-				if command := c.Flag(hook).Value.String(); command != "" {
+				if f := c.Flag(hook); f != nil && f.Value.String() != "" {
+					command := f.Value.String()
 					out, err := exec.Command("/bin/sh", "-n", "-c", command).CombinedOutput()
 					assert.NoError(t, err, "%s: %s", hook, out)
 					assert.Contains(t, command, `: $SPINDLE_REASON"`)

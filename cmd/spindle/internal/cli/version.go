@@ -17,10 +17,10 @@ func newVersion() *cobra.Command {
 	var f terminal.Format
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Show the version of this spindle",
-		Long: `Version shows the version of this spindle, its commit, and the version of Go
-that built it. It needs no database. -o json also has the version of the schema
-of what commands print: see spindle schema.
+		Short: "Show the version of spindle",
+		Long: `Version shows the version of spindle, the commit that it was built from, and the
+version of Go that built it. It does not require a database. With -o json, it
+also shows the version of the output schema (see spindle schema).
 ` + flags.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
 		Args:    flags.Exactly(0, "no arguments"),
@@ -37,7 +37,7 @@ of what commands print: see spindle schema.
 	return c
 }
 
-// A versionJSON identifies this spindle, by what the go command recorded when it was built.
+// A versionJSON identifies this build of spindle, from the information that the go command recorded.
 type versionJSON struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // the commit
@@ -73,7 +73,7 @@ func (v versionJSON) String() string {
 	return fmt.Sprintf("spindle %s%s\n  %s for %s/%s\n", v.Version, text, v.Go, v.OS, v.Arch)
 }
 
-// buildInfo returns an empty value for a program that was not built as a module.
+// buildInfo returns the build information. For a program that was not built as a module, it has only the version of Go.
 func buildInfo() *debug.BuildInfo {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// Complaints returns the messages on standard error while f runs, each a line.
+// Complaints returns the lines that f writes to standard error.
 func Complaints(f func()) []string {
 	var out bytes.Buffer
 	before := terminal.Stderr
@@ -21,5 +21,5 @@ func Complaints(f func()) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// Away is the error of a database that can't be reached.
+// Away is the error from a database that can't be reached.
 var Away = status.Error(codes.Unavailable, "the database is away")

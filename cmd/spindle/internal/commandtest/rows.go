@@ -1,4 +1,4 @@
-// Package commandtest has what the tests of the command's packages share: rows of locks, and messages.
+// Package commandtest has test helpers for the command's packages.
 package commandtest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// At returns the time that many seconds after 1970.
+// At returns the time s seconds after the start of 1970.
 func At(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
 
 // Held returns a held lock, as seen at its last heartbeat.
@@ -16,17 +16,17 @@ func Held(name, holder string, token, heartbeat time.Time, lease time.Duration) 
 		Token: table.TokenAt(token), Writer: holder, LeaseRecord: &table.LeaseRecord{Lease: lease}}}
 }
 
-// Lease is the lease of members, and of locks that tests release.
+// Lease is the lease of the members and locks that tests create.
 const Lease = 10 * time.Second
 
-// MemberOf returns a member of the group "orders" in a slot.
+// MemberOf returns a member of the group "orders" in the given slot.
 func MemberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
 	l := Held(table.SlotName("orders", slot), id, token, heartbeat, Lease)
 	l.LeaseRecord.ListDigest = "p"
 	return l
 }
 
-// PartitionWith returns a partition that is held with a member.
+// PartitionWith returns a partition that a member holds.
 func PartitionWith(m table.Listing, partition string, token time.Time) table.Listing {
 	l := m
 	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.LeaseRef{Name: m.Name, Token: m.Token}

@@ -15,8 +15,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alone waits until no other guard, and no watchdog of a dead guard, takes care of the same service on this machine. Two
-// services are the same if they have the same lock, --deactivate and directory.
+// alone waits until no other guard, and no watchdog of a dead guard, manages the same service on this machine. Two
+// guards manage the same service if they have the same lock, --deactivate command and working directory.
 func (g *guarding) alone(ctx context.Context) error {
 	path, err := g.lockFilePath()
 	if err != nil {
@@ -32,19 +32,19 @@ func (g *guarding) alone(ctx context.Context) error {
 			return nil
 		}
 		if !told {
-			g.reports.does(false, "waiting: another guard on this machine, or the watchdog of a dead one, takes care of this service")
-			g.complain("%s: waiting: another guard on this machine, or the watchdog of a dead one, takes care of this service", g.name)
+			g.reports.does(false, "waiting because another guard on this machine, or the watchdog of a dead guard, manages this service")
+			g.complain("%s: waiting because another guard on this machine, or the watchdog of a dead guard, manages this service", g.name)
 		}
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
-			g.say("%s: got a signal to end while waiting for another guard or watchdog of the service", g.name)
+			g.say("%s: ended by a signal while waiting for another guard, or its watchdog, to exit", g.name)
 			return &exit.Error{} // success: there is nothing to deactivate
 		}
 	}
 }
 
 func (g *guarding) cantTell(err error) {
-	g.complain("%s: can't tell whether another guard of this service runs here: %v", g.name, err)
+	g.complain("%s: can't check whether another guard manages this service on this machine: %v", g.name, err)
 }
 
 // lockFilePath returns the path of the service's lock file.

@@ -2,8 +2,8 @@ package compete
 
 import "github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 
-// Beside does the work of a process that exec or guard starts beside itself: a watchdog, a watchdog's hook, or a program
-// behind a gate. It returns the exit code, or false if the command line is none of these.
+// Beside does the work of the auxiliary processes that exec and guard start: a watchdog, a watchdog's hook, or a
+// program behind a gate. It returns the process's exit code, or false if args don't belong to one of them.
 func Beside(args []string) (code int, is bool) {
 	if len(args) == 0 {
 		return 0, false

@@ -12,11 +12,11 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// hookCommand is the first argument of a process that runs --on-stuck for a watchdog. The watchdog can't wait for the hook:
-// it ends once the service is inactive, and a guard may be waiting for that.
+// hookCommand is the first argument of a process that runs --on-stuck for a watchdog. The watchdog can't wait for the
+// hook: it must exit as soon as the service is inactive, because another guard may be waiting for that.
 const hookCommand = "__hook"
 
-// detachHook runs --on-stuck, in a process of its own.
+// detachHook runs --on-stuck in a separate process.
 func (g *guarding) detachHook(why error) {
 	token, limit, command := g.stuckHook[0], g.stuckHook[1], g.stuckHook[2]
 	if command == "" {
@@ -28,7 +28,7 @@ func (g *guarding) detachHook(why error) {
 	}
 }
 
-// runDetached does the work of that process.
+// runDetached does the work of the process that detachHook starts.
 func runDetached(args []string) {
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	_ = os.Unsetenv(watchdogFormat)

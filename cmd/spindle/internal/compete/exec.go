@@ -20,77 +20,87 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. CMD is run
-directly, not by a shell, in a process group of its own. Its environment has
+var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. It starts CMD
+directly, not through a shell, in a separate process group. It sets these
+variables in CMD's environment:
   SPINDLE_LOCK   the lock's name
-  SPINDLE_TOKEN  the fencing token of this term: a number that only grows
+  SPINDLE_TOKEN  the fencing token of this term; later terms have larger tokens
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
-so that spindle status "$SPINDLE_LOCK" in CMD asks about this lock. Variables
-that set flags of exec itself, such as SPINDLE_NAME and SPINDLE_VALUE, are
-removed: another exec in CMD must name its own lock. If it names the lock that
-CMD runs under, it fails at once, since it would wait for itself.
+In CMD, spindle status "$SPINDLE_LOCK" therefore shows this lock. Exec removes
+the variables that set its own flags, such as SPINDLE_NAME and SPINDLE_VALUE, so
+another exec in CMD must name its own lock. If it names the lock that CMD runs
+under, it fails immediately, because it would wait for itself.
 
-When CMD ends, exec kills what is left of its process group and, on Linux, every
-process that CMD started and that left the group. It can't kill processes of
-another user, as by sudo: it says how many run on. Then exec releases the lock,
-and ends with CMD's exit code. With --restart it competes for the lock again.
+When CMD exits, exec kills the rest of CMD's process group and, on Linux, every
+process that CMD started and that has left the group. Exec can't kill another
+user's processes, such as those started with sudo, but it reports how many are
+still running. Exec then releases the lock and exits with CMD's exit code. With
+--restart, it competes for the lock again instead.
 
-At a terminal, CMD works as without exec. It gets the terminal when it first
-reads from it or changes it. Ctrl-Z stops CMD and exec, fg and bg continue both.
-While exec is stopped it sends no heartbeats: after a lease the lock is lost,
-and the watchdog kills CMD. If CMD is stopped without a terminal, and does not
-continue within a lease, exec ends it, releases the lock, and ends with 76.
+At a terminal, CMD behaves as it would without exec. It gets the terminal when
+it first reads from the terminal or changes its settings. Ctrl-Z stops both CMD
+and exec; fg and bg continue both. While exec is stopped, it sends no
+heartbeats, so the lock is lost when the lease expires, and the watchdog kills
+CMD. If CMD is stopped without a terminal and does not continue within one lease
+duration, exec ends it, releases the lock, and exits with code 76.
 
-With --try, only one of the machines that start CMD at the same time runs it. A
-machine that starts it after it has ended elsewhere runs it again.
+With --try, if several machines start CMD at the same time, only one of them
+runs it. A machine that starts CMD after it has finished elsewhere runs it
+again.
 ` + onceHelp + `
-If no heartbeat is acknowledged for a lease, the lock is lost. CMD must be gone
-before another may hold it. So its group gets SIGTERM in time, and SIGKILL a
-twentieth of the lease, at most a second, before the deadline. --grace is the
-time between the two signals: a quarter of the lease, or less if you say so. The
-same happens if the lock is taken away with spindle release, but then the next
-holder does not wait for CMD to end.
+If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
+must not run any longer when another process acquires the lock. Exec therefore
+sends SIGTERM to CMD's group early, and SIGKILL shortly before the deadline (by
+a twentieth of the lease, but at most one second). --grace is the time between
+the two signals: by default a quarter of the lease, which is also the maximum.
+Exec does the same if the lock is taken away with spindle release, but in that
+case the next holder does not wait until CMD has exited.
 
-Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT
-it ends when CMD has ended, or at once if it is waiting for the lock. Exec
-continues a stopped CMD, so that it gets such a signal. With --stop-timeout exec
-kills a CMD that has not ended in that time. SIGHUP and SIGINT stay ignored, for
-exec and for CMD, if they were ignored when exec began, as under nohup.
+Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT,
+exec exits when CMD has exited, or immediately if exec is still waiting for the
+lock. If CMD is stopped, exec continues it so that it can handle the signal.
+With --stop-timeout, exec kills CMD if it has not exited within that time. If
+SIGHUP or SIGINT was ignored when exec started, for example under nohup, exec
+and CMD continue to ignore it.
 
-With --handover exec first announces that it will give the lock up. CMD gets the
-signal a third of the lease later, so that another takes over as soon as CMD has
-ended. A second signal is passed on at once. The same happens if spindle
-handover or a candidate of higher priority asks: CMD gets SIGTERM, and once it
-has ended exec competes for the lock again, even without --restart.
+With --handover, exec first announces that it will give up the lock. It signals
+CMD a third of the lease later, so that another process can take over as soon as
+CMD has exited. If exec gets a second signal, it passes that signal on
+immediately. The same happens when spindle handover or a candidate with a higher
+priority requests the lock: CMD gets SIGTERM and, once it has exited, exec
+competes for the lock again, even without --restart.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
-process kills CMD's group at once and, on Linux, what left the group but kept
-SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When nothing is left, the
-watchdog releases the lock, so that the next machine need not wait for the
-lease. If exec is stopped, the watchdog kills the group at the deadline. If the
-watchdog is killed, exec starts another one, or ends CMD if it can't. Two cases
-are not covered: a suspended machine, on which CMD may act for an instant after
-it resumes, and a process that left CMD's group and changed its environment
-before exec was killed. Against both, send SPINDLE_TOKEN with each write, and
-have the receiver refuse any token smaller than one it has seen.
+process immediately kills CMD's group and, on Linux, any process that left the
+group but still has SPINDLE_LOCK and SPINDLE_TOKEN in its environment. When all
+of these processes have exited, the watchdog releases the lock, so that the next
+machine does not have to wait until the lease expires. If exec is stopped, the
+watchdog kills the group at the deadline. If the watchdog is killed, exec starts
+a new one, or ends CMD if it can't.
 
-As PID 1 of a container, exec waits for orphans, as an init does.
+Two cases are not covered. When a suspended machine resumes, CMD can run for an
+instant before it is killed. And if exec is killed, a process that has left
+CMD's group and changed its environment keeps running. To protect your data in
+both cases, send SPINDLE_TOKEN with each write, and have the receiver refuse any
+token that is smaller than one it has already seen.
+
+As PID 1 of a container, exec reaps orphaned processes, as an init process does.
 ` + reportsHelp("exec", "if it holds the lock") + `
---on-lost also runs when CMD must end because the lock is nearly lost.
---on-stuck runs when CMD's group was killed and is not gone at the lock's
-deadline: it may run beside the next holder's CMD.
+--on-lost also runs when CMD must end because the lock is about to be lost.
+--on-stuck runs when CMD's group has been killed but is still there at the
+lock's deadline. CMD may then run at the same time as the next holder's CMD.
 
 Exit codes:
-  CMD's own, or 128 plus the number of the signal that ended it, and
-  1    spindle failed: the message says why, and whether CMD succeeded
+  CMD's own, or 128 plus the number of the signal that ended CMD, or
+  1    spindle failed; the message says why, and whether CMD succeeded
   2    the command line is wrong
-  75   another holds the lock (--try), or held it for as long as --wait says
+  75   another process holds the lock (--try), or held it until --wait was over
   76   the lock was lost, and CMD was ended
   126  CMD can't be run
   127  CMD was not found`
 
-// The exit codes of exec alone, beside the program's own.
+// The exit codes that only exec has, in addition to the program's own.
 const (
 	notInTime = execcmd.NotInTime
 	lost      = execcmd.Lost
@@ -103,7 +113,7 @@ type execution struct {
 	grace   time.Duration
 	try     bool
 	restart bool
-	stop    time.Duration // how long the program may take to end, or 0
+	stop    time.Duration // how long the program may take to end, or 0 for no limit
 	once    once
 	args    []string
 	reports reports
@@ -129,9 +139,9 @@ func NewExec(o *connect.Database) *cobra.Command {
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && c.ArgsLenAtDash() == 0:
-				return errors.New("there is no command after the --")
+				return errors.New("no command given after --")
 			case len(args) == 0 || args[0] == "":
-				return errors.New("which command is to be run? Give it after the flags, and after -- if it begins with a dash")
+				return errors.New("no command given: put it after the flags, and after -- if it begins with a dash")
 			}
 			return nil
 		},
@@ -146,15 +156,15 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	x.lockCommand.flags(f)
-	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a silent holder keeps the lock")
-	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to end when the lock is lost: a quarter of the lease at most")
-	f.Lookup("grace").DefValue = "a quarter"
-	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it has not ended so long after a signal to end (default: never)")
-	f.BoolVar(&x.try, "try", false, "give up at once if another holds the lock")
-	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired in this time (default: never)")
-	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD has ended or the lock was lost")
+	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a holder keeps the lock without an acknowledged heartbeat")
+	f.DurationVar(&x.grace, "grace", 0, "how long CMD may take to exit before it is killed when the lock is lost; at most a quarter of the lease")
+	f.Lookup("grace").DefValue = "a quarter of the lease"
+	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it has not exited this long after a signal to end (default: never)")
+	f.BoolVar(&x.try, "try", false, "give up immediately if another process holds the lock")
+	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
+	f.BoolVar(&x.restart, "restart", false, "compete for the lock again whenever CMD has exited or the lock was lost")
 	x.once.flags(f)
-	x.reports.flags(f, "when CMD was killed and is not gone at the lock's deadline")
+	x.reports.flags(f, "when CMD was killed but has not exited at the lock's deadline")
 	return c
 }
 
@@ -182,7 +192,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	x.candidate.LeaseRecord.Kind = table.Exec
 	if err := child.Find(x.args[0]); err != nil {
-		return codeOf(err) // a candidate that can't do the work must not keep others from it
+		return codeOf(err) // a candidate that can't do the work must not keep the lock from the others
 	}
 	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
 		return err
@@ -196,7 +206,7 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	if most := execcmd.MostGrace(x.lease); x.grace > most {
-		x.complain("--grace %v is more than a quarter of the lease of %v: if the lock is lost, %s has %v to end", x.grace, x.lease, x.args[0], most)
+		x.complain("--grace %v is more than a quarter of the lease (%v), so %s gets only %v to exit if the lock is lost", x.grace, x.lease, x.args[0], most)
 	}
 	e := x.exec(signals, time.Since(began))
 	x.reports.compete()
@@ -206,7 +216,7 @@ func (x *execution) run(ctx context.Context) error {
 	return nil
 }
 
-// exec returns the Exec to run, after some of the wait is over.
+// exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *execcmd.Exec {
 	x.found.lockCommand = &x.lockCommand
 	e := &execcmd.Exec{
@@ -225,7 +235,7 @@ func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *execcm
 func (x *execution) check() error {
 	switch {
 	case x.try && x.wait != 0:
-		return exit.Misuse("--try and --wait: give one of them")
+		return exit.Misuse("give either --try or --wait, not both")
 	case x.wait < 0:
 		return exit.Misuse("--wait %v: must not be negative", x.wait)
 	case x.grace < 0:
@@ -239,7 +249,7 @@ func (x *execution) check() error {
 	return x.reports.check()
 }
 
-// prepare looks for errors that waiting can't fix. A signal to end interrupts it, and is left for Run.
+// prepare looks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, execcmd.Endings()...)
@@ -252,7 +262,7 @@ func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	return x.verify(ctx, db.Client())
 }
 
-// controlling is exec's controlling terminal. It writes exec's messages before exec is stopped.
+// controlling is exec's controlling terminal. It flushes exec's messages before exec is stopped.
 type controlling struct{ *child.Terminal }
 
 // Suspend implements execcmd.Terminal.
@@ -277,13 +287,13 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *execcmd.End) {
 	case errors.As(step.Err, &over):
 		return step, &execcmd.End{Code: over.Code, Err: over.Err}
 	case x.within(step):
-		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is held by the spindle that runs this command, which would wait for itself: it has the lock already", x.name)}
+		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
-		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w: take another name", x.name, step.Err)}
+		return step, &execcmd.End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
 	case step.Term != nil, ctx.Err() != nil: // the look was interrupted
 		return step, nil
 	case x.try && errors.Is(step.Err, table.ErrNewer):
-		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired: it is held: %w", x.name, step.Err)}
+		return step, &execcmd.End{Code: notInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
 	case x.try && step.Err != nil:
 		return step, &execcmd.End{Code: exit.Failed, Err: x.Explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
 	case x.try:
@@ -298,7 +308,7 @@ func whyNot(step elect.Step) error {
 	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
 		return fmt.Errorf("it is held by %s, token %v", terminal.Show(o.Holder()), o.Token)
 	}
-	return errors.New("another was first")
+	return errors.New("another candidate was first")
 }
 
 // Begin implements execcmd.Job.
@@ -306,23 +316,23 @@ func (x *execution) Begin(t *elect.Term) {
 	x.token = t.Token()
 	x.say("holding %s, token %v", x.name, t.Token())
 	x.reports.acquired(t)
-	x.reports.does(true, "holding %s, token %v: %s runs", x.name, t.Token(), x.args[0])
+	x.reports.does(true, "holding %s, token %v; running %s", x.name, t.Token(), x.args[0])
 }
 
 // Jeopardy implements execcmd.Job.
 func (x *execution) Jeopardy(t *elect.Term, err error) {
-	x.complain("jeopardy: %s is still held, but only for %s unless a heartbeat gets through: %v", x.name, terminal.Short(t.Left()), err)
+	x.complain("jeopardy: %s is still held, but will be lost in %s unless a heartbeat is acknowledged: %v", x.name, terminal.Short(t.Left()), err)
 }
 
 // Safe implements execcmd.Job.
-func (x *execution) Safe() { x.relieve("safe: heartbeats for %s get through again", x.name) }
+func (x *execution) Safe() { x.relieve("safe: heartbeats for %s are acknowledged again", x.name) }
 
 // Over implements execcmd.Job.
 func (x *execution) Over() {
 	x.token = 0
 	x.reports.over()
 	x.reports.ranOut()
-	x.reports.does(false, "%s is not held any more", x.name)
+	x.reports.does(false, "%s is no longer held", x.name)
 }
 
 // Start implements execcmd.Job.

@@ -11,14 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// An account is the user that this process runs as, and the folders where the user's files of this boot may be. Where
-// others can write, another user could create the file first, and keep it.
+// An account is the user that this process runs as, with the directories that may hold the user's files until the next
+// boot. A directory that other users can write to is unsuitable, because another user could create the lock file first
+// and keep it.
 type account struct {
 	uid     int
-	service string // $RUNTIME_DIRECTORY, which systemd makes
-	root    string // root's
-	login   string // $XDG_RUNTIME_DIR, which a log-in makes
-	temp    string // everybody's
+	service string // $RUNTIME_DIRECTORY, which systemd creates
+	root    string // for root
+	login   string // $XDG_RUNTIME_DIR, which a login creates
+	temp    string // shared by all users
 }
 
 func thisAccount() account {
@@ -31,8 +32,8 @@ func thisAccount() account {
 	}
 }
 
-// folder returns a folder that no other user can write to. All processes of the user should find the same one: so root
-// ignores its log-in, which services don't have.
+// folder returns a directory that no other user can write to. All of the user's processes should find the same one.
+// Root therefore ignores $XDG_RUNTIME_DIR, which services don't have.
 func (a account) folder() (string, error) {
 	var why []string
 	for _, p := range a.places() {
@@ -42,17 +43,17 @@ func (a account) folder() (string, error) {
 		}
 		why = append(why, err.Error())
 	}
-	return "", fmt.Errorf("no folder is safe for its lock file (%s): set RUNTIME_DIRECTORY to one that only this user can write to; in a unit, RuntimeDirectory=spindle", strings.Join(why, "; "))
+	return "", fmt.Errorf("no directory is safe for the lock file (%s): set RUNTIME_DIRECTORY to a directory that only this user can write to, or set RuntimeDirectory=spindle in the systemd unit", strings.Join(why, "; "))
 }
 
-// A place may have such a folder.
+// A place is a directory that may be suitable for the lock file.
 type place struct {
 	path string
-	made bool // by this process, if it is missing
+	made bool // created by this process if it is missing
 }
 
 func (a account) places() (all []place) {
-	service, _, _ := strings.Cut(a.service, ":") // systemd names all of the unit's
+	service, _, _ := strings.Cut(a.service, ":") // systemd lists all of the unit's directories
 	if service != "" {
 		all = append(all, place{path: service})
 	}
@@ -65,10 +66,10 @@ func (a account) places() (all []place) {
 	return append(all, place{filepath.Join(a.temp, fmt.Sprintf("spindle-%d", a.uid)), true})
 }
 
-// serves returns an error if a place does not serve.
+// serves returns an error if a place is unsuitable.
 func (a account) serves(p place) error {
 	if !filepath.IsAbs(p.path) {
-		return fmt.Errorf("%s is no absolute path", terminal.Show(p.path))
+		return fmt.Errorf("%s is not an absolute path", terminal.Show(p.path))
 	}
 	if p.made {
 		if err := os.Mkdir(p.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -80,13 +81,13 @@ func (a account) serves(p place) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link, not a folder", terminal.Show(p.path))
+		return fmt.Errorf("%s is a symbolic link, not a directory", terminal.Show(p.path))
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", terminal.Show(p.path))
+		return fmt.Errorf("%s is not a directory", terminal.Show(p.path))
 	case owner(info) != a.uid:
-		return fmt.Errorf("%s belongs to user %d, not to %d", terminal.Show(p.path), owner(info), a.uid)
+		return fmt.Errorf("%s belongs to user %d, not to user %d", terminal.Show(p.path), owner(info), a.uid)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written to by others: its mode is %#o", terminal.Show(p.path), info.Mode().Perm())
+		return fmt.Errorf("%s is writable by other users (mode %#o)", terminal.Show(p.path), info.Mode().Perm())
 	}
 	return nil
 }

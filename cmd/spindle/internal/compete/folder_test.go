@@ -35,13 +35,13 @@ func TestNoOtherUserHasAHandInTheFolderOfTheLockFile(t *testing.T) {
 	}{
 		"one of its own":                    {mine, me, ""},
 		"others may look":                   {folderOf(t, 0o755), me, ""},
-		"the group may write":               {folderOf(t, 0o770), me, "can be written to by others: its mode is 0770"},
-		"all may write, as to /tmp":         {folderOf(t, 0o777|os.ModeSticky), me, "can be written to by others: its mode is 0777"},
+		"the group may write":               {folderOf(t, 0o770), me, "is writable by other users (mode 0770)"},
+		"all may write, as to /tmp":         {folderOf(t, 0o777|os.ModeSticky), me, "is writable by other users (mode 0777)"},
 		"another user's":                    {mine, me + 1, "belongs to user"},
 		"a link, which may lead anywhere":   {link, me, "is a symbolic link"},
-		"a file":                            {file, me, "is no folder"},
+		"a file":                            {file, me, "is not a directory"},
 		"nothing":                           {filepath.Join(mine, "none"), me, "no such file"},
-		"relative, so not the same for all": {"run", me, "is no absolute path"},
+		"relative, so not the same for all": {"run", me, "is not an absolute path"},
 	} {
 		err := account{uid: c.uid}.serves(place{path: c.path})
 		if c.want == "" {

@@ -21,62 +21,65 @@ import (
 )
 
 var guardHelp = `Guard keeps a service active on the machine that holds a lock, and inactive on
-all others. The service belongs to an init system, or is anything else that
-commands can start and stop. /bin/sh runs the commands. Their environment has
-SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE; that of --activate
-has SPINDLE_TOKEN too. Give all machines the same --renew, --failures and
---confirm.
+all other machines. The service can be a unit of an init system, or anything
+else that commands can start and stop. /bin/sh runs the commands, with
+SPINDLE_LOCK (the lock's name), SPINDLE_DB and SPINDLE_TABLE in their
+environment; --activate also gets SPINDLE_TOKEN. Set --renew, --failures and
+--confirm to the same values on all machines.
 
-These three flags set the timing. A heartbeat renews the lock every --renew (R).
-The lease is --failures (F) times R: if no heartbeat gets through for that long,
-the lock is lost. The confirmation is --confirm (C) times R: after the lease of
-a dead machine, the next one waits this long before it activates, so that the
-dead one's watchdog can deactivate. If the lock was released, the next machine
-activates at once.
+These three flags control the timing. Guard sends a heartbeat every --renew (R).
+The lease is --failures (F) times R: if no heartbeat is acknowledged for that
+long, the lock is lost. The confirmation is --confirm (C) times R. After the
+lease of a dead machine has expired, the next machine waits for that long before
+it activates the service, so that the dead machine's watchdog can deactivate it.
+If the lock was released, the next machine activates the service immediately.
 
-Guard first deactivates the service, so that its state is known. A deactivation
-must finish within the confirmation: after nine tenths of it the command is
-killed, and tried again until it succeeds. If it has failed, the lock is not
-released but left to expire, so that the next machine waits.
+Guard starts by deactivating the service, so that its state is known. A
+deactivation must finish within the confirmation: the command is killed after
+nine tenths of that time and run again, until it succeeds. After a failed
+deactivation, guard does not release the lock but lets it expire, so that the
+next machine waits.
 
-Guard runs --healthcheck with "active" or "standby" as one more argument. On
-standby it runs before each look at the lock: if it fails, this machine does not
-compete. While active it runs before each heartbeat: if it has failed
---unhealthy times in a row, guard deactivates the service and releases the lock,
-and another machine can have it at once. A check that takes too long is killed,
-and counts as failed: while active it may take half of what is left of the
-lease, on standby a whole lease. It does not run while the service is being
-activated or deactivated.
+Guard runs --healthcheck with "active" or "standby" as an additional argument.
+On standby, the check runs before each look at the lock, and this machine does
+not compete for the lock while the check fails. While the service is active, the
+check runs before each heartbeat. If it fails --unhealthy times in a row, guard
+deactivates the service and releases the lock, so that another machine can
+acquire it immediately. A check that takes too long is killed and counts as
+failed. The limit is half of the remaining lease while the service is active,
+and one lease duration on standby. The check does not run while the service is
+being activated or deactivated.
 
-SIGTERM, SIGINT and SIGHUP end guard, once the service is inactive and the lock
-released. A second SIGTERM or SIGINT ends it at once. Under nohup guard ignores
-SIGHUP.
+After SIGTERM, SIGINT or SIGHUP, guard deactivates the service, releases the
+lock and exits. A second SIGTERM or SIGINT ends guard immediately. Under nohup,
+guard ignores SIGHUP.
 
 While the service may be active, guard has a watchdog process. If guard is
-killed, even with SIGKILL, the watchdog deactivates the service at once, and
-tries until it succeeds. If guard is stopped, the watchdog does so at the end of
-the lease. If the watchdog itself is killed, guard gives the lock up. Two things
-are not covered: both are killed at once, or the machine is suspended. An init
-system that kills both must deactivate the service: deploy/systemd has a unit
-that does.
+killed, even with SIGKILL, the watchdog immediately deactivates the service, and
+retries until that succeeds. If guard is stopped, the watchdog deactivates the
+service at the end of the lease. If the watchdog itself is killed, guard gives
+up the lock. Two cases are not covered: guard and its watchdog are killed at the
+same time, or the machine is suspended. An init system that kills both processes
+must deactivate the service itself, as the unit in deploy/systemd does.
 
-Only one guard on a machine takes care of a service: a second one with the same
-lock, the same --deactivate and the same directory waits until the first, and
-its watchdog, have ended. So --deactivate never runs twice at once, and never
-after the next activation. They find each other by a lock file in a folder that
-only their user can write to: $RUNTIME_DIRECTORY; root's /run/spindle, or
-$XDG_RUNTIME_DIR; or else one in the folder for temporary files.
+Only one guard on a machine manages a service. A second guard with the same
+lock, --deactivate command and working directory waits until the first guard and
+its watchdog have exited. Two deactivations therefore never run at the same
+time, and a late deactivation never follows the next activation. The guards find
+each other through a lock file in a directory that only their user can write to.
+Guard tries $RUNTIME_DIRECTORY; then /run/spindle for root, or $XDG_RUNTIME_DIR
+for other users; and finally a subdirectory of the temporary directory.
 ` + reportsHelp("guard", "if the service is active here") + `
---on-stuck runs when a deactivation fails or takes too long, and then not again
-until one has succeeded. If guard is dead or stopped, its watchdog runs it. It
-can reset the machine, say.
+--on-stuck runs when a deactivation fails or takes too long, and does not run
+again until a deactivation has succeeded. If guard is dead or stopped, its
+watchdog runs the hook. The hook can, for example, reset the machine.
 
 Exit codes:
-  0    a signal ended it, and the service is inactive
-  1    it could not start; the message says why
+  0    a signal ended guard, and the service is inactive
+  1    guard could not start; the message says why
   2    the command line is wrong
-  130  a second signal, SIGINT, ended it at once
-  143  a second signal, SIGTERM, ended it at once`
+  130  a second signal, SIGINT, ended guard immediately
+  143  a second signal, SIGTERM, ended guard immediately`
 
 // guarding is one run of guard.
 type guarding struct {
@@ -87,7 +90,7 @@ type guarding struct {
 
 	reports   reports
 	stuckHook []string        // in a watchdog: the token, the time limit and the command of --on-stuck
-	lockFile  *child.LockFile // or nil
+	lockFile  *child.LockFile // or nil, if there is no safe directory for it
 
 	mu   sync.Mutex // guards the rest
 	term *elect.Term
@@ -111,14 +114,14 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	f := c.Flags()
 	g.lockCommand.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
-	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if it already is")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "the `command` that succeeds if the service is healthy, or on standby would be (default: always healthy)")
+	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must succeed if the service already is")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy or, on standby, would be healthy if activated (default: always healthy)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
-	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: the lock is lost after so long without a heartbeat")
-	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before the activation, after a takeover from a dead holder")
-	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives the lock up")
+	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew; the lock is lost after that time without a heartbeat")
+	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
+	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
-	g.reports.flags(f, "when a deactivation fails or takes too long, once until one succeeds")
+	g.reports.flags(f, "when a deactivation fails or takes too long, and not again until one has succeeded")
 	return c
 }
 
@@ -126,15 +129,15 @@ func (g *guarding) check() error {
 	lease := g.renew * time.Duration(g.failures)
 	switch {
 	case g.activate == "" || g.deactivate == "":
-		return exit.Misuse("--activate %q, --deactivate %q: both are needed, the commands that start and stop the service", g.activate, g.deactivate)
+		return exit.Misuse("--activate %q, --deactivate %q: both commands are required", g.activate, g.deactivate)
 	case g.failures < 2 || g.failures > 1000:
-		return exit.Misuse("--failures %d: at least 2 are needed, so that one heartbeat may be late; at most 1000", g.failures)
+		return exit.Misuse("--failures %d: must be at least 2, so that one heartbeat can be late, and at most 1000", g.failures)
 	case g.confirm < 1 || g.confirm > 1000:
-		return exit.Misuse("--confirm %d: at least 1 is needed, which is the time for a deactivation; at most 1000", g.confirm)
+		return exit.Misuse("--confirm %d: must be at least 1, to leave time for a deactivation, and at most 1000", g.confirm)
 	case g.unhealthy < 1 || g.unhealthy > 100:
-		return exit.Misuse("--unhealthy %d: must be from 1 to 100: so many checks in a row fail before an active machine gives up", g.unhealthy)
+		return exit.Misuse("--unhealthy %d: must be at least 1 and at most 100", g.unhealthy)
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
-		return exit.Misuse("--renew %v times --failures %d is a lease of %v: it must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
+		return exit.Misuse("--renew %v times --failures %d is a lease of %v; the lease must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:
 		return exit.Misuse("--activation %v: must be positive", g.activation)
 	}
@@ -166,7 +169,7 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.reports.begin(&g.lockCommand, &candidate); err != nil {
 		return err
 	}
-	defer g.reports.end(nil) // last: the next guard need not wait for hooks
+	defer g.reports.end(nil) // last, so that the next guard does not wait for hooks
 	context.AfterFunc(ctx, func() { g.reports.ending(nil) })
 	if err := g.verify(ctx, db.Client()); err != nil {
 		return err
@@ -201,7 +204,7 @@ func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
 
 // Deactivate implements guard.Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	stop := whenLate(ctx, g.reports.runsOn) // the command may not end, even though it was killed
+	stop := whenLate(ctx, g.reports.runsOn) // the command may still be running after it was killed
 	err := g.turnOff(ctx)
 	stop()
 	if err == nil {
@@ -212,7 +215,7 @@ func (g *guarding) Deactivate(ctx context.Context) error {
 	return err
 }
 
-// turnOff lets the watchdog deactivate, or does so itself if there is none.
+// turnOff lets the watchdog deactivate the service. If there is no watchdog, turnOff deactivates the service itself.
 func (g *guarding) turnOff(ctx context.Context) error {
 	if dog := g.watchdog(); dog != nil {
 		err := dog.Finish(ctx)
@@ -226,7 +229,7 @@ func (g *guarding) turnOff(ctx context.Context) error {
 	return g.switchOff(ctx, g.reports.runsOn)
 }
 
-// switchOff runs the command that deactivates. It calls late if the command takes too long.
+// switchOff runs the --deactivate command. It calls late if the command takes too long.
 func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	limit := guard.Deactivation(g.renew, g.confirm)
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -240,13 +243,14 @@ func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
 	return err
 }
 
-// whenLate calls f if the deadline of ctx passes before stop is called. f does not run any more once stop has returned.
+// whenLate calls f if the deadline of ctx passes before stop is called. Once stop has returned, f is not running and
+// will not be called.
 func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	over := make(chan struct{})
 	notYet := context.AfterFunc(ctx, func() {
 		defer close(over)
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-			f(fmt.Errorf("the deactivation takes too long: %w", err))
+			f(fmt.Errorf("the deactivation is taking too long: %w", err))
 		}
 	})
 	return sync.OnceFunc(func() {
@@ -278,7 +282,7 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	if dog := g.watchdog(); dog != nil && role == guard.Active {
 		select {
 		case <-dog.Begun():
-			return errors.New("the watchdog has deactivated the service, or is gone")
+			return errors.New("the watchdog has begun to deactivate the service, or has exited")
 		default:
 		}
 	}
@@ -287,7 +291,7 @@ func (g *guarding) Check(ctx context.Context, role guard.Role) error {
 	}
 	err := g.shell(ctx, g.healthcheck+" "+string(role), 0)
 	if err != nil && role == guard.Standby && ctx.Err() == nil {
-		g.reports.does(false, "on standby: not competing, as the health check failed: %v", err)
+		g.reports.does(false, "on standby: not competing because the health check failed: %v", err)
 	}
 	return err
 }

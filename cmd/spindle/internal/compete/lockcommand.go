@@ -1,12 +1,12 @@
-// Package compete has the commands that compete for a lock, exec and guard: their flags, and what connects the state machines
-// of packages execcmd and guard to processes, hooks and messages.
+// Package compete implements exec and guard, the commands that compete for a lock. It has their flags, and connects the
+// state machines in packages execcmd and guard to processes, hooks and messages.
 //
-//   - lockcommand.go: what both have in common; messages.go: what both say
-//   - reports.go: what they report to hooks, probes and systemd
-//   - exec.go, once.go: exec, and work that it does once
-//   - guard.go: guard; watchdog.go: its watchdog
-//   - alone.go, folder.go: one guard of a service on a machine, by a lock file
-//   - beside.go, watchdogaction.go, detached.go: the processes beside exec and guard, and what they do
+//   - lockcommand.go, messages.go: the code and the messages that both commands share
+//   - reports.go: reports to hooks, probes and systemd
+//   - exec.go, once.go: exec, and work that exec does once
+//   - guard.go, watchdog.go: guard, and its watchdog
+//   - alone.go, folder.go: the lock file that allows only one guard of a service on a machine
+//   - beside.go, watchdogaction.go, detached.go: the auxiliary processes of exec and guard
 package compete
 
 import (
@@ -45,24 +45,24 @@ type lockCommand struct {
 	priority int
 
 	own   *pflag.FlagSet // the flags of the command
-	token table.Token    // of its term, or 0
-	key   string         // of what is to be done once, if anything
+	token table.Token    // of the current term, or 0
+	key   string         // of the work to do once, or ""
 
-	wait    time.Duration // for the lock; 0: forever
-	trouble error         // what went wrong with the last look
+	wait    time.Duration // how long to wait for the lock, or 0 for no limit
+	trouble error         // why the last look failed, or nil
 }
 
 func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
-	f.StringVar(&x.id, "id", "", "the `id` that others see as the holder's (default: host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text` that others see while this process holds the lock, such as an address")
-	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another takes over at once, and accept spindle handover")
-	f.IntVar(&x.priority, "priority", table.MaxRank, "0 to 9: a holder with --handover yields to higher priorities")
-	f.BoolVarP(&x.quiet, "quiet", "q", false, "only report problems")
+	f.StringVar(&x.id, "id", "", "the holder `id` that other processes see (default: host, process id and a UUID)")
+	f.StringVar(&x.value, "value", "", "a `text` that other processes see while this process holds the lock, such as an address")
+	f.BoolVar(&x.handover, "handover", false, "announce a stop in advance, so that another process takes over immediately, and accept requests by spindle handover")
+	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover yields to higher priorities")
+	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 
-// newCandidate checks the flags by the library's rules.
+// newCandidate returns the candidate that the flags describe. It checks the flags by the library's rules.
 func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) (elect.Candidate, error) {
 	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
 	if x.handover {
@@ -73,7 +73,7 @@ func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) 
 	}
 	c := options.New(opts)
 	if x.name == "" {
-		return elect.Candidate{}, exit.Misuse("no lock given: name it with --name or SPINDLE_NAME")
+		return elect.Candidate{}, exit.Misuse("no lock given: set --name or SPINDLE_NAME")
 	}
 	c.Check(db.Client(), x.Table, x.name)
 	if err := c.Err(); err != nil {
@@ -83,7 +83,7 @@ func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) 
 	return c.Candidate(db.Locks(), x.name), nil
 }
 
-// optionCall is how the library quotes an option: WithLease(10ms).
+// optionCall matches an option in the library's errors, such as WithLease(10ms).
 var optionCall = regexp.MustCompile(`With(Lease|ID|Value|Priority)\(([^)]*)\)`)
 
 func asFlag(call string) string {
@@ -91,8 +91,8 @@ func asFlag(call string) string {
 	return "--" + strings.ToLower(given[1]) + " " + given[2]
 }
 
-// verify returns errors that waiting can't fix. If the database can't be reached now, it may be later. From here on,
-// messages have the time, as in a log.
+// verify checks the table, and returns only errors that waiting can't fix. It logs any other error, because a database
+// that can't be reached now may be reachable later. From here on, messages include the time, as in a log.
 func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	terminal.Stderr.Time()
 	limited, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -120,21 +120,22 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables tell a program under a lock about the lock. No command takes its flags from them: a spindle that the
-// program runs would take its parent's lock for its own.
+// These variables describe the lock to the program that runs under it. They never set a command's flags, because a
+// spindle command that the program runs would then use its parent's lock as its own.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
 	keyVariable   = "SPINDLE_KEY"
 
-	reasonVariable = "SPINDLE_REASON" // to hooks
+	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns the environment of a program under the lock: this process's, the lock's name, table and database, and
-// the token if there is one. It leaves out variables that set the flags of this command alone.
+// environment returns the environment for a program under the lock. It adds the lock's name, table and database, and
+// the token if there is one, to this process's environment, and removes variables that set flags which only this
+// command has.
 func (x *lockCommand) environment(token table.Token) []string {
 	if x.own == nil {
-		return os.Environ() // in a watchdog: its parent has removed them
+		return os.Environ() // in a watchdog, whose parent has already removed the variables
 	}
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range systemd.Variables {
@@ -159,7 +160,7 @@ func (x *lockCommand) environment(token table.Token) []string {
 	return env
 }
 
-// within reports whether this command runs under the very term that was seen.
+// within reports whether this command itself runs under the term that step has seen.
 func (x *lockCommand) within(step elect.Step) bool {
 	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.LockView) bool {
 		return s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)

@@ -12,24 +12,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// complain logs what went wrong with the lock.
+// complain logs a problem with the lock.
 func (c *lockCommand) complain(format string, args ...any) {
 	terminal.Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
 }
 
-// say logs what happens, unless --quiet is given.
+// say logs progress, unless --quiet is set.
 func (c *lockCommand) say(format string, args ...any) {
 	if !c.quiet {
 		terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 	}
 }
 
-// relieve logs that a problem is over that complain has logged.
+// relieve logs the end of a problem that complain has logged, even with --quiet.
 func (c *lockCommand) relieve(format string, args ...any) {
 	terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
 }
 
-// about returns attributes with the keys of the library's log.
+// about returns the lock's attributes, under the keys that the library's log uses.
 func (c *lockCommand) about() []slog.Attr {
 	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
 	if c.token != 0 {
@@ -41,7 +41,7 @@ func (c *lockCommand) about() []slog.Attr {
 	return about
 }
 
-// A narrator logs what the looks at a lock find: each holder and each kind of trouble once.
+// A narrator logs the results of looks at a lock. It logs each holder, and each new kind of error, once.
 type narrator struct {
 	*lockCommand
 	seen    table.Token
@@ -49,7 +49,7 @@ type narrator struct {
 }
 
 func (n *narrator) report(step elect.Step) {
-	kind := spanner.ErrCode(step.Err).String() // the text differs in times and ids
+	kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
 	if errors.Is(step.Err, table.ErrNewer) {
 		kind = "newer"
 	}

@@ -4,5 +4,5 @@ package compete
 
 import "io/fs"
 
-// owner returns -1: nothing here needs it.
+// owner returns -1, because nothing needs the owner on these systems.
 func owner(fs.FileInfo) int { return -1 }

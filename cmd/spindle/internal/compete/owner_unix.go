@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// owner returns the user that a file belongs to, or -1.
+// owner returns the id of the file's owner, or -1 if it is not known.
 func owner(info fs.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid)

@@ -20,51 +20,51 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// reportsHelp explains the flags of reports.
+// reportsHelp returns the help for the flags of reports.
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
---on-acquire, --on-lost and --on-stuck are hooks: commands that /bin/sh runs
-when that happens. They get the variables above with SPINDLE_TOKEN, and the last
-two get SPINDLE_REASON. A hook runs beside everything else: it delays nothing
-and decides nothing. If it still runs after --hook-timeout, it is killed with
-its process group. A hook that fails or is killed is logged, and changes
-nothing. At most one of a kind runs at a time. At its end, when the lock is
-given up, %[1]s waits for hooks that still run. Their output goes to the
-standard error.
+--on-acquire, --on-lost and --on-stuck each set a hook, which is a command that
+/bin/sh runs at that event. Hooks get the variables above, including
+SPINDLE_TOKEN. The last two hooks also get SPINDLE_REASON. A hook runs in the
+background: %[1]s neither waits for its result nor acts on it. A hook that is
+still running after --hook-timeout is killed with its process group. If a hook
+fails or is killed, this is logged but has no other effect. At most one hook of
+each kind runs at a time. Before it exits, and after it has given up the lock,
+%[1]s waits for hooks that are still running. Hooks write to standard error.
 
---health-listen answers on an address, without a log-in:
-  /livez    200 if the loop of %[1]s answers within a second, else 503
-  /readyz   200 %[2]s, else 503 and why
-  /metrics  for Prometheus
+--health-listen serves these paths over HTTP, without authentication:
+  /livez    200 if the main loop of %[1]s answers within a second, otherwise 503
+  /readyz   200 %[2]s, otherwise 503 and the reason
+  /metrics  metrics for Prometheus
 
-In a systemd unit with Type=notify, systemctl status shows what %[1]s does. With
-WatchdogSec=, systemd restarts it if its loop hangs.
+In a systemd unit with Type=notify, systemctl status shows what %[1]s is doing.
+With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
 `, command, ready)
 }
 
-// reports tell hooks, probes and systemd what happens.
+// reports passes events on to hooks, probes and systemd.
 type reports struct {
 	reportFlags
 	lock  *lockCommand
-	asks  chan struct{} // the loop receives from it
+	asks  chan struct{} // the main loop receives from it
 	hooks hooks.Hooks
 	probe *probe.Probe // or nil
-	close func()       // the listener
+	close func()       // closes the probe's listener, or nil
 	unit  *systemd.Unit
-	once  sync.Once // that it is ready
+	once  sync.Once // for ready
 
 	mu     sync.Mutex // guards the rest
 	term   *elect.Term
-	token  table.Token // of the last term
-	active bool        // the program runs, or the service is active, as far as is known
+	token  table.Token // of the current or last term
+	active bool        // the program is running, or the service is active, as far as is known
 	stuck  bool
 	doing  string
 }
 
-// reportFlags say which reports there are.
+// reportFlags select the reports.
 type reportFlags struct {
 	commands map[hooks.Kind]*string
-	limit    time.Duration // of a hook
+	limit    time.Duration // for a hook
 	listen   string
 }
 
@@ -72,13 +72,13 @@ func (r *reportFlags) flags(f *pflag.FlagSet, stuck string) {
 	r.commands = map[hooks.Kind]*string{}
 	for kind, when := range map[hooks.Kind]string{
 		hooks.Acquire: "when the lock is acquired",
-		hooks.Lost:    "when the lock is lost, not released",
+		hooks.Lost:    "when the lock is lost rather than released",
 		hooks.Stuck:   stuck,
 	} {
 		r.commands[kind] = f.String(string(kind), "", "a `command` to run "+when)
 	}
-	f.DurationVar(&r.limit, "hook-timeout", 30*time.Second, "how long a command of --on-... may run")
-	f.StringVar(&r.listen, "health-listen", "", "the `address`, host:port, at which to answer /livez, /readyz and /metrics (default: none)")
+	f.DurationVar(&r.limit, "hook-timeout", 30*time.Second, "how long an --on-... command may run")
+	f.StringVar(&r.listen, "health-listen", "", "serve /livez, /readyz and /metrics at this `address`, host:port (default: none)")
 }
 
 func (r *reportFlags) check() error {
@@ -86,12 +86,12 @@ func (r *reportFlags) check() error {
 		return exit.Misuse("--hook-timeout %v: must be positive", r.limit)
 	}
 	if _, _, err := net.SplitHostPort(r.listen); err != nil && r.listen != "" {
-		return exit.Misuse("--health-listen %q: want host:port, such as :8118: %w", r.listen, err)
+		return exit.Misuse("--health-listen %q: must be host:port, such as :8118: %w", r.listen, err)
 	}
 	return nil
 }
 
-// begin begins to report on a candidate, and counts its failed heartbeats from now on.
+// begin starts the reports on a candidate. From then on, the candidate's failed heartbeats are counted.
 func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 	r.lock, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
 	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hooks.Kind]string{}, r.limit, r.warn
@@ -103,19 +103,19 @@ func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 	if r.listen != "" {
 		on, err := net.Listen("tcp", r.listen)
 		if err != nil {
-			return fmt.Errorf("--health-listen %s: %w: port 0 takes a free one", r.listen, err)
+			return fmt.Errorf("--health-listen %s: %w; to use any free port, set the port to 0", r.listen, err)
 		}
 		r.probe = probe.New(lock.Table, lock.name, names, r.now, r.asks)
 		r.close = probe.Serve(on, r.probe.Handler())
 		r.hooks.Failed = func(k hooks.Kind) { r.probe.HookFailed(string(k)) }
 		c.Table.Store = r.counting(c.Table.Store)
-		lock.say("%s: /livez, /readyz and /metrics are at %s", lock.name, terminal.URL(on.Addr()))
+		lock.say("%s: serving /livez, /readyz and /metrics at %s", lock.name, terminal.URL(on.Addr()))
 	}
 	r.unit = systemd.Begin(r.asks)
 	return nil
 }
 
-// counting counts failed heartbeats. Each heartbeat is one call.
+// counting returns a store that counts failed heartbeats. Each heartbeat is one call.
 func (r *reports) counting(s table.Store) table.Via {
 	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		err := call(ctx, s)
@@ -130,27 +130,27 @@ func (r *reports) warn(format string, args ...any) {
 	r.lock.complain("%s: "+format, append([]any{r.lock.name}, args...)...)
 }
 
-// looping says that the loop begins.
+// looping reports that the main loop begins.
 func (r *reports) looping() {
 	if r.probe != nil {
 		r.probe.Looping()
 	}
 }
 
-// ready says that this process competes for the lock.
+// ready reports to systemd, once, that this process competes for the lock.
 func (r *reports) ready() { r.once.Do(r.unit.Ready) }
 
-// compete is for a process that competes as soon as its loop begins.
+// compete reports that the main loop begins and immediately competes for the lock.
 func (r *reports) compete() {
 	r.does(false, "on standby: competing for %s", r.lock.name)
 	r.looping()
 	r.ready()
 }
 
-// ending says that this process got a signal to end.
+// ending reports that this process received a signal to end.
 func (r *reports) ending(os.Signal) { r.unit.Stopping() }
 
-// end waits for hooks, but not after stop is closed, and ends the reports.
+// end waits for hooks, until stop is closed at the latest, and ends the reports.
 func (r *reports) end(stop <-chan struct{}) {
 	r.unit.Stopping()
 	r.hooks.Wait(stop)
@@ -170,7 +170,7 @@ func (r *reports) acquired(t *elect.Term) {
 	r.hooks.Run(hooks.Acquire, func() []string { return r.lock.environment(t.Token()) })
 }
 
-// lost says that the lock of the last term was lost.
+// lost reports that the lock was lost.
 func (r *reports) lost(why error) {
 	if r.probe != nil {
 		r.probe.Lost()
@@ -179,14 +179,15 @@ func (r *reports) lost(why error) {
 	r.hooks.Run(hooks.Lost, func() []string { return r.because(why) })
 }
 
-// over says that the lock is not held any more.
+// over reports that the lock is no longer held.
 func (r *reports) over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term = nil
 }
 
-// runsOn reports that what must not run any more may still run. Until ranOut, later calls do nothing.
+// runsOn reports that a program or service that should have ended may still be running. Later calls do nothing until
+// ranOut is called.
 func (r *reports) runsOn(why error) {
 	r.mu.Lock()
 	before := r.stuck
@@ -197,24 +198,25 @@ func (r *reports) runsOn(why error) {
 	}
 }
 
-// ranOut reports that nothing runs any more that must not.
+// ranOut reports that no such program or service is running any longer.
 func (r *reports) ranOut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stuck = false
 }
 
-// because returns the environment of a hook that gets a reason, with the last term's token if there was one.
+// because returns the environment for a hook that gets a reason. It includes the last term's token, if there was a
+// term.
 func (r *reports) because(why error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append(r.lock.environment(r.token), reasonVariable+"="+reasonText(why))
 }
 
-// reasonText makes a reason fit for an environment variable.
+// reasonText formats a reason for an environment variable.
 func reasonText(why error) string { return terminal.Escape(why.Error()) }
 
-// does notes what this process does, and whether its program runs or its service is active.
+// does records this process's activity, and whether its program is running or its service is active.
 func (r *reports) does(active bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	r.mu.Lock()
@@ -223,7 +225,7 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// waits says what a look at the lock found.
+// waits reports the result of a look at the lock.
 func (r *reports) waits(step elect.Step) {
 	switch {
 	case step.Err != nil:
@@ -236,7 +238,7 @@ func (r *reports) waits(step elect.Step) {
 	}
 }
 
-// now returns the report for the probe.
+// now returns the current report for the probe.
 func (r *reports) now() probe.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// While its service may be active, a guard has a watchdog. Only the watchdog deactivates the service: when guard orders it
-// to, when guard is dead, or when guard has let its deadline pass. So no two processes deactivate at once, and a
-// deactivation continues whatever happens to guard.
+// While its service may be active, a guard has a watchdog. Only the watchdog deactivates the service. It does so when
+// guard tells it to, when guard exits, or when guard misses its deadline. So two processes never deactivate the service
+// at the same time, and a deactivation continues whatever happens to guard.
 
 // arm starts the watchdog.
 func (g *guarding) arm(t *elect.Term) (*child.Watchdog, error) {
@@ -41,7 +41,8 @@ func (g *guarding) Extended() {
 	}
 }
 
-// until returns when a term is lost, unless it is extended. It is early if this process is stopped meanwhile.
+// until returns the time at which a term is lost unless a heartbeat extends it. If this process is stopped between the
+// two clock readings, the result is too early, which is safe.
 func until(t *elect.Term) time.Time {
 	now := time.Now()
 	return now.Add(t.Left())

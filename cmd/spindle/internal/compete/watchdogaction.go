@@ -20,13 +20,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// watchdogCommand is the first argument of a watchdog. What follows is its action.
+// watchdogCommand is the first argument of a watchdog. The remaining arguments describe the watchdog's action.
 const watchdogCommand = "__watchdog"
 
-// watchdogFormat is the variable that gives a watchdog its parent's log format.
+// watchdogFormat is the environment variable that passes the parent's log format to a watchdog.
 const watchdogFormat = "SPINDLE_LOG_FORMAT"
 
-// watchdogEnvironment returns the environment of the watchdog's commands, with the log format.
+// watchdogEnvironment returns the environment for a watchdog and the commands that it runs. It includes the log format.
 func (x *lockCommand) watchdogEnvironment() []string {
 	return append(x.environment(0), watchdogFormat+"="+terminal.Stderr.Format.String())
 }
@@ -34,17 +34,18 @@ func (x *lockCommand) watchdogEnvironment() []string {
 // runWatchdog does the work of a watchdog.
 func runWatchdog(args []string) (code int) {
 	if need := map[string]int{"guard": 11, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
-		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is for exec and guard, which start it")
+		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is an internal command, which only exec and guard start")
 		return exit.Misused
 	}
 	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
 	terminal.Stderr.Time()
-	// Only its parent ends it, by an order or by its death. The reader of the standard error may have died with the parent.
-	// (The commands that it runs would inherit ignored signals.)
+	// Only its parent ends a watchdog, by an order or by exiting, so the watchdog catches these signals. It gets
+	// SIGPIPE if the reader of standard error exited together with the parent. It does not ignore the signals, because
+	// the commands that it runs would then ignore them, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
-	switch args[0] { // the parent wrote them
+	switch args[0] { // the parent wrote args, so they can be parsed
 	case "guard":
 		g := &guarding{lockCommand: lock, deactivate: args[7]}
 		g.renew, _ = time.ParseDuration(args[5])
@@ -61,18 +62,18 @@ func runWatchdog(args []string) (code int) {
 	return 0
 }
 
-// watchdogAction deactivates the service, and retries until that succeeds.
+// watchdogAction deactivates the service. It retries until a deactivation succeeds.
 func (g *guarding) watchdogAction(a child.Act) {
 	switch a.Why {
 	case child.Dead:
-		g.complain("%s: guard is dead: its watchdog deactivates the service", g.name)
+		g.complain("%s: guard died, so its watchdog is deactivating the service", g.name)
 	case child.Late:
-		g.complain("%s: guard stands still: its watchdog deactivates the service", g.name)
+		g.complain("%s: guard missed its deadline, so its watchdog is deactivating the service", g.name)
 	}
 	var once sync.Once
 	stuck := func(err error) { once.Do(func() { g.detachHook(err) }) }
 	late := func(err error) {
-		if a.Why != child.Told { // otherwise guard knows how long it waits, and runs the hook
+		if a.Why != child.Told { // otherwise guard is waiting, and runs the hook itself
 			stuck(err)
 		}
 	}
@@ -90,9 +91,10 @@ func (g *guarding) watchdogAction(a child.Act) {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction releases the lock of a dead exec once nothing works under its token any more, so that the next machine
-// need not wait for the lease. It leaves the lock of a stopped exec, which may continue. If it is not certain within a
-// lease that the group is gone, or if the release fails, the lock expires.
+// watchdogAction kills the processes that left the program's group. If exec has exited, it then waits until no process
+// works under the token, and releases the lock, so that the next machine does not have to wait until the lease expires.
+// If this is still uncertain after one lease duration, or if the release fails, the lock expires. If exec is only
+// stopped, watchdogAction does not release the lock, because exec may continue.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
 	left := child.KillMarked(marks...)
@@ -101,7 +103,7 @@ func (x *execution) watchdogAction(a child.Act) {
 	}
 	over, cancel := context.WithTimeout(context.Background(), x.lease)
 	defer cancel()
-	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // each look reads all processes
+	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // pauses grow, because each attempt reads all processes
 		elect.Sleep(over, elect.SystemClock{}, pause)
 		if over.Err() != nil {
 			return
@@ -119,8 +121,8 @@ func (x *execution) watchdogAction(a child.Act) {
 	})
 	switch {
 	case err == nil:
-		x.complain("exec was killed: its watchdog has ended the program and released %s", x.name)
-	case !errors.Is(err, table.ErrSuperseded): // otherwise it is not held any more
+		x.complain("exec was killed, so its watchdog ended the program and released %s", x.name)
+	case !errors.Is(err, table.ErrSuperseded): // otherwise the lock is no longer held
 		x.complain("%s is left to expire: %v", x.name, err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package complete completes words of a command line with what is in the lock table.
+// Package complete implements shell completion from the contents of the lock table.
 package complete
 
 import (
@@ -17,13 +17,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// atTab is how long a user waits after pressing Tab. What is not known by then is not completed.
+// atTab limits how long a user waits after pressing Tab. If the table has not answered by then, nothing is completed.
 const atTab = time.Second
 
-// A completer returns the words in the table that a begun word can be completed to.
+// A completer returns the words in the table that begin with the text typed so far.
 type completer func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error)
 
-// fromTable asks the table. It reports no errors: a message would be in the middle of a command line.
+// fromTable completes a word from the table. It reports no errors, because a message would appear in the middle of the
+// command line.
 func fromTable(o *connect.Database, c *cobra.Command, begun string, ask completer) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	if flags.FromEnvironment(c.Flags()) != nil || o.Check() != nil {
@@ -32,7 +33,7 @@ func fromTable(o *connect.Database, c *cobra.Command, begun string, ask complete
 	ctx, cancel := context.WithTimeout(c.Context(), atTab)
 	defer cancel()
 	answer := make(chan []cobra.Completion, 1)
-	go func() { // a client may wait for credentials, whatever its ctx
+	go func() { // creating a client may wait for credentials even after ctx ends
 		db, err := o.Open()
 		if err != nil {
 			answer <- nil
@@ -46,7 +47,7 @@ func fromTable(o *connect.Database, c *cobra.Command, begun string, ask complete
 	}()
 	select {
 	case found := <-answer:
-		if len(found) == 1 && strings.Contains(found[0], "/\t") { // a group, whose members come next
+		if len(found) == 1 && strings.Contains(found[0], "/\t") { // a group, to be continued with the name of one of its locks
 			return found, directive | cobra.ShellCompDirectiveNoSpace
 		}
 		return found, directive
@@ -55,7 +56,7 @@ func fromTable(o *connect.Database, c *cobra.Command, begun string, ask complete
 	}
 }
 
-// offer adds a name to the completions, unless a shell would read it as something else.
+// offer adds a name to the completions, unless a shell would read it differently.
 func offer(all []cobra.Completion, name, about string) []cobra.Completion {
 	if name == "" || terminal.Show(name) != name {
 		return all
@@ -63,10 +64,10 @@ func offer(all []cobra.Completion, name, about string) []cobra.Completion {
 	return append(all, cobra.CompletionWithDesc(name, terminal.Show(about)))
 }
 
-// Locks completes a command's only argument to the name of a lock, or of a group.
+// Locks completes a command's only argument with the name of a lock or group.
 func Locks(o *connect.Database) cobra.CompletionFunc { return onlyArgument(o, lockNames(false)) }
 
-// Groups completes a command's only argument to the name of a group.
+// Groups completes a command's only argument with the name of a group.
 func Groups(o *connect.Database) cobra.CompletionFunc { return onlyArgument(o, groupNames) }
 
 func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
@@ -78,7 +79,7 @@ func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
 	}
 }
 
-// lockNames completes the names of locks and groups that are in use, or with idle all names.
+// lockNames completes the names of locks and groups that are in use or, with idle, of all locks and groups.
 func lockNames(idle bool) completer {
 	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
 		all, _, err := t.List(ctx, begun, idle)
@@ -110,7 +111,7 @@ func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra
 	return names, err
 }
 
-// listed completes the last name of a list with commas.
+// listed completes the last name in a comma-separated list.
 func listed(ask completer) completer {
 	return func(ctx context.Context, t table.Table, begun string) ([]cobra.Completion, error) {
 		before := begun[:strings.LastIndexByte(begun, ',')+1]
@@ -122,7 +123,7 @@ func listed(ask completer) completer {
 	}
 }
 
-// holders completes the ids of the holders of a lock, or of all locks.
+// holders completes the id of a lock's holder, or the ids of all holders if name is empty.
 func holders(name string) completer {
 	return func(ctx context.Context, t table.Table, begun string) (ids []cobra.Completion, err error) {
 		all, err := holding(ctx, t, name)
@@ -135,7 +136,7 @@ func holders(name string) completer {
 	}
 }
 
-// tokens completes the tokens of a lock, or of all locks.
+// tokens completes the token of a lock, or the tokens of all locks if name is empty.
 func tokens(name string) completer {
 	return func(ctx context.Context, t table.Table, begun string) (found []cobra.Completion, err error) {
 		all, err := holding(ctx, t, name)
@@ -161,7 +162,8 @@ func holding(ctx context.Context, t table.Table, name string) (all []table.Listi
 	}), err
 }
 
-// Flags completes the values of flags: a flag's name means the same in every command.
+// Flags registers completions for the values of flags. Apart from --id, a flag is completed in the same way in every
+// command.
 func Flags(o *connect.Database, root *cobra.Command) {
 	ask := func(of func(lock string) completer) cobra.CompletionFunc {
 		return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -170,7 +172,7 @@ func Flags(o *connect.Database, root *cobra.Command) {
 	}
 	always := func(c completer) func(string) completer { return func(string) completer { return c } }
 	known := map[string]cobra.CompletionFunc{
-		"name":    ask(always(lockNames(true))), // to be taken again
+		"name":    ask(always(lockNames(true))), // an idle lock can be taken again
 		"prefix":  ask(always(lockNames(true))),
 		"expect":  ask(always(listed(lockNames(true)))),
 		"group":   ask(always(groupNames)),
@@ -179,7 +181,7 @@ func Flags(o *connect.Database, root *cobra.Command) {
 	}
 	flags.Commands(root, func(c *cobra.Command) {
 		own := map[string]cobra.CompletionFunc{}
-		if c.Name() == "status" { // elsewhere, --id is a new one
+		if c.Name() == "status" { // for other commands, --id is a new id
 			own["id"] = ask(holders)
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

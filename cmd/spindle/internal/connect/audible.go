@@ -9,21 +9,23 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// quiet is how long the database may be silent before a command says that it waits.
+// quiet is how long the database can take to answer before a command reports that it is waiting.
 const quiet = 3 * time.Second
 
-// Audible logs that the command waits if the database does not answer for a while. The returned function calls that off.
+// Audible logs that the command is waiting if the database does not answer for a while. The returned function cancels
+// the message.
 func (o *Database) Audible() (answered func()) {
 	if o.Timeout <= quiet {
 		return func() {}
 	}
 	t := time.AfterFunc(quiet, func() {
-		terminal.Complain("no answer from the database yet: waiting for it, for %v at most (--timeout)", o.Timeout)
+		terminal.Complain("no answer from the database yet; waiting up to %v (--timeout)", o.Timeout)
 	})
 	return func() { t.Stop() }
 }
 
-// Audibly returns the table of a command that does one thing. Its first slow call logs that it waits.
+// Audibly returns the lock table for a command that does a single task. If its first call is slow, the table logs that
+// it is waiting.
 func (c *Connection) Audibly(o *Database) table.Table {
 	var said sync.Once
 	return table.Table{Store: table.Via(func(ctx context.Context, step string, do func(context.Context, table.Store) error) error {

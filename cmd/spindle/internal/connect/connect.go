@@ -1,8 +1,8 @@
-// Package connect is a command's way to its database.
+// Package connect connects the commands to their database.
 //
-//   - connect.go: the flags that name the database, and what to do about its errors
-//   - connection.go: a client, and another one if that has lost its session
-//   - audible.go: a command that waits for the database says so
+//   - connect.go: the flags that name the database, and hints about its errors
+//   - connection.go: a client, which is replaced if it has lost its session
+//   - audible.go: the message that a command is waiting for the database
 package connect
 
 import (
@@ -31,10 +31,10 @@ type Database struct {
 	Table   string
 	Timeout time.Duration
 
-	FlagSet *pflag.FlagSet // of these
+	FlagSet *pflag.FlagSet // the set that has these flags
 }
 
-// Flags adds these flags, and the flags of the messages.
+// Flags adds these flags, and the flag for the format of messages.
 func (o *Database) Flags(f *pflag.FlagSet) {
 	o.FlagSet = f
 	f.StringVar(&o.Path, "db", "", "the database's `path`, projects/P/instances/I/databases/D")
@@ -43,18 +43,18 @@ func (o *Database) Flags(f *pflag.FlagSet) {
 	terminal.Stderr.Flag(f)
 }
 
-// DatabasePath matches the path of a database.
+// DatabasePath matches a database path.
 var DatabasePath = regexp.MustCompile(`^projects/[^/]+/instances/[^/]+/databases/[^/]+$`)
 
 // Check returns an error if the flags are wrong.
 func (o *Database) Check() error {
 	switch {
 	case o.Path == "":
-		return exit.Misuse(`no database given: use --db or SPINDLE_DB, such as
+		return exit.Misuse(`no database given; use --db or set SPINDLE_DB, for example:
   export SPINDLE_DB=projects/P/instances/I/databases/D
-An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs neither.`)
+To use an emulator, also set SPANNER_EMULATOR_HOST=host:port. "spindle demo" needs neither.`)
 	case !DatabasePath.MatchString(o.Path):
-		return exit.Misuse("--db %q is not the path of a database: want projects/P/instances/I/databases/D, in full", o.Path)
+		return exit.Misuse("--db %q is not a database path; want the full path, projects/P/instances/I/databases/D", o.Path)
 	case o.Timeout <= 0:
 		return exit.Misuse("--timeout %v: must be positive", o.Timeout)
 	}
@@ -64,7 +64,7 @@ An emulator needs SPANNER_EMULATOR_HOST=host:port as well. "spindle demo" needs 
 	return nil
 }
 
-// Open connects to the database. A command that makes a few requests needs no options.
+// Open connects to the database. Without options, the client is suited to a command that makes only a few requests.
 func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (o *Database) With(ctx context.Context, do func(context.Context, *Connectio
 	return o.Explain(do(ctx, db))
 }
 
-// Explain adds a hint to an error of the database.
+// Explain adds a hint to a database error.
 func (o *Database) Explain(err error) error {
 	var e *exit.Error
 	var schema *ddl.SchemaError
@@ -111,25 +111,25 @@ func (o *Database) Explain(err error) error {
 	text := err.Error()
 	switch code := spanner.ErrCode(err); {
 	case errors.As(err, &schema):
-		return fmt.Errorf("table %s in %s is not a lock table: %s: spindle init creates it if it is missing, and spindle init --print shows the schema it must have",
+		return fmt.Errorf("table %s in %s is not a lock table: %s\n  spindle init creates the table if it is missing, and spindle init --print shows the schema that it must have",
 			schema.Table, o.Path, strings.Join(schema.Problems, "; "))
 	case strings.Contains(text, "default credentials"):
-		hint = "gcloud auth application-default login gives you credentials; an emulator needs SPANNER_EMULATOR_HOST"
+		hint = "to get credentials, run gcloud auth application-default login; to use an emulator, set SPANNER_EMULATOR_HOST"
 	case code == codes.NotFound && strings.Contains(text, "Table not found"):
-		hint = "is --table right? spindle init creates the table"
+		hint = "check --table, or create the table with spindle init"
 	case table.DatabaseMissing(err):
-		hint = "is --db right? gcloud spanner databases list shows what exists"
+		hint = "check --db; gcloud spanner databases list shows the databases of an instance"
 		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {
-			hint = "is --db right? On an emulator, spindle init --create makes it"
+			hint = "check --db, or create the database on the emulator with spindle init --create"
 		}
 	case code == codes.InvalidArgument || code == codes.FailedPrecondition:
-		hint = "is it a lock table? spindle init says what is wrong with it"
+		hint = "the table may not be a lock table; spindle init shows what is wrong with it"
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		hint = "spindle init --print lists the roles that are needed"
+		hint = "spindle init --print lists the required roles"
 	case code == codes.DeadlineExceeded || code == codes.Unavailable || errors.Is(err, context.DeadlineExceeded):
 		hint = "the database can't be reached"
 		if host := os.Getenv("SPANNER_EMULATOR_HOST"); host != "" {
-			hint += ": does an emulator run at SPANNER_EMULATOR_HOST=" + host + "?"
+			hint += "; check that the emulator at SPANNER_EMULATOR_HOST=" + host + " is running"
 		}
 	}
 	if hint == "" {

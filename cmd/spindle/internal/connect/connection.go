@@ -9,11 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Connection is a client of the database, and the store of a lock table in it.
+// A Connection has a client of the database, and is the store of a lock table in it.
 //
-// A client that has lost its session only returns errors: after an emulator was restarted, or a database was dropped and
-// created again. Connection then makes a new client, and repeats the call, which had no effect. To the protocol this is
-// nothing special: a holder continues under its token if its lease row is there.
+// A client loses its session if an emulator is restarted, or if a database is dropped and created again. From then on,
+// the client only returns errors. Connection therefore makes a new client and repeats the failed call, which had no
+// effect. The protocol needs no special case for this, because a holder continues under its token if its lease row
+// still exists.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
@@ -25,7 +26,7 @@ type Connection struct {
 // Close closes the client.
 func (c *Connection) Close() { c.Client().Close() }
 
-// Client returns the present client.
+// Client returns the current client.
 func (c *Connection) Client() *spanner.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +36,7 @@ func (c *Connection) Client() *spanner.Client {
 // Locks returns the lock table.
 func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
-// call makes a call, and repeats it if the session is gone: then the first one had no effect.
+// call makes a call. If the client has lost its session, the call had no effect, so call repeats it with a new client.
 func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.Client()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})
@@ -45,8 +46,8 @@ func (c *Connection) call(ctx context.Context, _ string, do func(context.Context
 	return err
 }
 
-// replaces reports whether err says that the client has lost its session. It then replaces the client, unless another
-// call has done so. If that fails, the next call tries again.
+// replaces reports whether err shows that the client has lost its session. If so, it also replaces the client, unless
+// another call has already done that. If the replacement fails, the next call tries again.
 func (c *Connection) replaces(db *spanner.Client, err error) bool {
 	if !table.SessionLost(err) {
 		return false

@@ -1,4 +1,4 @@
-// Package demo has the command demo: a story of three machines.
+// Package demo implements the command demo, which tells a story of three machines.
 package demo
 
 import (
@@ -30,29 +30,29 @@ func NewDemo(o *connect.Database) *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show elections and failovers on an emulator that it starts",
-		Long: `Demo tells the whole story in a quarter of a minute. A program has to run on
-exactly one of three machines. One of them is killed, one is stopped, and an
-operator breaks the lock of the third.
+		Short: "Show elections and failovers on a temporary emulator",
+		Long: `Demo shows elections and failovers in about fifteen seconds. A program has to
+run on exactly one of three machines. One machine is killed, one is stopped, and
+an operator breaks the lock of the third.
 
-It starts a Cloud Spanner emulator, and leaves nothing running. It finds the
-emulator of "gcloud components install cloud-spanner-emulator", or Docker. If
-SPANNER_EMULATOR_HOST is set, it makes a database of its own there. SPINDLE_DB
-is for the other commands: demo does not read it. Only --db on the command line
-makes it play in a database of yours, which must have the lock table. It removes
-its lock at the end.
+Demo starts a Cloud Spanner emulator, and leaves nothing running. It uses the
+emulator from "gcloud components install cloud-spanner-emulator", or Docker. If
+SPANNER_EMULATOR_HOST is set, demo creates a database of its own on that
+emulator. It ignores SPINDLE_DB, which is for the other commands. To run the
+demo in a database of yours, which must have the lock table, use --db on the
+command line. Demo deletes its lock at the end.
 
-With --serve it also shows the page of spindle serve, which stays open after the
-story until you press Ctrl+C. On a terminal, the story begins once you have
+With --serve, demo also shows the page of spindle serve, which stays open after
+the story until you press Ctrl+C. On a terminal, the story begins once you have
 opened the page.
-` + flags.CommonCodes + "\n  130  it was interrupted",
+` + flags.CommonCodes + "\n  130  the demo was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
 		Args:    flags.Exactly(0, "no arguments"),
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			given := c.Flags().Changed("db")
 			err := flags.FromEnvironment(c.Flags())
 			if !given {
-				o.Path = "" // many shells export the database of production
+				o.Path = "" // many shells export the path of a production database
 			}
 			return err
 		},
@@ -64,7 +64,7 @@ opened the page.
 			return nil
 		},
 	}
-	c.Flags().StringVar(&listen, "serve", "", "show the page on this `address`")
+	c.Flags().StringVar(&listen, "serve", "", "also show the page of spindle serve, at this `address`")
 	c.Flags().Lookup("serve").NoOptDefVal = servecmd.DefaultListen
 	return c
 }
@@ -83,7 +83,7 @@ const (
 	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
 )
 
-// demo tells a story of three machines, which it only watches.
+// demo tells a story of three machines, based on the output of their programs.
 type demo struct {
 	*demokit.Story
 	*connect.Database
@@ -92,16 +92,16 @@ type demo struct {
 
 	machines []*demokit.Child
 	works    *demokit.Child // the machine whose program reported last
-	token    string         // under which token
-	marks    int            // how many reports of that token came
-	since    time.Time      // when the first of them came
+	token    string         // the token in that report
+	marks    int            // the number of reports with that token
+	since    time.Time      // when the first of them arrived
 }
 
 func demonstrate(ctx context.Context, o *connect.Database, listen string) error {
 	d := &demo{Story: demokit.NewStory(), Database: o, lock: "backup"}
 	d.Hear = d.hear
 	d.Print(demokit.Bold, "Three machines, and a program that has to run on exactly one of them.")
-	d.Print(demokit.Plain, "If a machine falls silent, it keeps the lock for one lease: %v here.\n", demoLease)
+	d.Print(demokit.Plain, "If a machine stops sending heartbeats, it keeps the lock for one lease (%v).\n", demoLease)
 	if o.Path == "" {
 		database, err := d.Story.Open(ctx)
 		if err != nil {
@@ -126,7 +126,8 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	return d.onAPage(ctx, db, listen)
 }
 
-// forget removes the lock from a table that others use, unless somebody holds it.
+// forget deletes the demo's lock, because the table may be in use for other purposes. It keeps a lock that a process
+// holds.
 func (d *demo) forget(db *connect.Connection) {
 	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
@@ -147,7 +148,7 @@ func (d *demo) play(ctx context.Context) error {
 	second := d.token
 
 	stopped := d.works
-	d.Say("", demokit.Bad, "kill -STOP %d: its program goes on until the lease ends", stopped.Pid())
+	d.Say("", demokit.Bad, "kill -STOP %d: its program continues until the lease expires", stopped.Pid())
 	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
 	if err != nil {
 		return err
@@ -178,11 +179,11 @@ func (d *demo) play(ctx context.Context) error {
 	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
 	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
 	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: they only grow", first, second, third, d.token)
-	d.Print(demokit.Plain, "\nTo begin with a database of your own: spindle init --help")
+	d.Print(demokit.Plain, "\nTo begin with your own database, see spindle init --help.")
 	return nil
 }
 
-// begin starts the machines, and returns when one works.
+// begin starts the machines, and returns once one of them works.
 func (d *demo) begin(ctx context.Context) error {
 	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
 	for _, name := range []string{"A", "B", "C"} {
@@ -192,7 +193,7 @@ func (d *demo) begin(ctx context.Context) error {
 			return err
 		}
 		d.machines = append(d.machines, m)
-		d.Say(name, demokit.Plain, "competes for the lock: process %d", m.Pid())
+		d.Say(name, demokit.Plain, "competes for the lock as process %d", m.Pid())
 		if name == "A" { // so that the story is the same each time
 			if err := d.term(ctx, 1); err != nil {
 				return err
@@ -205,7 +206,7 @@ func (d *demo) begin(ctx context.Context) error {
 	return d.ls(ctx)
 }
 
-// next does something to the working machine or to its lock, and returns how long it took until a machine worked under the
+// next calls do, which disrupts the working machine or its lock. It returns the time until a machine worked under the
 // next token.
 func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
 	at := time.Now()
@@ -216,7 +217,7 @@ func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error)
 	return d.since.Sub(at), err
 }
 
-// term waits for a machine to work under a new token.
+// term waits until a machine works under a new token and has sent a number of reports.
 func (d *demo) term(ctx context.Context, marks int) error {
 	old := d.token
 	if err := d.Until(ctx, func() bool { return d.token != old }); err != nil {
@@ -229,7 +230,7 @@ func (d *demo) marksUntil(ctx context.Context, n int) error {
 	return d.Until(ctx, func() bool { return d.marks >= n })
 }
 
-// hear takes in what a machine's program prints: its token, again and again.
+// hear handles the output of a machine's program, which prints its token repeatedly.
 func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended:
@@ -239,7 +240,7 @@ func (d *demo) hear(r demokit.Report) error {
 		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
 		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
 	case r.Line < d.token:
-		d.Say(r.Child.Name, demokit.Bad, "still works, under token %s: it does not know yet", r.Line)
+		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it has not noticed the loss yet", r.Line)
 		return nil
 	}
 	d.marks++
@@ -268,9 +269,9 @@ func (d *demo) breakIt(ctx context.Context) error {
 	return d.on.Release(ctx, token, d.lock)
 }
 
-// goHome ends every machine that is left, waiting ones first.
+// goHome stops the remaining machines, starting with those that wait.
 func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", demokit.Plain, "the end: SIGTERM to all, to those that wait first")
+	d.Say("", demokit.Plain, "the end: SIGTERM to the waiting machines first, and then to the last one")
 	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
 	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
 		for _, m := range machines {
@@ -285,7 +286,7 @@ func (d *demo) goHome(ctx context.Context) error {
 	}
 	l, err := d.on.ListOne(ctx, d.lock)
 	if err == nil {
-		d.Say("", demokit.Plain, "%s is %s, and nobody wants it any more", d.lock, l.State())
+		d.Say("", demokit.Plain, "%s is %s, and no machine wants it any more", d.lock, l.State())
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// onAPage plays the story while a page shows it, and leaves the page open until ctx ends.
+// onAPage plays the story while a page shows it, and then keeps the page available until ctx ends.
 func (d *demo) onAPage(ctx context.Context, db *connect.Connection, listen string) error {
 	on, err := servecmd.ListenOn(listen)
 	if err != nil {
@@ -27,7 +27,7 @@ func (d *demo) onAPage(ctx context.Context, db *connect.Connection, listen strin
 
 	d.Print(demokit.Bold, "The page is at %s/?span=2m", terminal.URL(on.Addr()))
 	if terminal.On(os.Stdout).IsTerminal {
-		d.Print(demokit.Faint, "The story begins once it is open.\n")
+		d.Print(demokit.Faint, "The story begins once you open the page.\n")
 		select {
 		case <-server.Opened():
 		case err := <-answered:
@@ -39,7 +39,7 @@ func (d *demo) onAPage(ctx context.Context, db *connect.Connection, listen strin
 	if err := d.play(ctx); err != nil {
 		return d.Explain(err)
 	}
-	d.Print(demokit.Bold, "\nThe page stays until you press Ctrl+C: %s/?span=2m", terminal.URL(on.Addr()))
+	d.Print(demokit.Bold, "\nThe page stays available until you press Ctrl+C: %s/?span=2m", terminal.URL(on.Addr()))
 	select {
 	case err := <-answered:
 		return err

@@ -4,7 +4,7 @@ package demo
 
 import "syscall"
 
-// No process here could get them.
+// Demo does not run on these systems, so the signals are never sent.
 const (
 	stopSignal     = syscall.SIGTERM
 	continueSignal = syscall.SIGTERM

@@ -1,9 +1,9 @@
 // Package describe describes locks and groups, for people and for programs.
 //
-//   - sentence.go: a lock in a few lines; waiters.go: who waits for it
-//   - lockjson.go: a lock for programs
+//   - sentence.go: a lock in a few lines; waiters.go: the processes that wait for it
+//   - lockjson.go: a lock as JSON
 //   - entry.go: a lock in a list; group.go: a group with its members and partitions
-//   - read.go: one lock from the table; expect.go: locks that should have a holder
+//   - read.go: reads a single lock; expect.go: locks that should have a holder
 package describe
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// An Entry is one thing in a list: a lock, say.
+// An Entry is one item in a list, such as a lock.
 type Entry struct {
-	Name         string // by which the list is sorted
+	Name         string // the list is sorted by it
 	terminal.Row        // for people
 	State        table.State
 	Order        SortKeys
-	Mark         string // stays the same unless something has happened to it
-	Object       any    // the same for scripts
+	Mark         string // changes only if the lock or group has changed
+	Object       any    // the JSON form
 	Trouble      error
 }
 
@@ -37,10 +37,10 @@ func Rows(all []Entry) []terminal.Row {
 	return rows
 }
 
-// A SortKeys has the other keys that entries are sorted by.
+// SortKeys has the keys, other than name and state, by which entries can be sorted.
 type SortKeys struct {
 	Holder  string
-	Since   time.Time // zero: it has none
+	Since   time.Time // zero if it has none
 	Beat    time.Time
 	Lease   time.Duration
 	Waiting int
@@ -78,7 +78,7 @@ func sortKeysOf(l table.Listing) SortKeys {
 	return r
 }
 
-// markOf leaves out heartbeats and waiters, which change all the time.
+// markOf returns a lock's Mark. Heartbeats and waiters are not part of it, because they change all the time.
 func markOf(l table.Listing) string {
 	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
 }
@@ -87,7 +87,7 @@ func orNone(s string) string { return cmp.Or(s, "-") }
 
 func lastDone(l table.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
 
-// valueOf returns what the holder of a lock published.
+// valueOf returns the value that the holder of a lock published.
 func valueOf(l table.Listing) string {
 	if l.LeaseRecord == nil {
 		return ""
@@ -95,7 +95,7 @@ func valueOf(l table.Listing) string {
 	return terminal.Show(l.LeaseRecord.Value)
 }
 
-// whose returns the holder of a lock and what it published.
+// whose returns the holder of a lock and the value that the holder published.
 func whose(l table.Listing) string { return terminal.Join("  ", terminal.Show(l.Holder()), valueOf(l)) }
 
 // cells returns the columns of a lock for people, without its holder and value.
@@ -105,7 +105,7 @@ func cells(l table.Listing) []string {
 		token, since = l.Token.String(), terminal.Short(l.At.Sub(l.Since()))
 	}
 	if l.State() == table.Released {
-		token = "-" // it is no term's
+		token = "-" // it belongs to no term
 	}
 	if !l.Heartbeat.IsZero() {
 		beat = terminal.Short(l.At.Sub(l.Heartbeat))

@@ -11,12 +11,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ExpectFlag adds --expect: the names of locks that should always have a holder.
+// ExpectFlag adds the flag --expect, which names the locks that should always have a holder.
 func ExpectFlag(flags *pflag.FlagSet, names *[]string) {
-	flags.StringSliceVar(names, "expect", nil, "locks that should have a holder: their `names`, separated by commas; may be repeated")
+	flags.StringSliceVar(names, "expect", nil, "comma-separated `names` of locks that should have a holder; can be repeated")
 }
 
-// CheckExpected refuses names that no lock can have, and returns each name once.
+// CheckExpected returns the names without duplicates, or an error if one of them can't be the name of a lock.
 func CheckExpected(names []string) ([]string, error) {
 	var once []string
 	for _, name := range names {
@@ -30,8 +30,8 @@ func CheckExpected(names []string) ([]string, error) {
 	return once, nil
 }
 
-// Leaderless names the locks without a holder, and says why; it returns "" if there is none. A lock that can't be read counts
-// as held.
+// Leaderless returns the locks that have no holder, each with the reason, or "" if all locks have a holder. A lock that
+// can't be read counts as held.
 func Leaderless(found []table.Listing) string {
 	var all []string
 	for _, l := range found {
@@ -43,7 +43,7 @@ func Leaderless(found []table.Listing) string {
 	return strings.Join(all, ", ")
 }
 
-// whyNobody says why a lock has no holder.
+// whyNobody returns the reason why a lock has no holder.
 func whyNobody(l table.Listing) string {
 	switch l.State() {
 	case table.Released:
@@ -51,9 +51,9 @@ func whyNobody(l table.Listing) string {
 	case table.Expired:
 		return "expired " + terminal.Ago(l.At.Sub(l.Heartbeat)-l.LeaseRecord.Lease)
 	case table.Unconfirmed:
-		return "claimed by " + terminal.Show(l.Holder()) + ", who may not act yet"
+		return "claimed by " + terminal.Show(l.Holder()) + ", which has not confirmed its claim yet"
 	case table.Orphaned:
-		return "somebody deleted its row"
+		return "its lock row was deleted"
 	}
 	return "never taken, or its row was pruned"
 }

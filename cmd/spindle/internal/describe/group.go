@@ -16,13 +16,14 @@ import (
 
 // A Group has a group's members and partitions at one instant.
 type Group struct {
-	Prefix     string          // what its locks' names begin with
-	Members    []table.Listing // of all slots that were ever in use
+	Prefix     string          // the names of its locks begin with it
+	Members    []table.Listing // one for each slot that was ever in use
 	Partitions []table.Listing
 }
 
-// Gather returns the locks that belong to no group, and the groups. A group whose own prefix does not begin with prefix was
-// found only in part: its locks stay among the others.
+// Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
+// prefix. If prefix is longer than a group's own prefix, only a part of the group was found, and its locks are returned
+// with the other locks.
 func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -32,7 +33,7 @@ func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups
 			continue
 		}
 		if len(groups) == 0 || groups[len(groups)-1].Prefix != of {
-			groups = append(groups, &Group{Prefix: of}) // they come in the order of their names
+			groups = append(groups, &Group{Prefix: of}) // found is in the order of the names
 		}
 		g := groups[len(groups)-1]
 		if part.Partition == "" {
@@ -47,7 +48,7 @@ func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups
 	return locks, groups
 }
 
-// ByNumber orders names as people do: 9 before 10.
+// ByNumber compares names as people do, with 9 before 10.
 func ByNumber(a, b string) int {
 	if strings.Trim(a+b, "0123456789") == "" {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
@@ -72,7 +73,7 @@ func CountHeld(all []table.Listing) (n int) {
 	return n
 }
 
-// nobody returns how many partitions no member has.
+// nobody returns the number of partitions without a holder.
 func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) }
 
 // has returns the partitions of each member, by the name of the member's lock.
@@ -86,7 +87,7 @@ func (g *Group) has() map[string][]string {
 	return has
 }
 
-// State returns the worst state of the group's locks: held only if all partitions are.
+// State returns the state of the whole group. A group is held only if all of its partitions are.
 func (g *Group) State() table.State {
 	seen := map[table.State]bool{}
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
@@ -107,7 +108,7 @@ func (g *Group) State() table.State {
 	return table.Released
 }
 
-// Sum says how many members and partitions there are, and what is wrong with them.
+// Sum describes how many members and partitions the group has, and how many of them are in trouble.
 func (g *Group) Sum() string {
 	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
 	if n := g.nobody(); n > 0 {
@@ -125,7 +126,8 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry returns the whole group as one line: as old as its oldest member, and as late as its latest.
+// Entry returns the group as a single entry, with the age of its oldest member, the oldest of its members' last
+// heartbeats, and the longest lease.
 func (g *Group) Entry() Entry {
 	since, beat, lease := "-", "-", "-"
 	var order SortKeys
@@ -146,7 +148,7 @@ func (g *Group) Entry() Entry {
 			Tail: sum, Last: sum, Prose: true}}
 }
 
-// GroupJSON is a group as scripts see it.
+// GroupJSON is the JSON form of a group.
 type GroupJSON struct {
 	Name          string    `json:"name"`
 	State         string    `json:"state"`
@@ -157,14 +159,14 @@ type GroupJSON struct {
 	At            time.Time `json:"at"`
 }
 
-// JSON returns the group for scripts.
+// JSON returns the JSON form of the group.
 func (g *Group) JSON() GroupJSON {
 	first := slices.Concat(g.Members, g.Partitions)[0]
 	part, _ := table.PartOf(first.Name)
 	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
 }
 
-// GroupNamed returns the group that arg names, by its name or as ls shows it.
+// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the form in which ls shows it.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {

@@ -74,5 +74,5 @@ func TestAPartitionThatNobodyHasSaysWhy(t *testing.T) {
 	over.Member, over.At = m, commandtest.At(103)
 	adrift.Member, adrift.Adrift = m, true
 	assert.Equal(t, "orders/partition/17 is free: the term of its member, orders/member/0003, ended at least 3.0s ago", Sentence(over))
-	assert.Contains(t, Sentence(adrift), "somebody deleted the row of its member, orders/member/0003")
+	assert.Contains(t, Sentence(adrift), "the lock row of its member, orders/member/0003, was deleted")
 }

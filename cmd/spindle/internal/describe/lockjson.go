@@ -6,7 +6,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// LockJSON is a lock as scripts see it.
+// LockJSON is the JSON form of a lock.
 type LockJSON struct {
 	Name         string     `json:"name"`
 	State        string     `json:"state"`
@@ -24,7 +24,7 @@ type LockJSON struct {
 	partJSON
 }
 
-// doneJSON is what was done last under a lock.
+// doneJSON describes the work that was last done under a lock.
 type doneJSON struct {
 	Done    string     `json:"done,omitempty"` // its key
 	DoneBy  string     `json:"done_by,omitempty"`
@@ -39,14 +39,14 @@ type waitingJSON struct {
 	LongestWait *float64 `json:"longest_wait_seconds,omitempty"`
 }
 
-// partJSON is a lock's part in its group.
+// partJSON has the group that a lock belongs to, and the lock's role in the group.
 type partJSON struct {
 	Group     string `json:"group,omitempty"`
 	Partition string `json:"partition,omitempty"`
-	Member    string `json:"member,omitempty"` // of a partition: the lock of the member that has it, or last had it
+	Member    string `json:"member,omitempty"` // for a partition, the lock of the member that has it or last had it
 }
 
-// JSONOf returns a lock for scripts.
+// JSONOf returns the JSON form of a lock.
 func JSONOf(l table.Listing) LockJSON {
 	j := LockJSON{Name: l.Name, State: string(l.State()), Holder: l.Holder(), At: l.At.UTC()}
 	if l.Token != 0 {
@@ -54,7 +54,7 @@ func JSONOf(l table.Listing) LockJSON {
 		j.Token, j.Since = l.Token.String(), &since
 	}
 	if l.State() == table.Released {
-		j.Token = "" // it is no term's
+		j.Token = "" // it belongs to no term
 	}
 	if !l.Heartbeat.IsZero() {
 		heartbeat, age := l.Heartbeat.UTC(), seconds(l.Heartbeat, l.At)
@@ -82,5 +82,5 @@ func JSONOf(l table.Listing) LockJSON {
 	return j
 }
 
-// seconds returns the time from one instant to another, even if a time.Duration can't hold it.
+// seconds returns the time from one instant to another, even if it is too long for a time.Duration.
 func seconds(from, to time.Time) float64 { return float64(to.UnixMicro()-from.UnixMicro()) / 1e6 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// OneLock reads a lock. It fails if the name is a group's.
+// OneLock reads a lock. It returns an error if the name belongs to a group.
 func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
 	l, err := t.ListOne(ctx, name)
 	if err == nil && l.State() == table.Free {
@@ -19,20 +19,21 @@ func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, er
 	return l, err
 }
 
-// noGroup fails if the name is a group's: that no lock has the name does not make it a free lock.
+// noGroup returns an error if the name belongs to a group. No lock has that name, but it must not be reported as a free
+// lock.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {
-		return nil // of no group
+		return nil // no group can have the name
 	}
 	r, err := t.LookAtGroup(ctx, name, table.GroupQuery{Members: true})
 	if err != nil || len(r.Members) == 0 {
 		return err
 	}
-	return exit.Misuse("%[1]s is a group, and not a lock: see spindle members %[1]s, or the status of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+	return exit.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or name one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
-// ExpectedLocks reads the locks, in the order in which they were named.
+// ExpectedLocks reads the locks, and returns them in the order of their names in the argument.
 func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]table.Listing, error) {
 	var found []table.Listing
 	for _, name := range names {

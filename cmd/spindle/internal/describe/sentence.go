@@ -17,7 +17,7 @@ func Sentence(l table.Listing) string {
 	return text
 }
 
-// standing says whether a lock is held.
+// standing describes whether a lock is held, and by which holder.
 func standing(l table.Listing) string {
 	name, token := terminal.Show(l.Name), l.Token
 	age, since := terminal.Ago(l.At.Sub(l.Heartbeat)), terminal.Ago(l.At.Sub(l.Since()))
@@ -25,9 +25,9 @@ func standing(l table.Listing) string {
 	case table.Held, table.Leaving:
 		s := fmt.Sprintf("%s is held by %s", name, terminal.Show(l.Holder()))
 		if l.Leaving() {
-			s += ", who is leaving: it will be released once the work has ended"
+			s += ", which is leaving and will release it once its work has ended"
 		}
-		s += fmt.Sprintf("\n  token %v, for %s; last heartbeat %s, lease %v", token, terminal.Short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
+		s += fmt.Sprintf("\n  token %v, held for %s; last heartbeat %s, lease %v", token, terminal.Short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
 		if l.LeaseRecord.Value != "" {
 			s += "\n  value " + terminal.Show(l.LeaseRecord.Value)
 		}
@@ -41,27 +41,27 @@ func standing(l table.Listing) string {
 		}
 		return fmt.Sprintf("%s is free: it was released %s", name, since)
 	case table.Unconfirmed:
-		return fmt.Sprintf("%s is not held: %s claimed it %s, and may not act yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
+		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case table.Orphaned:
 		if l.Adrift {
-			return fmt.Sprintf("%s is not held: somebody deleted the row of its member, %s; it is free once that one's lease has passed", name, terminal.Show(l.Member.Name))
+			return fmt.Sprintf("%s is not held: the lock row of its member, %s, was deleted; it is free once the member's lease has expired", name, terminal.Show(l.Member.Name))
 		}
-		return fmt.Sprintf("%s is not held: somebody deleted its row; it is free once its last holder's lease has passed", name)
+		return fmt.Sprintf("%s is not held: its lock row was deleted; it is free once its last holder's lease has expired", name)
 	case table.Unreadable:
 		return fmt.Sprintf("%s is taken by %s, token %v", name, terminal.Show(l.Holder()), token)
 	}
-	return fmt.Sprintf("%s is free: nobody has claimed it yet, or its row was pruned", name)
+	return fmt.Sprintf("%s is free: it was never claimed, or its row was pruned", name)
 }
 
-// with says which member a partition is held with.
+// with names the member with which a partition is held.
 func with(l table.Listing) string {
 	if l.Member.Name == "" {
 		return ""
 	}
-	return "\n  it has the heartbeats of its member, " + terminal.Show(l.Member.Name)
+	return "\n  it depends on the heartbeats of its member, " + terminal.Show(l.Member.Name)
 }
 
-// DoneLine says what was done last under a lock, if anything.
+// DoneLine describes the work that was last done under a lock. It returns "" if there is none.
 func DoneLine(l table.Listing) string {
 	switch {
 	case l.Undone != nil:
@@ -72,9 +72,9 @@ func DoneLine(l table.Listing) string {
 	return "last done: " + terminal.Show(l.Done.Key) + ", " + WhenDone(l.Done, l.At)
 }
 
-// WhenDone says when something was done, and by whom.
+// WhenDone returns when work was done, and by which holder.
 func WhenDone(d table.Done, now time.Time) string {
-	by := "somebody"
+	by := "an unknown holder"
 	if d.By != "" {
 		by = terminal.Show(d.By)
 	}

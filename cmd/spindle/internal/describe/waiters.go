@@ -12,7 +12,7 @@ import (
 
 const shownWaiters = 10
 
-// howMany returns the number of waiters in words.
+// howMany formats a number of waiters. The number is a lower limit if not all waiters were read.
 func howMany(l table.Listing, n int) string {
 	if l.Cut {
 		return fmt.Sprint("at least ", n)
@@ -20,15 +20,15 @@ func howMany(l table.Listing, n int) string {
 	return fmt.Sprint(n)
 }
 
-// Waiting says in a few words how many wait for a lock: "" if nobody does.
+// Waiting returns in a few words how many processes wait for a lock. It returns "" if none do.
 func Waiting(l table.Listing) string {
 	if len(l.Waiters) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s waiting, %s the longest", howMany(l, len(l.Waiters)), terminal.Short(l.LongestWait()))
+	return fmt.Sprintf("%s waiting, longest %s", howMany(l, len(l.Waiters)), terminal.Short(l.LongestWait()))
 }
 
-// WaiterLines has a line for each of the first waiters.
+// WaiterLines returns a line for each of the first waiters.
 func WaiterLines(l table.Listing) string {
 	n := len(l.Waiters)
 	if n == 0 {
@@ -36,17 +36,17 @@ func WaiterLines(l table.Listing) string {
 	}
 	var b strings.Builder
 	if n == 1 && !l.Cut {
-		b.WriteString("\n  1 waits for it:")
+		b.WriteString("\n  1 process waits for it:")
 	} else {
-		fmt.Fprintf(&b, "\n  %s wait for it:", howMany(l, n))
+		fmt.Fprintf(&b, "\n  %s processes wait for it:", howMany(l, n))
 	}
 	for i, w := range l.Waiters[:min(n, shownWaiters)] {
-		fmt.Fprintf(&b, "\n    %*d. %s, for %s", len(fmt.Sprint(min(n, shownWaiters))), i+1, cmp.Or(terminal.Show(w.ID), "somebody"), terminal.Short(l.At.Sub(w.Time.Time())))
+		fmt.Fprintf(&b, "\n    %*d. %s, for %s", len(fmt.Sprint(min(n, shownWaiters))), i+1, cmp.Or(terminal.Show(w.ID), "an unknown process"), terminal.Short(l.At.Sub(w.Time.Time())))
 		switch {
 		case w.Key != "":
 			b.WriteString(", to do " + terminal.Show(w.Key))
 		case w.Set:
-			b.WriteString(", and for other locks too")
+			b.WriteString(", together with other locks")
 		}
 	}
 	if n > shownWaiters {
@@ -55,23 +55,23 @@ func WaiterLines(l table.Listing) string {
 	return b.String()
 }
 
-// waiterJSON is one that waits for a lock, as scripts see it.
+// waiterJSON is the JSON form of a process that waits for a lock.
 type waiterJSON struct {
 	Place   int       `json:"place"` // from 1
 	ID      string    `json:"id,omitempty"`
 	Since   time.Time `json:"since"`
 	Seconds float64   `json:"waiting_seconds"`
-	Key     string    `json:"key,omitempty"` // of the work that it wants to do once
-	Set     bool      `json:"set,omitempty"` // it waits for other locks, too
+	Key     string    `json:"key,omitempty"` // the key of the work that the process wants to do once
+	Set     bool      `json:"set,omitempty"` // the process waits for other locks as well
 }
 
-// StatusJSON is what status says of a lock, as scripts see it.
+// StatusJSON is the JSON output of status for a lock.
 type StatusJSON struct {
 	LockJSON
 	Waiters []waiterJSON `json:"waiters,omitempty"`
 }
 
-// StatusOf returns a lock with its waiters.
+// StatusOf returns the StatusJSON for a lock.
 func StatusOf(l table.Listing) StatusJSON { return StatusJSON{JSONOf(l), waitersOf(l)} }
 
 func waitersOf(l table.Listing) (all []waiterJSON) {

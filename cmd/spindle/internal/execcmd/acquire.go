@@ -10,16 +10,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// wait is one competition for the lock, which ends with one event. The methods that await uses also work on nil.
+// wait is one competition for the lock, which ends with one event. The methods that await calls also work on nil.
 type wait struct {
 	deadline time.Time       // or zero
 	ctx      context.Context // ends at the deadline
 	cancel   context.CancelFunc
-	withdraw context.CancelFunc // ends the competition, except a claim that is under way
-	over     bool               // isOver has said so
+	withdraw context.CancelFunc // ends the competition, but does not interrupt a claim in progress
+	over     bool               // isOver has reported the end of the wait
 }
 
-// ends returns a channel that is closed when the wait is over, and nil once isOver has reported it.
+// ends returns a channel that is closed when the wait ends. It returns nil once isOver has reported the end.
 func (w *wait) ends() <-chan struct{} {
 	if w == nil || w.over {
 		return nil
@@ -27,16 +27,16 @@ func (w *wait) ends() <-chan struct{} {
 	return w.ctx.Done()
 }
 
-// isOver reports once that the wait is over.
+// isOver reports whether the wait has ended. It returns true only once.
 func (w *wait) isOver() bool {
 	if w == nil || w.over {
 		return false
 	}
-	w.over = w.ctx.Err() != nil || !w.deadline.IsZero() && !time.Now().Before(w.deadline) // its timer may be late
+	w.over = w.ctx.Err() != nil || !w.deadline.IsZero() && !time.Now().Before(w.deadline) // the context's timer may be late
 	return w.over
 }
 
-// end works on nil too: an event that ends exec may come while the lock is held.
+// end ends the wait, if there is one: an event that ends exec can also occur while the lock is held.
 func (w *wait) end() *wait {
 	if w != nil {
 		w.withdraw()
@@ -45,7 +45,7 @@ func (w *wait) end() *wait {
 	return nil
 }
 
-// compete competes for the lock until it is held, exec must end, or the wait is withdrawn.
+// compete competes for the lock until the lock is held, exec must end, or the wait is withdrawn.
 func (r *runner) compete(how deed) {
 	pause, limit := time.Duration(0), r.Wait
 	switch how {
@@ -55,13 +55,13 @@ func (r *runner) compete(how deed) {
 		r.Say("%s was handed over; competing again", r.name())
 	case competeLater:
 		r.tellAgain()
-		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // others have their turn
+		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have their turn
 	}
 	ctx := r.begin(limit)
 	go func() { r.events <- r.acquire(ctx, pause) }()
 }
 
-// begin begins a wait, and returns the ctx for its work.
+// begin starts a wait, and returns the context for its competition.
 func (r *runner) begin(limit time.Duration) (ctx context.Context) {
 	w := &wait{}
 	if r.Wait == 0 {
@@ -103,17 +103,17 @@ func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
 	}
 }
 
-// end returns how exec ends with an outcome.
+// end returns the End that corresponds to an outcome.
 func (r *runner) end(o outcome) End {
 	var err error
 	switch o.why {
 	case told:
 		return o.End
 	case tooLate:
-		err = fmt.Errorf("%s was not acquired in %v", r.name(), r.Wait)
+		err = fmt.Errorf("%s was not acquired within %v", r.name(), r.Wait)
 		switch {
 		case errors.Is(o.err, table.ErrNewer): // which counts as held
-			err = fmt.Errorf("%w: it is held: %w", err, o.err)
+			err = fmt.Errorf("%w because it is held: %w", err, o.err)
 		case o.err != nil:
 			err = r.Job.Explain(fmt.Errorf("%w: %w", err, o.err))
 		}
@@ -124,9 +124,9 @@ func (r *runner) end(o outcome) End {
 			err = fmt.Errorf("%s was given up: %w", r.name(), o.err)
 			break
 		}
-		err = fmt.Errorf("%s was lost: no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
+		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so %s had to end", r.name(), r.Program)
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT ITS COMPLETION OF %s WAS NOT RECORDED: the next exec runs it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT ITS COMPLETION OF %s WAS NOT RECORDED, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
 	}
 	return End{o.code(), err}
 }

@@ -2,27 +2,28 @@ package execcmd
 
 import "time"
 
-// deadlines says when exec signals a program to end, and when it kills the program, so that it is gone before the lock's
-// local deadline.
+// deadlines determines when exec signals a program to end, and when exec kills the program, so that the program has
+// exited before the lock's local deadline.
 type deadlines struct {
 	lease, grace time.Duration
 
 	until time.Time // when the lock is lost, unless its lease is extended
-	kill  time.Time // when the program is killed, once it was signaled to end
-	final bool      // nothing extends it any more
+	kill  time.Time // when the program is killed; zero until it has been signaled to end
+	final bool      // heartbeats no longer extend until
 }
 
-// margin returns the time kept for killing a group, even if this process is scheduled late.
+// margin returns the time reserved for killing the group. It allows for late scheduling of this process.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// gracePeriod returns the time between the two signals.
+// gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace leaves the program alone until two heartbeats in a row have failed.
+// MostGrace returns the longest grace period for a lease. With it, the program is not signaled before two heartbeats in
+// a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend notes how long the lock is still held, and returns until when. A deadline moves forward only by more than the time
-// between reading two clocks.
+// extend sets the deadline from the time for which the lock is still held, and returns the deadline. To ignore the time
+// that passes between reading two clocks, it moves the deadline forward only by more than a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	if d.final {
 		return d.until
@@ -33,7 +34,7 @@ func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
 	return d.until
 }
 
-// lose leaves the program its grace, and no more.
+// lose limits the program to its grace period.
 func (d *deadlines) lose(now time.Time) {
 	d.final = true
 	if last := now.Add(d.gracePeriod() + d.margin()); last.Before(d.until) {
@@ -41,8 +42,8 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
-// due returns late if the program must now be signaled to end, and overdue, again and again, if it must be killed. Once the
-// program was signaled to end, there is no way back.
+// due returns late if the program must now be signaled to end. Once the program must be killed, every call returns
+// overdue. After the signal to end, later heartbeats don't postpone the kill.
 func (d *deadlines) due(now time.Time) happening {
 	last := d.until.Add(-d.margin())
 	switch {

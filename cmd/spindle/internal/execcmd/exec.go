@@ -11,48 +11,50 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Job is what is done with the lock. Its methods are called one at a time.
+// A Job connects an Exec to a lock and a program. Exec calls its methods one at a time.
 type Job interface {
-	// Try looks at the lock once, and claims it if it can. If it returns an End, exec ends with that.
+	// Try looks at the lock once, and claims it if possible. If Try returns an End, exec ends with it.
 	Try(ctx context.Context) (elect.Step, *End)
-	// Due asks, under the lock, whether the work to do once is still to be done. If it returns an End, exec ends with that;
-	// an End without an error means that the work was done already. After an error, exec asks again.
+	// Due reports, while the lock is held, whether the work still has to be done. A nil End means that it does. If Due
+	// returns an End, exec ends with it; an End without an error means that the work was already done. If Due returns
+	// an error, exec calls Due again.
 	Due(ctx context.Context) (*End, error)
-	// Begin is called when the lock is held, before the first heartbeat; Over once the lock is released or lost.
+	// Begin is called when the lock is held, before the first heartbeat. Over is called once the lock is released or
+	// lost.
 	Begin(t *elect.Term)
 	Over()
-	// Jeopardy says that a heartbeat of the term has failed; Safe, that one was acknowledged again.
+	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. The program must be gone at until, even if this process is stopped or killed, unless its
-	// Allow extends that. The error is a child.StartError if another attempt can't succeed either.
+	// Start starts the program. Unless the program's Allow extends the time, the program must have exited by until,
+	// even if this process is stopped or killed. If a retry can't succeed either, the error is a *child.StartError.
 	Start(t *elect.Term, until time.Time) (Program, error)
-	// Done returns what is recorded when the program succeeds; if it has no key, nothing is.
+	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due
-	// Explain adds a hint to an error of the database.
+	// Explain adds a hint to a database error.
 	Explain(err error) error
 }
 
-// A Program is a running program, with all that it has started.
+// A Program is a running program, with all processes that it has started.
 type Program interface {
-	Done() <-chan struct{} // closed when nothing of it is left
-	Code() int             // its exit code, once Done is closed
-	Strays() int           // how many processes had left its group, and were killed, once Done is closed
-	Spared() int           // how many that it left behind run on, since they belong to other users, once Done is closed
-	Pid() int              // the number of its process, and of its group
-	Signal(s os.Signal)    // for the group
+	Done() <-chan struct{} // closed when none of its processes is left
+	Code() int             // the exit code, once Done is closed
+	Strays() int           // once Done is closed, the number of processes that had left the group and were killed
+	Spared() int           // once Done is closed, the number of its processes still running because they belong to other users
+	Pid() int              // the id of the process and of its group
+	Signal(s os.Signal)    // sends a signal to the group
 	Continue()             // continues the group if it was stopped
-	Kill()                 // the group
+	Kill()                 // kills the group
 
 	Changed() <-chan struct{} // has a value after the program was stopped or continued
-	Stopped() os.Signal       // by which it was stopped, or nil
+	Stopped() os.Signal       // the signal that stopped the program, or nil
 
-	Allow(until time.Time)      // the watchdog kills it then, unless Allow is called again
-	Unwatched() <-chan struct{} // closed when the watchdog is gone
-	Rewatch() (bool, error)     // starts another, and reports whether it did: the program may have ended
+	Allow(until time.Time)      // lets the watchdog kill the group at that time, unless Allow is called again
+	Unwatched() <-chan struct{} // closed when the watchdog has exited
+	Rewatch() (bool, error)     // starts a new watchdog; false if the program has exited
 }
 
-// A Terminal is exec's controlling terminal: see child.Terminal.
+// A Terminal is exec's controlling terminal. See child.Terminal.
 type Terminal interface {
 	Stops() <-chan os.Signal
 	Lend(group int) bool
@@ -68,30 +70,31 @@ type Exec struct {
 	Program   string // its name
 	Grace     time.Duration
 	Patience
-	Once     bool             // Due is asked
-	Handover bool             // an end is announced, and requests are accepted
-	Restart  bool             // the program is run again
+	Once     bool             // ask Due before the program starts
+	Handover bool             // announce a stop, and accept requests
+	Restart  bool             // run the program again
 	Signals  <-chan os.Signal // see Signals
 	Terminal Terminal         // or nil
 
-	// StopTimeout is how long the program may take to end after a signal that ends exec; 0: forever.
+	// StopTimeout is how long the program may take to exit after a signal that ends exec, or 0 for no limit.
 	StopTimeout time.Duration
 
-	Say  func(format string, args ...any) // what happens
-	Warn func(format string, args ...any) // what went wrong
+	Say  func(format string, args ...any) // logs progress
+	Warn func(format string, args ...any) // logs a problem
 
 	Notices Notices
-	Asks    <-chan struct{} // Run receives from it while it runs, to show that it does; or nil
+	Asks    <-chan struct{} // Run receives from it to show that its loop is running; or nil
 }
 
 // Patience is how long exec waits for the lock.
 type Patience struct {
-	Wait    time.Duration // 0: forever
-	Waited  time.Duration // of Wait, before Run
+	Wait    time.Duration // 0 for no limit
+	Waited  time.Duration // the part of Wait that elapsed before Run
 	Trouble error         // why the last look before Run failed
 }
 
-// Signals returns a channel of the signals that exec obeys, or passes on to the program. They no longer end this process.
+// Signals returns a channel for the signals that exec handles or passes on to the program. These signals no longer end
+// this process.
 func Signals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, passedOn...)
@@ -101,8 +104,8 @@ func Signals() <-chan os.Signal {
 // Endings returns the signals that end exec.
 func Endings() []os.Signal { return slices.Clone(endings) }
 
-// Run competes for the lock, and runs the program while it is held. It returns once nothing of the program is left, and the
-// lock is released or lost. The end of ctx ends the wait for the lock.
+// Run competes for the lock, and runs the program while the lock is held. It returns once all of the program's
+// processes have exited and the lock is released or lost. When ctx ends, Run stops waiting for the lock.
 func (x *Exec) Run(ctx context.Context) End {
 	r := &runner{Exec: x, ctx: ctx, events: make(chan event), trouble: x.Trouble}
 	r.m = machine{once: x.Once, handover: x.Handover, restart: x.Restart}
@@ -118,22 +121,23 @@ func (x *Exec) Run(ctx context.Context) End {
 	return r.end(r.m.last)
 }
 
-// runner is one run of exec: the machine, and what runs beside it.
+// runner is one run of exec. It has the state machine, and everything that runs in parallel with it.
 type runner struct {
 	*Exec
 	m      machine
 	ctx    context.Context
-	events chan event // of the wait for the lock
+	events chan event // from the wait for the lock
 
 	trouble error     // why the last look failed
 	wait    *wait     // while exec competes, or nil
 	term    *holding  // while the lock is held, or nil
-	began   time.Time // of the last term
-	program *process  // while it runs, or nil
+	began   time.Time // when the last term began
+	program *process  // while the program runs, or nil
 	noticed noticed
 }
 
-// await waits for events. A signal, and the end of the wait, come before all others: the program must not start after them.
+// await waits for events. It returns signals and the end of the wait before all other events, because the program must
+// not start after them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -174,7 +178,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive notes what has begun or ended, and passes the event on to the machine.
+// receive updates the runner for the beginning or end of a wait, term or program, and passes the event on to the
+// machine.
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:
@@ -185,17 +190,17 @@ func (r *runner) receive(e event) {
 	case exited:
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {
-			r.Warn("%s had left processes outside its group: killed %d", r.Program, n)
+			r.Warn("%s left processes outside its group; number killed: %d", r.Program, n)
 		}
 		if n := r.program.Spared(); n > 0 {
-			r.Warn("%s has left processes that belong to another user, and can't be killed: %d of them run on, without %s", r.Program, n, r.name())
+			r.Warn("%s left processes that belong to another user and can't be killed; %d are still running, without holding %s", r.Program, n, r.name())
 		}
 		r.program = r.program.end()
 	}
 	r.handle(e)
 }
 
-// handle does what an event asks for, and handles the events that follow from it.
+// handle carries out the actions for an event, and handles the events that result from them.
 func (r *runner) handle(e event) {
 	r.notice(e)
 	for _, a := range r.m.on(e) {

@@ -325,7 +325,7 @@ func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 			began := time.Now()
 			assert.Equal(t, NotInTime, s.start().ends().Code)
 			assert.Equal(t, max(5*time.Second-waited, 0), time.Since(began))
-			assert.ErrorContains(t, s.end.Err, "job was not acquired in 5s")
+			assert.ErrorContains(t, s.end.Err, "job was not acquired within 5s")
 		}
 		away := newSite(t, store, "away", waitsFor(5*time.Second))
 		away.Cut()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// The program has a group of its own, so at a terminal it is a background job of exec's. What a shell does for its jobs,
-// exec does for the program: it lends the terminal when the program asks for it, and stops with the program, so that the
-// shell notices. Ctrl-Z, fg and bg then do what they do with any program. While exec is stopped it sends no heartbeats,
-// so at the end of the lease the watchdog kills the program.
+// At a terminal, the program is a background job, because it has its own process group. Exec does for the program what
+// a shell does for its jobs. It lends the terminal to the program when the program tries to use it, and it stops when
+// the program stops, so that the shell notices. Ctrl-Z, fg and bg therefore work as usual. While exec is stopped, it
+// sends no heartbeats, so the watchdog kills the program at the end of the lease.
 
-// keys returns a channel of Ctrl-Z's signals.
+// keys returns the channel that receives Ctrl-Z.
 func (r *runner) keys() <-chan os.Signal {
 	if r.Terminal == nil {
 		return nil
@@ -18,7 +18,7 @@ func (r *runner) keys() <-chan os.Signal {
 	return r.Terminal.Stops()
 }
 
-// handleKey stops the program at Ctrl-Z, and with it exec: see handleStop.
+// handleKey handles Ctrl-Z. It stops the program if there is one; handleStop then stops exec.
 func (r *runner) handleKey() {
 	if r.program == nil {
 		r.Terminal.Suspend()
@@ -37,20 +37,20 @@ func (r *runner) handleStop() {
 		p.Continue()
 	case r.Terminal != nil && r.suspend():
 		p.Continue()
-	case r.Terminal != nil && s == keyStop: // nobody would continue exec, so the key does nothing
+	case r.Terminal != nil && s == keyStop: // no shell would continue exec, so Ctrl-Z has no effect
 		r.lend()
 		p.Continue()
 	default:
 		p.stalls = time.Now().Add(r.lease())
-		r.Warn("%s was stopped: if it does not go on within %v, it is ended, and %s is released", r.Program, r.lease(), r.name())
+		r.Warn("%s was stopped; if it does not continue within %v, exec will end it and release %s", r.Program, r.lease(), r.name())
 	}
 }
 
-// suspend stops exec, and reports whether it did. When exec continues in the foreground, the program gets the terminal back
-// if it had it before.
+// suspend stops exec until it is continued, and reports whether exec was stopped. If the program had the terminal, and
+// exec continues in the foreground, suspend gives the terminal back to the program.
 func (r *runner) suspend() bool {
 	had := r.Terminal.Lent()
-	r.Warn("%s is stopped: if it does not go on within %v, %s is lost and it is killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
+	r.Warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", r.Program, r.term.Left().Round(100*time.Millisecond), r.name())
 	if !r.Terminal.Suspend() {
 		return false
 	}
@@ -71,8 +71,8 @@ func (r *runner) takeBack() {
 	}
 }
 
-// interrupted returns the signal if a key has ended a program that had the terminal, or nil. Exec ends too, though it did
-// not get the signal: otherwise nobody could end an exec with --restart.
+// interrupted returns the signal if a key, such as Ctrl-C, ended a program that had the terminal, or nil. Exec does not
+// get that signal, but must act on it: otherwise no key could end an exec with --restart.
 func (r *runner) interrupted() os.Signal {
 	if r.Terminal == nil || !r.Terminal.Lent() {
 		return nil

@@ -1,11 +1,12 @@
 // Package execcmd runs a program while a lock is held.
 //
-//   - machine.go: the state, and what must be done at each event
-//   - exec.go: doing it, over time
-//   - acquire.go: the wait for the lock; program.go: the program; release.go: the lock's release
-//   - jobcontrol.go: the terminal, and programs that are stopped
-//   - deadlines.go: when the program must end, to be gone before the lock's local deadline
-//   - signals_*.go: which signals exec knows
+//   - machine.go: the state machine, which determines the actions for each event
+//   - exec.go: the runner, which carries out the actions
+//   - acquire.go, program.go, release.go: waiting for the lock, running the program, releasing the lock
+//   - notices.go: notices to observers
+//   - jobcontrol.go: the terminal, and stopped programs
+//   - deadlines.go: when the program must end, so that it has exited before the lock's local deadline
+//   - signals_*.go: the signals that exec handles
 package execcmd
 
 import (
@@ -17,14 +18,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The exit codes of exec itself.
+// The exit codes that exec itself uses.
 const (
 	Failed    = 1
 	NotInTime = 75 // EX_TEMPFAIL
 	Lost      = 76
 )
 
-// An End is how exec ends: with an exit code, and with an error for people unless that is nil.
+// An End is the way exec ends: an exit code and, unless it is nil, an error to show to the user.
 type End struct {
 	Code int
 	Err  error
@@ -37,49 +38,49 @@ func (e End) String() string {
 	return e.Err.Error()
 }
 
-// A phase is how far exec has come.
+// A phase is a stage of one turn.
 type phase int
 
 const (
-	waiting    phase = iota // for the lock
-	leaving                 // the wait is over, but a claim that is under way may still succeed
-	checking                // under the lock: is the program still to be run?
-	starting                // the program
-	running                 // the program
-	announcing              // the program works on until the other candidates know that the lock will be released
+	waiting    phase = iota // waiting for the lock
+	leaving                 // the wait is over, but a claim in progress may still succeed
+	checking                // holding the lock, asking whether the program still has to run
+	starting                // starting the program
+	running                 // the program is running
+	announcing              // the program continues until the other candidates know that the lock will be released
 	stopping                // the program was signaled to end
-	releasing               // the lock: the program has ended, or was not started
+	releasing               // releasing the lock: the program has exited, or was not started
 	ended
 )
 
-// A happening is the kind of an event.
+// A happening is the kind of an event. The comments name, in parentheses, the fields that such an event sets.
 type happening int
 
 const (
 	nothing     happening = iota
-	begun                 // exec
-	elected               // the lock is held
-	withdrawn             // exec competes no more, and does not hold the lock; err: why the last look failed
-	waitOver              // the lock was not held for as long as exec may wait for it
-	unable                // a look at the lock, or the program's start, says that exec must end: end
-	done                  // what is to be done once was done already: end
-	due                   // it is still to be done
-	started               // the program
-	notStarted            // the program, which another attempt may start: end
-	ending                // exec got a signal to end: signal
-	signaled              // exec got another signal: signal
-	requested             // the lock is to be handed over: by
+	begun                 // exec has begun
+	elected               // the lock is held (term)
+	withdrawn             // exec has stopped competing and does not hold the lock (err: why the last look failed)
+	waitOver              // exec has waited for the lock as long as it may
+	unable                // exec must end because of the result of a look or of the program's start (end)
+	done                  // the work was already done (end)
+	due                   // the work still has to be done
+	started               // the program was started
+	notStarted            // the program could not be started, but a retry might succeed (end)
+	ending                // exec got a signal to end (signal)
+	signaled              // exec got any other signal (signal)
+	requested             // exec was asked to hand over the lock (by)
 	announced             // the other candidates know that the lock will be released
-	late                  // the program must be signaled to end, to be gone before the lock's deadline
+	late                  // the program must be signaled to end now, so that it has exited before the lock's deadline
 	overdue               // the program must be killed
-	unfit                 // the program must end though the lock is held: err
-	overstayed            // the program was signaled to end, and had all the time that exec gives it
-	exited                // the program ended, and its group is gone: code
-	jeopardy              // a heartbeat has failed: err
+	unfit                 // the program must end although the lock is held (err)
+	overstayed            // the program has not exited within StopTimeout after a signal to end
+	exited                // the program has exited, and so has its whole group (code)
+	jeopardy              // a heartbeat has failed (err)
 	safe                  // a heartbeat was acknowledged again
-	lost                  // the lock is not held any more: err
-	released              // the lock
-	notReleased           // the lock: err
+	lost                  // the lock is no longer held (err)
+	released              // the lock was released
+	notReleased           // the lock could not be released (err)
 )
 
 // An event is something that happened.
@@ -97,22 +98,22 @@ type event struct {
 type deed int
 
 const (
-	compete       deed = iota // for the lock
-	competeAtOnce             // again: the lock was handed over
-	competeLater              // again, once others have had their turn
+	compete       deed = iota // compete for the lock
+	competeAtOnce             // compete again immediately, after a handover
+	competeLater              // compete again, after other candidates have had their turn
 	withdraw                  // stop competing
-	keep                      // the lock, with heartbeats
-	check                     // whether the program is still to be run
-	start                     // the program
-	watchRequests             // to hand the lock over
-	announce                  // that the lock will be released
-	pass                      // signal to the program
-	limit                     // the program to its grace; after: why
-	kill                      // the program
-	release                   // the lock
-	recordDone                // in the commit that releases the lock
-	releaseUndone             // release the lock, and say that what is to be done once is not done
-	abandon                   // the lock, which is lost
+	keep                      // keep the lock by heartbeats
+	check                     // ask whether the program still has to run
+	start                     // start the program
+	watchRequests             // watch for requests to hand over the lock
+	announce                  // announce that the lock will be released
+	pass                      // pass signal to the program
+	limit                     // limit the program to its grace period; after is the reason
+	kill                      // kill the program
+	release                   // release the lock
+	recordDone                // release the lock, and record the work as done in the same commit
+	releaseUndone             // release the lock, and log that the work is not done
+	abandon                   // leave the lock, which is lost
 )
 
 // An action is something to be done.
@@ -122,25 +123,25 @@ type action struct {
 	after  event
 }
 
-// An outcome is what came of one competition, and of the program under its lock.
+// An outcome is the result of one competition for the lock, and of the program that ran under it.
 type outcome struct {
 	why result
-	End       // of told
-	err error // of the others
+	End       // if why is told
+	err error // for all other results
 }
 
 // A result is the kind of an outcome.
 type result int
 
 const (
-	told        result = iota // End
-	tooLate                   // the lock was not acquired in time; err: why the last look failed
-	wasLost                   // the lock, before the program had ended; err: why
-	hadToEnd                  // the program, as the lock was nearly lost, or as it was unfit; err: why it was, or nil
-	notRecorded               // the program succeeded, and that is not known to be recorded; err: why
+	told        result = iota // exec ends with End
+	tooLate                   // the lock was not acquired in time; err is why the last look failed
+	wasLost                   // the lock was lost before the program exited; err is the reason
+	hadToEnd                  // the program had to end because the lock was nearly lost (err is nil) or the program was unfit (err is the reason)
+	notRecorded               // the program succeeded, but this may not have been recorded; err is the reason
 )
 
-// code is exec's exit code.
+// code returns exec's exit code.
 func (o outcome) code() int {
 	switch o.why {
 	case told:
@@ -149,46 +150,46 @@ func (o outcome) code() int {
 		if o.err == nil || errors.Is(o.err, table.ErrNewer) { // which counts as held
 			return NotInTime
 		}
-		return Failed // who holds the lock is not known
+		return Failed // it is not known whether the lock is held
 	case notRecorded:
 		return Failed
 	}
 	return Lost
 }
 
-// machine is the state of exec. All of it follows from three rules: the program starts only under a lock that was acquired
-// before the wait was over; once the program was signaled to end, there is no way back; and the lock is released only when
-// the program's group is gone.
+// machine is the state machine of exec. It follows three rules. The program starts only if the lock was acquired before
+// the wait was over. Once the program has been signaled to end, it is not allowed to continue. The lock is released
+// only after all processes of the program's group have exited.
 //
-// While the program is being started, or the lock released, the only event is the result.
+// While the program is being started, or the lock is being released, the only possible event is the result.
 type machine struct {
-	once     bool // under the lock, exec asks again whether the program is to be run
-	handover bool // an end is announced first
-	restart  bool // exec competes again when the program has ended
+	once     bool // once the lock is held, exec asks again whether the program has to run
+	handover bool // exec announces a stop first
+	restart  bool // exec competes again when the program has exited
 
 	phase  phase
-	signal os.Signal // that ends exec, or nil
-	last   outcome   // once ended, or competing again
+	signal os.Signal // the signal that ends exec, or nil
+	last   outcome   // the outcome of the last turn
 	turn   turn
 }
 
-// turn is what happened since exec last began to compete for the lock.
+// turn is the history since exec last began to compete for the lock.
 type turn struct {
-	verdict        *event        // why the program did not run: unable, done or notStarted
+	verdict        *event        // the event because of which the program did not run: unable, done or notStarted
 	tooLate        bool          // the lock was not acquired in time
-	failed         error         // why the last look before that failed
-	handoverSignal os.Signal     // that the program gets once the announcement is known
-	by             table.Request // to hand the lock over, or ""
-	yielded        bool          // the program was signaled to end because of that
+	failed         error         // why the last look failed, if it did
+	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
+	by             table.Request // the request to hand over the lock, or ""
+	yielded        bool          // the program was signaled to end because of the request
 	late           bool          // the program was signaled to end because the lock was nearly lost
-	unfit          error         // the program was signaled to end because of that
-	exited         bool          // the program was started, and has ended
+	unfit          error         // why the program was signaled to end although the lock was held, or nil
+	exited         bool          // the program was started and has exited
 	code           int
-	lost           error // why
-	left           error // why the lock could not be released, and is left to expire
+	lost           error // why the lock was lost, or nil
+	left           error // why the lock could not be released and will expire, or nil
 }
 
-// on returns what to do, in this order.
+// on handles an event, and returns the actions to take, in this order.
 func (m *machine) on(e event) []action {
 	switch m.phase {
 	case waiting, leaving:
@@ -216,7 +217,7 @@ func (m *machine) wait(e event) []action {
 		m.turn.tooLate = true
 		return m.leave()
 	case elected:
-		if m.phase == leaving { // it came too late
+		if m.phase == leaving { // the lock came too late
 			return m.giveUp()
 		}
 		if m.once {
@@ -274,7 +275,7 @@ func (m *machine) work(e event) []action {
 		if m.handover && m.phase == running {
 			return m.part(e.signal)
 		}
-		return m.stop(pass, e.signal) // a second one means at once
+		return m.stop(pass, e.signal) // without an announcement, or after a second signal
 	case requested:
 		if m.phase == running {
 			m.turn.by = e.by
@@ -309,7 +310,7 @@ func (m *machine) work(e event) []action {
 	return nil
 }
 
-// part announces the end of the term: the program gets the signal once that is known.
+// part announces the end of the term. The program gets the signal once the other candidates know of the announcement.
 func (m *machine) part(s os.Signal) []action {
 	m.phase, m.turn.handoverSignal = announcing, s
 	return []action{{do: announce, signal: s}}
@@ -325,7 +326,7 @@ func (m *machine) limit(e event) []action {
 	return []action{{do: limit, after: e}}
 }
 
-// giveUp releases the lock. There is no program, or nothing is left of it.
+// giveUp releases the lock. The program must have exited with its whole group, or not have been started.
 func (m *machine) giveUp() []action {
 	m.phase = releasing
 	switch {
@@ -357,12 +358,12 @@ func (m *machine) settle(e event) []action {
 	return m.conclude()
 }
 
-// succeeded reports whether the program has done what is to be done once.
+// succeeded reports whether the program has done the work.
 func (m *machine) succeeded() bool {
 	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late && m.turn.unfit == nil
 }
 
-// conclude ends exec, or lets it compete again.
+// conclude ends the turn. Afterwards exec either ends or competes again.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {
@@ -410,5 +411,5 @@ func (m *machine) again() bool {
 	return m.restart || m.handedOver()
 }
 
-// handedOver reports whether a request made exec end the program. A lock that was lost meanwhile is not handed over.
+// handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Notices tell observers what happens. Run calls them one at a time. They must return at once, and may be nil. Job has
-// methods for the rest.
+// Notices are callbacks for observers. Any of them can be nil. Run calls them one at a time, and they must return
+// immediately. All other events are reported through the methods of Job.
 type Notices struct {
-	Ending func(os.Signal) // exec got a signal to end; called for each
-	Lost   func(why error) // the lock is lost, or so nearly that the program must end; once in a term
-	Stuck  func(why error) // the program's group was killed, and is not gone at the lock's deadline; once for a program
+	Ending func(os.Signal) // exec got a signal to end; called for each signal
+	Lost   func(why error) // the lock is lost, or the program must end because it is about to be; called once in a term
+	Stuck  func(why error) // the program's group was killed but has not exited at the lock's deadline; called once for each program
 }
 
-// noticed says which Notices were called.
+// noticed records the term and the program for which notices were called.
 type noticed struct {
 	lost  *holding
 	stuck *process
@@ -39,12 +39,12 @@ func (r *runner) notice(e event) {
 	if p := r.program; p != nil && p != r.noticed.stuck && p.outlives(time.Now()) {
 		r.noticed.stuck = p
 		if r.Notices.Stuck != nil {
-			r.Notices.Stuck(fmt.Errorf("%s was killed, and has not ended at the deadline of %s", r.Program, r.name()))
+			r.Notices.Stuck(fmt.Errorf("%s was killed, but has not exited at the deadline of %s", r.Program, r.name()))
 		}
 	}
 }
 
-// noticeHeartbeat is for a term that goes on. What was taken in together with the event may have ended it.
+// noticeHeartbeat reports jeopardy or safe, unless an event that was received at the same time has ended the term.
 func (r *runner) noticeHeartbeat(e event) {
 	switch {
 	case r.term == nil || r.m.turn.lost != nil:
@@ -55,7 +55,8 @@ func (r *runner) noticeHeartbeat(e event) {
 	}
 }
 
-// noticeLoss is for a term that was kept; any other was never known.
+// noticeLoss reports the loss of a term once. It ignores a term that was never kept, because its beginning was not
+// reported.
 func (r *runner) noticeLoss(h *holding, why error) {
 	if h == nil || !h.kept || h == r.noticed.lost {
 		return
@@ -66,10 +67,12 @@ func (r *runner) noticeLoss(h *holding, why error) {
 	}
 }
 
-// outlives reports whether the program, which had to be killed before, is still there at the lock's deadline.
+// outlives reports whether the program has outlived the lock. The program must still be running. It has outlived the
+// lock if exec had to kill it and the lock's deadline has passed.
 func (d *deadlines) outlives(now time.Time) bool { return !d.kill.IsZero() && !now.Before(d.until) }
 
-// UntilEnding returns a channel that is closed at the next signal that ends exec, for what is left to do after Run.
+// UntilEnding returns a channel that is closed at the next signal that ends exec. It is for work that remains after
+// Run.
 func UntilEnding(signals <-chan os.Signal) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {

@@ -129,7 +129,7 @@ func TestAProgramThatOutlivesItsLockIsSaidOnce(t *testing.T) {
 		time.Sleep(3 * lease)
 		synctest.Wait()
 		require.Len(t, o.all, 2, "%v", o.all)
-		assert.Equal(t, fmt.Sprintf("stuck: %s was killed, and has not ended at the deadline of %s", "work", "job"), o.all[1])
+		assert.Equal(t, fmt.Sprintf("stuck: %s was killed, but has not exited at the deadline of %s", "work", "job"), o.all[1])
 		assert.InDelta(t, elect.Limit(lease).Seconds(), o.at[1].Sub(begun).Seconds(), lease.Seconds()/10)
 		p.exit(137)
 		s.ends()

@@ -10,14 +10,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// process is the program while it runs. The methods that a select uses also work on nil.
+// process is a running program. The methods that return channels also work on nil.
 type process struct {
 	Program
 	deadlines
-	allowed time.Time // the deadline that its watchdog knows
-	alone   bool      // no other watchdog could be started
-	stalls  time.Time // when it is unfit, unless it continues; or zero
-	stopBy  time.Time // when it has overstayed, or zero
+	allowed time.Time // the deadline that the watchdog knows
+	alone   bool      // the watchdog exited and could not be replaced
+	stalls  time.Time // when a stopped program becomes unfit, or zero
+	stopBy  time.Time // when the StopTimeout ends, or zero
 	tick    *time.Ticker
 }
 
@@ -76,7 +76,7 @@ func (r *runner) start() event {
 	return event{what: started}
 }
 
-// extend lets the program run for as long as the lock is held by now.
+// extend lets the program run until the lock's current deadline.
 func (p *process) extend(t *holding) {
 	if p.final || t.Context().Err() != nil {
 		return
@@ -99,13 +99,14 @@ func (r *runner) due(now time.Time) event {
 		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", r.Program, r.lease())}
 	case !p.stopBy.IsZero() && !now.Before(p.stopBy):
 		p.stopBy = time.Time{}
-		r.Warn("%s has not ended %v after it was told to: killing it", r.Program, r.StopTimeout)
+		r.Warn("%s has not exited %v after it was signaled to end; killing it", r.Program, r.StopTimeout)
 		return event{what: overstayed}
 	}
 	return event{}
 }
 
-// pass sends the program a signal. It continues a stopped program, for which a signal to end would otherwise wait.
+// pass sends the program a signal. After a signal that ends exec, it also continues the program if it is stopped,
+// because a stopped program can't handle the signal.
 func (r *runner) pass(s os.Signal) {
 	r.program.Signal(s)
 	if !ends(s) {
@@ -117,30 +118,30 @@ func (r *runner) pass(s os.Signal) {
 	}
 }
 
-// rewatch puts the program under another watchdog: without one, the program could outlive this process.
+// rewatch starts a new watchdog for the program, which could outlive this process without one.
 func (r *runner) rewatch() event {
 	another, err := r.program.Rewatch()
 	r.program.alone = !another
 	switch {
 	case err != nil:
-		return event{what: unfit, err: fmt.Errorf("the watchdog of %s is gone, and there is no other: %w", r.Program, err)}
+		return event{what: unfit, err: fmt.Errorf("the watchdog for %s died and could not be replaced: %w", r.Program, err)}
 	case another:
-		r.Warn("the watchdog of %s was killed: another one has taken its place", r.Program)
+		r.Warn("the watchdog for %s was killed and has been replaced", r.Program)
 	}
 	return event{}
 }
 
-// limit gives the program its grace, and no more, though the lock may be held for longer.
+// limit gives the program only its grace period, even if the lock is held for longer.
 func (r *runner) limit(after event) {
 	r.program.lose(time.Now())
 	why := after.err
 	if after.what == lost {
 		why = fmt.Errorf("%s is lost: %w", r.name(), why)
 	}
-	r.Warn("%v: ending %s, which is killed after %v", why, r.Program, r.program.gracePeriod())
+	r.Warn("%v; ending %s, which will be killed after %v", why, r.Program, r.program.gracePeriod())
 }
 
-// check asks whether the program is still to be run, until that is known or the term is over.
+// check asks whether the program still has to run. It retries until it gets an answer or the term ends.
 func (r *runner) check() {
 	h := r.term
 	h.all.Go(func() {
@@ -157,7 +158,7 @@ func (r *runner) check() {
 				h.events.Put(event{what: due})
 				return
 			case !told:
-				r.Warn("%s is not started yet: %v", r.Program, r.Job.Explain(err))
+				r.Warn("%s can't be started yet: %v", r.Program, r.Job.Explain(err))
 			}
 			elect.Sleep(h.ctx, clock, retry.Pause(clock))
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// holding is a term, and what runs during it.
+// holding is a term, and the work that runs during it.
 type holding struct {
 	*elect.Keeper
-	kept   bool // by heartbeats: it did not come too late
+	kept   bool // by heartbeats; false if the lock came too late
 	events *loop.Inbox[event]
-	ctx    context.Context // of what else goes on
+	ctx    context.Context // for other work during the term
 	quit   context.CancelFunc
-	all    sync.WaitGroup // of that
+	all    sync.WaitGroup // for that work
 }
 
 func hold(t *elect.Term, interval time.Duration) *holding {
@@ -31,17 +31,17 @@ func hold(t *elect.Term, interval time.Duration) *holding {
 	return h
 }
 
-// termHappenings says which event is which.
+// termHappenings maps events of a term to events of the machine.
 var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: lost, elect.Requested: requested, elect.Announced: announced}
 
-// notify takes in what happens to the term.
+// notify receives the term's events.
 func (h *holding) notify(e elect.TermEvent) {
 	if what, known := termHappenings[e.What]; known {
 		h.events.Put(event{what: what, err: e.Err, by: e.By})
 	}
 }
 
-// happens returns a channel that has a value when something has happened. It works on nil too.
+// happens returns a channel that has a value when an event is waiting. It also works on nil.
 func (h *holding) happens() <-chan struct{} {
 	if h == nil {
 		return nil
@@ -49,41 +49,41 @@ func (h *holding) happens() <-chan struct{} {
 	return h.events.Ready()
 }
 
-// cause returns why the term is over.
+// cause returns the reason why the term ended.
 func (h *holding) cause() error {
-	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // the machine was suspended, and no timer has noticed yet
+	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
-// keep keeps the lock with heartbeats, and notices when it is lost.
+// keep keeps the lock by heartbeats, which also detect when it is lost.
 func (r *runner) keep() {
 	r.term.kept = true
 	r.Job.Begin(r.term.Term)
 	r.term.Start()
 }
 
-// announce tells the other candidates that the lock will be released.
+// announce announces to the other candidates that the lock will be released.
 func (r *runner) announce(s os.Signal) {
 	if r.m.turn.by != "" {
-		r.Say("asked to hand %s over: %s gets %v when the other candidates know", r.name(), r.Program, s)
+		r.Say("asked to hand over %s; %s will get %v once the other candidates know", r.name(), r.Program, s)
 	} else {
-		r.Say("leaving %s: %s gets %v when the other candidates know", r.name(), r.Program, s)
+		r.Say("leaving %s; %s will get %v once the other candidates know", r.name(), r.Program, s)
 	}
 	r.term.Announce()
 }
 
-// leave ends what runs during the term.
+// leave ends the work that runs during the term.
 func (r *runner) leave() *holding {
 	h := r.term
 	r.term = nil
 	h.quit()
 	h.all.Wait()
 	if h.kept {
-		_ = h.Stop() // Held says the same
+		_ = h.Stop() // Held returns the same information
 	}
 	return h
 }
 
-// release releases the lock, if it is still held, and returns the result.
+// release releases the lock if it is still held, and returns the resulting event.
 func (r *runner) release(how deed) event {
 	by := r.m.turn.by
 	h := r.leave()
@@ -98,13 +98,13 @@ func (r *runner) release(how deed) event {
 	if err == nil {
 		return event{what: released}
 	}
-	if how != recordDone { // otherwise exec ends with that
+	if how != recordDone { // otherwise exec ends with this error
 		r.Warn("%v", err)
 	}
 	return event{what: notReleased, err: err}
 }
 
-// abandon leaves a lock that is lost.
+// abandon ends the term of a lock that was lost.
 func (r *runner) abandon() {
 	r.forget(r.leave())
 }
@@ -123,7 +123,7 @@ func (r *runner) over(h *holding) {
 	}
 }
 
-// giveBack releases the lock, and in the same commit records what was to be done once, if it is done.
+// giveBack releases the lock. If the work was done, the same commit records that.
 func (r *runner) giveBack(h *holding, how deed) error {
 	t := h.Term
 	ctx, done, outcome := context.Background(), r.Job.Done(), ""
@@ -145,7 +145,7 @@ func (r *runner) giveBack(h *holding, how deed) error {
 	case errors.Is(err, table.ErrSuperseded):
 		r.noticeLoss(h, err)
 		return fmt.Errorf("%s was taken away before it could be released", r.name())
-	case how == recordDone && t.Recorded(ctx, done.Key): // only the reply was lost, again and again
+	case how == recordDone && t.Recorded(ctx, done.Key): // the commit was applied, but every reply was lost
 		r.Say("left %s to expire%s", r.name(), outcome)
 		return nil
 	}

@@ -12,7 +12,7 @@ var (
 	passedOn = endings
 )
 
-// No process here could get it.
+// terminationSignal is never delivered on these systems.
 const terminationSignal = syscall.SIGTERM
 
 func ends(os.Signal) bool { return true }
@@ -21,6 +21,6 @@ func signalCode(os.Signal) int { return 130 }
 
 func asksForTerminal(os.Signal) bool { return false }
 
-const keyStop = syscall.SIGTERM // there is no such key
+const keyStop = syscall.SIGTERM // these systems have no Ctrl-Z
 
 func interrupt(int) os.Signal { return nil }

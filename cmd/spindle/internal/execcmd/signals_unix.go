@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// endings are the signals that end exec, and passedOn the signals that a program gets from exec. A signal that was ignored
-// when exec began stays ignored, for exec and for the program: SIGHUP under nohup, SIGINT in a script's background job.
-// signal.Notify would end that. Go tells only of these two whether they were ignored.
+// endings are the signals that end exec. passedOn are the signals that exec passes on to the program. Signals that were
+// ignored when exec started are left out, because signal.Notify would stop ignoring them: SIGHUP is ignored under
+// nohup, and SIGINT in a script's background jobs. Go can report only for these two signals whether they were ignored.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
@@ -28,7 +28,7 @@ func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == sys
 
 const keyStop = syscall.SIGTSTP
 
-// interrupt returns the signal if a key has ended a program, or nil.
+// interrupt returns the signal if the exit code shows that a key ended the program. Otherwise it returns nil.
 func interrupt(code int) os.Signal {
 	switch code {
 	case signalCode(syscall.SIGINT):

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// UntilEnded returns a ctx that ends at SIGTERM, SIGINT or SIGHUP. A second SIGTERM or SIGINT then ends this process at once.
-// SIGHUP does not: a terminal that is closed sends it more than once, and some init systems send it beside SIGTERM. Under
-// nohup it is ignored, and stays so.
+// UntilEnded returns a context that is canceled at SIGTERM, SIGINT or SIGHUP. A second SIGTERM or SIGINT immediately
+// ends this process. A second SIGHUP does not, because closing a terminal can send more than one, and some init systems
+// send SIGHUP in addition to SIGTERM. If SIGHUP is ignored, as under nohup, it remains ignored.
 func UntilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -31,13 +31,14 @@ func UntilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// UntilInterrupted returns a ctx that ends at SIGTERM or SIGINT. A second one then ends this process at once.
+// UntilInterrupted returns a context that is canceled at SIGTERM or SIGINT. A second signal immediately ends this
+// process.
 func UntilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// OutliveReaders lets this process continue when its output has no reader any more. It catches SIGPIPE instead of ignoring
-// it: programs inherit ignored signals.
+// OutliveReaders lets this process continue when the reader of its output has exited. It catches SIGPIPE instead of
+// ignoring it, because programs inherit ignored signals.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,4 +1,4 @@
-// Package flags has what the flags, arguments and help of all commands share, and sets flags from the environment.
+// Package flags has code and texts for the flags and arguments of all commands, and sets flags from the environment.
 package flags
 
 import (
@@ -14,15 +14,15 @@ import (
 // commandLineOnly marks flags that no environment variable sets.
 const commandLineOnly = "command-line-only"
 
-// OnlyOnCommandLine keeps environment variables from setting these flags: a forgotten variable would do harm, or is meant
-// for another command's flag.
+// OnlyOnCommandLine prevents environment variables from setting the given flags. It is for flags that would do harm if
+// such a variable were forgotten, and for flags that have a different meaning in another command.
 func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
-		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if there is no such flag
+		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if the flag does not exist
 	}
 }
 
-// Variable names the environment variable that sets a flag.
+// Variable returns the name of the environment variable that sets a flag.
 func Variable(f *pflag.Flag) string {
 	return "SPINDLE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
@@ -32,7 +32,7 @@ func HasVariable(f *pflag.Flag) bool {
 	return f.Name != "help" && f.Name != "version" && f.Annotations[commandLineOnly] == nil
 }
 
-// NameVariables adds the variables to the help of the flags.
+// NameVariables adds the names of the environment variables to the help of the flags.
 func NameVariables(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if note := " [" + Variable(f) + "]"; HasVariable(f) && !strings.HasSuffix(f.Usage, note) {
@@ -41,8 +41,9 @@ func NameVariables(flags *pflag.FlagSet) {
 	})
 }
 
-// Invalid returns an error that says what a flag wants, if its value can't be read: errors of package strconv don't. Given
-// returns how the user gave the flag.
+// Invalid replaces the error for a flag value that can't be parsed. The new error describes valid values, which the
+// errors of package strconv don't do. The function given returns the flag in the form in which the user set it, such as
+// "--lease ".
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -51,28 +52,28 @@ func Invalid(err error, given func(*pflag.Flag) string) error {
 	f, want := bad.GetFlag(), ""
 	switch f.Value.Type() {
 	case "duration":
-		want = "want a duration with its unit, such as 10s or 1m30s"
+		want = "must be a duration with a unit, such as 10s or 1m30s"
 	case "int", "int64":
-		want = "want a whole number"
+		want = "must be a whole number"
 	case "float64":
-		want = "want a number, such as 0.25"
+		want = "must be a number, such as 0.25"
 	case "bool":
-		want = "want true or false"
+		want = "must be true or false"
 	default:
 		want = bad.Unwrap().Error()
 	}
 	if f.Name == "token" {
-		want += ": spindle ls shows a lock's token"
+		want += "; spindle ls shows a lock's token"
 	}
 	return fmt.Errorf("%s%q: %s", given(f), bad.GetValue(), want)
 }
 
-// OnCommandLine writes a flag as on the command line: see Invalid.
+// OnCommandLine formats a flag as on the command line. It is an argument for Invalid.
 func OnCommandLine(f *pflag.Flag) string { return "--" + f.Name + " " }
 
 func inEnvironment(f *pflag.Flag) string { return Variable(f) + "=" }
 
-// FromEnvironment sets the flags that are not on the command line.
+// FromEnvironment sets flags from environment variables, unless they are set on the command line.
 func FromEnvironment(flags *pflag.FlagSet) error {
 	var wrong []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -87,7 +88,7 @@ func FromEnvironment(flags *pflag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
-// Commands calls do with a command, and with all below it.
+// Commands calls do for a command and all of its subcommands.
 func Commands(c *cobra.Command, do func(*cobra.Command)) {
 	do(c)
 	for _, sub := range c.Commands() {
@@ -95,14 +96,14 @@ func Commands(c *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// CommonCodes is the help about the exit codes of most commands.
+// CommonCodes is the help for the exit codes that most commands have.
 const CommonCodes = `
 Exit codes:
-  0    done
-  1    it failed; the message says why
+  0    success
+  1    the command failed; the message says why
   2    the command line is wrong`
 
-// Exactly wants n arguments, and says what they are if there are more or fewer.
+// Exactly returns a check for exactly n arguments. Its errors describe them by what, such as "a lock's name".
 func Exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {

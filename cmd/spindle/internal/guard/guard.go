@@ -13,21 +13,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Service is activated and deactivated on this machine. When ctx ends, its methods return an error. Activate and Check
-// have then ended everything that they had started; a deactivation may continue.
+// A Service can be activated and deactivated on this machine. When ctx ends, its methods return an error. By the time
+// Activate and Check return, they have ended everything that they started. A deactivation may continue after Deactivate
+// returns.
 type Service interface {
-	// Activate makes the service active, under a term. When the term's time is up, the service must be deactivated even if
+	// Activate makes the service active under a term. At the term's deadline, the service must be deactivated even if
 	// this process is stopped or killed.
 	Activate(ctx context.Context, t *elect.Term) error
-	// Extended says that the term was extended. It may be called at any time.
+	// Extended is called when the term was extended. This can happen at any time.
 	Extended()
-	// Deactivate fails if the service may still be active. It succeeds if it was inactive before.
+	// Deactivate returns an error if the service may still be active. It succeeds if the service is already inactive.
 	Deactivate(ctx context.Context) error
 	// Check returns an error if the service is unhealthy. A service without a health check is always healthy.
 	Check(ctx context.Context, role Role) error
 }
 
-// A Role is a machine's part.
+// A Role is the role of a machine.
 type Role string
 
 // The roles.
@@ -36,44 +37,44 @@ const (
 	Standby Role = "standby"
 )
 
-// Guard keeps a service active on the machine that holds a lock. Renew, Confirm and the lease must be the same on all
-// machines.
+// Guard keeps a service active on the machine that holds a lock. All machines must use the same Renew, Confirm and
+// lease.
 type Guard struct {
-	Candidate  elect.Candidate // whose lease is Renew times the failures that are allowed
+	Candidate  elect.Candidate // its lease is Renew times the value of --failures
 	Service    Service
-	Renew      time.Duration // between two heartbeats
-	Confirm    int           // how many heartbeats to wait after a takeover from a dead holder
-	Unhealthy  int           // how many checks in a row must fail to give the lock up
+	Renew      time.Duration // the time between two heartbeats
+	Confirm    int           // the confirmation, as a multiple of Renew
+	Unhealthy  int           // how many checks in a row must fail before the lock is given up
 	Activation time.Duration // how long an activation may take
-	Handover   bool          // a stop is announced, and requests are accepted
+	Handover   bool          // announce a stop, and accept requests
 
-	Say  func(format string, args ...any) // what happens
-	Warn func(format string, args ...any) // what went wrong
-	Seen func(elect.Step)                 // what came of looking at the lock
+	Say  func(format string, args ...any) // logs progress
+	Warn func(format string, args ...any) // logs a problem
+	Seen func(elect.Step)                 // receives the result of each look at the lock
 
 	Observer Observer        // or nil
-	Asks     <-chan struct{} // the loop receives from it, to show that it runs; or nil
+	Asks     <-chan struct{} // the loop receives from it to show that it is running; or nil
 }
 
-// runner is one run of a guard: the machine, and what runs beside it.
+// runner is one run of a guard. It has the state machine, and everything that runs in parallel with it.
 type runner struct {
 	*Guard
 	m      machine
 	events *loop.Inbox[message]
 
 	term     *elect.Keeper      // or nil
-	role     atomic.Value       // whose health check is run before heartbeats; "": none
-	command  context.CancelFunc // ends the command that was run last
-	finished chan struct{}      // closed when that has ended
-	number   int                // of the command
-	retry    bool               // the command was a deactivation that failed
-	last     State              // that the observer knows
-	withdraw context.CancelFunc // ends competing
-	asked    table.Request      // to hand over the present term
+	role     atomic.Value       // the role to check before heartbeats, or "" for no check
+	command  context.CancelFunc // ends the last command
+	finished chan struct{}      // closed when the last command has ended
+	number   int                // the number of the last command
+	retry    bool               // the last command was a failed deactivation
+	last     State              // the last state that the observer was told
+	withdraw context.CancelFunc // ends the competition for the lock
+	asked    table.Request      // the request to hand over the current term, or ""
 	all      sync.WaitGroup
 }
 
-// message is an event about a term or a command. It is too late if there is a newer term or command by now.
+// message is an event about a term or a command. The runner ignores it if there is a newer term or command.
 type message struct {
 	event
 	term    *elect.Term
@@ -84,15 +85,16 @@ type message struct {
 
 func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
 
-// confirmation returns how long guard holds the lock before it activates the service, after a takeover from a dead holder.
-// The dead holder's machine has nearly as long for its deactivation.
+// confirmation returns how long guard holds the lock before it activates the service, if the last holder did not
+// release the lock. The last holder's machine has nearly as much time to deactivate the service.
 func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
 
-// deactivation returns how long this machine waits for a deactivation. The command has less: see Deactivation.
+// deactivation returns how long this machine waits for a deactivation. The command itself gets less time; see
+// Deactivation.
 func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
 
-// Deactivation returns how long the command of a deactivation may take, in guard and in its watchdog. The rest, a tenth, is
-// for starting and killing it.
+// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The remaining
+// tenth of the confirmation is reserved for starting and killing the command.
 func Deactivation(renew time.Duration, confirm int) time.Duration {
 	confirmation := time.Duration(confirm) * renew
 	return confirmation - confirmation/10
@@ -141,7 +143,7 @@ func (g *runner) await(stop <-chan struct{}) message {
 	}
 }
 
-// handle passes an event on to the machine, unless it came too late.
+// handle passes an event on to the machine, unless it concerns an earlier term or command.
 func (g *runner) handle(m message) []action {
 	switch m.event {
 	case electedDead, electedFree:
@@ -161,7 +163,8 @@ func (g *runner) handle(m message) []action {
 	}
 	g.retry = m.event == notDeactivated
 	actions := g.m.on(m.event)
-	// No health check while the service changes: it is in neither role, and a deactivation needs the lock.
+	// While the service changes, it has no role to check. A failed check must not give up the lock during a
+	// deactivation.
 	switch g.m.service {
 	case active:
 		g.role.Store(Active)
@@ -174,13 +177,13 @@ func (g *runner) handle(m message) []action {
 	return actions
 }
 
-// learn takes in what happened to the term.
+// learn updates the runner for an event of the term.
 func (g *runner) learn(m message) {
 	switch m.event {
 	case unhealthy:
 		g.Warn("the health check failed: %v", m.err)
 	case requested:
-		g.Say("asked to hand the lock over")
+		g.Say("asked to hand over the lock")
 		g.asked = m.asked
 	case lockLost:
 		g.Warn("the lock is lost: %v", m.err)
@@ -225,7 +228,7 @@ func (g *runner) do(a action) {
 	case withdraw:
 		g.withdraw()
 	case wait:
-		g.Say("its last holder may still be active: waiting %v", g.confirmation())
+		g.Say("waiting %v because the service may still be active on the last holder's machine", g.confirmation())
 		t := g.term.Term
 		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.events.Put(message{event: confirmed, term: t}) })
 		context.AfterFunc(t.Context(), func() { timer.Stop() })
@@ -251,14 +254,14 @@ func (g *runner) do(a action) {
 
 var errGivenUp = errors.New("given up")
 
-// begin keeps a term with heartbeats, and checks the service before them.
+// begin keeps a term by heartbeats, and checks the service before each of them.
 func (g *runner) begin(t *elect.Term) {
 	c := &checkup{runner: g, term: t, checked: g.Candidate.Clock.Now()}
 	g.term, g.asked = &elect.Keeper{Term: t, Interval: g.Renew, Notify: func(e elect.TermEvent) { g.notify(t, e) }, Before: c.before}, ""
 	g.term.Start()
 }
 
-// notify takes in what happens to a term.
+// notify receives the term's events.
 func (g *runner) notify(t *elect.Term, e elect.TermEvent) {
 	switch e.What {
 	case elect.Beat:
@@ -272,14 +275,14 @@ func (g *runner) notify(t *elect.Term, e elect.TermEvent) {
 	}
 }
 
-// leave stops the heartbeats. Messages about the term don't matter any more.
+// leave stops the heartbeats. Later messages about the term are ignored.
 func (g *runner) leave() {
-	_ = g.term.Stop() // a release says the same
+	_ = g.term.Stop() // a release returns the same error
 	g.term = nil
 	g.Observer.Over()
 }
 
-// checkup checks the service before heartbeats of a term.
+// checkup checks the service before a term's heartbeats.
 type checkup struct {
 	*runner
 	term    *elect.Term
@@ -289,7 +292,7 @@ type checkup struct {
 
 func (c *checkup) before(ctx context.Context) {
 	role, _ := c.role.Load().(Role)
-	if role == "" || c.Candidate.Clock.Now().Since(c.checked) < c.Renew/2 { // a heartbeat that is tried again needs no new check
+	if role == "" || c.Candidate.Clock.Now().Since(c.checked) < c.Renew/2 { // a retried heartbeat needs no new check
 		return
 	}
 	err := c.check(ctx, role, max(c.term.Left()/2, 0)) // the other half is for the heartbeat
@@ -304,7 +307,7 @@ func (c *checkup) before(ctx context.Context) {
 	}
 }
 
-// sickness counts how many checks in one role have failed in a row.
+// sickness counts the consecutive failed checks in one role.
 type sickness struct {
 	role   Role
 	failed int
@@ -325,12 +328,12 @@ func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error
 	defer cancel()
 	err := g.Service.Check(limited, role)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v, which is all that the lease allows: %w", limit.Round(time.Millisecond), err)
+		return fmt.Errorf("killed after %v, the longest time that the lease allows: %w", limit.Round(time.Millisecond), err)
 	}
 	return err
 }
 
-// run runs a command, after the last one has ended.
+// run starts a command. If the last command is still running, run ends it first.
 func (g *runner) run(limit, pause time.Duration, done, failed event, do func(context.Context) error) {
 	if g.command != nil {
 		g.command()
@@ -347,7 +350,7 @@ func (g *runner) run(limit, pause time.Duration, done, failed event, do func(con
 		if m.err = do(limited); m.err != nil {
 			m.event = failed
 			if limited.Err() != nil && ctx.Err() == nil {
-				m.err = fmt.Errorf("not done after %v: %w", limit, m.err)
+				m.err = fmt.Errorf("not finished after %v: %w", limit, m.err)
 			}
 		}
 		close(finished)
@@ -368,7 +371,7 @@ func (g *runner) compete(pause time.Duration) {
 				break
 			}
 			pause = g.Renew
-			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // looks may come more often
+			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // looks may be more frequent than checks
 				checked = now
 				err := g.check(ctx, Standby, g.lease())
 				if ctx.Err() != nil {
@@ -401,9 +404,9 @@ func (g *runner) compete(pause time.Duration) {
 
 func (g *Guard) tellHealth(err error) {
 	if err != nil {
-		g.Warn("not competing: the health check failed: %v", err)
+		g.Warn("not competing because the health check failed: %v", err)
 	} else {
-		g.Say("competing again: the health check succeeds")
+		g.Say("competing again because the health check succeeds")
 	}
 }
 

@@ -1,10 +1,11 @@
 // Package guard keeps a service active on the machine that holds a lock, and inactive on the others.
 //
-//   - machine.go: the state, and what must be done at each event
-//   - guard.go: doing it, over time
+//   - machine.go: the state machine, which determines the actions for each event
+//   - guard.go: the runner, which carries out the actions
+//   - state.go: the state that observers see
 package guard
 
-// service is what is known of the service on this machine.
+// service is the known state of the service on this machine.
 type service int
 
 const (
@@ -15,13 +16,13 @@ const (
 	deactivating
 )
 
-// holding is how this machine holds the lock.
+// holding is the way in which this machine holds the lock.
 type holding int
 
 const (
 	none      holding = iota
-	unsettled         // it was taken from a holder that may not have deactivated its service yet
-	settled
+	unsettled         // the last holder may not have deactivated its service yet
+	settled           // the service is inactive on all other machines
 )
 
 // An event is something that happened.
@@ -29,18 +30,18 @@ type event int
 
 const (
 	started        event = iota
-	electedDead          // the lock is held; its former holder may not know that yet
-	electedFree          // the lock is held, and was free or released before
-	confirmed            // the lock has been kept for long enough after electedDead
+	electedDead          // the lock is held; the last holder did not release it, and may not know that it lost the lock
+	electedFree          // the lock is held; it was free or released before
+	confirmed            // the lock has been kept for the confirmation after electedDead
 	unhealthy            // the health check failed while the lock is held
 	activated            // the activation succeeded
 	notActivated         // the activation failed
 	deactivated          // the deactivation succeeded
 	notDeactivated       // the deactivation failed
-	lockLost             // the lock is not held any more
-	withdrawn            // this machine does not compete for the lock any more, and does not hold it
-	stopAsked            // the guard must end
-	requested            // another machine asks for the lock
+	lockLost             // the lock is no longer held
+	withdrawn            // this machine has stopped competing for the lock, and does not hold it
+	stopAsked            // guard must end
+	requested            // another machine requests the lock
 	announced            // the other machines know that the lock will be given up
 )
 
@@ -48,31 +49,31 @@ const (
 type action int
 
 const (
-	activate     action = iota
-	deactivate          // an activation that still runs is ended first
-	compete             // for the lock
-	competeLater        // once others have had their turn
-	withdraw            // stop competing
-	announce            // that the lock will be given up: the service stays active meanwhile
-	wait                // until the former holder must have deactivated, then it is confirmed
-	release             // the lock: another may activate at once
-	abandon             // the lock, to expire: another must wait before it activates
-	end
+	activate     action = iota // activate the service
+	deactivate                 // deactivate the service, after ending an activation in progress
+	compete                    // compete for the lock
+	competeLater               // compete for the lock after other machines have had their turn
+	withdraw                   // stop competing
+	announce                   // announce that the lock will be given up; the service stays active until the machines know
+	wait                       // wait for the confirmation; the event confirmed follows
+	release                    // release the lock; the next holder activates the service immediately
+	abandon                    // let the lock expire; the next holder waits before it activates the service
+	end                        // end guard
 )
 
-// machine is the state of a guard. All of it follows from two rules: a service is only activated, or left
-// active, under a settled lock; and a lock is only released if the service is known to be inactive everywhere,
-// because the next holder then does not wait.
+// machine is the state machine of a guard. It follows two rules. The service is activated, and stays active, only under
+// a settled lock. The lock is released only when the service is known to be inactive everywhere, because the next
+// holder does not wait after a release.
 type machine struct {
-	handover   bool // the end of a service that is active is announced first
+	handover   bool // guard announces a stop first if the service is active
 	service    service
 	lock       holding
-	failed     bool // something does not work here, so it gives the lock up
+	failed     bool // the service does not work on this machine, so the machine gives up the lock
 	stopping   bool
 	announcing bool
 }
 
-// on returns what to do, in this order.
+// on handles an event, and returns the actions to take, in this order.
 func (m *machine) on(e event) []action {
 	switch e {
 	case started:
@@ -91,7 +92,7 @@ func (m *machine) on(e event) []action {
 	return m.term(e)
 }
 
-// term handles what happens to the lock.
+// term handles the events of the lock.
 func (m *machine) term(e event) []action {
 	switch e {
 	case electedDead, electedFree:
@@ -117,7 +118,7 @@ func (m *machine) term(e event) []action {
 		return m.turnOff()
 	case requested:
 		if m.service != activating && m.service != active {
-			return nil // it gives the lock up anyway
+			return nil // the lock is about to be given up anyway
 		}
 		return m.announce()
 	case announced:
@@ -135,7 +136,7 @@ func (m *machine) command(e event) []action {
 	case e == activated && m.service == activating:
 		m.service = active
 		return nil
-	case e == notActivated && m.service == activating: // otherwise it was ended
+	case e == notActivated && m.service == activating: // otherwise guard ended the activation
 		m.failed = true
 		return m.turnOff()
 	case e == deactivated:
@@ -165,7 +166,7 @@ func (m *machine) turnOn() []action {
 	return []action{activate}
 }
 
-// turnOff makes the service inactive if it is not, and then gives the lock up.
+// turnOff deactivates the service unless it is inactive, and then gives up the lock.
 func (m *machine) turnOff() []action {
 	switch m.service {
 	case deactivating:
@@ -180,7 +181,7 @@ func (m *machine) turnOff() []action {
 	return []action{deactivate}
 }
 
-// giveUp gives the lock up, once the service is inactive.
+// giveUp gives up the lock. The service must be inactive.
 func (m *machine) giveUp() []action {
 	var actions []action
 	switch m.lock {

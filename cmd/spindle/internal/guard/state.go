@@ -2,7 +2,7 @@ package guard
 
 import "github.com/spindle-lock/spindle/internal/elect"
 
-// A State is what a machine does now, in words for people.
+// A State describes for users what a machine is doing.
 type State string
 
 // The states.
@@ -10,18 +10,19 @@ const (
 	Deactivating State = "deactivating the service"
 	Stuck        State = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
 	Competing    State = "on standby"
-	Confirming   State = "holding the lock: waiting until its last holder must have deactivated"
+	Confirming   State = "holding the lock, and waiting until the last holder must have deactivated the service"
 	Activating   State = "activating the service"
 	Working      State = "the service is active"
 )
 
-// An Observer learns what happens. The loop calls its methods one at a time, and they must return at once.
+// An Observer is notified of events. The loop calls its methods one at a time, and they must return immediately.
 type Observer interface {
-	// Elected says that the lock is held, and Over that it is not any more. Lost comes first if it was not given up.
+	// Elected is called when the lock is held, and Over when it is no longer held. If the lock was lost rather than
+	// given up, Lost is called before Over.
 	Elected(t *elect.Term)
 	Lost(why error)
 	Over()
-	// Changed says that the state has changed.
+	// Changed is called when the state has changed.
 	Changed(s State)
 }
 
@@ -32,7 +33,7 @@ func (nobody) Lost(error)          {}
 func (nobody) Over()               {}
 func (nobody) Changed(State)       {}
 
-// tellState tells the observer of a change.
+// tellState notifies the observer if the state has changed.
 func (g *runner) tellState() {
 	if s := g.state(); s != g.last {
 		g.last = s

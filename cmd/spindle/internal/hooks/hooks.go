@@ -1,5 +1,5 @@
-// Package hooks runs commands of the user when something happens to a lock. A hook runs beside everything else: it delays
-// nothing and decides nothing.
+// Package hooks runs the user's commands when a lock is acquired or lost, and when a program or service fails to end.
+// Hooks run in the background, and their results have no effect.
 package hooks
 
 import (
@@ -10,39 +10,39 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 )
 
-// A Kind is what a hook is for. It is also the name of its flag.
+// A Kind is the event that a hook is for. It is also the name of the hook's flag.
 type Kind string
 
 // The kinds.
 const (
-	Acquire Kind = "on-acquire" // the lock is held
-	Lost    Kind = "on-lost"    // the lock was lost, not released
-	Stuck   Kind = "on-stuck"   // what must not run any more may still run
+	Acquire Kind = "on-acquire" // the lock was acquired
+	Lost    Kind = "on-lost"    // the lock was lost rather than released
+	Stuck   Kind = "on-stuck"   // a program or service that should have ended may still be running
 )
 
-// Kinds are all kinds.
+// Kinds lists all kinds.
 var Kinds = []Kind{Acquire, Lost, Stuck}
 
-// Hooks are the hooks of one process. At most one of a kind runs at a time.
+// Hooks are the hooks of one process. At most one hook of each kind runs at a time.
 type Hooks struct {
-	Commands map[Kind]string // for /bin/sh; a kind without a command has no hook
+	Commands map[Kind]string // commands for /bin/sh; a kind without a command has no hook
 	Limit    time.Duration   // how long a hook may run
 	Warn     func(format string, args ...any)
-	Failed   func(Kind) // a hook has failed, was killed, or could not be started; or nil
+	Failed   func(Kind) // called when a hook fails, is killed, or can't be started; or nil
 
 	mu      sync.Mutex
 	running map[Kind]bool
 	all     sync.WaitGroup
 }
 
-// Run starts the hook of a kind, if there is one, and returns at once. It calls environment before it returns. If the last hook
-// of that kind still runs, Run starts none.
+// Run starts the hook of the given kind, if there is one, and returns immediately. It calls environment before it
+// returns. If the previous hook of that kind is still running, Run does not start the hook.
 func (h *Hooks) Run(k Kind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
 	}
 	if !h.take(k) {
-		h.Warn("--%s is not run again: its last run has not ended", k)
+		h.Warn("--%s was not run again because its last run has not ended", k)
 		return
 	}
 	env, limit := environment(), h.Limit
@@ -74,8 +74,9 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// Leaving: the end of a hook is not the end of a program, and only the rest of the hook's group is killed, below. A
-	// hook's output is not the program's.
+	// The option Leaving is set because the exit of a hook must not kill processes that a program has left behind. Only
+	// the rest of the hook's own group is killed, below. Standard output is for the program, so hooks write to standard
+	// error.
 	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
 	if err != nil {
 		h.failed(k, err)
@@ -94,22 +95,23 @@ func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 }
 
 func (h *Hooks) failed(k Kind, err error) {
-	h.Warn("--%s failed, which changes nothing else: %s: %v", k, h.Commands[k], err)
+	h.Warn("--%s failed, with no effect on the lock: %s: %v", k, h.Commands[k], err)
 	if h.Failed != nil {
 		h.Failed(k)
 	}
 }
 
-// Wait waits until no hook runs, but no longer than a hook may run, and not after stop is closed.
+// Wait waits until no hook is running. It stops waiting when stop is closed, or after slightly more than the time limit
+// of a hook.
 func (h *Hooks) Wait(stop <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { h.all.Wait(); close(ended) }()
-	limit := time.NewTimer(h.Limit + h.Limit/10) // a hook that is killed at its limit may be waited for
+	limit := time.NewTimer(h.Limit + h.Limit/10) // includes time to wait for a hook that is killed at its limit
 	defer limit.Stop()
 	select {
 	case <-ended:
 	case <-stop:
 	case <-limit.C:
-		h.Warn("a hook was killed and has not ended: it is left")
+		h.Warn("a hook was killed but has not exited; not waiting for it any longer")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A choice is a flag whose values are words of a list.
+// A choice is a flag whose value is one of a list of words.
 type choice struct {
 	value string
 	of    []string
@@ -35,7 +35,7 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// choices is a flag whose value is a list of such words.
+// choices is a flag whose value is a comma-separated list of such words.
 type choices struct {
 	values []table.State
 	of     []table.State
@@ -65,7 +65,7 @@ func texts(states []table.State) (all []string) {
 	return all
 }
 
-// Complete completes the last word of the list to one that is not in it yet.
+// Complete completes the last word in the flag's value, and offers only words that the value does not have yet.
 func (c *choices) Complete(begun string) (found []cobra.Completion) {
 	before := begun[:strings.LastIndexByte(begun, ',')+1]
 	for _, s := range c.of {

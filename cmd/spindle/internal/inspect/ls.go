@@ -1,8 +1,8 @@
-// Package inspect has the commands that look once: ls, status and members.
+// Package inspect implements the commands that show the locks in the table: ls, status and members.
 //
 //   - ls.go, lswatch.go: ls, and ls --watch
-//   - selection.go: which locks it lists; order.go: in which order; choice.go: flags for both
-//   - status.go, members.go: the other two
+//   - selection.go: which locks ls lists; order.go: their order; choice.go: the flags for both
+//   - status.go, members.go: the other two commands
 package inspect
 
 import (
@@ -28,39 +28,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const lsHelp = `Ls lists the locks in the table as they are at one instant, or only those whose
-names begin with PREFIX. It leaves out released locks that nobody waits for,
-unless --all is given. With --held it lists only held locks, and with --state
-only locks in these states. For a single lock, use spindle status: it also says
-which processes wait for it.
+const lsHelp = `Ls lists the locks in the table as they are at one instant. With PREFIX, it
+lists only locks whose names begin with PREFIX. Released locks that no process
+waits for are left out unless --all is given. --held lists only held locks, and
+--state lists only locks in the given states. For a single lock, use spindle
+status, which also shows the processes that wait for it.
 
-SINCE is how long ago the term began, or the lock was released. BEAT is how long
-ago the last heartbeat was; a holder sends three in a lease. Both are by
-Spanner's clock alone. If the holder's id and value don't fit on the line, they
-are on a second line. What was done last under a lock (exec --every, --once, or
-lock.Once) is below it. Names that don't fit are cut in the middle, unless
---no-trunc is given. -o wide has one line for each lock, however long it is.
+SINCE is the time since the term began, or since the lock was released. BEAT is
+the time since the last heartbeat; a holder sends three per lease. Both are
+measured by Spanner's clock alone. If the holder's id and value don't fit on the
+line, they are on a second line. The work that was last done under the lock
+(exec --every, exec --once or lock.Once) is shown below them. Names that don't
+fit are shortened in the middle unless --no-trunc is given. -o wide prints one
+line per lock, however long the line is.
 
-"3 waiting, 12s the longest" is how many processes wait for the lock, by package
-lock. Those that wait for a semaphore are shown at its first listed slot.
+"3 waiting, longest 12s" means that three processes wait for the lock with
+package lock, the first of them for 12 seconds. Processes that wait for a
+semaphore are shown at its first listed slot.
 
---sort age has the oldest first, beat the longest silent, lease the longest,
-waiting the most waited for, and state the worst.
+--sort age puts the oldest term first, beat the longest silence, lease the
+longest lease, waiting the most waiters, and state the worst state.
 
-A group of package group is one line: how many members and partitions it has,
-and how many of these have no holder. --group opens it: its members, each with
-its partitions, and then every partition. A partition's state is its member's.
-A group is listed even if nobody is in it any more, unless --held or --state
-leaves it out.
+A group of package group is shown on one line, with the number of its members,
+of its partitions, and of its partitions that have no holder. --group shows the
+details of one group: its members, each with its partitions, and then every
+partition. A partition has the same state as its member. A group without members
+is listed too, unless --held or --state excludes it.
 
-With --watch ls runs until it is interrupted. It looks again after each --every,
-and prints the line of each lock that has changed, whatever its new state is.
-Heartbeats and waiters are no changes. It misses a term that begins and ends
-between two looks.
+With --watch, ls runs until it is interrupted. It reads the table once per
+--every interval, and prints a line for each lock that has changed, whatever its
+new state is. Heartbeats and waiters do not count as changes. A term that begins
+and ends between two reads is missed.
 
--o json is one object on each line, -o yaml one document for each: spindle
-schema says what is in them. -o name has the names alone, as bash and zsh read
-them.
+-o json prints one object per line, and -o yaml one document per object; spindle
+schema describes them. -o name prints only the names, quoted for bash and zsh
+where necessary.
 
 `
 
@@ -72,9 +74,9 @@ func NewLs(o *connect.Database) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the locks in the table",
 		Long: lsHelp + states.Help + `
-  partial      a group: some of its partitions have no holder
+  partial      some partitions of the group have no holder
 ` + flags.CommonCodes + `
-  3    there is no group that --group names`,
+  3    the group that --group names does not exist`,
 		Example: `  spindle ls
   spindle ls billing/ --held
   spindle ls --state expired,orphaned --sort age
@@ -83,7 +85,7 @@ func NewLs(o *connect.Database) *cobra.Command {
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("got %q: want one prefix of names, or none for all locks", args)
+				return fmt.Errorf("ls takes one prefix, or none for all locks: got %q", args)
 			}
 			return nil
 		},
@@ -126,35 +128,35 @@ func (ls *listing) flags(c *cobra.Command) {
 	ls.by = choice{"name", orderNames}
 	ls.show.states.of = states.All
 	f := c.Flags()
-	f.BoolVarP(&ls.show.all, "all", "a", false, "list released locks too")
+	f.BoolVarP(&ls.show.all, "all", "a", false, "also list released locks")
 	f.BoolVar(&ls.show.held, "held", false, "list only locks that are held")
-	f.Var(&ls.show.states, "state", "list only locks in these `states`, with commas between them")
+	f.Var(&ls.show.states, "state", "list only locks in these comma-separated `states`")
 	f.StringVar(&ls.show.group, "group", "", "list the members and partitions of this `group`")
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
-	f.BoolVarP(&ls.reverse, "reverse", "r", false, "sort the other way round")
+	f.BoolVarP(&ls.reverse, "reverse", "r", false, "reverse the sort order")
 	ls.f.Flag(f, terminal.AsWide, terminal.AsName, terminal.AsYAML)
-	f.BoolVar(&ls.bare, "no-headers", false, "leave out the line of headings")
-	f.BoolVar(&ls.whole, "no-trunc", false, "cut nothing, even if lines are longer than the terminal is wide")
-	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running, and print each lock that changes")
-	f.DurationVar(&ls.every, "every", 2*time.Second, "how long to pause between two looks of --watch")
+	f.BoolVar(&ls.bare, "no-headers", false, "don't print the column headings")
+	f.BoolVar(&ls.whole, "no-trunc", false, "don't shorten names or values, even if lines are wider than the terminal")
+	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and print each lock that changes")
+	f.DurationVar(&ls.every, "every", 2*time.Second, "the pause between two reads with --watch")
 	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
 }
 
 func (ls *listing) check(c *cobra.Command) error {
 	switch prefix := ls.show.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
-		return exit.Misuse("no lock has a name that begins with %.40q: names are up to %d bytes of UTF-8", prefix, table.MaxName)
+		return exit.Misuse("no lock name begins with %.40q: names are valid UTF-8 of at most %d bytes", prefix, table.MaxName)
 	case c.Flags().Changed("every") && !ls.watch:
-		return exit.Misuse("--every %v: is the pause of --watch, which is missing", ls.every)
+		return exit.Misuse("--every %v has no effect without --watch", ls.every)
 	case ls.watch && ls.show.group != "":
-		return exit.Misuse("--watch and --group: give one of them; spindle watch --group %s follows a group", terminal.Show(ls.show.group))
+		return exit.Misuse("give only one of --watch and --group; to follow a group, use spindle watch --group %s", terminal.Show(ls.show.group))
 	case ls.every < 100*time.Millisecond:
 		return exit.Misuse("--every %v: must be at least 100ms", ls.every)
 	}
 	return ls.show.check()
 }
 
-// print prints what was found.
+// print prints the locks that were found, or the group that --group names.
 func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
 	if ls.show.group != "" {
 		return ls.open(p, found)
@@ -167,7 +169,7 @@ func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
 	return ls.write(p, ls.columns(describe.LockColumns, describe.WideColumns), all)
 }
 
-// entries returns one for each lock, and one for each group.
+// entries returns an entry for each selected lock and group.
 func (ls *listing) entries(found []table.Listing) (all []describe.Entry) {
 	locks, groups := describe.Gather(found, ls.show.prefix)
 	for _, l := range locks {
@@ -219,7 +221,7 @@ func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
 	return &terminal.Columns{Names: narrow, Bare: ls.bare, Whole: ls.whole}
 }
 
-// write prints entries in the format that was asked for.
+// write prints entries in the format that --output requests.
 func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []describe.Entry) error {
 	out := bufio.NewWriter(to)
 	p := *to

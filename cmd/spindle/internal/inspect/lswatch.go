@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// follow prints the list, and then what changes, until a signal comes.
+// follow prints the list, and then each lock that changes, until a signal arrives.
 func (ls *listing) follow(ctx context.Context) error {
 	db, err := ls.Database.Open()
 	if err != nil {
@@ -27,7 +27,8 @@ func (ls *listing) follow(ctx context.Context) error {
 	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
 }
 
-// repeat looks again and again. The first look has to succeed: its failure is probably a user's mistake, not a passing one.
+// repeat looks at the table until ctx ends. If the first look fails, repeat returns its error, because the cause is
+// probably a mistake by the user rather than a temporary failure.
 func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Table) error {
 	s := ls.columns(describe.LockColumns, describe.WideColumns)
 	var before map[string]describe.Entry
@@ -63,7 +64,8 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 	}
 }
 
-// differing returns the entries that are new or have changed, and those that are not selected any more.
+// differing returns the entries that are new or have changed, followed by the entries in gone, which are no longer
+// selected.
 func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
 	for _, e := range all {
 		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
@@ -81,7 +83,8 @@ func byName(all []describe.Entry) map[string]describe.Entry {
 	return named
 }
 
-// look reads the selected locks, and what became of those that were selected before.
+// look reads the selected locks. It also returns the current entries of the locks that were selected before and no
+// longer are.
 func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
@@ -98,10 +101,11 @@ func (ls *listing) look(ctx context.Context, t table.Table, before map[string]de
 	return all, gone, err
 }
 
-// few is how many locks are read one by one at most; more are read with all others.
+// few is the largest number of locks that are read one by one. If there are more, they are read with all other locks.
 const few = 20
 
-// whatBecame returns entries of locks that are not selected any more. The look has left out unused ones.
+// whatBecame returns entries for locks that are no longer selected. It reads the locks that are not in found, because a
+// look leaves out unused locks.
 func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}

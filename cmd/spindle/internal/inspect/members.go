@@ -27,17 +27,19 @@ func NewMembers(o *connect.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "members GROUP",
 		Short: "Show a group's members and their partitions",
-		Long: `Members shows the members that have renewed within their leases, at one instant
-by Spanner's clock: each one's slot, when it joined, how long ago its last
-heartbeat was, and how many partitions it has. With --partitions, it names them
-all. Below are the partitions that no member has, if one has ever had them.
+		Long: `Members shows the members of a group that have sent a heartbeat within their
+leases, at one instant by Spanner's clock. For each member, it shows the slot,
+when the member joined, the time since its last heartbeat, and how many
+partitions it has. --partitions names these partitions. Below the members are
+the partitions that have no member now, but had one before.
 
-If members have different lists of partitions, LIST tells these apart. That is
-so while a rolling update changes the list, or by mistake.
+If members have different lists of partitions, the column LIST shows which
+members share a list. Lists differ during a rolling update that changes them, or
+because of a mistake.
 
 Exit codes:
   0    the group has a member
-  1    the database could not be asked
+  1    the database could not be read
   2    the command line is wrong
   3    the group has no member`,
 		Example: `  spindle members orders
@@ -65,7 +67,7 @@ Exit codes:
 			return err
 		},
 	}
-	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions that each member has")
+	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions of each member")
 	f.Flag(c.Flags(), terminal.AsYAML)
 	return c
 }
@@ -79,7 +81,7 @@ func askMembers(ctx context.Context, o *connect.Database, name string) (v groups
 	return v, err
 }
 
-// fewNames is how many unassigned partitions are named, unless --partitions is given.
+// fewNames is the largest number of unassigned partitions that are named without --partitions.
 const fewNames = 50
 
 func printMembers(p *terminal.Terminal, name string, v groups.View, partitions bool) {
@@ -92,7 +94,7 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 		}
 	}
 	if all == 0 && len(v.Members) == 0 {
-		fmt.Fprintf(os.Stderr, "Nobody is in group %s, and nobody has had a partition of it.\n", terminal.Show(name))
+		fmt.Fprintf(os.Stderr, "Group %s has no members, and none of its partitions has ever been held.\n", terminal.Show(name))
 		return
 	}
 	titles := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
@@ -130,10 +132,10 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 		}
 	}
 	if len(v.Unassigned) > 0 {
-		nobody := fmt.Sprintf("Nobody has %d of the partitions: ", len(v.Unassigned)) + describe.Names(v.Unassigned)
+		nobody := fmt.Sprintf("Partitions without a holder (%d): ", len(v.Unassigned)) + describe.Names(v.Unassigned)
 		if more := len(v.Unassigned) - fewNames; more > 0 && !partitions {
 			some := slices.SortedFunc(slices.Values(v.Unassigned), describe.ByNumber)[:fewNames]
-			nobody = fmt.Sprintf("Nobody has %d of the partitions: %s and %d more, which --partitions names", len(v.Unassigned), describe.Names(some), more)
+			nobody = fmt.Sprintf("Partitions without a holder (%d): %s and %d more, which --partitions names", len(v.Unassigned), describe.Names(some), more)
 		}
 		fmt.Fprintln(p)
 		for _, line := range terminal.Wrap(nobody, p.ReadableWidth()) {
@@ -142,7 +144,7 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 	}
 }
 
-// MembersJSON is a group's members, as scripts see them.
+// MembersJSON is the JSON form of a group's members.
 type MembersJSON struct {
 	Group      string       `json:"group"`
 	At         time.Time    `json:"at"`

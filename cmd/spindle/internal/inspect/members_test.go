@@ -27,7 +27,7 @@ SLOT  STATE  TOKEN             SINCE  BEAT  LEASE  HAS  LIST  ID AND VALUE
   9, 10
 0001  held   1763645616123456  3.0s   1.0s  10s    0    B     web-1
 
-Nobody has 3 of the partitions: 7, 11, a b
+Partitions without a holder (3): 7, 11, a b
 `, b.String())
 	b.Reset()
 	printMembers(&terminal.Terminal{Writer: &b, Width: 60}, "orders", v, true)

@@ -9,7 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 )
 
-// orders are what a list can be sorted by. What an operator looks for is first: the longest, the most, the worst.
+// orders has the comparison for each value of --sort. Each comparison puts the entries first that an operator is most
+// likely to look for, such as the oldest term or the longest wait.
 var orders = map[string]func(a, b describe.Entry) int{
 	"name": func(describe.Entry, describe.Entry) int { return 0 }, // as it is
 	"state": func(a, b describe.Entry) int {
@@ -28,7 +29,7 @@ var orders = map[string]func(a, b describe.Entry) int{
 
 var orderNames = []string{"name", "state", "holder", "age", "beat", "lease", "waiting"}
 
-// last orders entries without a value behind those with one.
+// last puts entries that lack a value after entries that have one.
 func last(without, other bool) int {
 	switch {
 	case without == other:
@@ -41,7 +42,7 @@ func last(without, other bool) int {
 
 func earlier(a, b time.Time) int { return cmp.Or(last(a.IsZero(), b.IsZero()), a.Compare(b)) }
 
-// sorted puts entries, which come in the order of their names, in the order that was asked for.
+// sorted sorts entries, which have to be in the order of their names, by the key that --sort names.
 func sorted(all []describe.Entry, by string, reverse bool) []describe.Entry {
 	slices.SortStableFunc(all, orders[by])
 	if reverse {

@@ -10,22 +10,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A selection says which locks are listed.
+// A selection determines which locks are listed.
 type selection struct {
 	prefix string
-	all    bool    // released ones too
-	held   bool    // only these
-	states choices // only those in these states, whatever else is said
-	group  string  // only what it has
+	all    bool    // released locks too
+	held   bool    // only held locks
+	states choices // only locks in these states, whatever the other fields are
+	group  string  // only the members and partitions of this group
 }
 
-// check refuses flags that exclude each other.
+// check returns an error if flags exclude each other.
 func (s *selection) check() (err error) {
 	switch {
 	case s.all && s.held:
-		return exit.Misuse("--all and --held: give one of them")
+		return exit.Misuse("give only one of --all and --held")
 	case s.held && s.states.values != nil:
-		return exit.Misuse("--held and --state %s: give one of them; --held is --state held,leaving", &s.states)
+		return exit.Misuse("give only one of --held and --state %s; --held means --state held,leaving", &s.states)
 	case s.group == "":
 		return nil
 	}
@@ -34,15 +34,15 @@ func (s *selection) check() (err error) {
 	}
 	switch {
 	case s.prefix != "":
-		return exit.Misuse("%q and --group %q: give one of them", s.prefix, s.group)
+		return exit.Misuse("give only one of the prefix %q and --group %q", s.prefix, s.group)
 	case slices.Contains(s.states.values, states.Partial):
-		return exit.Misuse("--state partial: is a state of whole groups, and --group lists what one has")
+		return exit.Misuse("--state partial applies to whole groups, but --group lists the members and partitions of one group")
 	}
 	s.prefix = table.GroupPrefix(s.group)
 	return nil
 }
 
-// idle reports whether unused locks have to be read too.
+// idle reports whether unused locks have to be read as well.
 func (s *selection) idle() bool {
 	return s.all || slices.Contains(s.states.values, table.Released) || slices.Contains(s.states.values, table.Free)
 }
@@ -71,7 +71,7 @@ func (s *selection) wantsPart(l table.Listing) bool {
 	return !s.held || l.IsHeld()
 }
 
-// none says that nothing was found.
+// none returns the message for an empty list.
 func (s *selection) none() string {
 	if s.group != "" {
 		return "There is no group " + terminal.Show(s.group) + " in the table."
@@ -86,10 +86,10 @@ func (s *selection) none() string {
 		which = "No lock in the table is in use"
 	}
 	if s.prefix != "" {
-		which += ", of those whose names begin with " + terminal.Show(s.prefix)
+		which += ", among those whose names begin with " + terminal.Show(s.prefix)
 	}
 	if s.states.values == nil && !s.all && !s.held {
-		which += ". Released ones are listed with --all"
+		which += ". To list released locks, use --all"
 	}
 	return which + "."
 }

@@ -18,34 +18,37 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const statusHelp = `Status says whether a lock is held: by anybody, or by the holder that --id or
---token names. An --id that ends in a slash matches every id that begins with
-it, such as those of one host: the default id is host/process/UUID.
+const statusHelp = `Status reports whether a lock is held: by any process, or by the holder that
+--id or --token identifies. An --id that ends in a slash matches every id that
+begins with it, such as all ids on one host, because the default id is
+host/process/UUID.
 
 A partition of a group, such as orders/partition/17, is held as long as its
-member is, such as orders/member/0003: it has the member's holder, state and
-heartbeat, and a token of its own. A group is not a lock: for that, use spindle
-members.
+member, such as orders/member/0003, is held. It has the member's holder, state
+and heartbeat, but a token of its own. A group is not a lock; to see its state,
+use spindle members.
 
-Status also says what was done last under the lock, by exec --every, --once or
-lock.Once, and which processes wait for it, by package lock: the first ten, in
-their order; --output json has up to 32 of them or more. A killed one is among
-them until the next holder passes its place. The waiters of a semaphore are
-those of each of its slots, such as pool/slot/0000.
+Status also shows the work that was last done under the lock by exec --every,
+exec --once or lock.Once, and the processes that wait for the lock with package
+lock. It lists the first ten in the order of the queue; --output json lists at
+least the first 32. A process that was killed is listed until the next holder
+passes its place in the queue. To see the processes that wait for a semaphore,
+name any of its slots, such as pool/slot/0000.
 
-With --expect it looks at all the locks that should have a holder. It names
-those that have none, and says why: each was never taken, was released, or has
-expired.
+With --expect, status checks several locks that should all have a holder. It
+names the locks that have none, and says why: whether the lock was never taken,
+was released or has expired.
 
-The answer is about the past: the lock may have changed hands since. Use it to
-decide where to look, not what to write: for that there is the token.
+The answer describes the past, because the lock may have changed hands since.
+Use it to find out where a program runs, but not to decide whether a write is
+safe; use the token for that.
 
 Exit codes:
-  0    it is held; with --id or --token, by that holder
-  1    the database could not be asked
+  0    the lock is held; with --id or --token, by that holder
+  1    the database could not be read
   2    the command line is wrong
-  3    it is free: nobody holds it; with --expect, this is so of some lock
-  4    it is held, but not by the holder that --id or --token names`
+  3    the lock has no holder; with --expect, at least one lock has none
+  4    the lock is held, but not by the holder that --id or --token identifies`
 
 // NewStatus returns the command status.
 func NewStatus(o *connect.Database) *cobra.Command {
@@ -55,11 +58,11 @@ func NewStatus(o *connect.Database) *cobra.Command {
 		Use:   "status NAME | --expect NAME,...",
 		Short: "Tell scripts whether a lock is held, and by whom",
 		Long:  statusHelp,
-		Example: `  spindle status nightly && echo "somebody is at it"
+		Example: `  spindle status nightly && echo "already running"
   spindle status nightly --id "$(hostname)/" --quiet || exit 0
   spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec
   spindle status nightly -o json | jq -r .value
-  spindle status --expect nightly,billing,orders/export --quiet || page-somebody`,
+  spindle status --expect nightly,billing,orders/export --quiet || page-on-call`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 && len(expected) > 0 {
 				return nil
@@ -75,9 +78,9 @@ func NewStatus(o *connect.Database) *cobra.Command {
 				}
 				return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.one(ctx, t, args[0]) })
 			case len(args) > 0:
-				return exit.Misuse("%q and --expect: give one of them", args[0])
+				return exit.Misuse("give either the lock %q or --expect, not both", args[0])
 			case a.id != "" || a.token != 0:
-				return exit.Misuse("--id and --token are for one lock: give its name, and not --expect")
+				return exit.Misuse("--id and --token are for a single lock; give its name instead of --expect")
 			}
 			names, err := describe.CheckExpected(expected)
 			if err != nil {
@@ -86,11 +89,11 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
 		},
 	}
-	c.Flags().StringVar(&a.id, "id", "", "exit with 4 unless this `id` holds the lock; if it ends in /, any id that begins with it")
+	c.Flags().StringVar(&a.id, "id", "", "exit with 4 unless this `id` holds the lock; an id that ends in / matches every id that begins with it")
 	c.Flags().Int64Var(&a.token, "token", 0, "exit with 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	describe.ExpectFlag(c.Flags(), &expected)
-	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // what is meant for another command must not change the answer
+	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
 	a.f.Flag(c.Flags(), terminal.AsYAML)
 	return c
 }
@@ -103,7 +106,7 @@ type answer struct {
 	f     terminal.Format
 }
 
-// one says whether a lock is held.
+// one reports whether a single lock is held.
 func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	l, err := describe.OneLock(ctx, t, name)
 	if err != nil {
@@ -127,14 +130,14 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	case !l.IsHeld():
 		return &exit.Error{Code: exit.StatusFree}
 	case !mine && !a.quiet && !a.f.Objects():
-		return &exit.Error{Code: exit.StatusElse, Err: fmt.Errorf("%s is held, but not by the holder that --id or --token names", terminal.Show(l.Name))}
+		return &exit.Error{Code: exit.StatusElse, Err: fmt.Errorf("%s is held, but not by the holder that --id or --token identifies", terminal.Show(l.Name))}
 	case !mine:
 		return &exit.Error{Code: exit.StatusElse}
 	}
 	return nil
 }
 
-// expected says which of the locks nobody leads.
+// expected reports which of the locks have no holder.
 func (a *answer) expected(ctx context.Context, t table.Table, names []string) error {
 	found, err := describe.ExpectedLocks(ctx, t, names)
 	if err != nil {
@@ -159,7 +162,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 		}
 	}
 	if text := describe.Leaderless(found); text != "" && !a.quiet {
-		return &exit.Error{Code: exit.StatusFree, Err: errors.New("nobody leads " + text)}
+		return &exit.Error{Code: exit.StatusFree, Err: errors.New("no process holds " + text)}
 	} else if text != "" {
 		return &exit.Error{Code: exit.StatusFree}
 	}

@@ -20,36 +20,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const doctorHelp = `Doctor takes each step of a lock on the database, under a name that nobody else
-uses. It says which of the things that locks assume of Spanner hold there, what
-a failed one means for a lock, and what to do. It takes some seconds and a few
-hundred small requests, and needs the permissions of a candidate.
+const doctorHelp = `Doctor checks that the database behaves as locks require. It tries each step
+that a lock takes, under a name that no other process uses, and reports whether
+Spanner provides the guarantees that locks need. For a check that fails, it
+explains what the failure means for locks, and what to do. A run takes several
+seconds and a few hundred small requests. It needs the permissions of a
+candidate.
 
-It leaves nothing behind, even if it is interrupted. If it is killed, it leaves
-rows whose names begin with spindle-doctor/; a later run deletes them once they
-are ten minutes old.
+Doctor leaves nothing in the table, even if it is interrupted. If it is killed,
+rows whose names begin with spindle-doctor/ remain. A later run deletes them
+once they are ten minutes old.
 
-It reports what a lock that does not change hands costs, in requests. If you say
-what a million requests cost on your instance, it reports money too.
+Doctor also reports how many requests a lock makes while it does not change
+hands. Give the price of a million requests on your instance to see the cost in
+money as well.
 
-With --expect it also fails if one of these locks has no holder, and says why.
+With --expect, doctor also fails if one of the named locks has no holder, and
+says why.
 
-With --locks or --members it needs no database. It estimates what so many locks,
-or a group, cost a month: in commits and reads, as a share of a node, and, with
---node-price, in money. It says where its figures are from.
+With --locks or --members, doctor does not use the database. Instead, it
+estimates the monthly cost of that many locks, or of a group: in commits, in
+reads, as a share of a node and, with --node-price, in money. It lists the
+sources of its figures.
 
 Exit codes:
-  0    everything that was checked holds
-  1    not everything could be checked; the message says why
+  0    every check that was made passed
+  1    not all checks could be made; the message says why
   2    the command line is wrong
-  3    something does not hold`
+  3    a check failed`
 
 // examination is one run of doctor.
 type examination struct {
 	*connect.Database
 	f           terminal.Format
 	deadline    time.Duration
-	commitPrice float64 // of a million
+	commitPrice float64 // per million
 	readPrice   float64
 	priced      fleet
 	expected    []string
@@ -60,7 +65,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 	e := &examination{Database: o}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out whether the database keeps what locks rely on",
+		Short: "Check that the database provides what locks rely on",
 		Long:  doctorHelp,
 		Example: `  spindle doctor
   spindle doctor --expect nightly,billing
@@ -77,9 +82,9 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long it may take, a minute at most")
-	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "what a million commits cost, in your `currency`")
-	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "what a million reads cost, in the same `currency`")
+	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor can run, at most a minute")
+	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "the price of a million commits, in your `currency`")
+	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "the price of a million reads, in the same `currency`")
 	describe.ExpectFlag(c.Flags(), &e.expected)
 	e.priced.flags(c.Flags())
 	e.f.Flag(c.Flags(), terminal.AsYAML)
@@ -97,7 +102,7 @@ func (e *examination) check(f *pflag.FlagSet) (err error) {
 		return err
 	}
 	if e.priced.asked(f) && len(e.expected) > 0 {
-		return exit.Misuse("--expect: needs the database, and an estimate does not; leave out --locks and --members")
+		return exit.Misuse("--expect needs the database, which an estimate does not use; leave out --locks and --members")
 	}
 	e.expected, err = describe.CheckExpected(e.expected)
 	return err
@@ -133,7 +138,7 @@ func (w *fleet) print(f terminal.Format) error {
 	return nil
 }
 
-// longRun is how long doctor takes if all is well, with some to spare.
+// longRun is a little longer than a run takes on a healthy database.
 const longRun = 5 * time.Second
 
 func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
@@ -144,10 +149,10 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	defer db.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
-	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("--deadline %v has passed", e.deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("not finished within --deadline %v", e.deadline))
 	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still running after %v: the database is slow, or does not answer; --deadline %v", longRun, e.deadline)
+		terminal.Complain("still running after %v, because the database is slow or does not answer; doctor stops after %v (--deadline)", longRun, e.deadline)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)
@@ -164,8 +169,8 @@ func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
 	if err != nil {
 		c.Verdict, c.Found = doctor.NotChecked, err.Error()
 	} else if text := describe.Leaderless(found); text != "" {
-		c.Verdict, c.Found = doctor.Failed, "nobody leads "+text
-		c.Means, c.Do = "what these locks are for is not done", "look whether their programs run, and what they log"
+		c.Verdict, c.Found = doctor.Failed, "no process holds "+text
+		c.Means, c.Do = "the work that these locks protect is not being done", "check that the programs that hold these locks are running, and read their logs"
 	}
 	return c
 }
@@ -188,9 +193,9 @@ func (e *examination) printReport(p *terminal.Terminal, r doctor.Report) {
 	}
 	fmt.Fprintln(p)
 	for _, cost := range r.Costs {
-		say("At a lease of %v a lock costs %d commits a month, and each waiting candidate %d reads.", cost.Lease, cost.Commits, cost.Reads)
+		say("With a lease of %v, a lock costs %d commits a month, and each waiting candidate costs %d reads.", cost.Lease, cost.Commits, cost.Reads)
 		if e.commitPrice > 0 || e.readPrice > 0 {
-			say("  In money, with one waiting candidate: %.2f a month.", cost.Price(e.commitPrice, e.readPrice))
+			say("  With one waiting candidate, that is %.2f a month in your currency.", cost.Price(e.commitPrice, e.readPrice))
 		}
 	}
 	var sum []string
@@ -207,7 +212,7 @@ const (
 	checkWidth   = len("commit timestamps") + 2
 )
 
-// printCheck fills the lines beside the verdict and the name, or below them if there is no room.
+// printCheck prints the lines next to the verdict and the name, or below them if the terminal is narrow.
 func printCheck(p *terminal.Terminal, c doctor.Check, lines []string) {
 	indent := verdictWidth + checkWidth
 	if p.Width > 0 && p.Width < indent+30 {
@@ -220,7 +225,7 @@ func printCheck(p *terminal.Terminal, c doctor.Check, lines []string) {
 		}
 		return
 	}
-	width := math.MaxInt // off a terminal, a line is a line
+	width := math.MaxInt // lines are wrapped only on a terminal
 	if p.Width > 0 {
 		width = max(min(p.Width, terminal.Readable)-indent, 30)
 	}

@@ -18,11 +18,11 @@ const (
 	nodeUnits = 1000 // processing units
 	fewUnits  = 100  // the smallest instance
 
-	measured = "requests a lease: measured, by BenchmarkAtRest of spindle and of its package group (README, Cost)"
-	capacity = "what a node serves: by Google, of rows of 1 KB on a regional instance with SSD, at 100 % CPU; --node-reads and --node-writes say otherwise"
+	measured = "requests per lease: measured by BenchmarkAtRest in spindle and in its package group (README, Cost)"
+	capacity = "capacity of a node: Google's figures for 1 KB rows on a regional SSD instance at 100 % CPU; set other values with --node-reads and --node-writes"
 )
 
-// A fleet is what doctor estimates the cost of.
+// A fleet is the set of locks and group members whose cost doctor estimates.
 type fleet struct {
 	locks      int
 	candidates int
@@ -38,14 +38,14 @@ type fleet struct {
 
 func (w *fleet) flags(f *pflag.FlagSet) {
 	f.IntVar(&w.locks, "locks", 0, "estimate the cost of this `number` of locks")
-	f.IntVar(&w.candidates, "candidates", 3, "the `number` of processes that compete for each lock, its holder among them")
+	f.IntVar(&w.candidates, "candidates", 3, "the `number` of processes that compete for each lock, including its holder")
 	f.IntVar(&w.members, "members", 0, "estimate the cost of a group with this `number` of members")
-	f.IntVar(&w.partitions, "partitions", 0, "the `number` of its partitions")
-	f.DurationVar(&w.lease, "lease", 10*time.Second, "the `lease` to estimate for")
-	f.BoolVar(&w.handover, "handover", false, "estimate for holders with --handover")
-	f.Float64Var(&w.nodePrice, "node-price", 0, "what a node of yours costs an hour, in your `currency`")
-	f.Float64Var(&w.nodeReads, "node-reads", 22500, "how many `reads` a node serves a second, if it does nothing else")
-	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "how many `commits` a node serves a second, if it does nothing else")
+	f.IntVar(&w.partitions, "partitions", 0, "the `number` of partitions in that group")
+	f.DurationVar(&w.lease, "lease", 10*time.Second, "the `lease` to assume in the estimate")
+	f.BoolVar(&w.handover, "handover", false, "assume that holders use --handover")
+	f.Float64Var(&w.nodePrice, "node-price", 0, "the price of one node per hour, in your `currency`")
+	f.Float64Var(&w.nodeReads, "node-reads", 22500, "the `reads` per second that a node serves if it does nothing else")
+	f.Float64Var(&w.nodeWrites, "node-writes", 3500, "the `commits` per second that a node serves if it does nothing else")
 	flags.OnlyOnCommandLine(f, "locks", "candidates", "members", "partitions", "lease", "handover")
 }
 
@@ -57,25 +57,25 @@ func (w *fleet) asked(f *pflag.FlagSet) bool {
 func (w *fleet) check(f *pflag.FlagSet) error {
 	for _, name := range []string{"candidates", "lease", "handover"} {
 		if f.Changed(name) && !w.asked(f) {
-			return exit.Misuse("--%s: belongs to an estimate: give --locks or --members, too", name)
+			return exit.Misuse("--%s is for estimates; give --locks or --members as well", name)
 		}
 	}
 	switch {
 	case w.locks < 0 || w.members < 0 || w.partitions < 0:
 		return exit.Misuse("--locks %d, --members %d, --partitions %d: must not be negative", w.locks, w.members, w.partitions)
 	case w.candidates < 1:
-		return exit.Misuse("--candidates %d: must be at least 1, the holder", w.candidates)
+		return exit.Misuse("--candidates %d: must be at least 1, which is the holder", w.candidates)
 	case w.lease < 100*time.Millisecond:
 		return exit.Misuse("--lease %v: the lease must be at least 100ms", w.lease)
 	case w.partitions > 0 && w.members == 0:
-		return exit.Misuse("--partitions %d: of how many members? Give --members, too: partitions cost nothing by themselves", w.partitions)
+		return exit.Misuse("--partitions %d: give --members as well, because partitions cost nothing by themselves", w.partitions)
 	case w.nodePrice < 0 || w.nodeReads <= 0 || w.nodeWrites <= 0:
 		return exit.Misuse("--node-price %v, --node-reads %v, --node-writes %v: must be positive", w.nodePrice, w.nodeReads, w.nodeWrites)
 	}
 	return nil
 }
 
-// An Estimate is what a fleet costs while nothing changes hands.
+// An Estimate is the cost of a fleet while no lock or partition changes hands.
 type Estimate struct {
 	pricedFleet
 	Commits      float64 `json:"commits_a_second"`
@@ -88,7 +88,7 @@ type Estimate struct {
 	Sources []string `json:"sources"`
 }
 
-// pricedFleet is the fleet that an estimate is of.
+// pricedFleet describes the fleet that an Estimate is for.
 type pricedFleet struct {
 	Lease      float64 `json:"lease_seconds"`
 	Locks      int     `json:"locks"`
@@ -98,7 +98,7 @@ type pricedFleet struct {
 	Handover   bool    `json:"handover"`
 }
 
-// share is the share of a node that a fleet takes, and what that costs.
+// share is the share of a node that a fleet uses, and its price.
 type share struct {
 	Node       float64  `json:"share_of_a_node"`
 	Hundred    float64  `json:"share_of_100_processing_units"`
@@ -108,9 +108,9 @@ type share struct {
 	Price      *float64 `json:"price_a_month,omitempty"`
 }
 
-// estimate counts requests. A member makes the requests of a holder and of a candidate; it reads the plan's rows, and two rows
-// for each member. For the share of a node each row counts as a read, though Google's figures are for rows of 1 KB, and ours are
-// smaller.
+// estimate computes the cost from the number of requests. A group member makes the requests of both a holder and a
+// candidate, and each of its reads covers the plan's row and two rows per member. In the share of a node, each row
+// counts as one read. This is an upper bound, because Google's figures are for rows of 1 KB and lock rows are smaller.
 func (w *fleet) estimate() Estimate {
 	one := doctor.CostAt(w.lease)
 	commits, reads := float64(one.Commits)/month.Seconds(), float64(one.Reads)/month.Seconds()
@@ -151,27 +151,27 @@ func (e Estimate) print(p *terminal.Terminal) {
 	if what == "" {
 		what = "nothing"
 	}
-	line("%s, at a lease of %v, while nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
-	line("  a second  %s commits, %s reads: %s RPCs", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
-	line("  a month   %s commits, %s reads", thousands(e.MonthCommits), thousands(e.MonthReads))
-	line("  capacity  %s of a node, or %s of 100 processing units", percent(e.Node), percent(e.Hundred))
+	line("%s, with a lease of %v, while nothing changes hands:", what, time.Duration(e.Lease*float64(time.Second)))
+	line("  per second  %s commits and %s reads (%s RPCs)", figure(e.Commits), figure(e.Reads), figure(e.RPCs))
+	line("  per month   %s commits and %s reads", thousands(e.MonthCommits), thousands(e.MonthReads))
+	line("  capacity    %s of a node, or %s of 100 processing units", percent(e.Node), percent(e.Hundred))
 	if e.Price != nil {
-		line("  money     %.2f a month, as that share of a node at %v an hour", *e.Price, e.NodePrice)
+		line("  price       %.2f a month for that share of a node, at %v an hour", *e.Price, e.NodePrice)
 	}
 	if e.Hundred > 1 {
-		line("  100 processing units are too few")
+		line("  100 processing units are not enough")
 	}
 	if e.Partitions > 0 {
-		line("Partitions cost nothing while they stay where they are.")
+		line("Partitions cost nothing while they stay with their members.")
 	}
 	line("")
-	line("You pay for the instance, and not for requests. A takeover costs two reads and two commits more, and each spindle serve one read of the table a second.")
+	line("Spanner charges for the instance, not for requests. Each takeover costs two more reads and two more commits, and each spindle serve reads the table once a second.")
 	for _, source := range e.Sources {
 		line("- %s", source)
 	}
 }
 
-// figure writes a rate with the digits that matter.
+// figure formats a rate with three significant digits, or as a whole number if it is 100 or more.
 func figure(f float64) string {
 	if f >= 100 {
 		return thousands(int64(f + 0.5))
@@ -181,7 +181,7 @@ func figure(f float64) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.2g %%", share*100) }
 
-// thousands writes a number in groups of three digits.
+// thousands formats a number with its digits in groups of three.
 func thousands(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

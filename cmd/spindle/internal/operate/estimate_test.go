@@ -59,7 +59,7 @@ func TestAnEstimateIsAShareOfANodeAndMoney(t *testing.T) {
 			assert.True(t, width == 0 || terminal.Length(strings.TrimRight(line, "\n")) <= width, line)
 		}
 		text := strings.Join(strings.Fields(b.String()), " ")
-		for _, want := range []string{"50 locks with 6 candidates each, and a group of 6 members with 64 partitions", "43,545,600 commits", "of 100 processing units", "measured", "by Google"} {
+		for _, want := range []string{"50 locks with 6 candidates each, and a group of 6 members with 64 partitions", "43,545,600 commits", "of 100 processing units", "measured", "Google's figures"} {
 			assert.Contains(t, text, want)
 		}
 	}

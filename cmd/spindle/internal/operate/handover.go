@@ -35,25 +35,27 @@ func NewHandover(o *connect.Database) *cobra.Command {
 	h := &handover{Database: o}
 	c := &cobra.Command{
 		Use:   "handover NAME",
-		Short: "Ask the holder to let another take over",
-		Long: `Handover asks the holder of a lock to give it up in good order: the holder tells
-the other candidates, goes on until they know, stops its work, and releases the
-lock. So the lock is without a holder only for a moment. Handover says who has
-taken over, and for how long nobody held the lock.
+		Short: "Ask the holder to hand the lock to another candidate",
+		Long: `Handover asks the holder of a lock to give it up in an orderly way. The holder
+announces to the other candidates that it is leaving, continues until they know,
+stops its work, and then releases the lock. The lock is therefore without a
+holder only briefly. Handover prints the new holder, and how long the lock had
+no holder.
 
-Holders that use WithHandover accept, and so do spindle exec and guard with
---handover. They look for requests once in a lease. A request is for one term:
-the present one, or the one whose token --token gives. It never reaches a later
-term, and it can't be taken back. Members of groups don't look for requests:
-stop the process instead, and the others take its partitions.
+Holders that use WithHandover accept requests, and so do spindle exec and
+spindle guard with --handover. They check for requests once per lease. A request
+applies to one term: the current one, or the one whose token is given with
+--token. It never affects a later term, and it can't be withdrawn. Members of
+groups don't accept requests: stop the process instead, and the other members
+take over its partitions.
 
 Exit codes:
-  0    another has taken over
+  0    another candidate has taken over
   1    it failed; the message says why
   2    the command line is wrong
-  3    nobody holds the lock, or not under that token
-  4    its holder does not accept requests
-  5    nobody else has taken over`,
+  3    no process holds the lock, or its token is not the one given
+  4    the holder does not accept requests
+  5    no other candidate has taken over`,
 		Example: `  spindle handover nightly
   spindle handover nightly --token 1763645616123456 --wait 1m`,
 		Args:              flags.Exactly(1, "the name of one lock"),
@@ -69,8 +71,8 @@ Exit codes:
 			return h.run(c.Context())
 		},
 	}
-	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the present one)")
-	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another to take over (default: three of the holder's leases)")
+	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the current one)")
+	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another candidate to take over (default: three times the holder's lease)")
 	flags.OnlyOnCommandLine(c.Flags(), "token", "wait")
 	h.f.Flag(c.Flags(), terminal.AsYAML)
 	return c
@@ -93,7 +95,7 @@ func (h *handover) run(ctx context.Context) error {
 	return h.print(done)
 }
 
-// asks returns the holder to ask, and sets how long to wait for it.
+// asks returns the holder to ask. If --wait was not given, asks also sets the wait to three times the holder's lease.
 func (h *handover) asks(ctx context.Context, db *connect.Connection, t table.Table) (spindle.Leader, error) {
 	if err := h.refuse(ctx, t); err != nil {
 		return spindle.Leader{}, err
@@ -105,27 +107,27 @@ func (h *handover) asks(ctx context.Context, db *connect.Connection, t table.Tab
 	return leader, err
 }
 
-// request asks the holder, and returns once another has taken over.
+// request sends the request to the holder, and returns once another candidate has taken over.
 func (h *handover) request(ctx context.Context, db *connect.Connection, leader spindle.Leader) (spindle.Handover, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
 	done, err := spindle.New(db.Client(), h.Table, h.name).RequestHandover(ctx, leader.Token)
 	switch {
 	case errors.Is(err, spindle.ErrSuperseded):
-		return done, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: %v is not the present token of %s", leader.Token, terminal.Show(h.name))}
+		return done, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: %v is not the current token of %s", leader.Token, terminal.Show(h.name))}
 	case errors.Is(err, spindle.ErrHandoverUnsupported):
-		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it runs without --handover (in Go: WithHandover): stop it with SIGTERM instead, and it releases the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
+		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it runs without --handover (in Go: WithHandover); stop it with SIGTERM instead, and it will release the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
 	case ctx.Err() != nil:
-		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("nobody has taken over %s in %v: %s", terminal.Show(h.name), h.wait, soFar(err))}
+		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("no other candidate has taken over %s within %v: %s", terminal.Show(h.name), h.wait, soFar(err))}
 	case err != nil:
 		return done, h.Explain(err)
 	case done.To.ID == done.From.ID:
-		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("there was no other candidate: %s holds %s again, under token %v", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
+		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("there was no other candidate, so %s holds %s again, under token %v", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
 	}
 	return done, nil
 }
 
-// HandoverAction returns the same as an action on the screen of watch.
+// HandoverAction returns the handover action for the screen of spindle watch.
 func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		h := &handover{Database: o, name: name, token: int64(token)}
@@ -134,7 +136,7 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 			return watch.Question{}, err
 		}
 		return watch.Question{
-			Text: fmt.Sprintf("Ask %s to hand %s over, which it holds under token %v?\n\nThe wait is at most %v. The request can't be taken back.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
+			Text: fmt.Sprintf("Ask %s to hand over %s, which it holds under token %v?\n\nSpindle waits up to %v for another candidate to take over. The request can't be withdrawn.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
 			Yes: func(ctx context.Context) (string, error) {
 				done, err := h.request(ctx, db, leader)
 				return h.text(done), err
@@ -144,7 +146,8 @@ func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
 	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
-// refuse returns why a group and its members are not asked, or nil if the name is a lock's.
+// refuse returns an error if the name is a group, or a held lock that belongs to a group, because members of groups
+// don't accept requests. Otherwise, it returns nil.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -155,10 +158,11 @@ func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	case !l.IsPart() || !l.IsHeld():
 		return nil
 	}
-	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("nothing was asked: %s belongs to a group, whose members don't look for requests: stop the process of %s with SIGTERM, and the others take its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
+	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("no request was sent: %s belongs to a group, whose members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
 }
 
-// soFar says how far a request came. The library's error says that first, and then why it stopped waiting.
+// soFar returns how far a request got. It removes the end of the library's error, which only says that the wait timed
+// out.
 func soFar(err error) string {
 	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
 }
@@ -171,16 +175,16 @@ func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Lead
 	leader, err := lock.Leader(ctx)
 	switch {
 	case errors.Is(err, spindle.ErrNoLeader):
-		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: nobody holds %s", terminal.Show(h.name))}
+		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: no process holds %s", terminal.Show(h.name))}
 	case err != nil:
 		return leader, h.Explain(err)
 	case h.token != 0 && leader.Token != spindle.Token(h.token):
-		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("nothing was asked: %d is not the present token of %s: %s holds it under %v", h.token, terminal.Show(h.name), terminal.Show(leader.ID), leader.Token)}
+		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: %d is not the current token of %s, which %s holds under token %v", h.token, terminal.Show(h.name), terminal.Show(leader.ID), leader.Token)}
 	}
 	return leader, nil
 }
 
-// HandoverJSON is a handover as scripts see it.
+// HandoverJSON is the JSON form of a handover.
 type HandoverJSON struct {
 	Name  string  `json:"name"`
 	From  string  `json:"from"`
@@ -198,6 +202,6 @@ func (h *handover) print(done spindle.Handover) error {
 }
 
 func (h *handover) text(done spindle.Handover) string {
-	return fmt.Sprintf("%s was handed over\n  from %s\n  to   %s, token %v\n  nobody held it for %v, at most\n",
+	return fmt.Sprintf("%s was handed over\n  from %s\n  to   %s, token %v\n  without a holder for at most %v\n",
 		terminal.Show(h.name), terminal.Show(done.From.ID), terminal.Show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
 }

@@ -32,17 +32,18 @@ func NewInit(o *connect.Database) *cobra.Command {
 	var dialect string
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create the lock table, or verify it",
-		Long: `Init creates the lock table if it is missing, in the database's dialect, and
-verifies it if it exists. It never changes a table. It also prints the roles
-that are needed, and a command that grants them.
+		Short: "Create or verify the lock table",
+		Long: `Init creates the lock table in the database's dialect, or verifies its schema if
+the table already exists. It never changes an existing table. It also prints the
+IAM roles that spindle needs, and a command that grants them.
 
-With --create on an emulator, it first creates the instance and the database
-that --db names, if they are missing. On Cloud Spanner these cost money, and
-their size and place are your choice: there, --create only prints the commands.
+With --create and an emulator, init first creates the instance and the database
+that --db names, if they are missing. On Cloud Spanner, an instance costs money,
+and its size and location are your choice. There, --create only prints the
+commands to run.
 
-With --print it only prints the statement, for a schema that is kept in
-migrations. That needs no database.
+With --print, init only prints the SQL statement that creates the table, for a
+schema that is kept in migrations. That does not require a database.
 ` + flags.CommonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
@@ -51,7 +52,7 @@ migrations. That needs no database.
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case onlyPrint && create:
-				return exit.Misuse("--print and --create: give one of them")
+				return exit.Misuse("give only one of --print and --create")
 			case onlyPrint:
 				return printSchema(o, dialect)
 			case create:
@@ -59,14 +60,14 @@ migrations. That needs no database.
 					return err
 				}
 			case c.Flags().Changed("dialect"):
-				return exit.Misuse("--dialect is only for --print and --create: an existing database has a dialect, which init finds")
+				return exit.Misuse("--dialect is only for --print and --create, because init detects the dialect of an existing database")
 			}
 			return initialize(c.Context(), o)
 		},
 	}
-	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the statement")
-	c.Flags().BoolVar(&create, "create", false, "on an emulator, create the instance and the database too")
-	c.Flags().StringVar(&dialect, "dialect", "googlesql", "`googlesql` or postgresql, for --print and --create")
+	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the SQL statement that creates the table")
+	c.Flags().BoolVar(&create, "create", false, "on an emulator, also create the instance and the database")
+	c.Flags().StringVar(&dialect, "dialect", "googlesql", "the SQL `dialect` for --print and --create: googlesql or postgresql")
 	flags.OnlyOnCommandLine(c.Flags(), "create")
 	return c
 }
@@ -92,8 +93,8 @@ func printSchema(o *connect.Database, dialect string) error {
 	return nil
 }
 
-// createDatabase creates what is missing of the instance and the database that --db names. It does so only on an
-// emulator: elsewhere they cost money, and somebody has to choose a size and a place.
+// createDatabase creates the instance and the database that --db names if they are missing. It does so only on an
+// emulator, because elsewhere they cost money, and an operator has to choose their size and location.
 func createDatabase(ctx context.Context, o *connect.Database, dialectName string) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -104,11 +105,11 @@ func createDatabase(ctx context.Context, o *connect.Database, dialectName string
 	}
 	project, inst, db := partsOf(o.Path)
 	if os.Getenv("SPANNER_EMULATOR_HOST") == "" {
-		return exit.Misuse(`--create is for an emulator, and SPANNER_EMULATOR_HOST is not set. On Cloud Spanner:
+		return exit.Misuse(`--create is only for an emulator, but SPANNER_EMULATOR_HOST is not set. On Cloud Spanner, run:
   gcloud spanner instances create %[2]s --project=%[1]s --config=CONFIG --description=%[2]s --processing-units=100
   gcloud spanner databases create %[3]s --project=%[1]s --instance=%[2]s --database-dialect=%[4]s
   spindle init --db %[5]s
-CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dialect, o.Path)
+To list the values for CONFIG, run: gcloud spanner instance-configs list`, project, inst, db, dialect, o.Path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -117,7 +118,7 @@ CONFIG is one of gcloud spanner instance-configs list.`, project, inst, db, dial
 		return err
 	}
 	if err = e.CreateDatabaseAgain(ctx, o.Path, dialect); status.Code(err) == codes.InvalidArgument {
-		return err // an id is wrong, and the error says how
+		return err // an id is invalid, and the error says why
 	}
 	return o.Explain(err)
 }
@@ -133,10 +134,10 @@ func initialize(ctx context.Context, o *connect.Database) error {
 	answered := o.Audible()
 	defer answered()
 	var schema *ddl.SchemaError
-	done := "exists, and is correct"
+	done := "exists and is correct"
 	if err := ddl.Verify(ask, db.Client(), o.Table); errors.As(err, &schema) {
 		answered()
-		// No timeout: a change of the schema may take minutes.
+		// No timeout, because a schema change can take minutes.
 		if err := ddl.Create(ctx, o.Path, o.Table, option.WithUserAgent("spindle")); err != nil {
 			return o.Explain(err)
 		}
@@ -149,7 +150,7 @@ func initialize(ctx context.Context, o *connect.Database) error {
 	return nil
 }
 
-// partsOf splits a database's path.
+// partsOf splits a database path.
 func partsOf(path string) (project, instance, database string) {
 	parts := strings.Split(path, "/")
 	return parts[1], parts[3], parts[5]
@@ -163,7 +164,7 @@ func printRoles(f *os.File, db string) {
 	fmt.Fprintf(f, `Roles on the database:
   roles/spanner.databaseUser    to hold and change locks: exec, guard, handover,
                                 release, prune, doctor, and Go programs
-  roles/spanner.databaseReader  to look at them: ls, watch, status, members, serve
+  roles/spanner.databaseReader  to view locks: ls, watch, status, members, serve
   roles/spanner.databaseAdmin   to create the table: init
 
   gcloud spanner databases add-iam-policy-binding %s \

@@ -24,30 +24,32 @@ func NewPrune(o *connect.Database) *cobra.Command {
 	var f terminal.Format
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove the rows of locks that were released long ago",
-		Long: `Prune deletes the rows of locks that were released at least --older ago and not
-claimed since. Age counts from the release, by Spanner's clock. Locks that are
-held, claimed or expired are left alone, and so are the rows of groups, and
-locks that an operator released within the last day.
+		Short: "Delete the rows of locks that were released long ago",
+		Long: `Prune deletes the rows of locks that were released at least --older ago and have
+not been claimed since. The time since the release is measured by Spanner's
+clock. Prune keeps the rows of groups, of locks that are held, claimed or
+expired, and of locks that an operator released within the last day.
 
-With --expired-older it also deletes the rows of locks whose lease ended at
-least that long ago, and of claims as old that were never confirmed. Killed
-processes leave these behind, under names that nobody asks for again. A holder
-that wakes up after that has lost its lock, and its fenced writes fail, as if
-another had taken over. The age must be 24h, the longest lease, or more.
+With --expired-older, prune also deletes the rows of locks whose leases ended at
+least that long ago, and of claims of that age that were never confirmed. Killed
+processes leave such rows behind, under names that are never used again. If the
+holder of a pruned lock resumes, it has lost its lock and its fenced writes
+fail, as if another process had taken over. The age must be at least 24h, which
+is the longest lease.
 
-It is safe while candidates and holders run: a lock without a row is free, and
-its tokens still grow. Don't set --older below the longest lease: a candidate
-that saw the last holder, and has not looked since, waits one lease if the row
-is gone. What was done last (exec --every, --once) is kept: otherwise it would
-be done again. To forget it, delete the row NAME!done.
+Prune is safe while candidates and holders run, because a lock without a row is
+free, and its tokens still increase. Don't set --older below the longest lease:
+a candidate that saw the last holder and has not looked since waits for one
+lease if the row is missing. Prune keeps the record of the work that was last
+done under a lock (exec --every, --once), because that work would otherwise be
+done again. To delete the record, delete the row NAME!done.
 
-Processes that wait for a lock of package lock have tickets in the table. Prune
-also deletes tickets that were last written more than a day ago: a live process
-that waits for so long writes its ticket again.
+Processes that wait for a lock with package lock have tickets in the table.
+Prune also deletes tickets that were last written more than a day ago. A live
+process that waits that long writes its ticket again.
 
-It works in batches. If it is interrupted, what it has deleted stays deleted.
-The --timeout is for each request.
+Prune works in batches. If it is interrupted, the rows that it has deleted stay
+deleted. The --timeout applies to each request.
 ` + flags.CommonCodes,
 		Example: `  spindle prune --dry-run
   spindle prune --older 168h --expired-older 168h`,
@@ -57,14 +59,14 @@ The --timeout is for each request.
 			case ages.Released < 0:
 				return exit.Misuse("--older %v: must not be negative", ages.Released)
 			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
-				return exit.Misuse("--expired-older %v: must be at least %v, the longest lease; leave it out to keep what has expired", ages.Expired, table.MaxLease)
+				return exit.Misuse("--expired-older %v: must be at least %v, which is the longest lease; leave out the flag to keep expired locks", ages.Expired, table.MaxLease)
 			}
 			return prune(c.Context(), o, f, ages, dryRun)
 		},
 	}
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, and delete nothing")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names, without deleting anything")
 	f.Flag(c.Flags(), terminal.AsYAML)
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
@@ -103,18 +105,18 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 	if f.Objects() {
 		return f.Print(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
 	}
-	which := fmt.Sprintf("%d locks, released at least %v ago", pruned, ages.Released)
+	which := fmt.Sprintf("%d locks that were released at least %v ago", pruned, ages.Released)
 	if ages.Expired != 0 {
 		which += fmt.Sprintf(" or expired at least %v ago", ages.Expired)
 	}
 	switch {
 	case tickets == 1:
-		which += ", and 1 ticket of a waiter that is gone"
+		which += ", and 1 stale ticket"
 	case tickets > 1:
-		which += fmt.Sprintf(", and %d tickets of waiters that are gone", tickets)
+		which += fmt.Sprintf(", and %d stale tickets", tickets)
 	}
 	if dryRun {
-		fmt.Fprintf(os.Stderr, "%s, would be pruned\n", which)
+		fmt.Fprintf(os.Stderr, "would prune %s\n", which)
 		return nil
 	}
 	fmt.Printf("pruned %s\n", which)
@@ -124,8 +126,8 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 // PrunedJSON says how many rows were pruned.
 type PrunedJSON struct {
 	DryRun  bool `json:"dry_run"`
-	Locks   int  `json:"locks"`   // how many were pruned, or would be
-	Tickets int  `json:"tickets"` // of waiters that are gone
+	Locks   int  `json:"locks"`   // number of locks that were pruned, or would be
+	Tickets int  `json:"tickets"` // number of stale tickets
 }
 
 // A PrunableJSON is a lock that would be pruned.
@@ -144,37 +146,38 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 	return nil
 }
 
-// pruneTickets deletes the tickets of waiters that are gone, and returns their number.
+// pruneTickets deletes stale tickets and returns their number. With dryRun, it only counts them.
 func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
 	for tickets, err := range t.StaleTickets(ctx) {
 		if err == nil && !dryRun {
 			err = t.Queue(ctx, tickets...)
 		}
 		if err != nil {
-			return n, fmt.Errorf("tickets of waiters: %w", err)
+			return n, fmt.Errorf("pruning tickets: %w", err)
 		}
 		n += len(tickets)
 	}
 	return n, nil
 }
 
-// patient returns the table with a timeout for each request, however many there are.
+// patient returns a table that applies the timeout to each request, however many requests there are.
 func patient(t table.Table, timeout time.Duration) table.Table {
 	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err := do(limited, t.Store)
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			return fmt.Errorf("no answer in %v: %w", timeout, limited.Err()) // the client's error does not say
+			return fmt.Errorf("no answer within %v: %w", timeout, limited.Err()) // the client's error does not mention the timeout
 		}
 		return err
 	})}
 }
 
-// stopped says how far pruning came, and why ctx ended: the client's error does not say.
+// stopped returns an error that says how many locks were pruned. If ctx has ended, the error contains the cause,
+// because the client's error does not.
 func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return o.Explain(fmt.Errorf("after %d locks: %w", pruned, err))
+	return o.Explain(fmt.Errorf("stopped after %d locks: %w", pruned, err))
 }

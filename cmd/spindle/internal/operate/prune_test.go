@@ -72,7 +72,7 @@ func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
 			})
 			began := time.Now()
 			err := pruneIn(t.Context(), o, terminal.Format{}, hangs, table.Ages{Released: time.Minute}, false)
-			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer in 10s", releasedLocks-left))
+			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer within 10s", releasedLocks-left))
 			assert.ErrorContains(t, err, "the database can't be reached")
 			assert.Equal(t, o.Timeout, time.Since(began))
 			assert.Len(t, store.Rows(), left)

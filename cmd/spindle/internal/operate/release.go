@@ -1,5 +1,5 @@
-// Package operate has the commands that change a table by hand, or examine it: each is in the file of its name. estimate.go
-// computes what locks cost, for doctor.
+// Package operate implements the commands with which an operator examines or changes a table by hand. Each command is
+// in the file of the same name. For doctor, estimate.go computes the cost of locks.
 package operate
 
 import (
@@ -25,25 +25,26 @@ import (
 )
 
 const releaseHelp = `Release takes a lock away from its holder. The token, which spindle ls shows,
-says which term is meant: if the lock has changed hands since you looked,
-nothing happens to the new holder.
+identifies the term to end: if the lock has changed hands since you looked, the
+new holder keeps it.
 
-The lock is free at once, and the holder's fenced writes fail at once. A holder
-that is alive finds out at its next heartbeat, up to a third of a lease later.
-Until then it and the next holder may both work: only the fence keeps their
-writes apart. So use this for holders that hang. If you can stop the holder, do
-that instead: it releases the lock when its work has ended. If the holder is
-dead, wait: its lock expires by itself.
+The lock is free immediately, and the holder's fenced writes fail from then on.
+A running holder notices the release at its next heartbeat, up to a third of a
+lease later. Until then, it and the next holder may both work, and only the
+fence keeps their writes apart. Use release only for holders that hang. If you
+can stop the holder, do that instead, because it then releases the lock when its
+work has ended. If the holder has crashed, wait for its lock to expire.
 
-The former holder may be the next one: if it goes on, it competes again, and may
-win. Look afterwards who holds the lock.
+If the former holder is still running, it competes for the lock again and may
+win. Check afterwards who holds the lock.
 
-In a group, release members, not partitions: a partition has no heartbeats of
-its own. All partitions of the member are then free at once. But fenced writes
-of the member still commit in a partition until another member has claimed it,
-which takes moments if there are other members.
+In a group, release members rather than partitions, because partitions have no
+heartbeats of their own. All partitions of the member become free immediately.
+However, the member's fenced writes in a partition still commit until another
+member has claimed that partition. If there are other members, that takes only
+moments.
 
-Release asks before it acts, unless --yes is given.
+Release asks for confirmation unless --yes is given.
 ` + flags.CommonCodes
 
 // NewRelease returns the command release.
@@ -53,7 +54,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	var f terminal.Format
 	c := &cobra.Command{
 		Use:   "release NAME --token T",
-		Short: "Break a lock by its token",
+		Short: "Take a lock away from its holder",
 		Long:  releaseHelp,
 		Example: `  spindle ls
   spindle release nightly --token 1763645616123456`,
@@ -65,7 +66,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 			}
 			part, _ := table.PartOf(args[0])
 			if token <= 0 && part.Partition == "" {
-				return exit.Misuse("no term of %q given: name it with --token. spindle ls shows the present token", args[0])
+				return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", args[0])
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				l, err := describe.OneLock(ctx, t, args[0])
@@ -80,7 +81,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 						return err
 					}
 				}
-				// Not within ctx: the person may have taken a while to answer.
+				// Not within ctx, whose timeout may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 				if err == nil && f.Objects() {
 					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
@@ -91,70 +92,70 @@ func NewRelease(o *connect.Database) *cobra.Command {
 		},
 	}
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
 	f.Flag(c.Flags(), terminal.AsYAML)
 	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }
 
-// breakable returns nil if the lock can be released under the token, and otherwise says why not.
+// breakable returns nil if the lock can be released under the token, and otherwise an error that explains why it can't.
 func breakable(l table.Listing, token table.Token) error {
 	switch state := l.State(); {
 	case state == table.Free, state == table.Released:
 		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
 	case describe.IsPartition(l):
-		return exit.Misuse("nothing was released: %s is held by the heartbeats of its member, and not by any of its own: %s", terminal.Show(l.Name), instead(l))
+		return exit.Misuse("nothing was released: %s is a partition, which is held by its member's heartbeats; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
-		return exit.Misuse("no term of %q given: name it with --token. spindle ls shows the present token", l.Name)
+		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
 	case state == table.Orphaned:
 		return nil // the lease row may have this token
 	case l.Token != token:
-		return fmt.Errorf("nothing was released: %d is not the present token of %s: %s", token, terminal.Show(l.Name), describe.Sentence(l))
+		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), describe.Sentence(l))
 	case state == table.Unconfirmed:
-		return fmt.Errorf("nothing was released: %s\n  if the claimant does not go on, it is free one lease after the claim", describe.Sentence(l))
+		return fmt.Errorf("nothing was released: %s\n  if the claimant does not confirm its claim, the lock is free one lease after the claim", describe.Sentence(l))
 	}
 	return nil
 }
 
-// instead says what to do about a partition that can't be released alone.
+// instead tells the user what to do about a partition, which can't be released alone.
 func instead(l table.Listing) string {
 	if l.Member.Name == "" {
-		return "the others of its group take it once it is free"
+		return "another member of the group takes it once it is free"
 	}
 	return fmt.Sprintf("to take all partitions from %s, release that member:\n  spindle release %s --token %v", cmp.Or(terminal.Show(l.Holder()), "it"), terminal.Show(l.Member.Name), l.Member.Token)
 }
 
 const (
-	allFree   = "all partitions of the member are free, and the other members take them"
-	stillLand = "fenced writes of the member commit in a partition until another member has claimed it"
+	allFree   = "all partitions of the member are free, and other members can take them"
+	stillLand = "the member's fenced writes in a partition still commit until another member claims it"
 )
 
-// consequences describes a lock, and says what follows from its release.
+// consequences describes a lock and what happens if it is released.
 func consequences(l table.Listing) string {
 	third := "a third of its lease"
 	if l.LeaseRecord != nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
 	}
-	free, fenced := "the lock is free, and another candidate may take it at once", "fenced writes under this token fail from then on"
+	free, fenced := "the lock is free immediately, and another candidate can take it", "fenced writes under this token fail from then on"
 	if l.IsPart() {
 		free, fenced = allFree, stillLand
 	}
 	return describe.Sentence(l) + fmt.Sprintf(`
 
-If you go on:
+If you continue:
   - %s;
   - %s;
-  - the holder stops at its next heartbeat, up to %s later, if it is alive
-    and can reach the database. Until then both may work.
+  - if the holder is running and can reach the database, it stops at its next
+    heartbeat, up to %s later. Until then, both may work.
 `, free, fenced, third)
 }
 
 func confirm(l table.Listing) error {
 	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exit.Misuse("nothing was released: there is no terminal to ask on, so give --yes")
+		return exit.Misuse("nothing was released: there is no terminal on which to ask for confirmation; use --yes")
 	}
 	fmt.Fprintf(os.Stderr, "\nRelease %s? [y/N] ", terminal.Show(l.Name))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -164,21 +165,21 @@ func confirm(l table.Listing) error {
 	return nil
 }
 
-// ReleaseJSON is a release as scripts see it.
+// ReleaseJSON is the JSON form of a release.
 type ReleaseJSON struct {
 	Name   string `json:"name"`
 	Holder string `json:"holder,omitempty"` // the last holder
 	Token  string `json:"token"`            // of the term that was ended
 }
 
-// breakLock releases a lock that is held under the token, and says so.
+// breakLock releases a lock that is held under the token, and returns a message about it.
 func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.Listing, token table.Token) (string, error) {
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	err := t.Break(ctx, token, name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return "", fmt.Errorf("nothing was released: %d is not the present token of %s any more: it was released or superseded meanwhile", token, terminal.Show(name))
+		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, which was released or superseded in the meantime", token, terminal.Show(name))
 	}
 	if err != nil {
 		return "", err
@@ -190,7 +191,8 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.
 	return text, nil
 }
 
-// ReleaseAction returns the same as an action on the screen of watch. It ends the term that the screen shows.
+// ReleaseAction returns the release action for the screen of spindle watch. The action ends the term that the screen
+// shows.
 func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
 	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -207,7 +209,7 @@ func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
 			holds = "held"
 		}
 		return watch.Question{
-			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", terminal.Show(name), cmp.Or(terminal.Show(l.Holder()), "somebody"), holds, token, consequences(l)),
+			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", terminal.Show(name), cmp.Or(terminal.Show(l.Holder()), "an unknown holder"), holds, token, consequences(l)),
 			Yes: func(ctx context.Context) (string, error) {
 				text, err := breakLock(ctx, o, t, l, token)
 				return text, o.Explain(err)

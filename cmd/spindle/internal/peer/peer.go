@@ -17,8 +17,8 @@ import (
 type Peer struct {
 	UID     int
 	PID     int    // 0: the process is in another pid namespace, and has no number here
-	Command string // its name, or ""
-	Unit    string // its systemd unit or container, or ""
+	Command string // its name, or "": see Describe
+	Unit    string // its systemd unit or container, or "": see Describe
 	Key     string // is different for different processes, and the same for all connections of one process if that can be known
 
 	conn   *net.UnixConn
@@ -53,6 +53,9 @@ func (p *Peer) Exited() <-chan struct{} {
 	p.watch.Do(p.start)
 	return p.exited
 }
+
+// HasClosed reports whether the peer's end of the stream is closed at this moment.
+func (p *Peer) HasClosed() bool { return p.socket != nil && hasClosed(p.socket) }
 
 // CanExit reports whether the end of the process can be seen.
 func (p *Peer) CanExit() bool { return p.canExit }

@@ -34,19 +34,30 @@ func (p *Peer) identify() error {
 	return nil
 }
 
+// Describe knows nothing more.
+func (p *Peer) Describe() {}
+
 func awaitClosed(socket *os.File, closed chan<- struct{}) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return
 	}
-	err = raw.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd)}}
-		n, err := unix.Poll(poll, 0)
-		return err == nil && n > 0 && poll[0].Revents&unix.POLLHUP != 0
-	})
-	if err == nil {
+	if raw.Read(hungUp) == nil {
 		close(closed)
 	}
+}
+
+func hungUp(fd uintptr) bool {
+	poll := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n > 0 && poll[0].Revents&unix.POLLHUP != 0
+}
+
+func hasClosed(socket *os.File) (closed bool) {
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { closed = hungUp(fd) })
+	}
+	return closed
 }
 
 func awaitExit(*os.File, chan<- struct{}) {}

@@ -44,11 +44,20 @@ func (p *Peer) identify() error {
 		p.canExit = true
 		close(p.exited)
 	} // otherwise the kernel can't tell: ENOPROTOOPT before Linux 6.5
-	p.describe()
 	if p.Key == "" {
-		p.Key = fmt.Sprintf("connection %p", p)
+		p.Key = p.keyOf()
 	}
 	return nil
+}
+
+// keyOf is for kernels that give a process no inode.
+func (p *Peer) keyOf() string {
+	if proc, err := procfs.NewProc(p.PID); err == nil && p.PID != 0 {
+		if stat, err := proc.Stat(); err == nil {
+			return fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
+		}
+	}
+	return fmt.Sprintf("connection %p", p)
 }
 
 // pidfsMagic is the type of the file system in which each process has an inode of its own: since Linux 6.9.
@@ -64,8 +73,8 @@ func inodeOf(pidfd int) string {
 	return fmt.Sprintf("process %d", stat.Ino)
 }
 
-// describe reads /proc, if the process has a number here.
-func (p *Peer) describe() {
+// Describe fills in what /proc says of the process, if it has a number here.
+func (p *Peer) Describe() {
 	if p.PID == 0 {
 		return
 	}
@@ -73,11 +82,8 @@ func (p *Peer) describe() {
 	if err != nil {
 		return
 	}
-	if stat, err := proc.Stat(); err == nil {
-		p.Command = strings.ToValidUTF8(stat.Comm, "")
-		if p.Key == "" {
-			p.Key = fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
-		}
+	if name, err := proc.Comm(); err == nil {
+		p.Command = strings.ToValidUTF8(name, "")
 	}
 	if groups, err := proc.Cgroups(); err == nil {
 		for _, g := range groups {
@@ -119,14 +125,22 @@ func await(f *os.File, asked, events int16, happened chan<- struct{}) {
 	if err != nil {
 		return
 	}
-	err = raw.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: asked}}
-		n, err := unix.Poll(poll, 0)
-		return err == nil && n > 0 && poll[0].Revents&events != 0
-	})
-	if err == nil {
+	if raw.Read(func(fd uintptr) bool { return polled(fd, asked, events) }) == nil {
 		close(happened)
 	}
+}
+
+func polled(fd uintptr, asked, events int16) bool {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: asked}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n > 0 && poll[0].Revents&events != 0
+}
+
+func hasClosed(socket *os.File) (closed bool) {
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { closed = polled(fd, unix.POLLRDHUP, unix.POLLRDHUP|unix.POLLHUP) })
+	}
+	return closed
 }
 
 // Unread returns how much of what was written to the peer it has not read yet, in bytes of the kernel's memory.

@@ -105,6 +105,7 @@ func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	c, _, p := client(t, listen(t), "wait")
 	assert.Equal(t, os.Getuid(), p.UID)
 	assert.Equal(t, c.Process.Pid, p.PID)
+	p.Describe()
 	assert.Equal(t, filepath.Base(os.Args[0])[:min(15, len(filepath.Base(os.Args[0])))], p.Command)
 	require.True(t, p.CanExit(), "Linux 6.5 or later is needed")
 	hasNotHappened(t, p.Exited(), "it has not ended")
@@ -120,8 +121,10 @@ func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 		t.Run(does, func(t *testing.T) {
 			_, orders, p := client(t, listen(t), does)
 			hasNotHappened(t, p.Closed(), "it has not closed the stream")
+			assert.False(t, p.HasClosed())
 			_, _ = io.WriteString(orders, "go\n")
 			happens(t, p.Closed(), "the end of the stream")
+			assert.True(t, p.HasClosed())
 			hasNotHappened(t, p.Exited(), "it has not ended")
 		})
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Serve answers on a listener until the returned function is called, which waits neither for a request in flight nor for a
-// reader that does not read.
+// Serve serves HTTP on a listener until end is called. The function end returns immediately, even if a request is in
+// progress or a client does not read its response.
 func Serve(on net.Listener, h http.Handler) (end func()) { return serve(on, h, 5*time.Second) }
 
-// serve gives a client that long to send a request.
+// serve is like Serve. The limit is the time that a client may take to send a request.
 func serve(on net.Listener, h http.Handler, limit time.Duration) (end func()) {
 	server := &http.Server{
 		Handler:        h,
@@ -19,9 +19,9 @@ func serve(on net.Listener, h http.Handler, limit time.Duration) (end func()) {
 		IdleTimeout:    time.Minute,
 		MaxHeaderBytes: 16 << 10,
 	}
-	go func() { _ = server.Serve(on) }() // which fails once it is closed
+	go func() { _ = server.Serve(on) }() // always returns an error once the server is closed
 	return func() {
 		_ = server.Close()
-		_ = on.Close() // the server may not have it yet
+		_ = on.Close() // the server may not know the listener yet
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Names and labels that the library has too mean the same, so that one alert serves both.
+// Metrics and labels that the library also has mean the same here, so that one alert works for both.
 var (
 	descHeld       = describe("spindle_held", "1 if this process holds the lock.")
 	descToken      = describe("spindle_token", "The fencing token under which this process holds the lock.")
-	descLeft       = describe("spindle_lease_left_seconds", "How long this process still holds the lock if no heartbeat is acknowledged; 0: it does not.")
+	descLeft       = describe("spindle_lease_left_seconds", "How long this process still holds the lock if no heartbeat is acknowledged, or 0 if it does not hold the lock.")
 	descReady      = describe("spindle_ready", "1 if /readyz answers 200.")
-	descStuck      = describe("spindle_stuck", "1 if what must not run any more may still run.")
+	descStuck      = describe("spindle_stuck", "1 if a program or service that should have ended may still be running.")
 	descBegun      = describe("spindle_terms_begun_total", "Terms of this process that began.")
-	descLost       = describe("spindle_terms_lost_total", "Terms of this process that were lost, not released.")
+	descLost       = describe("spindle_terms_lost_total", "Terms of this process that were lost rather than released.")
 	descHeartbeats = describe("spindle_heartbeat_failures_total", "Heartbeats of this process that were not acknowledged.")
 	descHooks      = describe("spindle_hook_failures_total", "Hooks of this process that failed or were killed.", "hook")
 )
@@ -29,7 +29,7 @@ func (p *Probe) registry() *prometheus.Registry {
 	return r
 }
 
-// collector makes all series from one report.
+// collector generates all series from one report.
 type collector struct{ *Probe }
 
 // Describe implements prometheus.Collector.
@@ -60,7 +60,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// valid makes a label of a text. The format escapes the rest.
+// valid makes a text valid as a label value. The exposition format escapes all other special characters.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func number(b bool) float64 {

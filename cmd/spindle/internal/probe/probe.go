@@ -1,8 +1,8 @@
-// Package probe answers health checks and Prometheus about one process that competes for a lock.
+// Package probe serves health checks and Prometheus metrics for one process that competes for a lock.
 //
-//   - probe.go: what is asked, and the answers
-//   - metrics.go: the answer to Prometheus
-//   - listen.go: the listener
+//   - probe.go: the health checks
+//   - metrics.go: the metrics
+//   - listen.go: the HTTP server
 package probe
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// answerTimeout is how long the loop may take to answer: work that it waits for runs beside it.
+// answerTimeout is how long the main loop may take to answer. Longer work runs outside the loop.
 const answerTimeout = time.Second
 
-// A Report is a process's state at one moment.
+// A Report is a snapshot of a process's state.
 type Report struct {
-	Ready bool   // the program should get requests, as far as the lock goes
-	Why   string // what the process does, above all if it is not ready
-	Held  bool   // the lock
-	Token int64  // while the lock is held
+	Ready bool   // as far as the lock is concerned, the program can receive requests
+	Why   string // what the process is doing, and so why it is not ready
+	Held  bool   // the process holds the lock
+	Token int64  // the token, while the lock is held
 	Left  time.Duration
-	Stuck bool // what must not run any more may still run
+	Stuck bool // a program or service that should have ended may still be running
 }
 
-// A Probe answers for one process.
+// A Probe answers requests about one process.
 type Probe struct {
 	Table, Lock string
-	Report      func() Report // called at any time; it does not wait for the loop
-	Hooks       []string      // that there are
+	Report      func() Report // can be called at any time, and does not wait for the loop
+	Hooks       []string      // the names of all hooks
 
 	asks    chan<- struct{}
 	looping atomic.Bool
@@ -41,7 +41,7 @@ type Probe struct {
 	hooks                   map[string]*atomic.Int64
 }
 
-// New returns a probe of a process whose loop answers by receiving from asks.
+// New returns a probe for a process whose main loop answers by receiving from asks.
 func New(table, lock string, hooks []string, report func() Report, asks chan<- struct{}) *Probe {
 	p := &Probe{Table: table, Lock: lock, Hooks: hooks, Report: report, asks: asks, hooks: map[string]*atomic.Int64{}}
 	for _, name := range hooks {
@@ -50,7 +50,7 @@ func New(table, lock string, hooks []string, report func() Report, asks chan<- s
 	return p
 }
 
-// Looping says that the loop begins. Before that the process is alive without one.
+// Looping reports that the main loop begins. Before that, the process counts as alive.
 func (p *Probe) Looping() { p.looping.Store(true) }
 
 // Begun counts a term that began.
@@ -65,7 +65,7 @@ func (p *Probe) HeartbeatFailed() { p.heartbeats.Add(1) }
 // HookFailed counts a hook that failed.
 func (p *Probe) HookFailed(name string) { p.hooks[name].Add(1) }
 
-// Handler returns the handler of all paths.
+// Handler returns the handler for all paths.
 func (p *Probe) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
@@ -86,7 +86,7 @@ func (p *Probe) livez(w http.ResponseWriter, r *http.Request) {
 	answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
 }
 
-// loops reports whether the loop answers.
+// loops reports whether the main loop answers.
 func (p *Probe) loops(ctx context.Context) bool {
 	limit := time.NewTimer(answerTimeout)
 	defer limit.Stop()

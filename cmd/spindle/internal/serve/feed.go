@@ -2,16 +2,16 @@ package serve
 
 import "sync"
 
-// maxBehind is how many frames a page may be behind until it gets a snapshot instead.
+// maxBehind is the number of frames that a page can be behind before it gets a snapshot instead.
 const maxBehind = 16
 
-// A feed has the last frames, each made once for all pages. A page that reads slowly delays nobody, and has no queue in
-// memory: it asks for newer frames when it has read the last ones.
+// A feed keeps the most recent frames, each encoded once for all pages. A page that reads slowly does not delay other
+// pages and needs no queue of its own, because it asks for newer frames when it has read the previous ones.
 type feed struct {
 	mu      sync.Mutex
 	version int // of the state after the last frame
 	frames  [][]byte
-	more    chan struct{} // is closed by the next frame
+	more    chan struct{} // closed when the next frame is added
 }
 
 func newFeed() *feed { return &feed{more: make(chan struct{})} }
@@ -33,7 +33,8 @@ func (f *feed) now() int {
 	return f.version
 }
 
-// since returns the frames after a version, unless they are gone, and a channel that the next one closes.
+// since returns the frames after a version, and a channel that is closed when the next frame is added. It reports false
+// if the feed no longer has all of these frames.
 func (f *feed) since(version int) (frames [][]byte, now int, ok bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

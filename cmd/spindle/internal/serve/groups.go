@@ -4,22 +4,22 @@ import "github.com/spindle-lock/spindle/internal/table"
 
 var byGroup = []string{"table", "group"}
 
-// A group has as many series with a thousand partitions as with one.
+// The number of series of a group does not depend on the number of its partitions.
 var (
-	descMembers    = describe("spindle_table_group_members", "Members of the group that were heard from within their leases.", byGroup...)
-	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row, by state.", "table", "group", "state")
-	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row, and no member.", byGroup...)
+	descMembers    = describe("spindle_table_group_members", "Members of the group that have sent a heartbeat within their leases.", byGroup...)
+	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row in the table, by state.", "table", "group", "state")
+	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder.", byGroup...)
 )
 
-// noneInAnyState returns a count of 0 for each state that a row can be in: a series that comes and goes with its count
-// would have gaps where it should be 0.
+// noneInAnyState returns a count of 0 for each state that a row can be in. Without these, a series would disappear
+// whenever its count is 0, and graphs would have gaps.
 func noneInAnyState() map[table.State]int {
 	return map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
 }
 
-// A group has the counts of a group.
+// A group has the numbers of members and partitions of one group.
 type group struct {
-	members    int // that are there
+	members    int // that hold their slots
 	partitions map[table.State]int
 	nobody     int // partitions without a member
 }

@@ -8,24 +8,25 @@ import (
 
 const (
 	kept     = time.Hour // how long a term is remembered after its end
-	maxTerms = 128       // of a lock: if there are more, the older ones are merged
+	maxTerms = 128       // per lock; if there are more, the older ones are merged
 )
 
-// A lock is what is known of a lock.
+// A lock has everything that the server knows about one lock.
 type lock struct {
-	id int // what frames call it
+	id int // identifies the lock in frames
 	table.Listing
-	known      time.Time // since when its terms are known
+	known      time.Time // the time from which on its terms are known
 	terms      []term
 	changes    int // terms that began since the first look
-	jeopardies int // how often two thirds of its lease passed without a heartbeat
+	jeopardies int // how often its holder sent no heartbeat for two thirds of the lease
 	late       bool
-	kind       table.LockKind // what it is for, by the last look that showed that
-	expected   bool           // somebody should hold it
+	kind       table.LockKind // its purpose, from the last look that showed it
+	expected   bool           // it should always be held
 	shown      bool           // on pages
 }
 
-// holder returns the lock's holder. An earlier look may have shown it if this one does not.
+// holder returns the lock's holder. If the last look did not show the holder, an earlier look at the same term may
+// have.
 func (k *lock) holder() string {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
 		return k.terms[n-1].holder
@@ -33,27 +34,28 @@ func (k *lock) holder() string {
 	return k.Holder()
 }
 
-// A history is what the looks at a table have found. Its times are by Spanner's clock.
+// A history accumulates what the looks at a table show. Its times are by Spanner's clock.
 type history struct {
 	at    time.Time // of the last look
 	locks map[string]*lock
 	ids   int
 
-	expected map[string]bool // locks that somebody should hold
+	expected map[string]bool // locks that should always be held
 
-	skips bool             // looks leave out what was released
-	named map[string]bool  // what the look does not leave out
-	hides func(*lock) bool // what is on no page; nil: nothing
+	skips bool             // looks leave out released locks
+	named map[string]bool  // locks that looks read even if they are released
+	hides func(*lock) bool // reports whether pages leave a lock out; nil: they show all locks
 }
 
-// A touch is a lock that a look found changed, and how.
+// A touch describes how a lock has changed since the last look.
 type touch struct {
 	*lock
-	whole bool // more than its heartbeat
-	tail  int  // how many of its last terms have changed
+	whole bool // more than its heartbeat has changed
+	tail  int  // the number of its latest terms that have changed
 }
 
-// see takes in a look, and returns which locks it found changed, and the ids of those that are forgotten.
+// see adds a look to the history. It returns the locks that have changed, and the ids of the locks that pages should
+// remove.
 func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
 	first := h.locks == nil
 	if first {
@@ -76,7 +78,7 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	for _, l := range found {
 		present[l.Name] = true
 		if k := h.locks[l.Name]; k != nil && l.State() == table.Free && !h.named[l.Name] {
-			l.Observation = h.absent(k).Observation // only what was done under it is known
+			l.Observation = h.absent(k).Observation // the look shows only the work that was done under it
 		}
 		follow(l)
 	}
@@ -94,8 +96,8 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	return h.show(touched, forgotten)
 }
 
-// absent returns what a look says of a lock that it did not find. If looks leave out released locks, a lock that was seen
-// released still is, or was pruned.
+// absent returns the listing of a lock that the look did not find. If looks leave out released locks, and the lock was
+// released when it was last seen, it is still released or was pruned.
 func (h *history) absent(k *lock) table.Listing {
 	l := table.Listing{Observation: table.Observation{Name: k.Name}}
 	if h.skips && k.State() == table.Released {
@@ -105,8 +107,8 @@ func (h *history) absent(k *lock) table.Listing {
 	return l
 }
 
-// meet begins the history of a lock. At the first look, nothing is known of the time before the present term, or before
-// the last release. At a later look it is known: the lock had no row.
+// meet begins the history of a lock. If the first look finds the lock, nothing is known about the time before its
+// current term or its last release. If a later look finds it, the lock had no row before.
 func (h *history) meet(l table.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
@@ -118,7 +120,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 	return k
 }
 
-// follow takes in a look. The lock's own Listing is still the last one.
+// follow updates the terms of a lock from a look. The lock's own Listing must still be from the look before.
 func (k *lock) follow(l table.Listing, first bool) touch {
 	t := touch{lock: k, whole: first || k.differs(l)}
 	now, shown := termIn(l)
@@ -147,13 +149,13 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 	return t
 }
 
-// differs reports whether a look shows more than another heartbeat.
+// differs reports whether a look shows any change other than a new heartbeat.
 func (k *lock) differs(l table.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
 		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
 
-// begin adds a term, and returns how many of the last terms have changed.
+// begin adds a term, and returns how many of the latest terms have changed.
 func (k *lock) begin(t term, first bool) int {
 	if !first {
 		k.changes++
@@ -171,8 +173,8 @@ func (k *lock) begin(t term, first bool) int {
 	return len(k.terms)
 }
 
-// judge counts the times at which two thirds of the lease had passed without a heartbeat. Partitions have no heartbeats of
-// their own.
+// judge counts how often the holder sent no heartbeat for two thirds of the lease. It ignores partitions, which have no
+// heartbeats of their own.
 func (k *lock) judge(l table.Listing) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
 	if late && !k.late {

@@ -20,12 +20,12 @@ import (
 var embedded embed.FS
 
 const (
-	tick  = 2 * time.Second  // a page that hears nothing for a few of these says so
-	stall = 10 * time.Second // a page that does not take a frame for so long is gone
-	slow  = time.Minute      // so is a client that has not taken another answer by then
+	tick  = 2 * time.Second  // a page that receives nothing for a few ticks reports that
+	stall = 10 * time.Second // a page that does not accept a frame for this long is disconnected
+	slow  = time.Minute      // so is a client that has not read any other response by then
 )
 
-// Handler returns the handler of all paths.
+// Handler returns the handler for all paths.
 func (s *Server) Handler() http.Handler {
 	page, err := fs.Sub(embedded, "page")
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Server) Handler() http.Handler {
 	return guarded(mux)
 }
 
-// guarded keeps a browser from loading anything from elsewhere, from running anything but the page's own files, and from
-// showing the page in another page's frame.
+// guarded adds headers that prevent a browser from loading anything from other sites, from running scripts other than
+// the page's own, and from showing the page in a frame of another page.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -51,7 +51,7 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if r.ContentLength != 0 { // nothing here wants a body, and one that never comes is not waited for
+		if r.ContentLength != 0 { // no handler reads a body, so don't wait for one that never arrives
 			h.Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 		}
@@ -59,8 +59,9 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// OnlyFor refuses requests whose Host is not an address, localhost or one of the hosts. Another site can let its own
-// name point to an address that only this browser reaches, and the browser would let that site's page read ours.
+// OnlyFor rejects requests whose Host is not an IP address, localhost or one of the hosts. Another site can point its
+// own name to an address that only this browser can reach, and the browser would then let the other site's page read
+// the data.
 func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -69,14 +70,14 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 		}
 		host = strings.Trim(host, "[]")
 		if _, err := netip.ParseAddr(host); err != nil && !strings.EqualFold(host, "localhost") && !slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-			http.Error(w, fmt.Sprintf("this is not %q: if people, a proxy or Prometheus ask by that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("requests for host %q are not accepted; if users, a proxy or Prometheus use that name, start spindle serve with --host %[1]q", host), http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// age returns a frame that says how old a snapshot is that is sent now.
+// age returns a frame with the current age of the snapshot, which is sent along with it.
 func (s *Server) age() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,12 +95,12 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// events sends a page all that is known, and then what each look changes.
+// events sends a page a snapshot, and then the changes that each look finds.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	s.metrics.pages.Inc()
 	defer s.metrics.pages.Dec()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer events
 	out := http.NewResponseController(w)
 	send := func(frames ...[]byte) error {
 		if err := out.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -143,11 +144,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Serve answers on a listener until ctx ends.
+// Serve serves HTTP on a listener until ctx ends.
 func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: stall, WriteTimeout: slow, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // open pages would keep a graceful end waiting
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // a graceful shutdown would wait for open pages
 	defer stop()
 	if err := server.Serve(on); ctx.Err() == nil {
 		return err

@@ -167,7 +167,7 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 	assert.Equal(t, []any{"42", "", at(4.5).UnixMilli()}, []any{told.Done, told.DoneBy, told.DoneAt})
 
 	told = one(look(6, record("forty-three", at(5.5))))
-	assert.Regexp(t, `^what was done last is not known: row "job!done" says "forty-three" where JSON`, told.Problem)
+	assert.Regexp(t, `^the key that was done last is not known: row "job!done" contains "forty-three", but JSON`, told.Problem)
 	assert.Empty(t, told.Done)
 	var again snapshotFrame
 	openTab(t, web.URL).next(t, "snapshot", &again)

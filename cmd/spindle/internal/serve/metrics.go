@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// metrics answers Prometheus. Series of locks are from the last look. Once that is out of date they are left out: they
-// would be guesses.
+// metrics has the metrics for Prometheus. The series of locks come from the last look. If that look is out of date,
+// they are left out, because they may no longer be true.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -24,11 +24,11 @@ type metrics struct {
 func newMetrics(s *Server) *metrics {
 	m := &metrics{
 		server: s, registry: prometheus.NewRegistry(),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_table_read_failures_total", Help: "Reads of the table that failed."}),
-		reads: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spindle_table_read_duration_seconds", Help: "How long successful reads of the table took.",
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_table_read_failures_total", Help: "Failed reads of the table."}),
+		reads: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spindle_table_read_duration_seconds", Help: "Duration of successful reads of the table.",
 			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}),
-		pages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "spindle_serve_pages", Help: "Pages that are open."}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_serve_page_bytes_total", Help: "Bytes that were sent to pages."}),
+		pages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "spindle_serve_pages", Help: "Open pages."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "spindle_serve_page_bytes_total", Help: "Bytes sent to pages."}),
 	}
 	m.registry.MustRegister(m, m.failures, m.reads, m.pages, m.bytes, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -46,23 +46,23 @@ func (m *metrics) looked(took time.Duration, err error) {
 var byLock = []string{"table", "lock"}
 
 var (
-	descUp         = describe("spindle_table_up", "1 if the table was read lately; else 0, and there are no series of locks.", "table")
+	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. If it is 0, there are no series of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
-	descAsOf       = describe("spindle_table_read_age_seconds", "How long ago the last read of the table began that succeeded.", "table")
-	descPause      = describe("spindle_table_read_pause_seconds", "How long the table is left alone between two reads: longer if reads take long.", "table")
-	descExpected   = describe("spindle_lock_expected", "1 for each lock that somebody should hold, by --expect, whether it has a row or not.", byLock...)
-	descKind       = describe("spindle_lock_kind", "1, for what the lock is for, if its rows say: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
-	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder.", byLock...)
-	descState      = describe("spindle_lock_state", "1, for the state that the lock is in.", "table", "lock", "state")
-	descHolder     = describe("spindle_lock_holder", "1, for the id of who holds the lock.", "table", "lock", "holder")
-	descAge        = describe("spindle_lock_heartbeat_age_seconds", "How long ago the last heartbeat was, of locks that are held or expired.", byLock...)
-	descLease      = describe("spindle_lock_lease_seconds", "How long the holder may be silent, of locks that are held or expired.", byLock...)
-	descToken      = describe("spindle_lock_token", "The token of the term, of locks that are held or expired: when it began, in microseconds since 1970.", byLock...)
-	descChanges    = describe("spindle_lock_changes_total", "Terms that began since this process was started.", byLock...)
-	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder was silent for two thirds of its lease.", byLock...)
-	descDone       = describe("spindle_done_timestamp_seconds", "When what is done once under the lock was done last, in seconds since 1970.", byLock...)
-	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock; of a semaphore, at its first slot only.", byLock...)
-	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first of them has waited, of locks that somebody waits for.", byLock...)
+	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
+	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table, which is longer if reads are slow.", "table")
+	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), whether it has a row or not.", byLock...)
+	descKind       = describe("spindle_lock_kind", "1 for the lock's kind, if its rows show it: elector, exec, guard, mutex or semaphore.", "table", "lock", "kind")
+	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder, else 0.", byLock...)
+	descState      = describe("spindle_lock_state", "1 for the current state of the lock.", "table", "lock", "state")
+	descHolder     = describe("spindle_lock_holder", "1 for the id of the lock's holder.", "table", "lock", "holder")
+	descAge        = describe("spindle_lock_heartbeat_age_seconds", "Time since the last heartbeat, for locks that are held or expired.", byLock...)
+	descLease      = describe("spindle_lock_lease_seconds", "Lease of the holder, for locks that are held or expired.", byLock...)
+	descToken      = describe("spindle_lock_token", "Token of the term, for locks that are held or expired. It is the start of the term in microseconds since 1970.", byLock...)
+	descChanges    = describe("spindle_lock_changes_total", "Terms that have begun since this process was started.", byLock...)
+	descJeopardies = describe("spindle_lock_jeopardies_total", "How often a holder sent no heartbeat for two thirds of its lease.", byLock...)
+	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (exec --every, exec --once or lock.Once), in seconds since 1970.", byLock...)
+	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Those that wait for a semaphore are counted at its first slot only.", byLock...)
+	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -84,7 +84,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collect makes all series at once, so that a slow reader does not hold the lock.
+// collect returns all series at once, so that a slow client does not keep the server's mutex locked.
 func (m *metrics) collect() []prometheus.Metric {
 	s := m.server
 	s.mu.Lock()
@@ -103,13 +103,13 @@ func (m *metrics) collect() []prometheus.Metric {
 	return all.made
 }
 
-// series are the series of one answer.
+// series collects the series of one response.
 type series struct {
 	*Server
 	made []prometheus.Metric
 }
 
-// add adds a gauge. Its labels come from the table, and a terminal may show them.
+// add adds a gauge. Its labels are made harmless, because they come from the table and may be shown on a terminal.
 func (all *series) add(d *prometheus.Desc, value float64, labels ...string) {
 	all.put(d, prometheus.GaugeValue, value, labels)
 }
@@ -130,7 +130,7 @@ func (all *series) ofLocks() {
 	groups := map[string]*group{}
 	states := noneInAnyState()
 	if !all.Released {
-		delete(states, table.Released) // how many they are is not known
+		delete(states, table.Released) // their number is unknown, because looks leave them out
 	}
 	for name, k := range all.history.locks {
 		if k.Done.Key != "" {
@@ -159,13 +159,14 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has series. Released ones have none: there may be many, and they say nothing.
+// tellsOf reports whether a lock has series. Without --released, released locks have none, because there may be many of
+// them and their series would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
 }
 
-// ofLock adds the series of a lock. A partition that is counted with its group, and not expected, has only the series of
-// its waiters.
+// ofLock adds the series of a lock. A partition that is counted with its group has only the series of its waiters,
+// unless it is expected.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

@@ -12,33 +12,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Config says what is shown, and how.
+// Config determines which locks are shown, and how.
 type Config struct {
 	Locks    table.Table
-	Prefix   string // of the names of the locks that are shown
+	Prefix   string // only locks whose names begin with it are shown
 	Database string
 	Table    string
 
-	Expect   []string               // names of locks that should be held: they are shown, and have metrics, even without a row
-	Exclude  func(name string) bool // locks that are not shown, though they have the prefix; nil: none
-	Released bool                   // released locks are read and shown, too
+	Expect   []string               // locks that should always be held; they are shown and have metrics even without a row
+	Exclude  func(name string) bool // reports whether a lock is not shown although it has the prefix; nil: all are shown
+	Released bool                   // released locks are also read and shown
 
-	PartitionMetrics bool // each partition of a group has metrics of its own, as a lock has
+	PartitionMetrics bool // each partition of a group has its own metrics, like a lock
 
-	Every   time.Duration // between the end of a look and the next, at least
-	Timeout time.Duration // of a look
+	Every   time.Duration // the shortest pause between two looks
+	Timeout time.Duration // for each look
 
-	Show    func(string) string // makes a metric's label harmless on a terminal; nil: leaves it
-	Explain func(error) error   // what is shown of an error of the database
-	Failing func(error)         // called at the first look that fails, and, with nil, at the first one that succeeds again
+	Show    func(string) string // makes a metric label harmless on a terminal; nil: labels stay as they are
+	Explain func(error) error   // returns the error to show for a database error
+	Failing func(error)         // called with the error when looks begin to fail, and with nil when they succeed again
 }
 
-// A Server looks at a lock table, and shows what it saw.
+// A Server looks at a lock table regularly, and shows what it finds.
 type Server struct {
 	Config
 	feed    *feed
 	metrics *metrics
-	open    func() // says that a page is open
+	open    func() // records that a page is open
 	opened  chan struct{}
 
 	mu       sync.Mutex
@@ -71,7 +71,7 @@ func New(c Config) *Server {
 // Opened returns a channel that is closed once a page has been opened.
 func (s *Server) Opened() <-chan struct{} { return s.opened }
 
-// Watch looks until ctx ends: one read of the table at a time, however many pages are open.
+// Watch looks at the table until ctx ends. It makes one read at a time, however many pages are open.
 func (s *Server) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Look(ctx)
@@ -85,7 +85,7 @@ func (s *Server) Watch(ctx context.Context) {
 	}
 }
 
-// Look reads the table once, and sends all pages what it saw.
+// Look reads the table once, and sends the changes to all pages.
 func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -117,7 +117,7 @@ func (s *Server) Look(ctx context.Context) error {
 	return err
 }
 
-// included leaves out the locks that are excluded, and not expected.
+// included removes the locks that Exclude matches, except those that are expected.
 func (s *Server) included(found []table.Listing) []table.Listing {
 	if s.Exclude == nil {
 		return found
@@ -133,7 +133,7 @@ func (s *Server) old() time.Duration {
 	return time.Since(s.looked)
 }
 
-// awayFrame returns a frame that says why the table can't be read.
+// awayFrame returns a frame that explains why the table can't be read, or nil if the last look succeeded.
 func (s *Server) awayFrame() *awayFrame {
 	if s.away == nil {
 		return nil
@@ -145,7 +145,8 @@ func (s *Server) awayFrame() *awayFrame {
 	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.explain(s.away).Error()}
 }
 
-// whole returns all that is known as a frame, and its version. All pages that ask between two looks share the frame.
+// whole returns a snapshot as a frame, and its version. All pages that request a snapshot between two looks share the
+// frame.
 func (s *Server) whole() ([]byte, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,21 +165,21 @@ func (s *Server) whole() ([]byte, int) {
 	return s.snapshot, s.version
 }
 
-// stale returns nil while what is known is up to date, and otherwise says since when it is not, and why. One failed look
-// does not make it out of date.
+// stale returns nil if the last successful look is recent enough. Otherwise, it returns an error with the age of that
+// look and the reason why no later look succeeded. One failed look does not make the data stale.
 func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {
 	case s.looked.IsZero() && s.away != nil:
-		return fmt.Errorf("the table was not read yet: %w", s.explain(s.away))
+		return fmt.Errorf("the table has not been read yet: %w", s.explain(s.away))
 	case s.looked.IsZero():
-		return errors.New("the table was not read yet")
+		return errors.New("the table has not been read yet")
 	case old < 10*time.Second+3*s.pace.next():
 		return nil
 	case s.away != nil:
 		return fmt.Errorf("the table was last read %v ago: %w", old, s.explain(s.away))
 	}
-	return fmt.Errorf("the table was last read %v ago: the database does not answer", old)
+	return fmt.Errorf("the table was last read %v ago; the database does not answer", old)
 }
 
 func (s *Server) explain(err error) error {

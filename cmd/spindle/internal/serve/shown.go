@@ -9,19 +9,22 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lately is how long pages still show a lock whose release a look saw: nobody may hold a lock that should be held, and the
-// page must say so. Mutexes and semaphores are left out at once: they would be many, and say nothing.
+// lately is how long pages still show a lock after a look has seen its release. A lock that should be held may have
+// lost its holder, and the page must show that. Released mutexes and semaphores are hidden immediately, because there
+// may be many of them and their release is normal.
 const lately = 5 * time.Minute
 
-// inUse reports whether there is more to a lock than that it was released, or has no row.
+// inUse reports whether a lock is taken, has waiters, has a record of work that was done under it, or belongs to a
+// group.
 func (k *lock) inUse() bool {
 	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != table.Free
 }
 
-// isTaken reports whether a lock has rows that say more than that it was released.
+// isTaken reports whether a lock is neither released nor free.
 func (k *lock) isTaken() bool { return k.State() != table.Released && k.State() != table.Free }
 
-// hides reports whether pages leave a lock out: one that was released, unless it is expected or --released was given.
+// hides reports whether pages leave a lock out because it was released. They never leave out an expected lock, and with
+// --released they leave out none.
 func (s *Server) hides(k *lock) bool {
 	if s.Released || k.inUse() || k.expected {
 		return false
@@ -30,8 +33,8 @@ func (s *Server) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// show drops changes of locks that pages don't show. It adds to touched the locks that pages show from now on, and to
-// forgotten those that they no longer show.
+// show recomputes which locks pages show. It removes the changes of hidden locks from touched, and adds the locks that
+// have just become visible. It adds the locks that have just been hidden to forgotten.
 func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {
@@ -49,8 +52,8 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	return touched, forgotten
 }
 
-// names returns the locks that a look also reads by name: those that should be held, and those that were taken at the last
-// look, to see how their terms ended.
+// names returns the locks that a look also reads by name. These are the expected locks and, if looks leave out released
+// locks, the locks that were taken at the last look, because otherwise the look would not show how their terms ended.
 func (s *Server) names() []string {
 	h := &s.history
 	h.named = map[string]bool{}

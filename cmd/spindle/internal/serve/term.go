@@ -6,30 +6,30 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// An end is why a term ended, as far as the table shows.
+// An end is the reason why a term ended, as far as the table shows it.
 type end string
 
 const (
 	lasting    end = ""
-	expired    end = "expired"     // no heartbeat came for a lease
-	released   end = "released"    // it was given back, or an operator broke the lock
-	handedOver end = "handed over" // its holder announced that it would give the lock up, and did
+	expired    end = "expired"     // its holder sent no heartbeat for a lease
+	released   end = "released"    // its holder released the lock, or an operator broke it
+	handedOver end = "handed over" // its holder announced that it was leaving, and released the lock
 	reclaimed  end = "reclaimed"   // the same holder has the next term
 	deleted    end = "deleted"     // its rows were deleted
-	unseen     end = "unseen"      // the looks are too far apart to tell
+	unseen     end = "unseen"      // the looks were too far apart to show it
 	missed     end = "missed"      // it began and ended between two looks, so its holder is not known either
 )
 
-// A term is a time in which a lock had one holder, or several such terms, merged.
+// A term is a period in which one holder held a lock, or several such periods merged into one.
 type term struct {
 	token  table.Token
-	holder string // "": not known, or different in merged terms
+	holder string // "" if unknown, or if the merged terms had different holders
 	from   time.Time
-	to     time.Time // zero: it lasts
+	to     time.Time // zero while the term lasts
 	end    end
-	over   bool      // for good: an expired term revives if its holder was only slow
-	seen   time.Time // the last look that saw it
-	count  int       // of how many it was merged
+	over   bool      // for good; an expired term can revive if its holder was only slow
+	seen   time.Time // the time of the last look that showed it
+	count  int       // the number of terms that were merged into it
 	held   time.Duration
 
 	leaving bool
@@ -46,7 +46,7 @@ func termIn(l table.Listing) (t term, ok bool) {
 	return t, false
 }
 
-// goesOn takes in a look that shows the term, and reports whether that changes it.
+// goesOn updates the term from a look that still shows it, and reports whether the term has changed.
 func (t *term) goesOn(l table.Listing) bool {
 	was := *t
 	t.seen, t.to, t.end = l.At, time.Time{}, lasting
@@ -62,7 +62,7 @@ func (t *term) goesOn(l table.Listing) bool {
 	return t.to != was.to || t.end != was.end || t.holder != was.holder
 }
 
-// ends takes in the first look that does not show the term any more. Was is the look before.
+// ends updates the term from l, the first look that no longer shows it. The look before l is was.
 func (t *term) ends(was, l table.Listing) {
 	t.over = true
 	if t.end == expired {
@@ -75,7 +75,7 @@ func (t *term) ends(was, l table.Listing) {
 	case was.LeaseRecord == nil:
 		t.end = released
 	case !t.to.Before(was.Heartbeat.Add(was.LeaseRecord.Lease)):
-		// Heartbeats that no look saw may have extended it.
+		// Heartbeats that no look saw may have extended the lease.
 		if t.end = unseen; l.At.Sub(was.At) < was.LeaseRecord.Lease/2 {
 			t.to, t.end = was.Heartbeat.Add(was.LeaseRecord.Lease), expired
 		}

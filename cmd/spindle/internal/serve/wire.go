@@ -10,19 +10,19 @@ import (
 
 // Times are milliseconds since 1970 by Spanner's clock; durations are milliseconds.
 
-// A snapshotFrame has all that is known. It is the first frame that a page gets.
+// A snapshotFrame has all locks that pages show. It is the first frame that a page gets.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
 	Next     int64      `json:"next"` // from one look to the next
 	Database string     `json:"database"`
 	Table    string     `json:"table"`
 	Prefix   string     `json:"prefix,omitempty"`
-	Released bool       `json:"released,omitempty"` // released locks are among them
+	Released bool       `json:"released,omitempty"` // released locks are included
 	Locks    []lockWire `json:"locks"`
 	Away     *awayFrame `json:"away,omitempty"`
 }
 
-// A lookFrame is what a look changed.
+// A lookFrame has the changes that a look found.
 type lookFrame struct {
 	At        int64      `json:"at"`
 	Next      int64      `json:"next"`
@@ -31,7 +31,7 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// An ageFrame follows a snapshot, which pages share until the next look: it says how long ago that was.
+// An ageFrame follows a snapshot and gives its age, because pages share a snapshot until the next look.
 type ageFrame struct {
 	Old int64 `json:"old"`
 }
@@ -42,7 +42,7 @@ type awayFrame struct {
 	Error string `json:"error"`
 }
 
-// A lockWire is a lock.
+// A lockWire is a lock in a frame.
 type lockWire struct {
 	ID        int    `json:"id"`
 	Name      string `json:"name"`
@@ -60,19 +60,19 @@ type lockWire struct {
 	historyWire
 }
 
-// besideWire is what else the table says under the lock's name.
+// besideWire has other information about the lock: the work that was last done, its group, and its waiters.
 type besideWire struct {
-	Done    string `json:"done,omitempty"` // the key of what was done last
+	Done    string `json:"done,omitempty"` // the key of the work that was last done
 	DoneBy  string `json:"done_by,omitempty"`
 	DoneAt  int64  `json:"done_at,omitempty"`
-	Group   string `json:"group,omitempty"`         // that it is a part of
-	Member  string `json:"member,omitempty"`        // of a partition: the lock of the member that has it, or last had it
-	Waiting int    `json:"waiting,omitempty"`       // how many wait for it
-	Since   int64  `json:"waiting_since,omitempty"` // when the first of them came
+	Group   string `json:"group,omitempty"`         // the group that the lock belongs to
+	Member  string `json:"member,omitempty"`        // for a partition, the lock of the member that has it or last had it
+	Waiting int    `json:"waiting,omitempty"`       // the number of waiters
+	Since   int64  `json:"waiting_since,omitempty"` // when the first of them began to wait
 }
 
-// historyWire has what the looks have found. Terms are all terms, or the changed ones, which replace those with the same
-// token.
+// historyWire has the history of the lock. Terms has either all of the lock's terms, or only those that have changed,
+// which replace the terms with the same keys.
 type historyWire struct {
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`
@@ -82,7 +82,7 @@ type historyWire struct {
 }
 
 type termWire struct {
-	Key    string `json:"key"` // tells it from the lock's other terms
+	Key    string `json:"key"` // distinguishes the term from the lock's other terms
 	Token  string `json:"token,omitempty"`
 	Holder string `json:"holder,omitempty"`
 	From   int64  `json:"from"`
@@ -93,7 +93,7 @@ type termWire struct {
 	Held   int64  `json:"held,omitempty"`
 }
 
-// millis is exact for times that Spanner can write.
+// millis returns milliseconds since 1970, or 0 for the zero time. It is exact for all times that Spanner can write.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -124,7 +124,7 @@ func (k *lock) wire(tail int) lockWire {
 	return w
 }
 
-// waitingSince returns when the first of the waiters came.
+// waitingSince returns when the first waiter began to wait.
 func waitingSince(l table.Listing) int64 {
 	if len(l.Waiters) == 0 {
 		return 0
@@ -132,7 +132,7 @@ func waitingSince(l table.Listing) int64 {
 	return millis(l.Waiters[0].Time.Time())
 }
 
-// problem says what of a lock can't be read, if anything.
+// problem returns why a part of the lock can't be read, or "" if all of it can.
 func problem(l table.Listing) string {
 	switch {
 	case l.Unreadable != nil:
@@ -168,7 +168,7 @@ func lookOf(at time.Time, next time.Duration, touched []touch, forgotten []int) 
 	return f
 }
 
-// frame writes a server-sent event. JSON has no line breaks, so it is one line of data.
+// frame encodes a server-sent event. JSON without indentation has no line breaks, so the event has one line of data.
 func frame(event string, v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 )
 
-// matching returns a function that reports whether a name matches one of the patterns: * stands for any text, even with slashes,
-// and ? for one character. It returns nil if there are no patterns.
+// matching returns a function that reports whether a name matches one of the patterns, or nil if there are no patterns.
+// In a pattern, * matches any text, including slashes, and ? matches one character.
 func matching(patterns []string) (func(name string) bool, error) {
 	if len(patterns) == 0 {
 		return nil, nil
@@ -16,7 +16,7 @@ func matching(patterns []string) (func(name string) bool, error) {
 	var any []string
 	for _, p := range patterns {
 		if p == "" {
-			return nil, exit.Misuse("--exclude: a pattern is empty: want the name of a lock, or one with * in it, such as 'order-*'")
+			return nil, exit.Misuse("--exclude: a pattern is empty; want the name of a lock, or a pattern such as 'order-*'")
 		}
 		any = append(any, strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(p)))
 	}

@@ -1,4 +1,4 @@
-// Package servecmd has the command serve.
+// Package servecmd implements the command serve.
 package servecmd
 
 import (
@@ -20,34 +20,36 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-const serveHelp = `Serve shows the lock table to people and to Prometheus, until it is interrupted:
+const serveHelp = `Serve shows the lock table on a web page and exports metrics to Prometheus,
+until it is interrupted:
 
-  /         a page: each lock with its holder, its lease as a bar that runs out
-            and is refilled, and a timeline of its terms of the last hour
-  /metrics  for Prometheus: deploy/prometheus has alert rules, and
-            deploy/grafana a dashboard for Grafana. The partitions of a group
-            are counted by state; --partition-metrics adds each of them
-  /healthz  200 if the table was read lately, else 503 and the reason
+  /         the page: each lock with its holder, a bar that shows how much of
+            the lease is left, and a timeline of its terms in the last hour
+  /metrics  metrics for Prometheus; deploy/prometheus has alert rules, and
+            deploy/grafana has a dashboard for Grafana. The partitions of a
+            group are counted by state; --partition-metrics adds metrics for
+            each partition
+  /healthz  200 if the table was read recently, otherwise 503 and the reason
 
-It reads the table once in each --every, however many pages are open, and writes
-nothing. Reads have low priority, and take a tenth of the time at most: a large
-table is read less often, and the page says how old its data is. It sees the
-locks of programs in any language. Its timeline begins when it is started, since
-the table has no history. A term that begins and ends between two looks is
-missed.
+Serve reads the table once per --every interval, however many pages are open,
+and writes nothing. Reads have low priority and take at most a tenth of the
+time. A large table is therefore read less often, and the page shows how old its
+data is. Serve shows the locks of programs in any language. Its timelines begin
+when serve is started, because the table keeps no history. A term that begins
+and ends between two reads is missed.
 
-With --expect, name the locks that should always be held. They are on the page,
-and have metrics, whether they have a row or not, so that an alert can tell that
-nobody ever took one. Released locks are not read: see --released. --exclude
-leaves locks out: in a pattern, * stands for any text, ? for one character, as
-in --exclude 'order-*,test/*'.
+Use --expect to name the locks that should always be held. They are on the page
+and in the metrics even if they have no row, so that an alert can detect a lock
+that was never taken. Released locks are not read unless --released is given.
+--exclude leaves out the locks whose names match a pattern, in which * matches
+any text and ? matches one character, as in --exclude 'order-*,test/*'.
 
-It has no log-in of its own: everybody who can reach it sees every lock, holder
-and value. It listens on this machine only, unless --listen says otherwise. To
-show the page to others, put a proxy with a log-in in front of it. It answers
-requests for an address, for localhost, or for the machine's own name. It
-refuses requests for other names, which pages of other sites could make: allow
-your own with --host.
+Serve has no authentication, so everyone who can reach it sees every lock,
+holder and value. It listens on this machine only, unless --listen gives another
+address. To let other people see the page, put a proxy with a login in front of
+it. Serve accepts requests for an IP address, for localhost and for the
+machine's own name. It rejects requests for other names, because pages of other
+sites could make such requests. Use --host to allow names of your own.
 `
 
 // serving is one run of serve.
@@ -73,23 +75,23 @@ func NewServe(o *connect.Database) *cobra.Command {
 	s := &serving{Database: o}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Show the locks on a page, and to Prometheus",
+		Short: "Show the locks on a web page and export metrics to Prometheus",
 		Long:  serveHelp + flags.CommonCodes,
 		Example: `  spindle serve
   spindle serve --expect nightly,billing/leader --exclude 'order-*'
-  spindle serve --listen :8117    # for all who can reach this machine
+  spindle serve --listen :8117    # for everyone who can reach this machine
   curl -s localhost:8117/metrics | grep spindle_lock_held`,
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
-	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "a host `name` by which others, or a proxy, may ask for the page, besides this machine's")
+	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "accept requests for this host `name` in addition to this machine's")
 	describe.ExpectFlag(c.Flags(), &s.expect)
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
-	c.Flags().BoolVar(&s.released, "released", false, "read and show locks that were released, too: thousands, maybe")
+	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "export metrics of each partition too: eight series for each")
-	c.Flags().DurationVar(&s.every, "every", time.Second, "how often to read the table, at most")
+	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight series of metrics for each partition")
+	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }
 
@@ -120,21 +122,21 @@ func (s *serving) run(ctx context.Context) error {
 	exit.OutliveReaders()
 	server := s.server(db, excluded)
 	answered := make(chan error, 1)
-	go func() { answered <- serve.Serve(ctx, on, s.guarded(on.Addr(), server)) }() // while the database may be away
+	go func() { answered <- serve.Serve(ctx, on, s.guarded(on.Addr(), server)) }() // even while the database can't be reached
 	if err := server.Look(ctx); err != nil && !connect.Passing(err) {
-		return s.Explain(err) // probably a mistake
+		return s.Explain(err) // probably a mistake by the user
 	}
 	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, terminal.URL(on.Addr()))
 	go server.Watch(ctx)
 	return <-answered
 }
 
-// guarded returns the handler for an address. If other machines can reach it, guarded says so, and lets them ask by this
-// machine's names.
+// guarded returns the handler for an address. If other machines can reach the address, guarded logs a warning, and also
+// accepts requests for this machine's names.
 func (s *serving) guarded(at net.Addr, server *serve.Server) http.Handler {
 	hosts := s.hosts
 	if !local(at) {
-		terminal.Complain("listening on %v, open to everybody who can reach it: there is no log-in. Unless they may all see every lock, holder and value, listen on 127.0.0.1, behind a proxy with a log-in", at)
+		terminal.Complain("listening on %v without authentication, so everyone who can reach this address sees every lock, holder and value; to restrict access, listen on 127.0.0.1 behind a proxy with a login", at)
 		hosts = append(hosts, s.ownNames()...)
 	}
 	return serve.OnlyFor(hosts, server.Handler())
@@ -166,8 +168,8 @@ func (s *serving) server(db *connect.Connection, excluded func(string) bool) *se
 	})
 }
 
-// limit returns how long a read of the table may take: one that hangs is tried again soon, unless --timeout says how long a
-// large table needs.
+// limit returns how long a read of the table may take. It is short, so that a read that hangs is soon retried, unless
+// --timeout gives the time that a large table needs.
 func (s *serving) limit() time.Duration {
 	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
 		return s.Timeout
@@ -175,14 +177,14 @@ func (s *serving) limit() time.Duration {
 	return min(s.Timeout, max(5*time.Second, 5*s.every))
 }
 
-// ListenOn listens at the address in --listen.
+// ListenOn listens on an address that --listen gives.
 func ListenOn(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, exit.Misuse("--listen %q: want host:port, such as %s: %w", address, DefaultListen, err)
+		return nil, exit.Misuse("--listen %q must be host:port, such as %s: %w", address, DefaultListen, err)
 	}
 	on, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w: is a spindle serve running? Port 0 takes a free one", address, err)
+		return nil, fmt.Errorf("--listen %s: %w; another spindle serve may be running (port 0 selects a free port)", address, err)
 	}
 	return on, nil
 }
@@ -193,7 +195,7 @@ func local(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// OnePage returns the server and the handler of one lock's page, at an address.
+// OnePage returns a server and a handler for a page that shows one lock, at an address.
 func OnePage(o *connect.Database, db *connect.Connection, lock, listen string, at net.Addr) (*serve.Server, http.Handler) {
 	s := &serving{Database: o, prefix: lock, every: 200 * time.Millisecond, listen: listen, expect: []string{lock}}
 	server := s.server(db, nil)

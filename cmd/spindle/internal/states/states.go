@@ -1,4 +1,4 @@
-// Package states has the states of locks and groups: what they mean, which is worse, and how they look.
+// Package states defines the order, the appearance and the help of the states of locks and groups.
 package states
 
 import (
@@ -8,30 +8,31 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Styles are how states look.
+// Styles are the styles in which states are shown.
 var Styles = map[table.State]terminal.Style{
 	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
 	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
 }
 
-// All are the states that --state takes, the worst first.
+// All are the values of --state, with the worst state first.
 var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
 
-// Concern orders states: the worst is 0.
+// Concern returns a state's rank, which is 0 for the worst state.
 func Concern(s table.State) int { return slices.Index(All, s) }
 
-// Partial is the state of a group with partitions that no member has.
+// Partial is the state of a group in which no member has some of the partitions.
 const Partial table.State = "partial"
 
 // Help explains the states of locks.
-const Help = `The states, by Spanner's clock:
-  held         its holder was heard from within its lease
-  leaving      held, and its holder has announced that it will give the lock up
-  expired      its holder fell silent: the next candidate that looks takes it
-  released     its last holder gave it back
-  unconfirmed  it is claimed, but the claimant may not act yet
-  orphaned     somebody deleted its row, but not the lease row
-  unreadable   its lease row does not say how long the holder may act, or was
-               written by a newer version, so that only newer programs know
-  free         it has no row: only what was done last under it is known, or who
-               waits for it`
+const Help = `The states of locks, by Spanner's clock:
+  held         the holder's lease has not expired
+  leaving      held, but the holder has announced that it will give up the lock
+  expired      the holder's lease has expired; the next candidate to look can
+               claim the lock
+  released     the last holder released the lock
+  unconfirmed  the lock is claimed, but the claimant can't act yet
+  orphaned     the lock row was deleted, but its lease row still exists
+  unreadable   the lease row does not contain a valid lease, or was written by a
+               newer version of spindle, which this version can't read
+  free         the lock has no row; the table has only its last completed key,
+               or the candidates that are waiting for it`

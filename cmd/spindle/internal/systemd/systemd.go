@@ -1,4 +1,4 @@
-// Package systemd reports this process's state to systemd, if its unit has Type=notify or WatchdogSec=.
+// Package systemd reports this process's state to systemd if the unit has Type=notify or WatchdogSec=.
 package systemd
 
 import (
@@ -12,26 +12,27 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Variables are the environment variables by which systemd asks this process to report. Programs that it starts must not
-// report in its place.
+// Variables are the environment variables with which systemd asks this process for reports. They must be removed from
+// the environment of other programs, which must not report in place of this process.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
-// A Unit is this process as systemd sees it. Its methods return at once: a systemd that does not read delays nobody. They do
-// nothing if systemd did not ask, or the Unit is nil.
+// A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read
+// the reports. On a nil *Unit, they do nothing.
 type Unit struct {
 	asks chan<- struct{}
-	ping time.Duration // between two pings; 0: none
+	ping time.Duration // the time between two pings, or 0 for no pings
 	wake chan struct{}
 	quit chan struct{}
 	done chan struct{}
 
-	mu      sync.Mutex // guards the rest, which is to be sent
+	mu      sync.Mutex // guards the fields below, which wait to be sent
 	states  []string
 	status  string
-	pending bool // status
+	pending bool // status has not been sent
 }
 
-// Begin begins to report. It sends pings for systemd's watchdog only while the loop answers, by receiving from asks.
+// Begin starts the reports. It returns nil if systemd did not ask for them. It sends pings to systemd's watchdog only
+// while the main loop answers by receiving from asks.
 func Begin(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -42,13 +43,13 @@ func Begin(asks chan<- struct{}) *Unit {
 	return u
 }
 
-// Ready says that the process has started.
+// Ready reports that the process has started.
 func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 
-// Stopping says that the process ends.
+// Stopping reports that the process is about to exit.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status reports a line for people; systemctl status shows the last one.
+// Status reports a line of text. The command systemctl status shows the last one.
 func (u *Unit) Status(text string) {
 	if u == nil {
 		return
@@ -62,7 +63,7 @@ func (u *Unit) Status(text string) {
 	u.wakeUp()
 }
 
-// End waits until all is sent, but not for long.
+// End sends the remaining reports, but waits for at most a second.
 func (u *Unit) End() {
 	if u == nil {
 		return
@@ -109,7 +110,7 @@ func (u *Unit) report() {
 	}
 }
 
-// send sends what is pending. What systemd does not take is lost: there is nobody to tell.
+// send sends the pending reports. Errors are ignored, because they can't be reported to systemd either.
 func (u *Unit) send() {
 	u.mu.Lock()
 	lines := u.states
@@ -124,8 +125,8 @@ func (u *Unit) send() {
 	}
 }
 
-// pings sends systemd's watchdog a ping for each answer of the loop. While the loop does not answer there are no pings, so
-// systemd notices.
+// pings sends systemd's watchdog a ping for each answer of the main loop. If the loop does not answer, there are no
+// pings, so systemd notices that the loop hangs.
 func (u *Unit) pings() {
 	every := time.NewTicker(u.ping)
 	defer every.Stop()
@@ -144,7 +145,8 @@ func (u *Unit) pings() {
 	}
 }
 
-// oneLine keeps a text from saying more than a status: to systemd each line is an assignment.
+// oneLine escapes line breaks, so that a text can't set anything but the status. To systemd, each line is an
+// assignment.
 func oneLine(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -6,35 +6,35 @@ import (
 
 const (
 	tokenWidth = 16
-	leastName  = 8 // columns for a name: with fewer, each row is a card
+	leastName  = 8 // the least width for a name; with less, each row is a card
 )
 
 // A Row is one row of a table, for people.
 type Row struct {
-	Cells []string // what it is, its state, and other columns
+	Cells []string // the name, the state, and other columns
 	More  []string // further columns of a wide table
 	Style Style    // of the state
-	Tail  string   // what comes last, and may be long
-	Last  string   // the same of a wide table
-	Prose bool     // the tail is not cut, but continues in the next line
-	Below string   // what is below it
+	Tail  string   // the last column, which may be long
+	Last  string   // the last column of a wide table
+	Prose bool     // the tail is wrapped instead of cut
+	Below string   // the text below the row
 }
 
-// Columns lays rows out, each cell under the name of its column. The last column has the tails.
+// Columns lays out rows, each cell under the heading of its column. The last column has the tails.
 type Columns struct {
 	Names []string
 	Bare  bool // without the line of headings
 	Whole bool // nothing is cut
-	Wide  bool // one line each, with the further columns, however long it is
+	Wide  bool // each row is one line with the further columns, however long
 
-	Begun   bool // what comes next belongs under the same columns
+	Begun   bool // the columns are fixed, and later rows use them
 	widths  []int
 	oneLine bool
 	cards   bool
 }
 
-// Lines lays out the rows: on one line each if the width allows that for all of them, on two otherwise, and as cards of several
-// lines if even the columns don't fit. Rows of a later call are laid out like the first ones.
+// Lines lays out the rows. If the width allows it, each row is one line. Otherwise, each row is two lines or, if even
+// the columns don't fit, a card of several lines. Later calls lay out rows like the first call.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {
@@ -72,7 +72,7 @@ func (c *Columns) tail(r Row) string {
 	return r.Tail
 }
 
-// measure finds the widths of the columns, and whether all is on one line.
+// measure determines the widths of the columns, and whether each row is one line, two lines or a card.
 func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
 	if !c.Begun {
 		c.widths = make([]int, len(c.headings()))
@@ -120,7 +120,7 @@ func (c *Columns) heading(p *Terminal) string {
 	return b.String()
 }
 
-// line returns a row under the columns, with its tail behind or below them.
+// line returns a row in columns, with its tail on the same line or below it.
 func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 	var b strings.Builder
 	for i, cell := range cells {
@@ -186,7 +186,7 @@ func (c *Columns) cut(text string, width int) string {
 	return Fit(text, width)
 }
 
-// Indented wraps a text, and indents its lines.
+// Indented wraps a text and indents its lines.
 func Indented(text string, width int) []string {
 	lines := Wrap(text, width-2)
 	for i := range lines {

@@ -8,14 +8,14 @@ import (
 
 const (
 	year      = 365 * 24 * time.Hour
-	beyond    = 100 * year // of no clock that was ever right
+	beyond    = 100 * year // further than any correct clock can be off
 	skew      = time.Minute
 	inFuture  = "future"
 	overAnAge = ">100y"
 )
 
-// Short writes a duration with two units at most: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. A time may be far off, because
-// somebody wrote it by hand or a clock was wrong: then Short only says that.
+// Short formats a duration with at most two units: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. A time may be far off,
+// because a clock was wrong or the time was written by hand. For such a time, Short returns only "future" or ">100y".
 func Short(d time.Duration) string {
 	switch {
 	case d < -skew:
@@ -38,7 +38,7 @@ func Short(d time.Duration) string {
 	return overAnAge
 }
 
-// Ago says in a sentence how long ago something was.
+// Ago returns how long ago something was, in words for a sentence.
 func Ago(d time.Duration) string {
 	switch {
 	case d < -skew:
@@ -49,7 +49,7 @@ func Ago(d time.Duration) string {
 	return Short(d) + " ago"
 }
 
-// Brief writes a duration as people give it: 24h, not 24h0m0s.
+// Brief formats a duration as users write it, such as 24h instead of 24h0m0s.
 func Brief(d time.Duration) string {
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {

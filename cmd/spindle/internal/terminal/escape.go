@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Show writes a text from the table for people. It escapes characters that a terminal does not show. Such a text is quoted
-// as bash and zsh read it back, so that a lock with such a name can be repaired.
+// Show formats a text from the table for people. If the text has characters that a terminal does not display, Show
+// escapes them and quotes the text so that bash and zsh can read it back. A lock with such a name can then be named in
+// a command.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s
@@ -15,7 +16,7 @@ func Show(s string) string {
 	return "$'" + Escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
-// Escape makes a text harmless on a terminal. It is for texts that nobody needs to type, such as errors.
+// Escape makes a text harmless on a terminal. It is for texts that users don't have to type, such as errors.
 func Escape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -31,7 +32,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// escapeLines leaves the ends of lines as they are.
+// escapeLines escapes a text but keeps its line breaks.
 func escapeLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {

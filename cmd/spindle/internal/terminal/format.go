@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Format is what --output and --log-format ask for: text for people, JSON with one object on each line, or a further
-// format of the command.
+// A Format is the value of --output or --log-format: text for people, JSON with one object per line, or a further
+// format that a command supports.
 type Format struct {
 	text    string // the name of the format for people
 	json    bool
@@ -20,19 +20,19 @@ type Format struct {
 
 // The further formats.
 const (
-	AsYAML = "yaml" // a document for each object
-	AsName = "name" // only names, one on each line
+	AsYAML = "yaml" // one document per object
+	AsName = "name" // only names, one per line
 	AsWide = "wide" // a table with more columns, whose lines may be long
 )
 
-var formatHelp = map[string]string{AsYAML: "yaml with one document for each", AsName: "name with only the names", AsWide: "wide with more columns"}
+var formatHelp = map[string]string{AsYAML: "yaml (one document per object)", AsName: "name (only names)", AsWide: "wide (more columns)"}
 
-// Flag adds --output with table, JSON and the further formats.
+// Flag adds --output with the formats table and JSON, and the further formats.
 func (f *Format) Flag(flags *pflag.FlagSet, further ...string) {
 	f.text, f.further = "table", further
-	usage := "the `format` of the output: table, or json with one object on each line"
+	usage := "the output `format`: table or json (one object per line)"
 	if len(further) > 0 {
-		usage = "the `format` of the output: table, json with one object on each line"
+		usage = "the output `format`: table, json (one object per line)"
 		for i, name := range further {
 			if usage += ", "; i == len(further)-1 {
 				usage += "or "

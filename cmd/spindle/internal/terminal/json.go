@@ -9,11 +9,12 @@ import (
 	"unicode/utf16"
 )
 
-// escaping writes JSON or YAML that is harmless on a terminal and means the same. Their encoders don't escape some characters
-// that a terminal does not show; these can only be in quoted strings.
+// escaping makes JSON or YAML harmless on a terminal without changing its meaning. The encoders do not escape all the
+// characters that a terminal does not display. The remaining ones occur only in quoted strings, where escaping escapes
+// them.
 type escaping struct {
 	io.Writer
-	wide string // the format of a rune above 0xffff, or "" if it is two of UTF-16
+	wide string // the format of a rune above 0xffff, or "" for a UTF-16 surrogate pair
 }
 
 // Write implements io.Writer.
@@ -38,7 +39,7 @@ func (w escaping) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// PrintJSON writes an object on a line.
+// PrintJSON writes an object as JSON on one line.
 func PrintJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(escaping{Writer: w})
 	e.SetEscapeHTML(false)

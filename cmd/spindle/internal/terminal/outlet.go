@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// An outlet takes lines for a reader that may have stopped reading: a process that holds a lock, or must end a service, does
-// not wait for the reader of its messages. The outlet counts lines that find no room, and writes the count when there is room
-// again.
+// An outlet buffers lines for a reader that may have stopped reading. A process that holds a lock, or that has to stop
+// a service, must not wait for the reader of its messages. If the buffer is full, the outlet drops lines, and it
+// reports their number once there is room again.
 type outlet struct {
 	to    io.Writer
-	ended chan struct{} // all that was taken is written
+	ended chan struct{} // closed when all accepted lines are written
 
 	mu      sync.Mutex // guards the rest
-	lines   chan any   // []byte, or a chan struct{} that is closed when all before it is written
+	lines   chan any   // []byte, or a chan struct{} that is closed when all lines before it are written
 	dropped int
 	closed  bool
 }
 
-// room is how many lines an outlet keeps.
+// room is the number of lines that an outlet buffers.
 const room = 1000
 
-// Detach lets the journal continue when its reader has stopped reading. The returned function spends a moment on writing
-// what is left. Call it when nothing else writes any more.
+// Detach lets the process continue if the reader of its messages has stopped reading. The returned function waits up to
+// a second for the remaining lines to be written. Call it only when nothing writes to the journal any more.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, ended: make(chan struct{}), lines: make(chan any, room)}
 	j.out = o
@@ -50,12 +50,12 @@ func (o *outlet) run() {
 		o.dropped = 0
 		o.mu.Unlock()
 		if n > 0 {
-			_, _ = fmt.Fprintf(o.to, "spindle: %d messages were dropped, as nobody read them\n", n)
+			_, _ = fmt.Fprintf(o.to, "spindle: %d messages were dropped because they were not read\n", n)
 		}
 	}
 }
 
-// Write implements io.Writer. It does not wait.
+// Write implements io.Writer. It never blocks.
 func (o *outlet) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +70,7 @@ func (o *outlet) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush waits until all is written, but only for a moment.
+// Flush waits until all lines are written, but at most 100 milliseconds.
 func (j *Journal) Flush() {
 	if o, ok := j.out.(*outlet); ok {
 		o.flush(100 * time.Millisecond)
@@ -91,7 +91,7 @@ func (o *outlet) flush(limit time.Duration) {
 	}
 }
 
-// close ends the outlet, and reports whether all was written in that time.
+// close closes the outlet, and reports whether all lines were written within the limit.
 func (o *outlet) close(limit time.Duration) bool {
 	o.mu.Lock()
 	o.closed = true

@@ -1,12 +1,12 @@
 // Package terminal writes the command's output: for people on a terminal or in a file, and for programs. It knows nothing
-// of locks.
+// about locks.
 //
-//   - terminal.go: where output goes, and how wide and colourful that is
-//   - text.go, duration.go: widths of texts, and how they are cut, wrapped and put in words
+//   - terminal.go: the destination of output, with its width and colours
+//   - text.go, duration.go: functions that measure, cut, wrap and format texts
 //   - escape.go: makes texts harmless on a terminal
-//   - columns.go: a table of output
+//   - columns.go: output as a table
 //   - format.go, json.go, yaml.go: --output
-//   - journal.go, outlet.go: messages on the standard error
+//   - journal.go, outlet.go: messages on standard error
 package terminal
 
 import (
@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Style is how text looks on a terminal that has colours: they are the terminal's own sixteen. What a style says is in the
-// text too: there may be no colours.
+// A Style is the appearance of text on a terminal that has colours. All styles use the terminal's own sixteen colours.
+// They only emphasize information that is also in the text, because there may be no colours.
 type Style = ansi.Style
 
 // The styles.
@@ -31,12 +31,12 @@ var (
 	Alarm = ansi.Style{}.ForegroundColor(ansi.Red).Bold().Reverse(true)
 )
 
-// Terminal is where the output goes: a terminal, with its colours and size, or a file.
+// A Terminal is the destination of output: a terminal, with its colours and size, or a file.
 type Terminal struct {
 	io.Writer
 	IsTerminal bool
 	colour     bool
-	Width      int // 0: endless
+	Width      int // 0 if unlimited
 	height     int
 }
 
@@ -58,7 +58,7 @@ func (t *Terminal) measure(f *os.File) {
 	}
 }
 
-// Paint returns the text in that style, if the terminal has colours.
+// Paint returns the text in a style, or as it is if the terminal has no colours.
 func (t *Terminal) Paint(s Style, text string) string {
 	if !t.colour || text == "" {
 		return text
@@ -66,7 +66,7 @@ func (t *Terminal) Paint(s Style, text string) string {
 	return s.Styled(text)
 }
 
-// ReadableWidth returns the width of text that people read.
+// ReadableWidth returns the width for running text.
 func (t *Terminal) ReadableWidth() int {
 	if t.Width == 0 {
 		return Readable
@@ -74,10 +74,10 @@ func (t *Terminal) ReadableWidth() int {
 	return min(t.Width, Readable)
 }
 
-// Readable is the greatest width of text that people read.
+// Readable is the greatest width of running text.
 const Readable = 110
 
-// AtTerminal reports whether somebody can look at a screen, and press keys.
+// AtTerminal reports whether a user can see a screen and press keys.
 func (t *Terminal) AtTerminal() bool {
 	return t.IsTerminal && On(os.Stdin).IsTerminal && os.Getenv("TERM") != "dumb"
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Length returns how many columns a text takes on a terminal: two for each character of Chinese, Japanese or Korean, and
-// for an emoji, and none for an accent.
+// Length returns how many columns a text occupies on a terminal. A Chinese, Japanese or Korean character or an emoji
+// occupies two columns, and a combining accent none.
 func Length(s string) int {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -21,12 +21,12 @@ func Length(s string) int {
 	return len(s)
 }
 
-// Pad fills a text up to a width.
+// Pad pads a text with spaces to a width.
 func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-Length(s), 0))
 }
 
-// Fit cuts a text in its middle: names of locks often differ at their ends.
+// Fit cuts a text in its middle to fit a width, because the names of locks often differ only at their ends.
 func Fit(s string, width int) string {
 	switch {
 	case Length(s) <= width:
@@ -38,10 +38,10 @@ func Fit(s string, width int) string {
 	return ansi.Truncate(s, width-1-end, "") + "…" + End(s, end)
 }
 
-// Cut cuts a text at its end.
+// Cut cuts a text at its end to fit a width.
 func Cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
-// End returns as much of the end of a text as the columns have room for.
+// End returns the longest part of a text's end that fits a width.
 func End(s string, width int) string {
 	over := max(Length(s)-width, 0)
 	end := ansi.TruncateLeft(s, over, "")
@@ -51,8 +51,8 @@ func End(s string, width int) string {
 	return end
 }
 
-// Wrap breaks a text into lines, between words, and in the middle of words that are longer than a line. It keeps the spaces
-// that align words.
+// Wrap breaks a text into lines between words. It breaks a word only if the word is longer than a line. It keeps
+// multiple spaces, which may align columns.
 func Wrap(text string, width int) []string {
 	width = max(width, 2) // the widest character
 	var lines []string
@@ -78,7 +78,7 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// WrapLines wraps each line of a text, and keeps its indent.
+// WrapLines wraps each line of a text, and keeps the indentation of the line.
 func WrapLines(text string, width int) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		rest := strings.TrimLeft(line, " ")
@@ -90,7 +90,7 @@ func WrapLines(text string, width int) (lines []string) {
 	return lines
 }
 
-// Fold wraps a text for a terminal. Elsewhere it leaves lines as they are.
+// Fold wraps a text for a terminal. If the output is not a terminal, the text is returned unchanged.
 func Fold(p *Terminal, text string) string {
 	if p.Width == 0 {
 		return text
@@ -98,12 +98,12 @@ func Fold(p *Terminal, text string) string {
 	return strings.Join(WrapLines(text, p.Width), "\n")
 }
 
-// OneOf lists words to choose from.
+// OneOf lists the words to choose from, as in "a, b or c".
 func OneOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// Count writes how many of something there are.
+// Count formats a number of things, such as "1 lock" or "2 locks".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -111,7 +111,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Join puts a separator between the texts that are not empty.
+// Join joins the texts that are not empty, with a separator between them.
 func Join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }

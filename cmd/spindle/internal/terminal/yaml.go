@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// PrintYAML writes a document with the keys of the JSON, in their order.
+// PrintYAML writes a YAML document with the same keys as the JSON, in the same order.
 func PrintYAML(w io.Writer, v any) error {
 	var text bytes.Buffer
 	if err := PrintJSON(&text, v); err != nil {
@@ -32,7 +32,7 @@ func PrintYAML(w io.Writer, v any) error {
 	return errors.Join(out.Encode(node), out.Close())
 }
 
-// yamlOf reads one value.
+// yamlOf converts the next JSON value.
 func yamlOf(in *json.Decoder) (*yaml.Node, error) {
 	token, err := in.Token()
 	if err != nil {
@@ -69,13 +69,13 @@ func yamlOf(in *json.Decoder) (*yaml.Node, error) {
 
 var (
 	word     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)
-	otherYet = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null|nan|inf)$`) // to some readers
+	otherYet = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null|nan|inf)$`) // not strings to some parsers
 )
 
-// plainly reports whether every reader of YAML takes a word for a string without quotes.
+// plainly reports whether every YAML parser reads the word as a string even without quotes.
 func plainly(s string) bool { return word.MatchString(s) && !otherYet.MatchString(s) }
 
-// number returns a number without an exponent: readers of YAML 1.1 take 1e-06 for a string.
+// number returns a number without an exponent, because YAML 1.1 parsers read 1e-06 as a string.
 func number(n json.Number) *yaml.Node {
 	if strings.ContainsAny(n.String(), "eE") {
 		if f, err := n.Float64(); err == nil {

@@ -6,32 +6,32 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-const keysHelp = `Trouble is at the top: expired, orphaned, unreadable and unconfirmed locks, groups of which some partitions have no holder, holders that have less than a third of their lease left. Then come leaving ones, those that somebody waits for, and those that are held. Released ones are hidden.
+const keysHelp = `Locks in trouble are at the top: first expired, orphaned, unreadable and unconfirmed locks, then groups with partitions that have no holder, then holders with less than a third of their lease left. Below them are leaving locks, locks that processes wait for, and held locks. Released locks are hidden.
 
-All times are as of the last read, which the second line tells. They stand still while Spanner does not answer.
+All times are as of the last read, which the second line shows. They don't advance while Spanner does not answer.
 
 up, down, j, k    choose a lock
-PgUp, PgDn        a screen up or down
-g, G, Home, End   to the first, to the last
-Enter             all that is known of the lock, as spindle status says it
-/                 show only what has a text in its name, state, holder or value
-Esc               back; without a filter again; wait no longer
+PgUp, PgDn        move one screen up or down
+g, G, Home, End   move to the first or the last lock
+Enter             show the details of the lock, as spindle status does
+/                 show only locks whose name, state, holder or value contains a text
+Esc               go back, clear the filter, or stop waiting for an action
 s                 sort by trouble, name, age or holder
-a                 show released locks, or hide them
-c                 what has changed since watch began
+a                 show or hide released locks
+c                 show what has changed since watch was started
 `
 
-const moreHelp = `?                 this
-Ctrl-Z            suspend; fg goes on
-q, Ctrl-C         leave
+const moreHelp = `?                 show this help
+Ctrl-Z            suspend; the shell's fg command resumes
+q, Ctrl-C         quit
 
-The chosen lock stays chosen wherever it goes. At the top, the cursor stays at the top.`
+The chosen lock stays chosen when its row moves, but a cursor at the top stays at the top.`
 
 func (m Model) help() string {
 	var b strings.Builder
 	b.WriteString(keysHelp)
 	for _, a := range m.Actions {
-		b.WriteString(terminal.Pad(a.Key, 18) + a.Name + ": asks before it acts, as spindle " + a.Name + " does\n")
+		b.WriteString(terminal.Pad(a.Key, 18) + a.Name + ", after confirmation, as spindle " + a.Name + " does\n")
 	}
 	return b.String() + moreHelp
 }

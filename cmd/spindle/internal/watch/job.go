@@ -10,19 +10,20 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A job is an action on one term of a lock, from its key to its result.
+// A job is an action on one term of a lock, from the key press to the result.
 type job struct {
 	Action
 	name, label string
 	token       table.Token
 	began       time.Time
-	doing       bool // it was confirmed
+	doing       bool // the user has confirmed it
 	yes         func(context.Context) (string, error)
 	ctx         context.Context
 	stop        context.CancelFunc
 }
 
-// What the steps of a job send. Only the job that is under way is heard: another was given up.
+// The steps of a job send these messages. Only messages from the job in progress are handled, because all other jobs
+// were given up.
 type (
 	asked struct {
 		job *job
@@ -36,7 +37,7 @@ type (
 	}
 )
 
-// begin begins the action of a key on the chosen row, or on the one whose detail is shown.
+// begin starts the action of a key, on the row whose details are shown or otherwise on the chosen row.
 func (m Model) begin(key string) (Model, tea.Cmd) {
 	row := m.chosen()
 	if m.subject != nil {
@@ -60,7 +61,7 @@ func (m Model) begin(key string) (Model, tea.Cmd) {
 	return m, nil
 }
 
-// confirm does what was asked about.
+// confirm starts the action that the user has confirmed.
 func (m Model) confirm() (Model, tea.Cmd) {
 	j := *m.job
 	j.doing, j.began = true, m.now
@@ -71,7 +72,7 @@ func (m Model) confirm() (Model, tea.Cmd) {
 	}
 }
 
-// hear takes in how far a job has come.
+// hear handles a message from a job.
 func (m Model) hear(msg tea.Msg) (Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case asked:
@@ -103,7 +104,7 @@ func (m Model) hear(msg tea.Msg) (Model, tea.Cmd) {
 	return m, nil
 }
 
-// forgetQuestion gives up an action that is not confirmed yet.
+// forgetQuestion gives up an action that the user has not confirmed yet.
 func (m Model) forgetQuestion() Model {
 	if m.job != nil && !m.job.doing {
 		m.job.stop()
@@ -112,7 +113,7 @@ func (m Model) forgetQuestion() Model {
 	return m
 }
 
-// giveUp stops waiting for a job. What Spanner was asked for may still happen.
+// giveUp stops waiting for a job. A request that was sent to Spanner may still take effect.
 func (m Model) giveUp() Model {
 	j := m.job
 	j.stop()
@@ -124,23 +125,23 @@ func (m Model) giveUp() Model {
 }
 
 func (j *job) busy() string {
-	return fmt.Sprintf("Wait for the %s of %s first, or give it up with Esc.", j.Name, j.label)
+	return fmt.Sprintf("The %s of %s is still in progress. Wait for it, or give it up with Esc.", j.Name, j.label)
 }
 
 func (j *job) unknown() string {
-	return fmt.Sprintf("It is not known what came of the %s of %s, token %v: it may happen yet.", j.Name, j.label, j.token)
+	return fmt.Sprintf("The outcome of the %s of %s, token %v, is unknown; it may still take effect.", j.Name, j.label, j.token)
 }
 
-// progress says what a job waits for.
+// progress describes what a job is waiting for.
 func (j *job) progress(now time.Time) string {
-	what := "looking at %s before its %s"
+	what := "reading %s before its %s"
 	if j.doing {
 		what = "%s: waiting for its %s"
 	}
 	return fmt.Sprintf(what+", for %s; Esc gives up", j.label, j.Name, seconds(now.Sub(j.began)))
 }
 
-// unfinished says what is under way when the user leaves.
+// unfinished describes the action that is still in progress when the user quits, or returns "" if there is none.
 func (m Model) unfinished() string {
 	if m.job == nil || !m.job.doing {
 		return ""

@@ -44,7 +44,7 @@ func TestAnActionIsAskedAboutAndActsOnTheTermThatWasOnTheScreen(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r")
 	assert.Equal(t, []string{"b 1763645616123456"}, o.asked)
-	assert.Contains(t, x.text(), "looking at b before its release, for 0s; Esc gives up")
+	assert.Contains(t, x.text(), "reading b before its release, for 0s; Esc gives up")
 	x.deliver()
 	assert.Contains(t, x.text(), "Release b, which web-1 holds?")
 	assert.Contains(t, x.text(), "y: release   any other key: no")
@@ -123,7 +123,7 @@ func TestARefusalAndAFailureAreShown(t *testing.T) {
 
 // Nothing that may still happen is left unsaid.
 func TestWhoLeavesOrGivesUpIsToldWhatMayStillHappen(t *testing.T) {
-	const unknown = "It is not known what came of the release of b, token 1763645616123456: it may happen yet."
+	const unknown = "The outcome of the release of b, token 1763645616123456, is unknown; it may still take effect."
 	x, _ := withOps(t)
 	x.press("r")
 	x.deliver()
@@ -150,5 +150,5 @@ func TestOneActionAtATime(t *testing.T) {
 	x, o := withOps(t)
 	x.press("r", "k", "r")
 	assert.Len(t, o.asked, 1)
-	assert.Contains(t, x.text(), "Wait for the release of b first, or give it up with Esc.")
+	assert.Contains(t, x.text(), "The release of b is still in progress. Wait for it, or give it up with Esc.")
 }

@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press acts on a key.
+// press handles a key press.
 func (m Model) press(key tea.KeyPressMsg) (Model, tea.Cmd) {
 	switch key.String() {
 	case "ctrl+c":
@@ -34,7 +34,7 @@ func (m Model) pressInList(key string) (Model, tea.Cmd) {
 	}
 	switch key {
 	case "/", "?", "c", "enter":
-		m = m.forgetQuestion() // or it would come while other keys are pressed
+		m = m.forgetQuestion() // or the question would appear while the user presses other keys
 	}
 	switch key {
 	case "q":
@@ -64,7 +64,7 @@ func (m Model) pressInList(key string) (Model, tea.Cmd) {
 	return m, nil
 }
 
-// moves returns where a key leads in a list of n rows.
+// moves returns the position to which a key moves in a list of n rows.
 func moves(key string, at, page, n int) (to int, ok bool) {
 	switch key {
 	case "up", "k", "ctrl+p":
@@ -83,7 +83,7 @@ func moves(key string, at, page, n int) (to int, ok bool) {
 	return 0, false
 }
 
-// escape leaves what is the nearest: a wait for an action, or the filter.
+// escape gives up the action in progress. If there is none, it clears the filter.
 func (m Model) escape() Model {
 	if m.job != nil {
 		return m.giveUp()
@@ -91,7 +91,7 @@ func (m Model) escape() Model {
 	return m.setFilter("")
 }
 
-// toggleReleased shows or hides the released locks, and asks for a new read of them if they are to be seen.
+// toggleReleased shows or hides the released locks. To show them, it also requests a new read of them.
 func (m Model) toggleReleased() (Model, tea.Cmd) {
 	m.showIdle = !m.showIdle && m.Released != nil
 	if m.showIdle {
@@ -103,7 +103,7 @@ func (m Model) toggleReleased() (Model, tea.Cmd) {
 	return m.refresh(), nil
 }
 
-// pressInPanel acts on a key while a text covers the list.
+// pressInPanel handles a key press while a panel covers the list.
 func (m Model) pressInPanel(key string) (Model, tea.Cmd) {
 	if m.mode == asking && key == "y" {
 		return m.confirm()
@@ -158,7 +158,7 @@ func (m Model) typeFilter(key tea.KeyPressMsg) Model {
 	return m.setFilter(m.filter + key.Text)
 }
 
-// endFilter goes back to the list, or to what came of an action meanwhile.
+// endFilter returns to the list. If an action has ended while the filter was typed, it shows the result of the action.
 func (m Model) endFilter() Model {
 	text := m.late
 	if m.late = ""; text != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// listRoom returns how many rows of locks the screen has.
+// listRoom returns how many rows of locks fit on the screen.
 func (m Model) listRoom() int {
 	room := m.height - len(m.head()) - m.footHeight()
 	if !m.small() {
@@ -17,7 +17,7 @@ func (m Model) listRoom() int {
 	return max(room, 1)
 }
 
-// list draws the rows that are on the screen, and below them the last changes if there is room.
+// list draws the rows that are on the screen and, if there is room, the last changes below them.
 func (m Model) list(room int) (lines []string) {
 	c := columnsFor(m.width, m.widths)
 	if !m.small() {
@@ -38,7 +38,7 @@ func (m Model) empty() string {
 	case m.last.Read.IsZero():
 		return ""
 	case m.filter != "":
-		return "Nothing that is listed matches " + m.filter + ". Esc shows all."
+		return "No listed lock matches " + m.filter + ". Press Esc to show all."
 	case m.hidden > 0:
 		return "No lock is in use."
 	}
@@ -46,7 +46,7 @@ func (m Model) empty() string {
 }
 
 const (
-	fewChanges = 3 // that are worth a heading
+	fewChanges = 3 // the fewest changes that are worth a heading
 	gap        = 2 // between columns
 	stateWidth = 11
 	tokenWidth = 16
@@ -55,10 +55,11 @@ const (
 	mark       = 2
 )
 
-// columns are the widths of what is shown of each row; 0: it is not.
+// columns has the widths of the columns of a row. A column of width 0 is not shown.
 type columns struct{ state, label, holder, token, since, lease, bar int }
 
-// columnsFor spreads the width: the name comes first, then the holder, and the rest only if there is room.
+// columnsFor distributes the width of the screen. The name has priority, then the holder. The other columns are shown
+// only if there is room.
 func columnsFor(width int, w widths) (c columns) {
 	if width < 36 {
 		c.state = 8
@@ -85,7 +86,7 @@ func columnsFor(width int, w widths) (c columns) {
 	return c
 }
 
-// line joins cells. It leaves out cells without a column.
+// line joins the cells of a row. It leaves out cells whose column is not shown.
 func (c columns) line(state, label, holder, token, since, lease string) string {
 	var b strings.Builder
 	between := strings.Repeat(" ", gap)
@@ -121,7 +122,7 @@ func (m Model) row(c columns, r *Row, chosen bool) string {
 		cell(r.holderText(), c.holder), cell(token, c.token), cell(r.Since, c.since), m.lease(r, c.bar))
 }
 
-// lease returns the bar of a held lock, as of the read.
+// lease returns the lease bar of a held lock, or how long ago an expired lease ran out, as of the last read.
 func (m Model) lease(r *Row, width int) string {
 	switch {
 	case r.Group || r.Lease == 0 || width == 0:
@@ -142,7 +143,7 @@ func (m Model) lease(r *Row, width int) string {
 	return m.paint(colour, bar(share, width)) + " " + r.Ends
 }
 
-// lastChanges fills what is left of the screen.
+// lastChanges fills the rest of the screen with the last changes.
 func (m Model) lastChanges(room int) []string {
 	n := min(room-2, len(m.changes))
 	if n < 1 || room < fewChanges+2 || m.small() {

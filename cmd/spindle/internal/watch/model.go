@@ -12,26 +12,26 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// mode is what the screen shows, and which keys mean something.
+// A mode determines what the screen shows, and which keys have a meaning.
 type mode int
 
 const (
 	listing   mode = iota
-	filtering      // a text is typed
+	filtering      // the user types a filter
 	detail
 	helping
-	telling // of changes
-	asking  // whether an action is meant
-	result  // of an action
+	telling // a list of changes
+	asking  // for the confirmation of an action
+	result  // the outcome of an action
 )
 
 // Model is the state of the screen. Only Update makes a new one.
 type Model struct {
 	*Table
-	ctx  context.Context // of actions
+	ctx  context.Context // for actions
 	wake chan<- struct{}
 
-	suspends bool // a shell can resume it
+	suspends bool // a shell can resume the process
 
 	width, height int
 	now           time.Time // by the local clock
@@ -43,44 +43,44 @@ type Model struct {
 	changes []Change
 }
 
-// readings are how the reads of the table go.
+// readings has the progress of the reads of the table.
 type readings struct {
 	last    Snapshot
-	reading time.Time // when the read began that is under way; zero: none is
-	failed  error     // of the read before, if it failed
+	reading time.Time // when the current read began, or zero if there is none
+	failed  error     // the error of the previous read, if it failed
 	began   time.Time // when the first read began
 	fatal   error
 }
 
-// found is what the reads have found.
+// found has the results of the reads.
 type found struct {
 	busy    []*Row    // of the last snapshot, without released locks
 	idle    []*Row    // released locks
 	counted bool      // idle was read
 	idleAt  time.Time // when, by Spanner's clock
-	sorted  []*Row    // the idle rows that match, in the order
+	sorted  []*Row    // the idle rows that match the filter, in the current order
 }
 
-// view is what is listed of that.
+// view determines which rows are listed, and in which order.
 type view struct {
 	showIdle bool
 	order    order
 	filter   string
 	rows     []*Row // what is listed
-	hidden   int    // released locks that are not
+	hidden   int    // the number of released locks that are not listed
 	widths   widths
-	selected string // the name of the chosen row; "": the one at the top, whichever that is
+	selected string // the name of the chosen row, or "" for the row that is at the top at any time
 	cursor   int
 	offset   int // the first row on the screen
 }
 
-// overlay is what covers the list, and what is under way.
+// overlay has the panel that covers the list, and the action in progress.
 type overlay struct {
 	mode    mode
 	panel   panel
-	subject *Row // of the detail
+	subject *Row // the row whose details are shown
 	job     *job
-	late    string // the result of a job that ended while a filter was typed: the next keys are no answer to it
+	late    string // the result of a job that ended while the user typed a filter, which must not dismiss it
 }
 
 func newModel(ctx context.Context, t *Table, wake chan<- struct{}) Model {
@@ -151,7 +151,7 @@ func (m Model) takeSnapshot(s Snapshot) Model {
 
 func (r *Row) isReleased() bool { return r.State == table.Released && r.Note == "" && !r.Group }
 
-// addIdle adds locks that were released lately to those that were read.
+// addIdle adds recently released locks to the released locks that were read.
 func (m Model) addIdle(rows []*Row) Model {
 	if len(rows) == 0 {
 		return m
@@ -178,13 +178,13 @@ func pointers(rows []Row) []*Row {
 	return all
 }
 
-// sort chooses and sorts everything again.
+// sort filters and sorts all rows again.
 func (m Model) sort() Model {
 	m.sorted = choose(m.idle, m.filter, m.order)
 	return m.refresh()
 }
 
-// refresh lists what there is now. Released locks that were taken since they were read are no longer released.
+// refresh updates the list. Released locks that have been taken since they were read no longer count as released.
 func (m Model) refresh() Model {
 	taken := names(m.busy)
 	free := func(rows []*Row) []*Row {
@@ -198,7 +198,7 @@ func (m Model) refresh() Model {
 	}
 	m.widths = measure(m.rows)
 	if i := m.index(m.selected); i >= 0 {
-		m.cursor = i // the same lock, wherever it is now
+		m.cursor = i // the same lock, even if its row has moved
 	}
 	if m.subject != nil {
 		if i := slices.IndexFunc(m.busy, func(r *Row) bool { return r.Name == m.subject.Name }); i >= 0 {
@@ -215,7 +215,7 @@ func (m Model) index(name string) int {
 	return slices.IndexFunc(m.rows, func(r *Row) bool { return r.Name == name })
 }
 
-// settle keeps the cursor on the list, and on the screen.
+// settle keeps the cursor within the list, and the list scrolled so that the cursor is on the screen.
 func (m Model) settle() Model {
 	if m.selected == "" {
 		m.cursor = 0
@@ -241,7 +241,7 @@ func (m Model) chosen() *Row {
 	return m.rows[m.cursor]
 }
 
-// moveTo chooses a row. At the top the cursor stays at the top, so that new trouble is seen.
+// moveTo moves the cursor to a row. A cursor at the top stays at the top, so that the user sees new trouble.
 func (m Model) moveTo(i int) Model {
 	i = max(min(i, len(m.rows)-1), 0)
 	m.cursor, m.selected = i, ""
@@ -251,7 +251,7 @@ func (m Model) moveTo(i int) Model {
 	return m
 }
 
-// widths are of the longest texts in the columns.
+// widths has the widths of the longest texts in the columns.
 type widths struct{ label, holder int }
 
 func measure(rows []*Row) (w widths) {

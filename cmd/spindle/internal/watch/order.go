@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// order is how rows are sorted.
+// An order is a way to sort rows.
 type order int
 
 const (
@@ -22,7 +22,7 @@ const (
 
 func (o order) String() string { return [...]string{"trouble", "name", "age", "holder"}[o] }
 
-// urgencies begin with what an operator must see first.
+// urgencies has the urgency of each state. An operator has to see the smallest first.
 var urgencies = map[table.State]int{
 	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, states.Partial: 4,
 	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9,
@@ -30,7 +30,7 @@ var urgencies = map[table.State]int{
 
 const urgencyLate = 5
 
-// urgency is small for a row in trouble. A free lock has a row because somebody waits for it.
+// urgency returns a number that is small for a row in trouble. A free lock has a row only if processes wait for it.
 func (r *Row) urgency() int {
 	if r.late() {
 		return urgencyLate
@@ -38,10 +38,10 @@ func (r *Row) urgency() int {
 	return urgencies[r.State]
 }
 
-// late reports whether a holder is about to lose its lock: less than a third of its lease is left.
+// late reports whether a holder may soon lose its lock, because less than a third of its lease is left.
 func (r *Row) late() bool { return r.State == table.Held && !r.Group && r.Left*3 < r.Lease }
 
-// compare orders two rows; of those that are alike, the names decide.
+// compare orders two rows. Rows that are equal in this order are sorted by name.
 func (o order) compare(a, b *Row) int {
 	switch o {
 	case byTrouble:
@@ -64,7 +64,8 @@ func lastIfEmpty(a, b string) int {
 	return 0
 }
 
-// matches reports whether a row has the text in what the screen shows of it, in letters of either case.
+// matches reports whether the row's name, state, holder or value contains the text lower, which must be in lower case.
+// It ignores the case of the row's texts.
 func (r *Row) matches(lower string) bool {
 	if lower == "" {
 		return true
@@ -77,7 +78,7 @@ func (r *Row) matches(lower string) bool {
 	return false
 }
 
-// choose returns the rows that match, in the order.
+// choose returns the rows that match the filter, in the given order.
 func choose(rows []*Row, filter string, o order) []*Row {
 	lower := strings.ToLower(filter)
 	var chosen []*Row
@@ -90,7 +91,7 @@ func choose(rows []*Row, filter string, o order) []*Row {
 	return chosen
 }
 
-// merge joins two lists that are in the order.
+// merge merges two lists that are in the given order.
 func merge(a, b []*Row, o order) []*Row {
 	all := make([]*Row, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

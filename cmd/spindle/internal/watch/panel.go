@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// A panel is a text that covers the list, and may be longer than the screen.
+// A panel is a text that covers the list. It may be longer than the screen.
 type panel struct {
 	text   string
 	offset int
@@ -15,7 +15,7 @@ type panel struct {
 	lines  []string
 }
 
-// basis is what the lines of a panel follow from.
+// A basis has everything that determines the lines of a panel.
 type basis struct {
 	mode    mode
 	subject *Row
@@ -25,7 +25,7 @@ type basis struct {
 	text    string
 }
 
-// settle makes the lines if they are others now, and keeps the offset among them.
+// settle recomputes the lines if their basis has changed, and keeps the offset within them.
 func (p panel) settle(m Model) panel {
 	of := basis{m.mode, m.subject, m.subject != nil && m.isListed(m.subject), len(m.changes), m.width, p.text}
 	if of != p.of {
@@ -41,10 +41,10 @@ func (p panel) visible(room int) []string {
 	return p.lines[from:min(from+room, len(p.lines))]
 }
 
-// panelRoom returns how many lines of a text the screen has.
+// panelRoom returns how many lines of a panel fit on the screen.
 func (m Model) panelRoom() int { return max(m.height-len(m.head())-m.footHeight(), 1) }
 
-// panelLines returns all lines of what covers the list.
+// panelLines returns all lines of the panel.
 func (m Model) panelLines() []string {
 	switch m.mode {
 	case detail:
@@ -60,11 +60,11 @@ func (m Model) panelLines() []string {
 	return terminal.WrapLines(m.panel.text, m.width)
 }
 
-// detail returns all that is known of a lock, as of the last read that found it.
+// detail returns the details of a lock, as of the last read that found it.
 func (m Model) detail() string {
 	text := strings.TrimRight(m.subject.Detail(m.width), "\n")
 	if !m.isListed(m.subject) {
-		text += "\n\nThe last read has not found it: it was released since, or its row is gone."
+		text += "\n\nThe last read did not find this lock. It has been released, or its row was deleted."
 	}
 	return text
 }

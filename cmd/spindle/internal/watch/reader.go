@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// What the reader sends, besides snapshots and released locks.
+// The reader sends these messages in addition to snapshots and released locks.
 type (
 	reading struct{ at time.Time } // a read has begun
 	failure struct{ err error }    // a read has failed
@@ -17,7 +17,7 @@ type (
 type reader struct {
 	*Table
 	send func(tea.Msg)
-	wake chan struct{} // somebody wants to see the released locks
+	wake chan struct{} // receives when the user wants to see the released locks
 }
 
 const (
@@ -25,8 +25,9 @@ const (
 	longestPause = 15 * time.Second
 )
 
-// Pause returns how long to wait after a read that took that long. It is a multiple of that, so that the reads of a large table
-// take a small part of Spanner's time. The shorter of two reads counts: one that hung is no sign of a large table.
+// Pause returns how long to wait after a read. The durations of that read and of the previous one are took and before.
+// The pause is a multiple of the shorter one, so that reads of a large table take up only a small part of Spanner's
+// time. The longer one does not count, because a single read that hangs does not mean that the table is large.
 func Pause(every, took, before time.Duration) time.Duration {
 	return max(every, min(share*min(took, before), longestPause))
 }
@@ -56,14 +57,15 @@ func (r *reader) read(ctx context.Context) {
 	}
 }
 
-// The released locks of a table may be many, so they are read seldom: at first, to count them, and more often only if
-// somebody looks at them.
+// A table may have many released locks, so they are read rarely: once at first to count them, then after long pauses,
+// and whenever the user wants to see them.
 const (
 	countPause = time.Minute
 	countShare = 50
 )
 
-// readReleased sends the released locks. It drops an error: the other reads fail too, and report it.
+// readReleased sends the released locks until ctx ends. It ignores errors, because the other reads then fail too and
+// report them.
 func (r *reader) readReleased(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -79,7 +81,7 @@ func (r *reader) readReleased(ctx context.Context) {
 	}
 }
 
-// wait returns after a pause, at a wake, or when ctx ends.
+// wait returns after a pause, when wake receives, or when ctx ends.
 func wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -9,8 +9,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Run shows the table until the user leaves, a signal ends it, or ctx ends. It returns the error of a first read that was
-// fatal, and otherwise what was not finished when the user left: "" if nothing was under way.
+// Run shows the table until the user quits, a signal arrives or ctx ends. If the first read fails fatally, Run returns
+// its error. Otherwise, unfinished describes the action that was in progress when the user quit, and is "" if there was
+// none.
 func Run(ctx context.Context, t *Table, options ...tea.ProgramOption) (unfinished string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

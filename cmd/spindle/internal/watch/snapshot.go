@@ -1,7 +1,8 @@
-// Package watch is the screen of spindle watch: the locks of a table on a terminal, those in trouble first.
+// Package watch implements the screen of spindle watch, which shows the locks of a table on a terminal, with locks in
+// trouble first.
 //
-// Its model is pure. It changes only by messages: keys, the size of the terminal, the time, and snapshots of the table.
-// One goroutine reads the table and sends snapshots, which nobody changes afterwards.
+// Its model is pure: it changes only in response to messages, which are key presses, the terminal's size, the time, and
+// snapshots of the table. Other goroutines read the table and send snapshots, which are never modified afterwards.
 package watch
 
 import (
@@ -14,23 +15,23 @@ import (
 // A Row is a lock or a group as one read found it. Its times are as of that read.
 type Row struct {
 	Name   string // in the table
-	Label  string // the name, harmless on a terminal
+	Label  string // the name, made harmless on a terminal
 	State  table.State
-	Holder string // harmless on a terminal, as all that follows
+	Holder string // made harmless on a terminal, like all texts below
 	Value  string
-	Note   string // who waits for it, or what is in the group
+	Note   string // the waiters, or the members and partitions of the group
 	Token  table.Token
 	Since  string        // how long ago the term began, or the lock was released
-	Age    time.Duration // the same, to sort by
-	Lease  time.Duration // 0: it has none
+	Age    time.Duration // the same time, for sorting
+	Lease  time.Duration // 0 if it has none
 	Left   time.Duration // of the lease
-	Ends   string        // how much is left of it, or how long ago it ran out
-	Group  bool          // it is no lock
+	Ends   string        // how much of the lease is left, or how long ago it ran out
+	Group  bool          // the row is a group, not a lock
 
-	Detail func(width int) string // all that is known of it
+	Detail func(width int) string // returns the details
 }
 
-// A Change is what happened to a lock between two reads.
+// A Change describes how a lock has changed between two reads.
 type Change struct {
 	At    time.Time // by Spanner's clock
 	Label string
@@ -38,45 +39,46 @@ type Change struct {
 	Text  string
 }
 
-// A Snapshot is what one read of the table found.
+// A Snapshot is the result of one read of the table.
 type Snapshot struct {
 	Rows    []Row
 	At      time.Time // by Spanner's clock
 	Read    time.Time // by the local clock
-	Changes []Change  // since the read before
+	Changes []Change  // since the previous read
 }
 
-// Released is what a read of the released locks found.
+// Released is the result of a read of the released locks.
 type Released struct {
 	Rows []Row
 	At   time.Time // by Spanner's clock
 }
 
-// An Action is what an operator may do to a lock.
+// An Action is an operation that the user can perform on a lock.
 type Action struct {
 	Key  string
 	Name string
-	// Ask looks at the lock again. Its error says why the action is not possible. A token of 0 is no term's.
+	// Ask reads the lock again, and returns the question to ask before the action. Its error explains why the action is
+	// not possible. The token is 0 if the row shows no term.
 	Ask func(ctx context.Context, name string, token table.Token) (Question, error)
 }
 
 // A Question is asked before an action.
 type Question struct {
-	Text string                                // it names the lock, its holder and the token
-	Yes  func(context.Context) (string, error) // acts on that term, and says what came of it
+	Text string                                // names the lock, its holder and the token
+	Yes  func(context.Context) (string, error) // acts on that term, and describes the result
 }
 
-// A Table is what the screen shows, and what may be done to its locks.
+// A Table gives the screen its data, and the actions on its locks.
 type Table struct {
 	Title string
-	None  string // what to say if it has no rows
-	// Read reads all locks but the released ones.
+	None  string // the text for a table without rows
+	// Read reads all locks except the released ones.
 	Read func(context.Context) (Snapshot, error)
-	// Released reads the released ones; nil: Read has them.
+	// Released reads the released locks. If it is nil, Read returns them as well.
 	Released func(context.Context) (Released, error)
-	// Fatal reports whether the first read failed in such a way that others will too.
+	// Fatal reports whether the error of the first read shows that later reads would fail as well.
 	Fatal   func(error) bool
 	Actions []Action
-	Every   time.Duration // from a read to the next one
+	Every   time.Duration // the shortest pause between two reads
 	Limit   time.Duration // for each read
 }

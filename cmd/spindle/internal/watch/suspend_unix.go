@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canSuspend reports whether a shell would notice that this process stops, and could let it go on. Without one, as in "ssh
-// -t host spindle watch", the kernel drops SIGTSTP, and the screen would wait forever to be resumed.
+// canSuspend reports whether a shell would notice that this process has stopped, and could resume it. Without such a
+// shell, as in "ssh -t host spindle watch", the kernel drops SIGTSTP, and the screen would wait forever to be resumed.
 func canSuspend() bool {
 	session, err := unix.Getsid(0)
 	if err != nil || signal.Ignored(syscall.SIGTSTP) {

@@ -7,10 +7,10 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// cell cuts a text to a width, or fills it up.
+// cell cuts or pads a text to a width.
 func cell(text string, width int) string { return terminal.Pad(terminal.Cut(text, width), width) }
 
-// seconds writes an age without fractions, which would only flicker.
+// seconds formats an age without fractions of a second, which would only flicker.
 func seconds(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	if d >= time.Hour {
@@ -19,7 +19,7 @@ func seconds(d time.Duration) string {
 	return d.String()
 }
 
-// bar fills a share of the width, by eighths of a character.
+// bar fills a share of the width, in steps of an eighth of a character.
 func bar(share float64, width int) string {
 	eighths := int(min(max(share, 0), 1)*float64(width)*8 + 0.5)
 	text := strings.Repeat("█", eighths/8)

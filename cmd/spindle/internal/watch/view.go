@@ -38,10 +38,10 @@ func (m Model) screen() []string {
 	return lines[:min(len(lines), m.height)]
 }
 
-// small reports whether there is room for the locks only, and for how old they are.
+// small reports whether the screen has room only for the locks and the age of the data.
 func (m Model) small() bool { return m.width < 40 || m.height < 12 }
 
-// head returns the lines above the locks: what is watched, how old it is, and how many locks there are.
+// head returns the lines above the locks: the title, the age of the data, and the number of locks in each state.
 func (m Model) head() []string {
 	var lines []string
 	if !m.small() {
@@ -54,21 +54,23 @@ func (m Model) head() []string {
 	return lines
 }
 
-// suspicion is how long a read may take before the screen says that there is no answer.
+// suspicion is how long a read can take before the screen reports that Spanner does not answer.
 const suspicion = 1500 * time.Millisecond
 
-// stale reports whether what is shown may be wrong by now: the last read has failed, or takes suspiciously long.
+// stale reports whether the shown data may be out of date, because the last read failed or the current read takes
+// suspiciously long.
 func (m Model) stale() bool {
 	return m.failed != nil || !m.reading.IsZero() && passed(m.reading, m.now) >= suspicion
 }
 
-// passed returns how much time has passed. The monotonic clock stops while a machine is suspended, and the wall clock may be
-// set back: the larger time is safe.
+// passed returns the time that has passed between two readings of the clock. It returns the larger of the monotonic and
+// the wall-clock time, because the monotonic clock stops while the machine is suspended, and the wall clock can be set
+// back.
 func passed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// age says how old the shown data is. It is never missing.
+// age returns the lines that show how old the shown data is. They are on every screen.
 func (m Model) age() []string {
 	since := m.last.Read
 	if since.IsZero() {
@@ -78,15 +80,15 @@ func (m Model) age() []string {
 	var text string
 	switch read := !m.last.Read.IsZero(); {
 	case !m.stale() && !read:
-		return []string{terminal.Faint.Styled(terminal.Cut("reading the table, for "+old, m.width))}
+		return []string{terminal.Faint.Styled(terminal.Cut("reading the table for "+old, m.width))}
 	case !m.stale() && m.small():
 		return []string{terminal.Faint.Styled(at + ", " + old + " ago")}
 	case !m.stale():
 		return []string{terminal.Faint.Styled("as of "+at+" by Spanner's clock, ") + old + terminal.Faint.Styled(" ago")}
 	case !read:
-		text = fmt.Sprintf("no answer from Spanner for %s; nothing was read yet", old)
+		text = fmt.Sprintf("no answer from Spanner for %s; nothing has been read yet", old)
 	default:
-		text = fmt.Sprintf("no answer from Spanner for %s; this is from %s", old, at)
+		text = fmt.Sprintf("no answer from Spanner for %s; data is from %s", old, at)
 	}
 	lines := terminal.WrapLines(text, m.width)
 	for i := range lines {
@@ -99,10 +101,10 @@ func (m Model) age() []string {
 	return lines
 }
 
-// counted is the order in which states are counted.
+// countedStates is the order in which the numbers of locks are shown.
 var countedStates = []table.State{table.Expired, table.Orphaned, table.Unreadable, table.Unconfirmed, states.Partial, table.Leaving, table.Free, table.Held}
 
-// counts says how many locks there are, and how many of them are hidden.
+// counts returns the number of locks in each state, and how many locks are hidden.
 func (m Model) counts() string {
 	n := map[table.State]int{}
 	for _, r := range m.busy {
@@ -128,24 +130,24 @@ func sep(before, text string) string {
 	return before + text
 }
 
-// hiddenText counts the released locks.
+// hiddenText returns the number of released locks.
 func (m Model) hiddenText() string {
 	switch {
 	case m.Released == nil:
 		return ""
 	case m.showIdle && !m.counted:
-		return "reading the released"
+		return "reading released locks"
 	case m.showIdle:
 		return fmt.Sprintf("%d released as of %s (a: hide)", len(m.idle), m.idleAt.UTC().Format("15:04:05Z"))
 	case !m.counted && m.hidden == 0:
-		return "released ones are hidden (a)"
+		return "released locks are hidden (a)"
 	case m.hidden == 0:
 		return ""
 	}
 	return fmt.Sprintf("%d released hidden (a: show)", m.hidden)
 }
 
-// paint colours what is known. What may be wrong by now has no colour.
+// paint colours a text. Data that may be out of date has no colour.
 func (m Model) paint(s terminal.Style, text string) string {
 	if m.stale() {
 		s = terminal.Faint
@@ -153,7 +155,7 @@ func (m Model) paint(s terminal.Style, text string) string {
 	return s.Styled(text)
 }
 
-// foot returns the last line: what is typed, what is under way, or which keys there are.
+// foot returns the last line: the filter that is being typed, the progress of an action, or the keys.
 func (m Model) foot() []string {
 	switch {
 	case m.footHeight() == 0:

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change is what happened between two looks to a lock, or to partitions of a group.
+// A change describes how a lock, or partitions of a group, have changed between two looks.
 type change struct {
 	At    time.Time // by Spanner's clock, as exactly as the table shows it
 	Name  string
@@ -26,17 +26,17 @@ func changed(at time.Time, l table.Listing, text string) change {
 }
 
 const (
-	gone  = "gone: its row was pruned, or somebody deleted it"
-	ended = "released, or gone: its row was pruned, or somebody deleted it"
+	gone  = "its row was pruned or deleted"
+	ended = "released, or its row was pruned or deleted"
 )
 
-// A story is what was seen so far.
+// A story has the locks as the looks have shown them so far.
 type story struct {
-	locks map[string]table.Listing // by the last look
-	had   map[string]string        // who has each partition, or had it last
+	locks map[string]table.Listing // as of the last look
+	had   map[string]string        // the holder of each partition, or its last holder
 }
 
-// next lists what has changed since the last look, in the order of the names. Heartbeats don't count. A term that
+// next returns the changes since the last look, in the order of the names. Heartbeats are not changes. A term that
 // began and ended between two looks is missed.
 func (s *story) next(l look) []change {
 	if s.had == nil {
@@ -67,7 +67,7 @@ func (s *story) next(l look) []change {
 	return all
 }
 
-// missing returns the locks that were in use at the last look, and are not among these.
+// missing returns the locks that were in use at the last look and are not in found.
 func (s *story) missing(found []table.Listing) []string {
 	here := make(map[string]table.Listing, len(found))
 	for _, l := range found {
@@ -88,7 +88,7 @@ func absent(before, now map[string]table.Listing) (names []string) {
 	return names
 }
 
-// note returns what has changed of one lock.
+// note returns the changes of one lock.
 func (s *story) note(before map[string]table.Listing, lock table.Listing) []change {
 	s.locks[lock.Name] = lock
 	was, known := before[lock.Name]
@@ -96,7 +96,7 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 		return nil
 	}
 	if before != nil && !known && lock.State() == table.Free && describe.DoneLine(lock) == "" {
-		return nil // somebody has begun to wait for it
+		return nil // a process has begun to wait for it
 	}
 	text := what(lock)
 	switch part, _ := table.PartOf(lock.Name); {
@@ -117,9 +117,9 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted says how a member's term ended, from the last look that showed it. A member whose term ended a lease after its
-// last heartbeat did not leave: the others have evicted it. A member that was silent for less than half a lease may have
-// sent another heartbeat since.
+// parted describes how a member's term ended, given the last look that showed it. If the term ended a lease or more
+// after the last known heartbeat, the other members evicted the member. However, if less than half a lease had passed
+// between that heartbeat and the look, the member may have sent a later heartbeat, and may have left by itself.
 func parted(was table.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
@@ -127,9 +127,9 @@ func parted(was table.Listing, end time.Time) string {
 	}
 	switch silent, lease := was.At.Sub(was.Heartbeat), was.LeaseRecord.Lease; {
 	case silent < lease/2:
-		return fmt.Sprintf("over: %s left, or was not heard from for its lease of %v", who, lease)
+		return fmt.Sprintf("ended: %s left, or sent no heartbeat within its lease of %v", who, lease)
 	default:
-		return fmt.Sprintf("over: %s was not heard from for its lease of %v", who, lease)
+		return fmt.Sprintf("ended: %s sent no heartbeat within its lease of %v", who, lease)
 	}
 }
 
@@ -165,7 +165,7 @@ func what(l table.Listing) string {
 	case table.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder())
 	case table.Orphaned:
-		return "orphaned: somebody deleted its row"
+		return "orphaned: its lock row was deleted"
 	case table.Unreadable:
 		if errors.Is(l.Unreadable, table.ErrNewer) {
 			return "unreadable: " + l.Unreadable.Error()
@@ -175,5 +175,5 @@ func what(l table.Listing) string {
 	if done := describe.DoneLine(l); done != "" {
 		return "free; " + done
 	}
-	return "free: nobody has claimed it yet, or its row was pruned"
+	return "free: it was never claimed, or its row was pruned"
 }

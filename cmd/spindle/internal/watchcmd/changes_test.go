@@ -27,7 +27,7 @@ func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
 	assert.Equal(t, []string{"b released"}, texts(a, commandtest.FreeSince("b", commandtest.At(102))))
 	assert.Empty(t, s.missing([]table.Listing{a}), "it is not asked for twice")
 	assert.Empty(t, texts(a))
-	assert.Equal(t, []string{"a released, or gone: its row was pruned, or somebody deleted it"}, texts())
+	assert.Equal(t, []string{"a released, or its row was pruned or deleted"}, texts())
 	assert.Empty(t, texts())
 	assert.Equal(t, []string{"b held by x, token 103000000"}, texts(commandtest.Held("b", "x", commandtest.At(103), commandtest.At(103), time.Second)))
 }
@@ -48,7 +48,7 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	assert.Equal(t, []string{"x expired, 1s after the last heartbeat of a"}, texts(a))
 	assert.Equal(t, []string{"x held by b, token 105000000"}, texts(commandtest.Held("x", "b", commandtest.At(105), commandtest.At(106), time.Second)))
 	assert.Equal(t, []string{"x held by b, token 107000000"}, texts(commandtest.Held("x", "b", commandtest.At(107), commandtest.At(108), time.Second)))
-	assert.Equal(t, []string{"x gone: its row was pruned, or somebody deleted it"}, texts())
+	assert.Equal(t, []string{"x its row was pruned or deleted"}, texts())
 	assert.Empty(t, texts())
 }
 
@@ -57,12 +57,12 @@ func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 	free := table.Listing{Observation: table.Observation{Name: "x", At: commandtest.At(100)}}
 	first := s.next(look{locks: []table.Listing{free}, at: commandtest.At(100)})
 	require.Len(t, first, 1)
-	assert.Contains(t, first[0].Text, "nobody has claimed it yet")
+	assert.Contains(t, first[0].Text, "it was never claimed")
 	assert.Empty(t, s.next(look{locks: []table.Listing{free}, at: commandtest.At(101)}))
 	s.next(look{locks: []table.Listing{commandtest.Held("x", "a", commandtest.At(102), commandtest.At(103), time.Second)}, at: commandtest.At(103)})
 	last := s.next(look{locks: []table.Listing{free}, at: commandtest.At(104)})
 	require.Len(t, last, 1)
-	assert.Contains(t, last[0].Text, "gone")
+	assert.Contains(t, last[0].Text, "its row was pruned or deleted")
 }
 
 // A process that begins to wait, or gives up, changes no lock.
@@ -83,6 +83,6 @@ func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
 	assert.Empty(t, next(x))
 	assert.Empty(t, next(x, free))
 	assert.Equal(t, []string{"y held by w, token 100000000"}, next(x, commandtest.Held("y", "w", commandtest.At(100), commandtest.At(101), time.Second)))
-	assert.Equal(t, []string{"y gone: its row was pruned, or somebody deleted it"}, next(x, free))
+	assert.Equal(t, []string{"y its row was pruned or deleted"}, next(x, free))
 	assert.Empty(t, next(x))
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A move has the two members between which partitions of a group moved from one look to the next. From is "" if no member
-// had them before, and to if no member has them now.
+// A move names the two members between which partitions of a group moved from one look to the next. From is "" if no
+// member had the partitions before, and to is "" if no member has them now.
 type move struct{ from, to string }
 
-// moved are the partitions of a move.
+// moved has the number of partitions in a move, and the time of the last one.
 type moved struct {
 	n  int
 	at time.Time
 }
 
-// MoveJSON is a move as scripts see it.
+// MoveJSON is the JSON form of a move.
 type MoveJSON struct {
 	Name          string    `json:"name"`
 	State         string    `json:"state"`
@@ -34,7 +34,7 @@ type MoveJSON struct {
 	At            time.Time `json:"at"`
 }
 
-// moves returns the moves of partitions, with their numbers.
+// moves returns the moves of the group's partitions, with the number of partitions in each move.
 func (s *story) moves(before map[string]table.Listing, g *describe.Group) (all []change) {
 	moves := map[move]moved{}
 	for _, now := range g.Partitions {
@@ -74,7 +74,7 @@ func (m move) text(n int) string {
 	case m.from == "":
 		return what + " held by " + terminal.Show(m.to)
 	case m.to == "":
-		return fmt.Sprintf("%s of %s without a holder", what, terminal.Show(m.from))
+		return fmt.Sprintf("%s without a holder, last held by %s", what, terminal.Show(m.from))
 	case m.from == m.to:
 		return fmt.Sprintf("%s taken again by %s", what, terminal.Show(m.to))
 	}

@@ -42,7 +42,7 @@ func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 	for i := range 3 {
 		given = append(given, commandtest.FreeSince(table.PartitionName("orders", fmt.Sprint(i)), commandtest.At(120)))
 	}
-	assert.Equal(t, []string{"orders/ 3 partitions of b without a holder"},
+	assert.Equal(t, []string{"orders/ 3 partitions without a holder, last held by b"},
 		texts(all([]table.Listing{a, b}, given, of(b, 110, 3, 4), of(a, 102, 4, 10))...))
 	assert.Equal(t, []string{"orders/ 2 partitions moved from b to a", "orders/ 1 partition taken again by b"},
 		texts(all([]table.Listing{a, b}, of(a, 130, 0, 2), of(b, 131, 2, 3), of(b, 110, 3, 4), of(a, 102, 4, 10))...), "a look between a give and a take loses nothing")
@@ -63,9 +63,9 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 	}{
 		{103.5, 104, "left by b"},
 		{112.5, 112.9, "left by b"},
-		{112.5, 113.01, "over: b was not heard from for its lease of 10s"},
-		{114, 130, "over: b was not heard from for its lease of 10s"},
-		{104, 120, "over: b left, or was not heard from for its lease of 10s"},
+		{112.5, 113.01, "ended: b sent no heartbeat within its lease of 10s"},
+		{114, 130, "ended: b sent no heartbeat within its lease of 10s"},
+		{104, 120, "ended: b left, or sent no heartbeat within its lease of 10s"},
 	} {
 		var s story
 		look := func(l table.Listing) []change {

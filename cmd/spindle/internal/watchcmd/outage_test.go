@@ -47,7 +47,7 @@ func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	})
 	require.Len(t, said, 4)
 	for i, line := range said {
-		assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks are read again"}[i%2])
+		assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks can be read again"}[i%2])
 	}
 }
 
@@ -70,7 +70,7 @@ func TestALookThatHangsIsSaidInWatch(t *testing.T) {
 		})
 		require.Len(t, said, 3)
 		assert.Contains(t, said[0], "no answer from Spanner for 2s\"")
-		assert.Contains(t, said[1], "the locks are read again")
-		assert.Contains(t, said[2], "no answer from Spanner for 2s; what was printed is of 00:01:42Z")
+		assert.Contains(t, said[1], "the locks can be read again")
+		assert.Contains(t, said[2], "no answer from Spanner for 2s; the last output is as of 00:01:42Z")
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// longestRead is how long one read for the screen may take. The user sees that it takes long.
+// longestRead limits one read for the screen. The limit can be long, because the screen shows how long the read takes.
 const longestRead = 10 * time.Second
 
 // draw shows the locks on the terminal until the user leaves.
@@ -38,7 +38,7 @@ func (w *watching) draw(ctx context.Context, db *connect.Connection) error {
 	return err
 }
 
-// what names what is watched of the table.
+// what returns the part of the title that says which locks of the table are shown.
 func (w *watching) what() string {
 	if text := w.name + w.prefix; text != "" {
 		return terminal.Show(text) + " of "
@@ -46,7 +46,7 @@ func (w *watching) what() string {
 	return ""
 }
 
-// mistaken reports whether an error shows that something is wrong with the request. Other errors may pass.
+// mistaken reports whether an error shows that the request is wrong. Other errors may be temporary.
 func mistaken(err error) bool {
 	code := spanner.ErrCode(err)
 	return code != codes.Unavailable && code != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded)
@@ -59,7 +59,7 @@ type screen struct {
 	told story
 }
 
-// read leaves out released locks, so that it costs little even if there are many.
+// read leaves out released locks, so that it is cheap even if there are many of them.
 func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 	l := look{busy: s.name == ""}
 	began := time.Now()
@@ -80,18 +80,18 @@ func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 	shot := watch.Snapshot{Rows: s.rows(l), At: l.at, Read: began.Add(time.Since(began) / 2)}
 	first := s.told.locks == nil
 	for _, c := range s.told.next(l) {
-		if !first { // what is there at first is no change
+		if !first { // locks that the first read finds are not changes
 			shot.Changes = append(shot.Changes, watch.Change{At: c.At, Label: terminal.Show(c.Name), State: c.State, Text: c.Text})
 		}
 	}
 	return shot, nil
 }
 
-// mostEnded is how many locks that are gone since the last read are looked at one by one.
+// mostEnded is the largest number of locks missing since the last read that are read one by one.
 const mostEnded = 10
 
-// ended returns locks that were listed and are not any more: they were released, or deleted. If it can't find out which,
-// the change says that it is not known.
+// ended returns the locks that have been released since the last read, by reading the missing locks one by one. If it
+// can't find out whether a missing lock was released or deleted, the reported change mentions both.
 func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
 	missing := s.told.missing(found)
 	if len(missing) > mostEnded {
@@ -120,7 +120,7 @@ func (s *screen) released(ctx context.Context) (watch.Released, error) {
 	return r, nil
 }
 
-// rows returns the locks and groups. The members of a group are rows of their own if only that group is watched.
+// rows returns the rows for the locks and groups. If only one group is shown, its members have rows of their own.
 func (s *screen) rows(l look) (rows []watch.Row) {
 	for _, lock := range l.locks {
 		rows = append(rows, lockRow(lock))
@@ -146,7 +146,7 @@ func lockRow(l table.Listing) watch.Row {
 		r.Since = terminal.Short(r.Age)
 	}
 	if l.State() == table.Released {
-		r.Token = 0 // it is no term's
+		r.Token = 0 // it belongs to no term
 	}
 	if l.LeaseRecord != nil {
 		r.Value, r.Lease = terminal.Show(l.LeaseRecord.Value), l.LeaseRecord.Lease

@@ -1,8 +1,8 @@
-// Package watchcmd has the command watch.
+// Package watchcmd implements the command watch.
 //
-//   - watch.go: its flags, and lines for each change
-//   - screen.go: what the screen of package watch shows
-//   - changes.go, moves.go: what has changed between two looks
+//   - watch.go: its flags, and the output as lines
+//   - screen.go: the data for the screen of package watch
+//   - changes.go, moves.go: the changes between two looks
 package watchcmd
 
 import (
@@ -25,38 +25,41 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows all locks, the lock NAME, or those whose names begin with --prefix,
-until it is interrupted.
+const watchHelp = `Watch shows all locks, the lock NAME, or the locks whose names begin with
+--prefix, until it is interrupted.
 
-On a terminal it is a screen. Locks in trouble are at the top: expired, orphaned
-and unreadable locks, claims that were not confirmed, groups without a holder
-for some partitions. Released locks are hidden, and counted. Each lease is a
-bar: a healthy holder's stays above two thirds. The keys:
+On a terminal, watch is a full-screen display. Locks in trouble are at the top:
+expired, orphaned and unreadable locks, unconfirmed claims, and groups with
+partitions that have no holder. Released locks are counted but hidden. Each
+lease is a bar, which stays above two thirds as long as the holder is healthy.
+The keys:
 
   up, down, j, k, PgUp, PgDn, g, G   choose a lock
-  Enter   all that is known of it, as spindle status says it; Esc goes back
-  /       show only what has a text in its name, state, holder or value
+  Enter   show its details, as spindle status does; Esc goes back
+  /       show only locks whose name, state, holder or value contains a text
   s       sort by trouble, name, age or holder
-  a       show released locks too
-  h, r    hand the lock over, or release it, as spindle handover and spindle
-          release do: it names the lock and its holder, and asks first
-  c       what has changed
-  ?, q    help; leave
+  a       show or hide released locks
+  h, r    hand the lock over or release it, as spindle handover and spindle
+          release do, after showing the lock and its holder for confirmation
+  c       show what has changed
+  ?, q    show help; quit
 
-Times on the screen are as of the last read, and the second line says how long
-ago that was. If Spanner does not answer, it says so within two seconds.
+Times on the screen are as of the last read, and the second line shows how long
+ago that was. If Spanner does not answer, the screen reports it within two
+seconds.
 
-Elsewhere, or with --plain, watch prints a line for each lock, and then a line
-for each change, with its time by Spanner's clock.
+If the output is not a terminal, or with --plain, watch prints a line for each
+lock, and then a line for each change, with its time by Spanner's clock.
 
-It looks once in each --every, or less often if the table is large: a look takes
-a fifth of the time at most. So it misses a term that begins and ends between
-two looks. The lines never miss that a lock has a new token.
+Watch reads the table once per --every interval. A large table is read less
+often, so that reads take at most a fifth of the time. A term that begins and
+ends between two reads is missed. However, the printed lines always show that a
+lock has a new token.
 
-A group is one row on the screen. On lines it is its members, and moves of its
-partitions as their number: "17 partitions moved from a to b". --group watches
-only one group. To watch partitions one by one, give the name of one, or a
---prefix of several.
+A group is one row on the screen. The printed lines show its members one by one,
+but only count the partitions that move, as in "17 partitions moved from a to
+b". --group watches only one group. To watch partitions one by one, give the
+name of a partition, or a --prefix that several share.
 
 `
 
@@ -76,7 +79,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 	w := &watching{Database: o}
 	c := &cobra.Command{
 		Use:   "watch [NAME]",
-		Short: "Follow changes as they happen, and leases as they run out",
+		Short: "Watch locks change hands and leases run out",
 		Long:  watchHelp + states.Help + "\n" + flags.CommonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
@@ -97,7 +100,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 				w.name = args[0]
 			}
 			if w.name != "" && w.prefix != "" {
-				return exit.Misuse("%q and --prefix %q: give one of them", w.name, w.prefix)
+				return exit.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
 			}
 			if w.group != "" {
 				name, err := describe.GroupNamed(w.group)
@@ -105,23 +108,23 @@ func NewWatch(o *connect.Database) *cobra.Command {
 				case err != nil:
 					return err
 				case w.name != "" || w.prefix != "":
-					return exit.Misuse("--group %q and %q: give one of them", w.group, w.name+w.prefix)
+					return exit.Misuse("give only one of --group %q and %q", w.group, w.name+w.prefix)
 				}
 				w.prefix = table.GroupPrefix(name)
 			}
 			return w.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&w.every, "every", time.Second, "how often to look")
+	c.Flags().DurationVar(&w.every, "every", time.Second, "the shortest pause between two reads of the table")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
 	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
 	flags.OnlyOnCommandLine(c.Flags(), "group")
-	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, as for a screen reader")
+	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, for example for a screen reader")
 	w.f.Flag(c.Flags())
 	return c
 }
 
-// A look is what was found at one time.
+// A look is the result of one read of the table.
 type look struct {
 	locks  []table.Listing
 	groups []*describe.Group
@@ -153,8 +156,8 @@ func (w *watching) run(ctx context.Context) error {
 	return w.print(ctx, p, looks)
 }
 
-// follow looks again and again. It reads released locks too, for their new tokens. So the looks at a large table are a small
-// part of the time.
+// follow looks at the table until ctx ends. It also reads released locks, to see whether they have new tokens, which
+// makes the reads of a large table slow. The pauses keep these reads to a small part of the time.
 func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look) {
 	var before time.Duration
 	for ctx.Err() == nil {
@@ -190,10 +193,10 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	return l
 }
 
-// suspicious is how long a look may take before watch says that there is no answer.
+// suspicious is how long a look can take before watch reports that Spanner does not answer.
 const suspicious = 2 * time.Second
 
-// print writes a line for each change. An outage is one line, whether reads fail or hang, and its end is another.
+// print prints a line for each change. An outage is one message when reads begin to fail or hang, and one when it ends.
 func (w *watching) print(ctx context.Context, p *terminal.Terminal, looks <-chan look) error {
 	var s story
 	seen, failing := "", false
@@ -215,16 +218,16 @@ func (w *watching) print(ctx context.Context, p *terminal.Terminal, looks <-chan
 			late.Reset(l.pause + suspicious)
 			switch {
 			case l.err != nil && seen == "":
-				return w.Explain(l.err) // probably a mistake, and not a passing failure
+				return w.Explain(l.err) // probably a mistake by the user rather than a temporary failure
 			case l.err != nil && ctx.Err() == nil:
 				fail("can't read the locks, will try again: %v", w.Explain(l.err))
 			}
 			if l.err != nil {
 				continue
 			}
-			if seen = "; what was printed is of " + l.at.UTC().Format("15:04:05Z"); failing {
+			if seen = "; the last output is as of " + l.at.UTC().Format("15:04:05Z"); failing {
 				failing = false
-				terminal.Complain("the locks are read again")
+				terminal.Complain("the locks can be read again")
 			}
 			for _, c := range s.next(l) {
 				if err := w.line(p, c); err != nil {

@@ -63,7 +63,7 @@ export class Detail {
     const facts = element("dl", "facts");
     const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
     fact("State", element("span", "chip " + (missing(lock) ? "expired" : lock.state), lock.state));
-    if (lock.expected) fact("Expected", held(lock) ? "somebody should hold it, and does" : "somebody should hold it");
+    if (lock.expected) fact("Expected", held(lock) ? "it should be held, and is" : "it should be held");
     if (lock.kind) fact("Kind", element("bdi", "", show(lock.kind)));
     if (lock.holder) fact("Holder", element("i", "swatch c" + colour(lock, lock.holder)), element("bdi", "", show(lock.holder)));
     if (lock.value) fact("Value", element("bdi", "value", show(lock.value)));
@@ -84,7 +84,7 @@ export class Detail {
   command(lock) {
     let warning = "";
     if (lock.group) {
-      warning = " In a group it is members that are released: all their partitions are free at once, but fenced writes land in each until another member has claimed it.";
+      warning = " In a group, release members rather than partitions. All partitions of the member are then free immediately, but its fenced writes in a partition still commit until another member claims it.";
       if (lock.member) lock = named(lock.member) || lock;
     }
     if (!lock.token || !held(lock) && lock.state !== "expired" && lock.state !== "unreadable") return [];
@@ -101,7 +101,7 @@ export class Detail {
       }
       setTimeout(() => { copy.textContent = "Copy"; }, 2000);
     });
-    return [element("h3", "", "To break it"), element("p", "faint", "This page changes nothing. A holder that is alive finds out at its next heartbeat; until then it and the next may both work, outside of fenced writes. If you can stop the holder, do that instead." + warning),
+    return [element("h3", "", "To break the lock"), element("p", "faint", "This page itself changes nothing. A running holder notices the release at its next heartbeat. Until then, it and the next holder may both work, and only the fence keeps their writes apart. If you can stop the holder, do that instead." + warning),
       element("div", "command", code, copy)];
   }
 
@@ -113,7 +113,7 @@ export class Detail {
       const who = element("td", "");
       if (p.kind === "gap") {
         if (!p.to && !lock.terms.length && lock.state === "free") continue;
-        who.append("nobody");
+        who.append("none");
       } else {
         const t = p.term;
         if (t.holder) who.append(element("i", "swatch c" + colour(lock, t.holder)));

@@ -120,8 +120,8 @@ export class List {
     empty.hidden = all.length > 0;
     if (!all.length) {
       empty.textContent = !model.looked ? (model.away ? "The table has not been read yet." : "Reading the table …")
-        : model.locks.size ? "No lock is like that." : model.released ? "There are no locks in the table."
-          : "Nobody holds a lock. Those that were released are left out: spindle serve --released shows them.";
+        : model.locks.size ? "No lock matches." : model.released ? "There are no locks in the table."
+          : "No lock is held. To show released locks, start spindle serve with --released.";
     }
     this.measure();
   }

@@ -124,20 +124,20 @@ function status() {
   let state = link;
   let text = {connecting: "connecting", lost: "no connection", resting: "resting", live: "live"}[link];
   let banner = "";
-  const shown = model.at ? ` Shown is what it was at ${clock(model.at)} UTC.` : "";
+  const shown = model.at ? ` The data shown is from ${clock(model.at)} UTC.` : "";
   if (link === "lost") {
-    banner = "spindle serve does not answer; trying again." + shown;
+    banner = "spindle serve does not answer; retrying." + shown;
   } else if (link === "live" && stale()) {
     state = "away";
     text = "no database";
     const since = model.away ? model.away.since : model.looked || heard;
-    banner = `The database does not answer, for ${short(performance.now() - since)}.` + shown + (model.away ? " " + plain(model.away.error) : "");
+    banner = `The database has not answered for ${short(performance.now() - since)}.` + shown + (model.away ? " " + plain(model.away.error) : "");
   }
   document.body.dataset.state = state;
   if ($("pulse-text").textContent !== text) $("pulse-text").textContent = text;
   const at = model.at ? clock(now()) + " UTC" : "";
   if ($("clock").textContent !== at) $("clock").textContent = at;
-  const read = !model.looked ? "" : ago(age()) + (model.next > 3000 ? `, each ${short(model.next)}` : "");
+  const read = !model.looked ? "" : ago(age()) + (model.next > 3000 ? `, every ${short(model.next)}` : "");
   if ($("age").textContent !== read) $("age").textContent = read;
   const box = $("banner");
   if (box.hidden !== !banner) box.hidden = !banner;

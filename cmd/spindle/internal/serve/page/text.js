@@ -71,7 +71,7 @@ export function when(ms, now, digits = 1) {
 
 // doer is who did what was done last under a lock.
 export function doer(lock) {
-  return lock.done_by ? element("bdi", "", show(lock.done_by)) : "somebody";
+  return lock.done_by ? element("bdi", "", show(lock.done_by)) : "an unknown holder";
 }
 
 // element makes an element with a class and a text, or with children.

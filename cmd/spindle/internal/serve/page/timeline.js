@@ -23,13 +23,13 @@ export function pieces(lock) {
 
 // why says what an end means.
 const why = {
-  "expired": "expired: no heartbeat came for a lease",
+  "expired": "expired: no heartbeat arrived within the lease",
   "released": "released, or an operator broke the lock",
-  "handed over": "handed over: its holder announced that it would go",
-  "reclaimed": "the same holder took it again",
+  "handed over": "handed over: its holder announced that it was leaving",
+  "reclaimed": "reclaimed by the same holder",
   "deleted": "its rows were deleted",
-  "unseen": "ended between two looks: why was not seen",
-  "missed": "it began and ended between two looks",
+  "unseen": "ended between two looks, for an unknown reason",
+  "missed": "began and ended between two looks",
 };
 
 export function ending(t) {
@@ -41,14 +41,14 @@ export function ending(t) {
 export function describe(lock, piece, at) {
   const to = piece.to || at;
   const span = `${when(piece.from, at)} – ${piece.to ? when(piece.to, at) : "now"} UTC, ${short(to - piece.from)}`;
-  if (piece.kind === "unknown") return ["not known", "spindle serve did not look yet"];
+  if (piece.kind === "unknown") return ["not known", "before the first look of spindle serve"];
   if (piece.kind === "gap") {
-    const reason = {"expired": "the lease of the holder before had run out", "": "nobody claimed it"}[piece.end];
-    return ["nobody held it", span, reason || "after the term before was " + piece.end];
+    const reason = {"expired": "the previous holder's lease had expired", "": "no process claimed it"}[piece.end];
+    return ["no holder", span, reason || "after the previous term was " + piece.end];
   }
   const t = piece.term;
-  if (t.count) return [`${t.count} terms`, span, `held for ${short(t.held)} of it`, t.holder ? show(t.holder) : "by several"];
-  if (t.end === "missed") return ["held by somebody", `between ${when(t.from, at)} and ${when(t.to, at)} UTC`, ending(t)];
+  if (t.count) return [`${t.count} terms`, span, `held for ${short(t.held)} of it`, t.holder ? show(t.holder) : "by several holders"];
+  if (t.end === "missed") return ["held by an unknown holder", `between ${when(t.from, at)} and ${when(t.to, at)} UTC`, ending(t)];
   return [t.holder ? show(t.holder) : "holder not known", span, t.to ? ending(t) : "lasts", "token " + t.token];
 }
 
@@ -152,5 +152,5 @@ export function summary(lock, at, span) {
     if (p.kind === "term") terms += p.term.count || 1;
     else gap += to - from;
   }
-  return `${terms} ${terms === 1 ? "term" : "terms"}, ${gap > 0 ? "nobody held it for " + short(gap) : "no gap"}`;
+  return `${terms} ${terms === 1 ? "term" : "terms"}, ${gap > 0 ? "without a holder for " + short(gap) : "no gap"}`;
 }

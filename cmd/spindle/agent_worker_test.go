@@ -1,0 +1,193 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"golang.org/x/sys/unix"
+)
+
+// agentWorker is a program in another process that works whenever it holds a lock of an agent: for as long as it may, by the
+// last until that it read and CLOCK_BOOTTIME. It asks again after each loss. Its arguments are the agent's socket, the path of
+// the request, and the file into which it writes when it worked, and under which token. If SPINDLE_DB is set, it also writes
+// fenced rows.
+func agentWorker() {
+	w := &agentWork{socket: os.Args[1], path: os.Args[2]}
+	f, err := os.OpenFile(os.Args[3], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	w.log = f
+	go w.work()
+	if db := os.Getenv("SPINDLE_DB"); db != "" {
+		go w.write(db)
+	}
+	go w.obey()
+	for {
+		w.hold()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+type agentWork struct {
+	socket, path string
+	log          io.Writer
+	fence        atomic.Value // string: the key of the lease row
+
+	mu    sync.Mutex
+	conn  net.Conn
+	id    string
+	token int64 // 0: it does not hold the lock, or has released it
+	until int64
+}
+
+// may returns the token under which the program may work now, or 0, and when it checked that.
+func (w *agentWork) may() (token, at int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at = bootMillis(); at >= w.until {
+		return 0, at
+	}
+	return w.token, at
+}
+
+func (w *agentWork) set(token, until int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.token, w.until = token, until
+}
+
+// extend moves the end of the term, unless the work under it has returned.
+func (w *agentWork) extend(until int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.token != 0 {
+		w.until = until
+	}
+}
+
+// work writes, every other millisecond, when it checked that it may, and under which token.
+func (w *agentWork) work() {
+	for {
+		if token, at := w.may(); token != 0 {
+			_, _ = fmt.Fprintf(w.log, "%d %d\n", at, token)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func bootMillis() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return ts.Nano() / int64(time.Millisecond)
+}
+
+// write writes fenced rows without looking at the time: only the fence keeps it from writing under an old token.
+func (w *agentWork) write(path string) {
+	db, err := spanner.NewClient(context.Background(), path)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		time.Sleep(50 * time.Millisecond)
+		key, _ := w.fence.Load().(string)
+		if key == "" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		_, _ = db.Apply(ctx, []*spanner.Mutation{
+			spanner.Update("locktable", []string{"name"}, []any{key}),
+			spanner.Insert("written", []string{"token", "written"}, []any{key, spanner.CommitTimestamp}),
+		}, spanner.ApplyAtLeastOnce())
+		cancel()
+	}
+}
+
+// obey gives up the connection, or the lock, if it is told to.
+func (w *agentWork) obey() {
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		w.mu.Lock()
+		conn, id := w.conn, w.id
+		w.mu.Unlock()
+		switch {
+		case conn == nil:
+		case orders.Text() == "close":
+			_ = conn.Close()
+		case orders.Text() == "release":
+			w.set(0, 0) // its work has returned
+			w.post("/v1/holds/" + id + "/release")
+		}
+	}
+}
+
+func (w *agentWork) post(path string) {
+	conn, err := net.Dial("unix", w.socket)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.0\r\n\r\n", path)
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// hold asks for the lock, and follows the lines of its hold.
+func (w *agentWork) hold() {
+	conn, err := net.Dial("unix", w.socket)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	w.mu.Lock()
+	w.conn = conn
+	w.mu.Unlock()
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.0\r\n\r\n", w.path)
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || r.StatusCode != http.StatusOK {
+		return
+	}
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var l struct {
+			Event, Hold string
+			Token       int64
+			Until       struct{ Boottime_ms int64 }
+			Fence       []struct{ P1 string }
+		}
+		if json.Unmarshal(lines.Bytes(), &l) != nil {
+			continue
+		}
+		switch l.Event {
+		case "hello":
+			w.mu.Lock()
+			w.id = l.Hold
+			w.mu.Unlock()
+		case "held":
+			w.fence.Store(l.Fence[0].P1)
+			w.set(l.Token, l.Until.Boottime_ms)
+			fmt.Println("held " + strconv.FormatInt(l.Token, 10))
+		case "until":
+			w.extend(l.Until.Boottime_ms)
+		case "stop":
+			w.set(0, 0)
+			go w.post("/v1/holds/" + w.id + "/release")
+		case "lost":
+			w.set(0, 0)
+			return
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// onEmulator returns an agent on a database, whose requests are counted.
+func onEmulator(b *testing.B) (bed *bed, db *spindletest.Database, requests *counter) {
+	db, requests = spindletest.New(b), &counter{}
+	store := table.Spanner{DB: db.Client, Table: db.Table}
+	counted := table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+		requests.note(step)
+		return call(ctx, store)
+	})
+	bed = newBench(b, table.Table{Store: counted}, db.Table)
+	return bed, db, requests
+}
+
+func newBench(b *testing.B, locks table.Table, tableName string) *bed {
+	made := &bed{TB: b, socket: filepath.Join(b.TempDir(), "s")}
+	made.agent = agent.New(agent.Config{Locks: locks, TableName: tableName, MaxHolds: 10000, Host: "host", Log: slog.New(slog.DiscardHandler)})
+	on, err := net.Listen("unix", made.socket)
+	require.NoError(b, err)
+	server := made.agent.Serve(on)
+	b.Cleanup(func() { _ = server.Close() })
+	return made
+}
+
+// counter counts requests, and notes the longest time between two heartbeats.
+type counter struct {
+	all, looks atomic.Int64
+	mu         sync.Mutex
+	last       time.Time
+	worst      time.Duration
+}
+
+func (c *counter) note(step string) {
+	if step == "observe" {
+		c.looks.Add(1)
+		return
+	}
+	c.all.Add(1)
+	if step != "heartbeat" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); !c.last.IsZero() {
+		c.worst = max(c.worst, now.Sub(c.last))
+	}
+	c.last = time.Now()
+}
+
+// BenchmarkFiveHundredHolds: what an agent with 500 holds at rest costs, for a lease an iteration.
+func BenchmarkFiveHundredHolds(b *testing.B) {
+	const n, lease = 500, 2 * time.Second
+	bed, _, requests := onEmulator(b)
+	bed.open("/v1/locks?name=warm&lease=2s").reads("held")
+	idle := memory0()
+	for i := range n {
+		bed.open(fmt.Sprintf("/v1/locks?name=%d&lease=%v", i, lease)).reads("held")
+	}
+	time.Sleep(lease)
+	perHold := float64(memory0() - idle)
+	requests.all.Store(0)
+	requests.worst = 0
+	b.ResetTimer()
+	for b.Loop() {
+		time.Sleep(lease)
+	}
+	b.ReportMetric(float64(requests.all.Load())/float64(b.N), "RPCs/lease")
+	b.ReportMetric(perHold/(1<<20), "MiB")
+	b.ReportMetric(requests.worst.Seconds()/lease.Seconds()-1./3, "late-leases")
+	b.ReportMetric(0, "ns/op")
+	_, j := bed.call("GET", "/v1/holds")
+	require.Len(b, j["holds"], n+1, "a lock was lost")
+}
+
+func memory0() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// BenchmarkLockAndRelease: a lock that is free is taken and released, by the library and through the agent in turn: the
+// emulator slows down with each commit.
+func BenchmarkLockAndRelease(b *testing.B) {
+	bed, db, _ := onEmulator(b)
+	m := lock.New(db.Client, db.Table, "library", spindle.WithLogger(slog.New(slog.DiscardHandler)))
+	var library, agent time.Duration
+	for b.Loop() {
+		library += took(func() {
+			require.NoError(b, m.Lock(context.Background()))
+			require.NoError(b, m.Unlock(context.Background()))
+		})
+		agent += took(func() {
+			s := bed.open("/v1/locks?name=agent")
+			hello := s.reads("hello")
+			s.reads("held")
+			status, _ := bed.call("POST", "/v1/holds/"+hello.Hold+"/release")
+			require.Equal(b, 200, status)
+			require.NoError(b, s.conn.Close())
+		})
+	}
+	b.ReportMetric(library.Seconds()*1000/float64(b.N), "library-ms")
+	b.ReportMetric(agent.Seconds()*1000/float64(b.N), "agent-ms")
+	b.ReportMetric(float64(agent)/float64(library), "agent/library")
+	b.ReportMetric(0, "ns/op")
+}
+
+func took(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
