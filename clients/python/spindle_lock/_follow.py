@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ._acquire import renew
+from ._acquire import log, renew
 from ._driver import Driver
 from ._hold import Hold
 
@@ -27,6 +27,8 @@ async def follow(driver: Driver, hold: Hold, tell: Callable[[], None]) -> None:
             hold.expire()
             tell()
     finally:
+        if hold.loss is not None:
+            log.warning("%s", hold.lost())
         if not hold.released:  # otherwise the release gives the turn to the next, when it has its answer
             hold.leave()
         hold.close()

@@ -137,7 +137,7 @@ _MEANING = {
     "stalled": f"this program did not read its lines for `stall` seconds: {_STOP}",
     "closed": f"the connection to the agent was closed: {_STOP}",
     "exited": f"the process that asked for the lock has ended: {_STOP}",
-    "until-passed": f"the agent did not extend it in time (is the agent stopped or dead, or was this program stopped?): {_STOP}",
+    "until-passed": f"its time is over (the agent is stopped or dead, or this program was stopped): {_STOP}",
     "agent-restarted": f"the agent that held it has ended: {_STOP}",
     "forked": "this is a forked child: the lock is its parent's, so act and release it there",
     "released": "this program released it: ask for it again",

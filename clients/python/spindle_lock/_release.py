@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _ask
+from ._acquire import log
 from ._ask import Answer, ask
 from ._driver import Driver
 from ._hold import Hold
@@ -56,9 +57,11 @@ def _judge(hold: Hold, given: Answer) -> None:
 
 
 def _lost(hold: Hold, reason: str, detail: str) -> Lost:
-    hold.loss = hold.loss or reason
+    known, hold.loss = hold.loss, hold.loss or reason
     lost = hold.lost()
-    lost.args = (f"{lost.args[0]} ({detail})",)
+    if not known:
+        log.warning("%s", lost)
+    lost.args = (f"{lost} ({detail})",)
     return lost
 
 

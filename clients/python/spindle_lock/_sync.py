@@ -70,7 +70,9 @@ class Held(HeldBase[threading.Event]):
             return
         try:
             self.release()
-        except (Lost, ReleaseUnknown) as err:
+        except Lost:
+            pass  # it is logged
+        except ReleaseUnknown as err:
             log.warning("%s", err)
 
 

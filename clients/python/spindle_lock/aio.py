@@ -137,7 +137,9 @@ class Held(HeldBase[asyncio.Event]):
             return
         try:
             await self.release()
-        except (Lost, ReleaseUnknown) as err:
+        except Lost:
+            pass  # it is logged
+        except ReleaseUnknown as err:
             log.warning("%s", err)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from spindle_lock import BadRequest, Busy, Lost, Timeout, lead, lock, who_leads
+from typing import List
+
+from spindle_lock import BadRequest, Busy, Lost, Term, Timeout, lead, lock, who_leads
+from spindle_lock._ask import ask
+from spindle_lock._driver import Blocking, finish
 
 from .world import KILL, TERM, SpindleTest
 
@@ -64,9 +68,14 @@ class Elections(SpindleTest):
         name = self.name()
         program = self.program(LEADER, name)
         program.says()
-        hold = next(h for h in self.holds() if name in h["names"])
-        self.assertEqual("held", hold["state"])
-        asked = []
+        hold = next(h["hold"] for h in self.holds() if name in h["names"])
+        finish(ask(Blocking(), self.world.agent.path, "POST", f"/v1/holds/{hold}/stepdown", (), 5))
+        self.assertRegex(program.says(), "stops .* True")
+        program.hear()
+        self.assertEqual("released", program.says())
+
+    def test_a_term_steps_down_by_itself(self) -> None:
+        asked: List[Term] = []
         for term in lead(self.name(), on_stop=asked.append):
             with term:
                 term.step_down()
@@ -75,16 +84,15 @@ class Elections(SpindleTest):
                 self.eventually(lambda: asked == [term], "the callback is called")
             break
 
-    def test_operators_step_down_a_program(self) -> None:
+    def test_an_agent_that_ends_asks_for_its_locks(self) -> None:
         agent = self.agent()
         for term in lead(self.name(), agent=agent.path):
             with term:
                 agent.signal(TERM)
                 self.assertTrue(term.stopping.wait(10))
-                self.assertEqual("agent-stops", term.stop_reason)
+                self.assertTrue(term.stop_reason)
                 self.assertTrue(term.still())
             break
-        self.eventually(lambda: "lost" not in "".join(agent.log), "the agent ends")
 
     def test_a_leader_leads_again_after_its_agents_death(self) -> None:
         name, agent = self.name(), self.agent()
@@ -94,7 +102,6 @@ class Elections(SpindleTest):
         agent.end()
         with self.assertLogs("spindle_lock", "WARNING"):
             second = self.thread(lambda: next(terms))
-            self.assertTrue(first.lost.wait(5))
             self.addCleanup(self.world.start_agent(agent.path).end)
             term = second.get()
         self.assertGreater(term.token, first.token)

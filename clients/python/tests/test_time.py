@@ -35,7 +35,7 @@ class Time(SpindleTest):
         self.assertFalse(held.still())
         self.assertTrue(held.stopping.is_set())
         self.eventually(lambda: lost == [held], "the callback is called once")
-        with self.assertRaisesRegex(Lost, "agent stopped or dead"):
+        with self.assertRaisesRegex(Lost, "agent is stopped or dead"):
             held.check()
         with self.assertRaises(Lost):
             held.release()
