@@ -85,7 +85,7 @@ async def _turn(driver: Driver, want: Wanted, deadline: _Deadline) -> Callable[[
 
 
 async def _attempt(driver: Driver, want: Wanted, deadline: _Deadline, leave: Callable[[], None]) -> Optional[Hold]:
-    hold = Hold(Stream(want.agent), want.names, leave)
+    hold = Hold(Stream(want.agent), want.kind, want.names, leave)
     held = False
     try:
         wait = deadline.left()
@@ -125,7 +125,7 @@ async def _result(driver: Driver, want: Wanted, hold: Hold) -> bool:
         given = await _ask.answer(driver, hold.stream, SILENCE)
         if given.body.get("code") == "done":
             return False
-        raise _ask.problem(given)
+        raise _ask.problem(given, want.names[0])
     event = hold.result.get("event")
     if event == "held":
         await renew(driver, hold)
@@ -137,7 +137,7 @@ async def _result(driver: Driver, want: Wanted, hold: Hold) -> bool:
     if event == "timeout":
         raise Timeout(f"{want.names[0]!r}: not acquired within {want.wait} s: wait longer, or do without")
     reason = str(hold.result.get("reason") or "unavailable")
-    detail = str(hold.result.get("detail", ""))
+    detail = f"{want.names[0]!r}: " + str(hold.result.get("detail") or "not acquired")
     raise Busy(f"{detail}: try again later") if reason == "busy" else _ask.refused(reason, detail)
 
 

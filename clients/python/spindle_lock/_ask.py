@@ -68,10 +68,10 @@ def silent(stream: Stream, limit: float) -> AgentUnreachable:
     return AgentUnreachable(f"the agent at {stream.path} has not answered for {limit:.0f} s: see whether it is stopped")
 
 
-def problem(given: Answer) -> SpindleError:
+def problem(given: Answer, name: str) -> SpindleError:
     """Return the error that an answer other than 200 stands for."""
     code = str(given.body.get("code") or f"status-{given.status}")
-    detail = str(given.body.get("detail") or f"the agent answered with status {given.status}")
+    detail = f"{name!r}: " + str(given.body.get("detail") or f"the agent answered with status {given.status}")
     if code == "busy":
         return Busy(f"{detail}: try again later, or wait for it")
     if code == "already-held":
@@ -84,7 +84,7 @@ def problem(given: Answer) -> SpindleError:
 def refused(code: str, detail: str) -> Refused:
     """Return the error of a request that the agent refuses, with what to do."""
     passing = code not in ("name-not-allowed", "proxied", "not-yours", "unknown-peer", "no-socket", "passed")
-    return Refused(f"{code}: {detail}" + (": try again later" if passing else ""), code, passing)
+    return Refused(f"{detail} ({code})" + (": try again later" if passing else ""), code, passing)
 
 
 class Conflict(NotAcquired):

@@ -10,7 +10,7 @@ import math
 import select
 import threading
 import time
-from typing import Any, Callable, Coroutine, Optional, Protocol, TypeVar
+from typing import Any, Coroutine, Optional, Protocol, TypeVar
 
 from ._stream import Stream
 
@@ -82,7 +82,9 @@ class Blocking:
 class _Event:
     def __init__(self) -> None:
         self._event = threading.Event()
-        self.ring: Callable[[], None] = self._event.set
+
+    def ring(self) -> None:
+        self._event.set()
 
     async def heard(self, seconds: Optional[float]) -> bool:
         return self._event.wait(seconds)

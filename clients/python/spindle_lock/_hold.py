@@ -22,8 +22,9 @@ class Hold:
     already: after a pause of this program that is newer than what it knows.
     """
 
-    def __init__(self, stream: Stream, names: Tuple[str, ...], leave: Callable[[], None]) -> None:
+    def __init__(self, stream: Stream, kind: str, names: Tuple[str, ...], leave: Callable[[], None]) -> None:
         self.stream = stream
+        self.kind = kind
         self.names = names
         self.leave = leave  # gives the turn to the next thread
         self.id = ""
@@ -121,10 +122,11 @@ class Hold:
     def lost(self) -> Lost:
         """Return the error that says why the lock is not held."""
         reason = "forked" if self.forked else self.loss or "released"
-        return Lost(f"{_quoted(self.names)}: {_MEANING.get(reason, reason)}", reason, self.id)
+        return Lost(f"{quoted(self.names)}: {_MEANING.get(reason, reason)}", reason, self.id)
 
 
-def _quoted(names: Tuple[str, ...]) -> str:
+def quoted(names: Tuple[str, ...]) -> str:
+    """Return names for a message."""
     shown = ", ".join(repr(name) for name in names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 

@@ -48,5 +48,5 @@ async def leader(driver: Driver, path: str, name: str) -> Optional[Leader]:
     """Ask who leads."""
     given = await ask(driver, path, "GET", "/v1/elections", [("name", name)], 2 * SILENCE + 5)
     if given.status != 200:
-        raise problem(given)
+        raise problem(given, name)
     return leader_of(given.body.get("leader"))

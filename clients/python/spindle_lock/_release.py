@@ -6,7 +6,7 @@ from . import _ask
 from ._acquire import log
 from ._ask import Answer, ask
 from ._driver import Driver
-from ._hold import Hold
+from ._hold import Hold, quoted
 from ._wire import hold_path
 from .errors import AgentUnreachable, Lost, ReleaseUnknown
 
@@ -26,6 +26,9 @@ async def release(driver: Driver, hold: Hold, verb: str = "/release") -> None:
     hold.released = True
     try:
         given = await ask(driver, hold.stream.path, "POST", hold_path(hold.id, verb), (), left + _ANSWERING)
+        if given.status == 404 and hold.kind == "semaphores" and in_time:
+            # An agent can't find the slots of another one.
+            raise ReleaseUnknown(f"the agent has been restarted. {_expires(hold, left)}")
         if given.status == 404:
             given = await _release_orphan(driver, hold, left + _ANSWERING)
             if verb == "/done" and given.status in (200, 202):
@@ -33,7 +36,7 @@ async def release(driver: Driver, hold: Hold, verb: str = "/release") -> None:
     except AgentUnreachable as err:
         if not in_time:
             raise hold.lost() from err
-        raise ReleaseUnknown(f"{err}. The lock expires within {left:.1f} s; the work was done under it") from err
+        raise ReleaseUnknown(f"{err}. {_expires(hold, left)}") from err
     finally:
         hold.stream.shut()
         hold.leave()
@@ -53,7 +56,11 @@ def _judge(hold: Hold, given: Answer) -> None:
     detail = str(given.body.get("detail") or given.status)
     if given.status in (404, 410):
         raise _lost(hold, hold.loss or ("agent-restarted" if given.status == 404 else "expired"), detail)
-    raise ReleaseUnknown(f"{detail}. The lock is released, or expires by itself; the work was done under it")
+    raise ReleaseUnknown(f"{detail}. {quoted(hold.names)} is released, or expires by itself; the work was done under it")
+
+
+def _expires(hold: Hold, left: float) -> str:
+    return f"{quoted(hold.names)} expires within {left:.1f} s; the work was done under it"
 
 
 def _lost(hold: Hold, reason: str, detail: str) -> Lost:
@@ -71,4 +78,4 @@ async def step_down(driver: Driver, hold: Hold) -> None:
     if given.status == 404:
         raise _lost(hold, "agent-restarted", str(given.body.get("detail", "")))
     if given.status not in (200, 202):
-        raise _ask.problem(given)
+        raise _ask.problem(given, hold.names[0])

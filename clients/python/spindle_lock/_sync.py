@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Callable, Iterator, List, Optional, Type, TypeVar
+from typing import Callable, Generator, List, Optional, Type, TypeVar
 
 from ._acquire import abandon, acquire, log
 from ._driver import Blocking, finish
@@ -14,7 +14,7 @@ from ._hold import Hold
 from ._lead import Campaign, leader
 from ._release import release, step_down
 from ._stream import agent_path
-from ._wanted import OnLeader, Seconds, Wanted, schedule, wanted
+from ._wanted import Common, OnLeader, Seconds, Wanted, schedule, wanted
 from .errors import Lost, ReleaseUnknown
 from .types import Leader, Mutation
 
@@ -85,7 +85,7 @@ class Term(Held):
     def step_down(self) -> None:
         """Ask the agent for the end of this term. It sets ``stopping`` when it is time to release the lock.
 
-        With ``handover=True`` that is when the successors are prepared; otherwise at once.
+        The agent announces the end first, so that followers are prepared. That takes about a third of the lease.
         """
         self._check_parent()
         finish(step_down(_driver, self._hold))
@@ -154,7 +154,8 @@ def lock(
     :raises AgentUnreachable: no agent answers; nothing is held.
     :raises BadRequest: a name or a parameter is wrong.
     """
-    return _held(Held, wanted("locks", names, locals()), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return _held(Held, wanted("locks", names, common), on_stop, on_lost)
 
 
 def semaphore(
@@ -175,7 +176,8 @@ def semaphore(
 
     Threads of one program may hold several slots. The other parameters and the errors are those of ``lock``.
     """
-    return _held(Held, wanted("semaphores", (name,), locals(), {"slots": str(slots)}), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return _held(Held, wanted("semaphores", (name,), common, {"slots": str(slots)}), on_stop, on_lost)
 
 
 def once(
@@ -206,7 +208,8 @@ def once(
     :param offset: when the schedule's times are, after multiples of ``every`` since 1970; otherwise the agent chooses.
     :param key: instead of a schedule: one run for the key. Keys must grow: after a larger one, a key is Refused as ``passed``.
     """
-    return _maybe(Run, wanted("once", (name,), locals(), schedule(every, offset, key)), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return _maybe(Run, wanted("once", (name,), common, schedule(every, offset, key)), on_stop, on_lost)
 
 
 def lead(
@@ -224,7 +227,7 @@ def lead(
     on_lost: Optional[Callable[[Term], object]] = None,
     on_leader: Optional[OnLeader] = None,
     agent: Optional[str] = None,
-) -> Iterator[Term]:
+) -> Generator[Term, None, None]:
     """Compete in an election, and yield each term of leading it::
 
         for term in lead("scheduler"):
@@ -242,7 +245,8 @@ def lead(
     :param on_leader: is called while this waits: who leads instead, or None.
     """
     own = {"priority": str(priority), **({"handover": "true"} if handover else {})}
-    return _terms(wanted("elections", (name,), locals(), own, on_leader), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return _terms(wanted("elections", (name,), common, own, on_leader), on_stop, on_lost)
 
 
 def who_leads(name: str, *, agent: Optional[str] = None) -> Optional[Leader]:
@@ -250,7 +254,7 @@ def who_leads(name: str, *, agent: Optional[str] = None) -> Optional[Leader]:
     return finish(leader(_driver, agent_path(agent), name))
 
 
-def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> Iterator[Term]:
+def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> Generator[Term, None, None]:
     campaign = Campaign(_driver, want)
     while True:
         term = _begin(Term, finish(campaign.win()), on_stop, on_lost)

@@ -38,30 +38,54 @@ class Wanted(NamedTuple):
         return query if wait is None else query + [("wait", duration(wait))]
 
 
+class Common(NamedTuple):
+    """The arguments that all kinds of locks have."""
+
+    wait: Optional[Seconds]
+    lease: Seconds
+    stall: Optional[Seconds]
+    label: Optional[str]
+    value: Optional[str]
+    release_at_eof: bool
+    agent: Optional[str]
+
+    def parameters(self) -> Dict[str, str]:
+        """Return those of them that the agent always takes alike."""
+        given = {"lease": duration(seconds("lease", self.lease))}
+        if self.stall is not None:
+            given["stall"] = duration(seconds("stall", self.stall))
+        if self.release_at_eof:
+            given["eof"] = "release"
+        if self.label is not None:
+            given["label"] = self.label
+        if self.value is not None:
+            given["value"] = self.value
+        return given
+
+
 def wanted(
     kind: str,
     names: Tuple[str, ...],
-    common: Mapping[str, Any],
+    common: Common,
     own: Optional[Mapping[str, str]] = None,
     on_leader: Optional[OnLeader] = None,
 ) -> Wanted:
-    """Check a request. ``common`` has the arguments that all kinds have."""
+    """Check a request. ``own`` has the parameters of its kind."""
     if not names:
         raise TypeError("give a lock's name")
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"the name of a lock is a str, not {name!r}")
-    lease = seconds("lease", common["lease"])
-    wait = None if common["wait"] is None else seconds("wait", common["wait"])
-    parameters = {"lease": duration(lease), **(own or {})}
-    if common["stall"] is not None:
-        parameters["stall"] = duration(seconds("stall", common["stall"]))
-    if common["release_at_eof"]:
-        parameters["eof"] = "release"
-    for text in ("label", "value"):
-        if common[text] is not None:
-            parameters[text] = common[text]
-    return Wanted(kind, tuple(names), parameters, wait, lease, agent_path(common["agent"]), on_leader)
+    wait = None if common.wait is None else seconds("wait", common.wait)
+    return Wanted(
+        kind=kind,
+        names=tuple(names),
+        parameters={**common.parameters(), **(own or {})},
+        wait=wait,
+        lease=seconds("lease", common.lease),
+        agent=agent_path(common.agent),
+        on_leader=on_leader,
+    )
 
 
 def schedule(every: Optional[Seconds], offset: Optional[Seconds], key: Optional[str]) -> Dict[str, str]:

@@ -19,7 +19,7 @@ import asyncio
 from types import TracebackType
 from typing import (
     Any,
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Coroutine,
@@ -40,7 +40,7 @@ from ._hold import Hold
 from ._lead import Campaign, leader
 from ._release import release, step_down
 from ._stream import agent_path
-from ._wanted import OnLeader, Seconds, Wanted, schedule, wanted
+from ._wanted import Common, OnLeader, Seconds, Wanted, schedule, wanted
 from .errors import Lost, ReleaseUnknown
 from .types import Leader, Mutation
 
@@ -152,7 +152,7 @@ class Term(Held):
     async def step_down(self) -> None:
         """Ask the agent for the end of this term. It sets ``stopping`` when it is time to release the lock.
 
-        With ``handover=True`` that is when the successors are prepared; otherwise at once.
+        The agent announces the end first, so that followers are prepared. That takes about a third of the lease.
         """
         self._check_parent()
         await step_down(_driver, self._hold)
@@ -228,7 +228,8 @@ def lock(
 
     Parameters and errors are those of ``spindle_lock.lock``. A task that is cancelled while it waits holds nothing.
     """
-    want = wanted("locks", names, locals())
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    want = wanted("locks", names, common)
     return Acquiring(lambda: _held(Held, want, on_stop, on_lost))
 
 
@@ -247,7 +248,8 @@ def semaphore(
     agent: Optional[str] = None,
 ) -> Acquiring[Held]:
     """Wait for one of the slots of a semaphore: see ``spindle_lock.semaphore``, and ``lock`` for how to use it."""
-    want = wanted("semaphores", (name,), locals(), {"slots": str(slots)})
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    want = wanted("semaphores", (name,), common, {"slots": str(slots)})
     return Acquiring(lambda: _held(Held, want, on_stop, on_lost))
 
 
@@ -275,7 +277,8 @@ async def once(
 
     See ``spindle_lock.once``.
     """
-    return await _maybe(Run, wanted("once", (name,), locals(), schedule(every, offset, key)), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return await _maybe(Run, wanted("once", (name,), common, schedule(every, offset, key)), on_stop, on_lost)
 
 
 def lead(
@@ -293,7 +296,7 @@ def lead(
     on_lost: Optional[Callable[[Term], object]] = None,
     on_leader: Optional[OnLeader] = None,
     agent: Optional[str] = None,
-) -> AsyncIterator[Term]:
+) -> AsyncGenerator[Term, None]:
     """Compete in an election, and yield each term of leading it::
 
         async for term in lead("scheduler"):
@@ -304,7 +307,8 @@ def lead(
     left by ``break`` or an error is released only when the event loop gets to close the iterator.
     """
     own = {"priority": str(priority), **({"handover": "true"} if handover else {})}
-    return _terms(wanted("elections", (name,), locals(), own, on_leader), on_stop, on_lost)
+    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
+    return _terms(wanted("elections", (name,), common, own, on_leader), on_stop, on_lost)
 
 
 async def who_leads(name: str, *, agent: Optional[str] = None) -> Optional[Leader]:
@@ -312,7 +316,7 @@ async def who_leads(name: str, *, agent: Optional[str] = None) -> Optional[Leade
     return await leader(_driver, agent_path(agent), name)
 
 
-async def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> AsyncIterator[Term]:
+async def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> AsyncGenerator[Term, None]:
     campaign = Campaign(_driver, want)
     while True:
         term = Term(await campaign.win(), on_stop, on_lost)

@@ -106,7 +106,7 @@ class Elections(SpindleTest):
             term = second.get()
         self.assertGreater(term.token, first.token)
         self.assertTrue(term.still())
-        terms.close()  # type: ignore[attr-defined]
+        terms.close()
 
     def test_the_loss_of_a_term_does_not_end_the_loop(self) -> None:
         name, agent, terms = self.name(), self.agent(), 0

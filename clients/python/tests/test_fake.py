@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import unittest
+from datetime import timedelta
 from unittest import mock
 
 import spindle_lock._acquire
@@ -19,6 +20,7 @@ from spindle_lock import (
     lead,
     lock,
     once,
+    semaphore,
 )
 from spindle_lock import _clocks
 
@@ -194,6 +196,28 @@ class Lines(unittest.TestCase):
             self.assertEqual([], answers)
 
 
+class Requests(unittest.TestCase):
+    def test_every_argument_reaches_the_agent(self) -> None:
+        agent = FakeAgent(self, ask=lambda c: c.answer(409, code="busy"))
+        common = {"wait": 0, "lease": 2, "stall": 0.5, "label": "a b", "value": "v&", "release_at_eof": True}
+        sent = "lease=2000000us&stall=500000us&eof=release&label=a%20b&value=v%26"
+        for call, path in (
+            (lambda: lock("x", "y/z", agent=agent.path, **common), f"locks?name=x&name=y%2Fz&{sent}&wait=0s"),
+            (lambda: semaphore("x", 3, agent=agent.path, **common), f"semaphores?name=x&{sent}&slots=3&wait=0s"),
+            (
+                lambda: once("x", every=timedelta(hours=1), offset=60, agent=agent.path, **common),
+                f"once?name=x&{sent}&every=3600000000us&offset=60000000us&wait=0s",
+            ),
+            (lambda: once("x", key="k", agent=agent.path, **common), f"once?name=x&{sent}&key=k&wait=0s"),
+            (
+                lambda: next(lead("x", priority=3, handover=True, agent=agent.path, **common)),
+                f"elections?name=x&{sent}&priority=3&handover=true&wait=0s",
+            ),
+        ):
+            self.assertRaises(Busy, call)
+            self.assertEqual(("POST", f"/v1/{path}"), agent.requests[-1])
+
+
 class Releases(unittest.TestCase):
     def test_a_release_says_what_became_of_it(self) -> None:
         for status, error in ((202, ReleaseUnknown), (410, Lost), (404, Lost)):
@@ -201,6 +225,30 @@ class Releases(unittest.TestCase):
             with self.subTest(status), self.assertRaises(error):
                 with lock("a", agent=agent.path):
                     pass
+
+    def test_the_connection_stays_open_until_the_release_is_answered(self) -> None:
+        asked, news, closed = threading.Event(), threading.Event(), threading.Event()
+
+        def ask(c: Connection) -> None:
+            c.hello()
+            c.held(20_000)
+            asked.wait(PATIENCE)
+            c.held(20_000, event="until")
+            news.set()
+            c.gone()
+            closed.set()
+
+        early = []
+
+        def release(c: Connection) -> None:
+            asked.set()
+            news.wait(PATIENCE)
+            early.append(closed.wait(0.1))  # nothing may happen for so long
+            c.answer(200)
+
+        lock("a", agent=FakeAgent(self, ask=ask, release=release).path).release()
+        self.assertEqual([False], early, "the agent would take a closed connection for a loss")
+        self.assertTrue(closed.wait(PATIENCE))
 
     def test_an_error_of_the_work_goes_before_one_of_the_release(self) -> None:
         agent = FakeAgent(self, ask=holding, release=lambda c: c.answer(202))
@@ -219,6 +267,11 @@ class Releases(unittest.TestCase):
         )
         lock("a", agent=agent.path).release()
         self.assertEqual(("POST", "/v1/release?name=a&token=7&hold=h1"), agent.requests[-1])
+
+    def test_the_slot_of_a_restarted_agent_expires(self) -> None:
+        agent = FakeAgent(self, ask=holding, release=lambda c: c.answer(404))
+        with self.assertRaisesRegex(ReleaseUnknown, "expires within"):
+            semaphore("a", 3, agent=agent.path).release()
 
     def test_a_run_of_a_restarted_agent_is_not_recorded_and_says_so(self) -> None:
         agent = FakeAgent(

@@ -6,6 +6,7 @@ import atexit
 import http.client
 import json
 import os
+import queue
 import re
 import shutil
 import signal
@@ -157,10 +158,21 @@ class Program:
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
+        self._lines: "queue.Queue[str]" = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._lines.put(line.strip())
 
     def says(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
+        """Wait for the next line."""
+        try:
+            return self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise AssertionError("the program says nothing") from None
 
     def hear(self, line: str = "go") -> None:
         assert self.process.stdin
@@ -171,8 +183,12 @@ class Program:
         os.kill(self.process.pid, number)
 
     def end(self) -> None:
+        assert self.process.stdin and self.process.stdout
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        self._reader.join(PATIENCE)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 class SpindleTest(unittest.TestCase):
