@@ -68,6 +68,7 @@ def _lost(hold: Hold, reason: str, detail: str) -> Lost:
     lost = hold.lost()
     if not known:
         log.warning("%s", lost)
+        hold.changed()
     lost.args = (f"{lost} ({detail})",)
     return lost
 

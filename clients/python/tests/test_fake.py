@@ -223,8 +223,9 @@ class Releases(unittest.TestCase):
         for status, error in ((202, ReleaseUnknown), (410, Lost), (404, Lost)):
             agent = FakeAgent(self, ask=holding, release=lambda c, s=status: c.answer(s, detail="because"))  # type: ignore
             with self.subTest(status), self.assertRaises(error):
-                with lock("a", agent=agent.path):
+                with lock("a", agent=agent.path) as held:
                     pass
+            self.assertEqual(error is Lost, held.lost.is_set())
 
     def test_the_connection_stays_open_until_the_release_is_answered(self) -> None:
         asked, news, closed = threading.Event(), threading.Event(), threading.Event()
