@@ -83,7 +83,7 @@ class HeldBase(Generic[E]):
         return self._hold.stream.fileno()
 
     def __repr__(self) -> str:
-        state = f"held for {self.left():.1f} s" if self.still() else self._hold.loss or "released"
+        state = f"held for {self.left():.1f} s" if self.still() else f"lost ({self._hold.loss})" if self._hold.loss else "released"
         return f"<{type(self).__name__} {', '.join(self.names)}: token {self.token}, {state}>"
 
     def _set(self) -> None:
