@@ -1,0 +1,58 @@
+"""The clocks by which a program knows until when it may act."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Mapping
+
+#: What clocks said at one moment, in whole milliseconds, rounded down.
+Reading = Dict[str, int]
+
+# The wall clock may be set, and the monotonic clock stands still while the machine is suspended. So a program goes by all
+# of them. Linux alone has the last one.
+_IDS = {
+    name: getattr(time, clock)
+    for name, clock in (
+        ("monotonic_ms", "CLOCK_MONOTONIC"),
+        ("unix_ms", "CLOCK_REALTIME"),
+        ("boottime_ms", "CLOCK_BOOTTIME"),
+    )
+    if hasattr(time, clock)
+}
+
+
+def read() -> Reading:
+    """Read all clocks of this system."""
+    return {name: time.clock_gettime_ns(clock) // 1_000_000 for name, clock in _IDS.items()}
+
+
+def left_ms(until: Reading) -> int:
+    """Return how much time is left by the clock that has the least. An empty reading has none."""
+    now = read()
+    return min((end - now[name] for name, end in until.items()), default=0)
+
+
+def later(reading: Reading, ms: int) -> Reading:
+    """Return the reading so many milliseconds later."""
+    return {name: at + ms for name, at in reading.items()}
+
+
+def ours(given: Any) -> Reading:
+    """Return what the agent's clocks said, by the clocks of this system. It is empty unless all of them are given."""
+    if not isinstance(given, Mapping) or not all(isinstance(given.get(name), int) for name in _IDS):
+        return {}
+    return {name: given[name] for name in _IDS}
+
+
+# A difference of the clocks that is shorter than the comparison takes can't be seen. The agent counts a hundredth of the
+# lease less than it has, which is as much as this with the usual lease.
+_LONGEST_COMPARISON_MS = 100
+
+
+def same(before: Reading, agent: Any, after: Reading) -> bool:
+    """Report whether the agent's clocks are this program's: the agent read its own between two readings here."""
+    between = ours(agent)
+    return bool(between) and all(
+        before[name] <= between[name] <= after[name] and after[name] - before[name] <= _LONGEST_COMPARISON_MS
+        for name in _IDS
+    )

@@ -1,0 +1,118 @@
+"""What a program asks for, checked as far as it needs no agent."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from ._stream import agent_path
+from ._turns import Key
+from .types import Leader
+
+#: A time, in seconds or as a timedelta.
+Seconds = Union[float, timedelta]
+
+OnLeader = Callable[[Optional[Leader]], None]
+
+
+class Wanted(NamedTuple):
+    """A request for a hold."""
+
+    kind: str
+    names: Tuple[str, ...]
+    parameters: Dict[str, str]
+    wait: Optional[float]
+    lease: float
+    agent: str
+    on_leader: Optional[OnLeader] = None
+
+    @property
+    def turns(self) -> List[Key]:
+        """The queues that it waits in. Threads may hold several slots of one semaphore."""
+        return [] if self.kind == "semaphores" else [(self.agent, name) for name in self.names]
+
+    def query(self, wait: Optional[float]) -> List[Tuple[str, str]]:
+        """Return the parameters of the request, with what is left of the time to wait."""
+        query = [("name", name) for name in self.names] + list(self.parameters.items())
+        return query if wait is None else query + [("wait", duration(wait))]
+
+
+class Common(NamedTuple):
+    """The arguments that all kinds of locks have."""
+
+    wait: Optional[Seconds]
+    lease: Seconds
+    stall: Optional[Seconds]
+    label: Optional[str]
+    value: Optional[str]
+    release_at_eof: bool
+    agent: Optional[str]
+
+    def parameters(self) -> Dict[str, str]:
+        """Return those of them that the agent always takes alike."""
+        given = {"lease": duration(seconds("lease", self.lease))}
+        if self.stall is not None:
+            given["stall"] = duration(seconds("stall", self.stall))
+        if self.release_at_eof:
+            given["eof"] = "release"
+        if self.label is not None:
+            given["label"] = self.label
+        if self.value is not None:
+            given["value"] = self.value
+        return given
+
+
+def wanted(
+    kind: str,
+    names: Tuple[str, ...],
+    common: Common,
+    own: Optional[Mapping[str, str]] = None,
+    on_leader: Optional[OnLeader] = None,
+) -> Wanted:
+    """Check a request. ``own`` has the parameters of its kind."""
+    if not names:
+        raise TypeError("give a lock's name")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a lock is a str, not {name!r}")
+    wait = None if common.wait is None else seconds("wait", common.wait)
+    return Wanted(
+        kind=kind,
+        names=tuple(names),
+        parameters={**common.parameters(), **(own or {})},
+        wait=wait,
+        lease=seconds("lease", common.lease),
+        agent=agent_path(common.agent),
+        on_leader=on_leader,
+    )
+
+
+def schedule(every: Optional[Seconds], offset: Optional[Seconds], key: Optional[str]) -> Dict[str, str]:
+    """Return the parameters of work that is done once."""
+    if (every is None) == (key is None):
+        raise TypeError("give every=, the period of a schedule, or key=, the key that is done once")
+    if key is not None:
+        if offset is not None:
+            raise TypeError("offset= is for a schedule: give every= instead of key=, or leave it out")
+        return {"key": key}
+    given = {"every": duration(seconds("every", every))}
+    if offset is not None:
+        given["offset"] = duration(seconds("offset", offset))
+    return given
+
+
+def seconds(name: str, given: Any) -> float:
+    """Return a time in seconds."""
+    if isinstance(given, timedelta):
+        given = given.total_seconds()
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise TypeError(f"{name}={given!r}: want seconds as a number, or a timedelta")
+    if not (0 <= given < math.inf):
+        raise ValueError(f"{name}={given!r}: want seconds, not negative and finite")
+    return float(given)
+
+
+def duration(given: float) -> str:
+    """Return a time as the agent takes it. What is more than nothing stays more than nothing."""
+    return f"{math.ceil(given * 1_000_000)}us" if given else "0s"
