@@ -304,7 +304,8 @@ func TestAProgramAsksForALockOnce(t *testing.T) {
 		assert.Equal(t, http.StatusConflict, status)
 		assert.Equal(t, "already-held", j["code"])
 	}
-	b.open("/v1/semaphores?name=s&slots=2&lease=1s").reads("held")
+	permit := b.open("/v1/semaphores?name=s&slots=2&lease=1s").reads("held")
+	assert.Regexp(t, `^s/slot/000[01]$`, permit.Names[0])
 	b.open("/v1/semaphores?name=s&slots=2&lease=1s").reads("held")
 }
 
@@ -467,7 +468,7 @@ func TestALeaderStepsDown(t *testing.T) {
 	assert.Equal(t, "http://10.0.0.1", j["leader"].(map[string]any)["value"])
 	status, _ = b.call("POST", "/v1/holds/"+hello.Hold+"/stepdown")
 	assert.Equal(t, http.StatusAccepted, status)
-	s.reads("stop")
+	assert.Equal(t, "stepdown", s.reads("stop").Reason)
 	assert.NotEmpty(t, b.store.Rows()["a"].Heartbeat, "it is held")
 	status, j = b.call("POST", "/v1/holds/"+hello.Hold+"/release")
 	assert.Equal(t, http.StatusOK, status, j)

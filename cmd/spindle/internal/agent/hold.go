@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type hold struct {
 	promised promise // the longest that was made
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
+	stops    string  // why the program is to release the lock, if the agent was asked for that
 	failure  error   // of the release
 }
 
@@ -160,8 +162,8 @@ func (h *hold) do(a action, e event) {
 	case sayHeld:
 		h.log.Info("held", "token", h.lock.token())
 		key, record := h.lock.key()
-		h.lines.add(line{Event: "held", Names: h.asked.names, Token: int64(h.lock.token()), Key: key,
-			Fence: h.agent.fences(h.lock.leaseKeys()), Record: h.agent.mutations(record)})
+		h.lines.add(line{Event: "held", Names: h.lock.names(), Token: int64(h.lock.token()), Key: key,
+			Fence: h.agent.fences(leaseKeys(h.lock)), Record: h.agent.mutations(record)})
 	case sayUntil:
 		h.lines.add(line{Event: "until"})
 	case sayJeopardy:
@@ -275,12 +277,23 @@ func (h *hold) giveBack(done bool) error {
 
 // stop asks the program to release the lock, at once or when the followers know of it.
 func (h *hold) stop(reason string) {
-	asks := func() { h.put(event{what: stopAsked, reason: reason}) }
+	h.mu.Lock()
+	h.stops = reason
+	h.mu.Unlock()
+	asks := h.ask
 	if h.phase() != held {
 		asks()
 		return
 	}
 	go h.lock.stepDown(context.Background(), asks)
+}
+
+// ask asks the program to release the lock. Another candidate may be the reason, in an election.
+func (h *hold) ask() {
+	h.mu.Lock()
+	reason := cmp.Or(h.stops, "handover")
+	h.mu.Unlock()
+	h.put(event{what: stopAsked, reason: reason})
 }
 
 // stamp fills in the times of a line that is about to be sent, and remembers what they promise.

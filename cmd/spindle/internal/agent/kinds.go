@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
-
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
@@ -20,7 +18,7 @@ type locker interface {
 	acquire(ctx context.Context) error // blocks until the lock is held
 	token() spindle.Token
 	left() time.Duration
-	leaseKeys() []string                          // of the lease rows, for the fence
+	names() []string                              // of the locks that are held
 	release(ctx context.Context, done bool) error // blocks until it is released; done: and its key is recorded as done
 	stepDown(ctx context.Context, stop func())    // calls stop when the work is to return, or has that done
 	key() (string, []table.Write)                 // of work that is done once, and the writes that record it as done
@@ -40,11 +38,19 @@ func (plain) stepDown(_ context.Context, stop func()) { stop() }
 
 func (plain) key() (string, []table.Write) { return "", nil }
 
+// leaseKeys returns the keys of the lease rows of what is held, for its fence.
+func leaseKeys(l locker) (keys []string) {
+	for _, name := range l.names() {
+		keys = append(keys, table.LeaseKey(name, table.Token(l.token())))
+	}
+	return keys
+}
+
 // mutex is one lock, or a set.
 type mutex struct {
 	plain
-	names []string
-	of    interface {
+	all []string
+	of  interface {
 		Lock(context.Context) error
 		TryLock(context.Context) (bool, error)
 		Unlock(context.Context) error
@@ -70,12 +76,7 @@ func (m *mutex) token() spindle.Token { return m.of.Token() }
 
 func (m *mutex) left() time.Duration { return m.of.Left() }
 
-func (m *mutex) leaseKeys() (keys []string) {
-	for _, name := range m.names {
-		keys = append(keys, table.LeaseKey(name, table.Token(m.of.Token())))
-	}
-	return keys
-}
+func (m *mutex) names() []string { return m.all }
 
 func (m *mutex) release(ctx context.Context, _ bool) error { return m.of.Unlock(ctx) }
 
@@ -104,10 +105,8 @@ func (p *permit) token() spindle.Token { return p.now.Token() }
 
 func (p *permit) left() time.Duration { return p.now.Left() }
 
-func (p *permit) leaseKeys() []string {
-	key, _ := p.now.FenceStatement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL).Params["p1"].(string)
-	return []string{key}
-}
+// names returns the name of the slot, which its fence knows.
+func (p *permit) names() []string { return p.now.FenceIn(context.Background()).Names }
 
 func (p *permit) release(ctx context.Context, _ bool) error { return p.now.Release(ctx) }
 
@@ -175,9 +174,7 @@ func (o *once) token() spindle.Token { return o.run.Token() }
 
 func (o *once) left() time.Duration { return o.run.Left() }
 
-func (o *once) leaseKeys() []string {
-	return []string{table.LeaseKey(o.name, table.Token(o.run.Token()))}
-}
+func (o *once) names() []string { return []string{o.name} }
 
 func (o *once) key() (string, []table.Write) {
 	due := table.Due{Key: o.run.Key(), Period: o.every}
@@ -270,9 +267,7 @@ func (e *election) token() spindle.Token { return e.term.Token() }
 
 func (e *election) left() time.Duration { return e.term.Left() }
 
-func (e *election) leaseKeys() []string {
-	return []string{table.LeaseKey(e.name, table.Token(e.term.Token()))}
-}
+func (e *election) names() []string { return []string{e.name} }
 
 // release lets the work return, which releases the lock, and ends Run: the elector must not compete again.
 func (e *election) release(ctx context.Context, _ bool) error {
@@ -306,13 +301,13 @@ func newLocker(r *request, h *hold) (locker, error) {
 		make := func(more ...spindle.Option) *spindle.Lock {
 			return spindle.New(nil, tableName, r.names[0], slices.Concat(options, r.elector(), more)...)
 		}
-		e := &election{name: r.names[0], new: make, try: r.try, seen: h.sayLeader, asked: func() { h.put(event{what: stopAsked, reason: "handover"}) }}
+		e := &election{name: r.names[0], new: make, try: r.try, seen: h.sayLeader, asked: h.ask}
 		return e, make().Err()
 	}
 	if len(r.names) == 1 {
 		m := lock.New(nil, tableName, r.names[0], options...)
-		return &mutex{names: r.names, of: m, try: r.try}, m.Err()
+		return &mutex{all: r.names, of: m, try: r.try}, m.Err()
 	}
 	s := lock.All(nil, tableName, r.names, options...)
-	return &mutex{names: r.names, of: s, try: r.try}, s.Err()
+	return &mutex{all: r.names, of: s, try: r.try}, s.Err()
 }
