@@ -58,8 +58,8 @@ func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p *peer.Peer) (kept
 	return false
 }
 
-// about says how much is left of a hold, for a program that can't compare the agent's clocks with its own. What is left
-// counts from before the question.
+// about answers with the state of a hold and how much time is left of it. A program that can't compare the agent's
+// clocks with its own adds that time to its own clocks, as it read them before the request.
 func (a *Agent) about(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
 	if h := a.own(w, r, p); h != nil {
 		made := a.clock.Now()
@@ -72,7 +72,7 @@ func (a *Agent) about(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kep
 	return false
 }
 
-// leaderJSON describes who leads.
+// leaderJSON describes the leader of an election.
 type leaderJSON struct {
 	ID      string `json:"id"`
 	Value   string `json:"value,omitempty"`
@@ -84,7 +84,7 @@ func leaderOf(l spindle.Leader) *leaderJSON {
 	return &leaderJSON{ID: l.ID, Value: l.Value, Token: int64(l.Token), Leaving: l.Leaving}
 }
 
-// leader says who leads, of this agent's programs or others.
+// leader answers with the current leader of an election, which may be a program of this agent or any other candidate.
 func (a *Agent) leader(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	if err := table.CheckName(name); err != nil {

@@ -20,42 +20,42 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Config is what an agent needs to know.
+// Config configures an Agent.
 type Config struct {
 	Locks     table.Table
 	TableName string
-	Allow     []string // prefixes of the names that programs may lock; none: all names
-	MaxHolds  int      // how many programs may hold locks, or wait for them
-	Host      string   // of the ids of holders
+	Allow     []string // prefixes of the names that programs may lock; if empty, all names are allowed
+	MaxHolds  int      // how many holds there may be at a time
+	Host      string   // appears in the ids of holders
 	Log       *slog.Logger
 }
 
 // Agent holds locks for programs.
 type Agent struct {
 	Config
-	warnings *slog.Logger // of locks: what they do otherwise is logged here
+	warnings *slog.Logger // for the locks, which log only warnings; the agent itself logs the rest
 	clock    elect.Clock
-	clocks   func() reading // the machine's, as programs read them
+	clocks   func() reading // reads the clocks that programs can read too
 	requests batch.Requests
 	barred   barred
 	counts   counts
 
 	mu       sync.Mutex
 	holds    map[string]*hold // by id
-	past     []*hold          // that are over, the oldest first
-	draining bool             // no program gets a lock any more
+	past     []*hold          // holds that are over, oldest first
+	draining bool             // programs get no more locks
 }
 
-// New returns an Agent that holds nothing.
+// New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
 	return &Agent{Config: c, clocks: readClocks, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
 }
 
-// remembered is how many holds that are over are remembered: a program may ask late what became of its own.
+// remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.
 const remembered = 1000
 
-// newHold returns a hold for a request. It owns the peer then.
+// newHold returns a hold for a request. If it succeeds, the hold owns the peer.
 func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
@@ -88,32 +88,33 @@ func (a *Agent) check(r *request) *problem {
 func (a *Agent) allowed(name string) *problem {
 	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	if len(a.Allow) > 0 && !slices.ContainsFunc(a.Allow, begins) {
-		return wrong(http.StatusForbidden, "name-not-allowed", "this agent does not lock %.64q: its names begin with %s (--allow-name)", name, strings.Join(a.Allow, " or "))
+		return wrong(http.StatusForbidden, "name-not-allowed", "this agent does not allow the name %.64q: names must begin with %s (--allow-name)", name, strings.Join(a.Allow, " or "))
 	}
 	return nil
 }
 
-// add adds a hold, unless its program asks for what it has, or waits for, already: it would wait for itself.
+// add adds a hold. It fails if the agent is draining or full, or if the program already holds one of the locks or waits
+// for it. The program would then be waiting for itself.
 func (a *Agent) add(h *hold) *problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.draining:
-		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping: its programs get no locks any more")
+		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping and gives out no more locks")
 	case len(a.holds) >= a.MaxHolds:
-		return wrong(http.StatusTooManyRequests, "too-many", "%d programs hold locks of this agent or wait for them, and no more are allowed (--max-holds)", len(a.holds))
+		return wrong(http.StatusTooManyRequests, "too-many", "this agent already has %d holds, and --max-holds does not allow more", len(a.holds))
 	}
 	for _, other := range a.holds {
 		if name := h.repeats(other); name != "" {
-			return wrong(http.StatusConflict, "already-held", "this program already holds %.64q, or waits for it, by another request: threads of one program share one hold", name)
+			return wrong(http.StatusConflict, "already-held", "this program has already asked for %.64q in another request: the threads of a program must share one hold", name)
 		}
 	}
 	a.holds[h.id] = h
 	return nil
 }
 
-// repeats returns a name that another hold of the same program is about, or "". A hold that the program has given up does
-// not count: the program waits until it is over.
+// repeats returns a name that both holds ask for if they belong to the same program, and "" otherwise. Semaphores don't
+// count. Neither does a hold that the program has given up: the program can wait until that hold is over.
 func (h *hold) repeats(other *hold) string {
 	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.phase()] && !other.peer.HasClosed()
 	if !wanted || other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
@@ -127,7 +128,7 @@ func (h *hold) repeats(other *hold) string {
 	return ""
 }
 
-// ended takes in that a hold is over.
+// ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
 	h.quit(nil)
 	a.counts.end(h)
@@ -139,7 +140,7 @@ func (a *Agent) ended(h *hold) {
 	h.peer.Close()
 }
 
-// find returns a hold by its id, also one that is over.
+// find returns the hold with the given id, even if it is over, or nil if there is none.
 func (a *Agent) find(id string) *hold {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +166,8 @@ func (a *Agent) all() []*hold {
 	return all
 }
 
-// Drain lets no program get a lock any more, asks all to release theirs, and returns when none is held any more, or ctx
-// ends. It never releases a lock whose program may still act: what is left expires.
+// Drain stops giving out locks and asks all programs to release theirs. It returns once every hold is over or ctx ends.
+// It never releases a lock whose program may still act. Such a lock expires.
 func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true
@@ -187,20 +188,22 @@ func (a *Agent) stop(ctx context.Context, holds []*hold, reason string) {
 	}
 }
 
-// newID returns the id of a hold, which only its program can know: 128 random bits.
+// newID returns the id of a hold. It consists of 128 random bits, so that only the program that is told the id can know
+// it.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// proofOf returns what the lock table has of a hold's id: whoever knows the id can show that the hold is its own.
+// proofOf returns the hash of a hold's id that is stored in the lock table. A program that knows the id can use it to
+// prove that the hold is its own.
 func proofOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
 }
 
-// holderOf returns the id of a holder in the lock table, which names the program and not the agent.
+// holderOf returns the id of the holder for the lock table. It identifies the program, not the agent.
 func (a *Agent) holderOf(id string, r *request, p *peer.Peer) string {
 	program := r.label
 	if program == "" {
@@ -220,5 +223,5 @@ func (a *Agent) holderOf(id string, r *request, p *peer.Peer) string {
 	return fmt.Sprintf("%s/%d/%.200s/%s", clean(a.Host), p.PID, clean(strings.ToValidUTF8(program, "")), proofOf(id))
 }
 
-// waitFor limits how long a client's question may take.
+// waitFor limits how long a request other than for a hold may take.
 const waitFor = 30 * time.Second

@@ -7,22 +7,23 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// barred has the names of locks that programs of this agent lost. A program may still act until the last time that it was
-// promised, so no other program of this agent gets the lock before. Elsewhere the lease ensures that. Here too, unless an
-// operator released the lock, or somebody deleted its rows: then this agent would know first that it is free.
+// barred remembers the locks that programs of this agent have lost. A program that has lost a lock may go on acting
+// until the last time it was promised, so no other program of this agent gets the lock before then. Usually the lease
+// already ensures that. But if an operator releases the lock or deletes its rows, this agent would immediately see that
+// the lock is free.
 type barred struct {
 	clock elect.Clock
 	mu    sync.Mutex
 	names map[string]promise
 }
 
-// promise is how long a program was told that it holds a lock.
+// promise records that a program was told, at the time made, that it will hold a lock for at least as long as left.
 type promise struct {
 	made elect.Instant
 	left time.Duration
 }
 
-// over returns how long the promise is kept. It is not positive once it is over.
+// over returns how much longer the promise lasts. The result is not positive once the promise is over.
 func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Since(p.made) }
 
 // until bars the names until the promise is over.
@@ -42,7 +43,7 @@ func (b *barred) until(p promise, names []string) {
 	}
 }
 
-// left returns for how long one of the names is still barred.
+// left returns how long it takes until none of the names is barred.
 func (b *barred) left(names []string) (left time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

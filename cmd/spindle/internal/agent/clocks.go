@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A reading is what the machine's clocks said at one moment, in milliseconds: they fit into the numbers of any language. The
-// clocks are those that programs in other languages can read.
+// A reading is what the machine's clocks showed at one moment. It contains only clocks that programs in any language
+// can read. Times are in milliseconds, because every language has numbers that are large enough for them.
 type reading struct {
-	Boottime  int64 `json:"boottime_ms,omitempty"`  // CLOCK_BOOTTIME: it continues while the machine is suspended
-	Monotonic int64 `json:"monotonic_ms,omitempty"` // CLOCK_MONOTONIC: it does not
-	Unix      int64 `json:"unix_ms"`                // it does, but somebody may set it
+	Boottime  int64 `json:"boottime_ms,omitempty"`  // CLOCK_BOOTTIME, which keeps running while the machine is suspended
+	Monotonic int64 `json:"monotonic_ms,omitempty"` // CLOCK_MONOTONIC, which stops while the machine is suspended
+	Unix      int64 `json:"unix_ms"`                // the time of day, which keeps running, but can be set
 }
 
-// until returns when a term ends that had so much time left after the clocks were read. A program may act while each clock
-// that it can read is before that. The clocks have to be read first: if this process is stopped between the two readings,
-// that shortens the time, and never lengthens it.
+// until returns when a term ends, by each clock, if left of it remained just after the clocks were read. A program may
+// act only while every clock that it can read shows an earlier time. The caller must read the clocks before it
+// determines left. A pause between these two steps can then make the result too early, but never too late.
 func (r reading) until(left time.Duration) reading {
 	ms := max(left.Milliseconds(), 0)
 	u := reading{Unix: r.Unix + ms}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readClocks rounds down: a moment that seems earlier only shortens what is promised.
+// readClocks rounds down, because a reading that is too early can only shorten the time that a program is promised.
 func readClocks() reading {
 	return reading{Boottime: millis(unix.CLOCK_BOOTTIME), Monotonic: millis(unix.CLOCK_MONOTONIC), Unix: time.Now().UnixMilli()}
 }

@@ -4,5 +4,6 @@ package agent
 
 import "time"
 
-// readClocks has no monotonic clock here that a program in another language could compare. Programs ask how much is left.
+// readClocks reads only the time of day. These systems have no monotonic clock that programs in other languages could
+// compare, so programs ask the agent how much time is left.
 func readClocks() reading { return reading{Unix: time.Now().UnixMilli()} }

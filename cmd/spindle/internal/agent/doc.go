@@ -1,10 +1,13 @@
-// Package agent holds locks for the programs of one machine, or of one pod, which ask for them over a Unix socket in plain
-// HTTP. One response is one hold: docs/agent.md has the protocol, and says why it is safe.
+// Package agent holds locks for the programs of one machine or one pod. Programs ask for locks over a Unix socket, in
+// plain HTTP, and each response is one hold. docs/agent.md describes the protocol and explains why it is safe.
 //
-//   - machine.go: the rules of one hold, above all when its lock may be released
-//   - hold.go: what a hold does by these rules; lines.go: what it says to its program
-//   - clocks.go: until when a program may act; barred.go: when the next program may
-//   - kinds.go: locks, sets, semaphores, elections and work that is done once
-//   - agent.go: all holds; http.go: the paths; request.go: their parameters; problem.go: what is wrong with a request
-//   - metrics.go: for Prometheus
+//   - machine.go: the state machine of a hold, which decides when a lock may be released
+//   - hold.go: carries out what the state machine decides
+//   - lines.go: the lines that a program is sent
+//   - clocks.go: the times until which a program may act
+//   - barred.go: locks that the next program must not get yet
+//   - kinds.go: mutexes, sets, semaphores, elections and work that is done once
+//   - agent.go: the holds of an agent
+//   - http.go, request.go, problem.go: the paths, their parameters, and error responses
+//   - metrics.go: metrics for Prometheus
 package agent

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// fenceJSON makes a transaction of the program fail unless a lock is held, by SQL or by a mutation. SQL must change that many
-// rows, or the program has to roll back.
+// fenceJSON makes a transaction of the program fail if the lock is no longer held. The program either adds Mutation to
+// the transaction, or runs one of the SQL statements and rolls back unless the statement changed Rows rows.
 type fenceJSON struct {
 	GoogleSQL  string         `json:"googlesql"`
 	PostgreSQL string         `json:"postgresql"`
@@ -18,7 +18,7 @@ type fenceJSON struct {
 	Mutation   map[string]any `json:"mutation"`
 }
 
-// fences returns the fence of each lease row.
+// fences returns one fence for each lease row.
 func (a *Agent) fences(leaseKeys []string) []fenceJSON {
 	s := table.Spanner{Table: a.TableName}
 	all := make([]fenceJSON, len(leaseKeys))
@@ -34,7 +34,7 @@ func (a *Agent) fences(leaseKeys []string) []fenceJSON {
 	return all
 }
 
-// mutations returns writes in the form of Spanner's REST API.
+// mutations converts writes into the JSON form that Spanner's REST API takes.
 func (a *Agent) mutations(writes []table.Write) (all []map[string]any) {
 	for _, w := range writes {
 		all = append(all, a.mutation(w))
@@ -51,7 +51,7 @@ func (a *Agent) mutation(w table.Write) map[string]any {
 	return map[string]any{kind: map[string]any{"table": a.TableName, "columns": columns, "values": [][]any{values}}}
 }
 
-// commitTimestamp is what Spanner's API takes for the time of the commit.
+// commitTimestamp is the placeholder that Spanner's API replaces by the commit timestamp.
 const commitTimestamp = "spanner.commit_timestamp()"
 
 func valueOf(v any) any {

@@ -17,8 +17,8 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// hold is one response: a program's wait for a lock, and one term of holding it. Its machine belongs to the goroutine of
-// run; others put events into its inbox.
+// hold is one response: a program waits for a lock, and then holds it for one term. Only the goroutine that executes
+// run may use machine. Other goroutines put their events into events.
 type hold struct {
 	agent  *Agent
 	id     string
@@ -30,45 +30,45 @@ type hold struct {
 	machine machine
 	events  *loop.Inbox[event]
 	lines   *lines
-	reads   attention // whether the program reads
+	reads   attention // whether the program reads its lines
 	lock    locker
-	doubts  event // what began the doubt
-	mute    chan struct{}
-	waits   context.Context // for the lock
-	quit    context.CancelCauseFunc
-	decided chan struct{} // closed when the lock was won or refused
-	ended   chan struct{} // closed when it is over
+	doubts  event                   // the event that began the doubt
+	mute    chan struct{}           // closed to stop the heartbeats
+	waits   context.Context         // canceled when the hold stops waiting for the lock
+	quit    context.CancelCauseFunc // cancels waits
+	decided chan struct{}           // closed once the lock has been won or refused
+	ended   chan struct{}           // closed once the hold is over
 
 	mu       sync.Mutex
-	state    phase   // the machine's
-	promised promise // the longest that was made
+	state    phase   // copied from machine
+	promised promise // the one that lasts longest
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
-	stops    string  // why the program is to release the lock, if the agent was asked for that
-	failure  error   // of the release
+	stops    string  // why somebody asked the agent to stop the program, or ""
+	failure  error   // why the release failed
 }
 
 // event is something that happened to a hold.
 type event struct {
 	what   happening
 	err    error
-	reason string // of stopAsked
-	done   bool   // of asked: the program's work is done, as its key
+	reason string // for stopAsked
+	done   bool   // for asked: whether to record the key as done
 }
 
 func (h *hold) put(e event) { h.events.Put(e) }
 
-// options are those of the lock.
+// options returns the options for the lock.
 func (h *hold) options() []spindle.Option {
 	r, a := h.asked, h.agent
 	opts := []spindle.Option{
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // in queues, each program counts as a process
+			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
-			c.Look = r.lease / 20 // shared, and so cheap: a program that is killed costs the next no more
+			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
 		},
 	}
 	if r.value != "" {
@@ -77,7 +77,7 @@ func (h *hold) options() []spindle.Option {
 	return opts
 }
 
-// happened takes in an event of the term.
+// happened passes an event of the term on to run.
 func (h *hold) happened(e elect.TermEvent) {
 	switch e.What {
 	case elect.Beat:
@@ -89,7 +89,7 @@ func (h *hold) happened(e elect.TermEvent) {
 	}
 }
 
-// begin lets the hold wait for its lock.
+// begin starts to acquire the lock, and to handle events.
 func (h *hold) begin() {
 	if h.asked.wait > 0 {
 		time.AfterFunc(h.asked.wait, func() { h.quit(errTimeout) })
@@ -100,14 +100,14 @@ func (h *hold) begin() {
 			return
 		}
 		h.put(event{what: won})
-		if h.lock.left() <= 0 { // the event of a loss may have come before this one
+		if h.lock.left() <= 0 { // the machine ignores a loss that was reported before won
 			h.put(event{what: termEnded, err: spindle.ErrExpired})
 		}
 	}()
 	go h.run()
 }
 
-// run runs the hold until it is over.
+// run handles events until the hold is over.
 func (h *hold) run() {
 	defer close(h.ended)
 	reading := h.watchReading()
@@ -188,22 +188,23 @@ func (h *hold) do(a action, e event) {
 	case release:
 		go h.release(e.done)
 	case discard:
-		go func() { _ = h.giveBack(false) }() // it reports that the lock is not held any more
+		go func() { _ = h.giveBack(false) }() // the error only says that the lock is no longer held
 	case end:
 		h.lines.end()
 	}
 }
 
-// longestDoubt is longer than the time between the end of a process and the end of its sockets, unless it has gigabytes, or
-// writes a core dump. It is short beside any lease.
+// longestDoubt is how long the agent waits for the second sign that a program has died. The two signs are the end of
+// its process and the end of its stream. After a kill, both come within this time, unless the process has to free
+// gigabytes of memory or writes a core dump.
 const longestDoubt = 100 * time.Millisecond
 
 var (
-	errUnwanted = errors.New("the program does not wait any more")
-	errTimeout  = errors.New("the time to wait is over")
+	errUnwanted = errors.New("the program no longer waits for the lock")
+	errTimeout  = errors.New("timed out waiting for the lock")
 	errStalled  = errors.New("the program does not read its lines")
-	errClosed   = errors.New("the program closed the connection, and has not ended")
-	errExited   = errors.New("the program has ended, and another process has its connection")
+	errClosed   = errors.New("the program closed the connection, but has not ended")
+	errExited   = errors.New("the program has ended, but another process still has its connection open")
 )
 
 func (h *hold) sayLost(e event) {
@@ -227,7 +228,7 @@ func (h *hold) sayLost(e event) {
 	h.mu.Lock()
 	h.lost = why.Error()
 	h.mu.Unlock()
-	if e.what != termEnded { // the lock's own loss was logged
+	if e.what != termEnded { // the lock has already logged its own loss
 		h.log.Warn("lost", "reason", why)
 	}
 	h.lines.add(line{Event: "lost", Reason: reason, Detail: why.Error()})
@@ -254,7 +255,7 @@ func (h *hold) sayRefused(err error) {
 	h.lines.add(said)
 }
 
-// release releases the lock, and lets the machine know.
+// release releases the lock, and then notifies the machine.
 func (h *hold) release(done bool) {
 	err := h.giveBack(done)
 	h.mu.Lock()
@@ -268,14 +269,14 @@ func (h *hold) release(done bool) {
 	h.put(event{what: released})
 }
 
-// giveBack tries for as long as the lock may be held.
+// giveBack releases the lock. It gives up after one lease, because the lock has expired by then.
 func (h *hold) giveBack(done bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), h.asked.lease)
 	defer cancel()
 	return h.lock.release(ctx, done)
 }
 
-// stop asks the program to release the lock, at once or when the followers know of it.
+// stop asks the program to release the lock. In an election, the followers are told first.
 func (h *hold) stop(reason string) {
 	h.mu.Lock()
 	h.stops = reason
@@ -288,7 +289,8 @@ func (h *hold) stop(reason string) {
 	go h.lock.stepDown(context.Background(), asks)
 }
 
-// ask asks the program to release the lock. Another candidate may be the reason, in an election.
+// ask asks the program to release the lock. If nobody asked the agent for that, the reason is a handover to another
+// candidate.
 func (h *hold) ask() {
 	h.mu.Lock()
 	reason := cmp.Or(h.stops, "handover")
@@ -296,7 +298,7 @@ func (h *hold) ask() {
 	h.put(event{what: stopAsked, reason: reason})
 }
 
-// stamp fills in the times of a line that is about to be sent, and remembers what they promise.
+// stamp fills in the times of a line that is about to be sent, and remembers what the line promises.
 func (h *hold) stamp(l *line) {
 	switch l.Event {
 	case "hello":
@@ -311,7 +313,7 @@ func (h *hold) stamp(l *line) {
 	}
 }
 
-// promise remembers the longest promise that was made.
+// promise remembers p if it lasts longer than all earlier promises.
 func (h *hold) promise(p promise) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -332,5 +334,5 @@ func (h *hold) phase() phase {
 	return h.state
 }
 
-// sayLeader says who leads, to a program that waits for an election.
+// sayLeader tells a program that is waiting in an election who leads.
 func (h *hold) sayLeader(l *leaderJSON) { h.lines.add(line{Event: "leader", Leader: l}) }

@@ -15,10 +15,10 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// connection is the key of a request's connection in its context.
+// connection is the context key for the connection of a request.
 type connection struct{}
 
-// Serve answers programs on a Unix socket until the server is closed.
+// Serve answers the requests of programs on a Unix socket until the returned server is closed.
 func (a *Agent) Serve(on net.Listener) *http.Server {
 	s := &http.Server{
 		Handler:           a.Handler(),
@@ -27,11 +27,11 @@ func (a *Agent) Serve(on net.Listener) *http.Server {
 		MaxHeaderBytes:    4 << 20, // a set may have 500 long names
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 	}
-	go func() { _ = s.Serve(on) }() // which fails once it is closed
+	go func() { _ = s.Serve(on) }() // returns an error once the server is closed
 	return s
 }
 
-// Handler answers programs.
+// Handler returns the handler for the requests of programs.
 func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, kind := range []string{locks, elections, semaphores, onces} {
@@ -53,7 +53,7 @@ func (a *Agent) Handler() http.Handler {
 	return mux
 }
 
-// ReadOnly answers what a probe may ask, which is no program.
+// ReadOnly returns the handler for probes, which can neither acquire nor release a lock.
 func (a *Agent) ReadOnly() http.Handler {
 	mux := http.NewServeMux()
 	a.readOnly(mux)
@@ -69,18 +69,19 @@ func (a *Agent) readOnly(mux *http.ServeMux) {
 	mux.Handle("GET /metrics", a.metrics())
 }
 
-// by calls a handler with the process that asks. If the handler does not keep it, it is closed.
+// by returns a handler that passes each request to do, together with the process that sent it. It closes the peer
+// unless do reports that it keeps the peer. It refuses requests that came through a proxy.
 func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range []string{"Via", "Forwarded", "X-Forwarded-For"} {
 			if r.Header.Get(h) != "" {
-				wrong(http.StatusForbidden, "proxied", "this request came through a proxy, as its header %s says: a lock belongs to the process that is connected, so connect to the socket itself", h).write(w)
+				wrong(http.StatusForbidden, "proxied", "this request's header %s shows that it came through a proxy: a lock belongs to the process that connects, so connect to the socket directly", h).write(w)
 				return
 			}
 		}
 		c, ok := r.Context().Value(connection{}).(*net.UnixConn)
 		if !ok {
-			wrong(http.StatusForbidden, "no-socket", "programs connect over a Unix socket").write(w)
+			wrong(http.StatusForbidden, "no-socket", "programs must connect over a Unix socket").write(w)
 			return
 		}
 		p, err := peer.Of(c)
@@ -94,7 +95,7 @@ func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept
 	})
 }
 
-// acquire answers with the lines of a hold.
+// acquire begins a hold, and answers with its lines.
 func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, kind string) (kept bool) {
 	asked, bad := parse(kind, r.URL.Query())
 	if bad != nil {
@@ -127,7 +128,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 	return true
 }
 
-// refused returns why a program that does not wait did not get its lock, or nil.
+// refused returns why a request with wait=0 did not get its lock, or nil if it did.
 func (h *hold) refused() *problem {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +138,7 @@ func (h *hold) refused() *problem {
 	case errors.Is(err, errBusy):
 		return wrong(http.StatusConflict, "busy", "%v", err)
 	case errors.Is(err, errDone):
-		return wrong(http.StatusConflict, "done", "the key is done already")
+		return wrong(http.StatusConflict, "done", "the key is already done")
 	case errors.Is(err, lock.ErrPassed):
 		return wrong(http.StatusConflict, "passed", "%v", err)
 	default:
@@ -145,17 +146,18 @@ func (h *hold) refused() *problem {
 	}
 }
 
-// own returns the hold that a request names, or says that there is none. A hold belongs to the user of its program.
+// own returns the hold that a request names. If the user has no such hold, own writes an error response and returns
+// nil. Root may use the holds of every user.
 func (a *Agent) own(w http.ResponseWriter, r *http.Request, p *peer.Peer) *hold {
 	h := a.find(r.PathValue("id"))
 	if h == nil || h.peer.UID != p.UID && p.UID != 0 {
-		wrong(http.StatusNotFound, "no-such-hold", "this user has no hold with that id, or not any more").write(w)
+		wrong(http.StatusNotFound, "no-such-hold", "no hold of this user has that id, or the hold ended long ago").write(w)
 		return nil
 	}
 	return h
 }
 
-// release ends a hold, once the program's work has returned. The path says whether its key is done.
+// release ends a hold once the program's work has returned. If the path ends in /done, it also records the key as done.
 func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
 	h := a.own(w, r, p)
 	if h == nil {
@@ -163,7 +165,7 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (k
 	}
 	done := r.URL.Path[len(r.URL.Path)-len("/done"):] == "/done"
 	if done && h.asked.kind != onces {
-		wrong(http.StatusBadRequest, "not-once", "done is for /v1/once: release a hold of /v1/%s", h.asked.kind).write(w)
+		wrong(http.StatusBadRequest, "not-once", "only holds of /v1/once can be done: for a hold of /v1/%s, use release", h.asked.kind).write(w)
 		return false
 	}
 	h.put(event{what: asked, done: done})
@@ -175,7 +177,7 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (k
 	return false
 }
 
-// becameOf says how a hold ended.
+// becameOf answers with how the hold ended.
 func (h *hold) becameOf(w http.ResponseWriter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,13 +201,13 @@ func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p *peer.Peer) (
 	return false
 }
 
-// stepDownAll asks all programs of a user to release their locks, and answers when they have. Root and the agent's own user
-// ask those of everybody. With drain, no program gets a lock any more.
+// stepDownAll asks all programs of a user to release their locks, and answers once they have. For root and the agent's
+// own user, it asks the programs of all users. With the parameter drain, the agent also stops giving out locks.
 func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
 	everybody := p.UID == 0 || p.UID == ownUID()
 	if r.URL.Query().Has("drain") {
 		if !everybody {
-			wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain it").write(w)
+			wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain the agent").write(w)
 			return false
 		}
 		a.Drain(r.Context(), "stepdown")
@@ -222,16 +224,16 @@ func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer
 	return false
 }
 
-// releaseOrphan releases a lock of an agent that has ended, for a program that knows the hold's id.
+// releaseOrphan releases a lock that a program got from an agent that has ended. The program must know the hold's id.
 func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ *peer.Peer) (kept bool) {
 	q := r.URL.Query()
 	token, err := strconv.ParseInt(q.Get("token"), 10, 64)
 	if err != nil || q.Get("hold") == "" || len(q["name"]) == 0 {
-		wrong(http.StatusBadRequest, "bad-parameter", "give name=, token= and hold=, as the lines of the hold had them").write(w)
+		wrong(http.StatusBadRequest, "bad-parameter", "name=, token= and hold= are required: take them from the lines of the hold").write(w)
 		return false
 	}
 	if h := a.find(q.Get("hold")); h != nil {
-		wrong(http.StatusConflict, "not-orphaned", "this agent has that hold: use /v1/holds/%s/release", h.id).write(w)
+		wrong(http.StatusConflict, "not-orphaned", "that hold belongs to this agent: use /v1/holds/%s/release", h.id).write(w)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitFor)

@@ -13,32 +13,32 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// locker is what a hold holds. All methods but acquire are for after it has returned nil.
+// locker is the lock of a hold. No method but acquire may be called until acquire has returned nil.
 type locker interface {
 	acquire(ctx context.Context) error // blocks until the lock is held
 	token() spindle.Token
 	left() time.Duration
-	names() []string                              // of the locks that are held
-	release(ctx context.Context, done bool) error // blocks until it is released; done: and its key is recorded as done
-	stepDown(ctx context.Context, stop func())    // calls stop when the work is to return, or has that done
-	key() (string, []table.Write)                 // of work that is done once, and the writes that record it as done
+	names() []string                              // names of the locks that are held
+	release(ctx context.Context, done bool) error // blocks until the lock is released; if done, also records the key as done
+	stepDown(ctx context.Context, stop func())    // makes sure that stop is called once the work should return
+	key() (string, []table.Write)                 // for work that is done once: its key, and the writes that record the key as done
 }
 
 var (
-	errBusy = errors.New("another holds it")
-	errDone = errors.New("it is done already")
+	errBusy = errors.New("the lock is not free")
+	errDone = errors.New("the key is already done")
 
-	errNotDone = errors.New("the program did not say that it is done")
+	errNotDone = errors.New("the program did not report the key as done")
 )
 
-// plain is what most kinds do.
+// plain has the methods that most kinds share.
 type plain struct{}
 
 func (plain) stepDown(_ context.Context, stop func()) { stop() }
 
 func (plain) key() (string, []table.Write) { return "", nil }
 
-// leaseKeys returns the keys of the lease rows of what is held, for its fence.
+// leaseKeys returns the keys of the lease rows that a held lock has. The fence needs them.
 func leaseKeys(l locker) (keys []string) {
 	for _, name := range l.names() {
 		keys = append(keys, table.LeaseKey(name, table.Token(l.token())))
@@ -46,7 +46,7 @@ func leaseKeys(l locker) (keys []string) {
 	return keys
 }
 
-// mutex is one lock, or a set.
+// mutex is a lock or a set of locks.
 type mutex struct {
 	plain
 	all []string
@@ -105,12 +105,12 @@ func (p *permit) token() spindle.Token { return p.now.Token() }
 
 func (p *permit) left() time.Duration { return p.now.Left() }
 
-// names returns the name of the slot, which its fence knows.
+// names returns the name of the slot, which it takes from the fence.
 func (p *permit) names() []string { return p.now.FenceIn(context.Background()).Names }
 
 func (p *permit) release(ctx context.Context, _ bool) error { return p.now.Release(ctx) }
 
-// once is work that is done once: the call of Do is in a goroutine, and its function waits for the program.
+// once is work that is done once. Do runs in a goroutine, and the function that it calls waits for the program.
 type once struct {
 	plain
 	name  string
@@ -121,7 +121,7 @@ type once struct {
 	try   bool
 
 	run      lock.Run
-	returned chan bool  // whether the program is done
+	returned chan bool  // receives whether the key is done
 	result   chan error // of Do
 }
 
@@ -129,7 +129,7 @@ func (o *once) acquire(ctx context.Context) error {
 	won := make(chan struct{})
 	o.returned, o.result = make(chan bool, 1), make(chan error, 1)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel) // which only limits the wait
+	stop := context.AfterFunc(ctx, cancel) // ctx limits only the wait
 	go func() {
 		defer cancel()
 		o.result <- o.do(run, func(now lock.Run) bool {
@@ -147,7 +147,7 @@ func (o *once) acquire(ctx context.Context) error {
 	}
 }
 
-// do runs work, which reports whether it is done, unless the key is done.
+// do runs work, unless the key is already done. The result of work says whether to record the key as done.
 func (o *once) do(ctx context.Context, work func(lock.Run) bool) error {
 	do := o.of.Do
 	if o.try {
@@ -186,14 +186,14 @@ func (o *once) release(ctx context.Context, done bool) error {
 	return await(ctx, o.result)
 }
 
-// election is one term of an elector.
+// election is one term in an election.
 type election struct {
 	plain
 	name  string
 	new   func(...spindle.Option) *spindle.Lock
 	try   bool
-	asked func()                   // called when the work is to return
-	seen  func(leader *leaderJSON) // called for each other leader, and for none
+	asked func()                   // called once the work should return
+	seen  func(leader *leaderJSON) // called with each other leader, and with nil if there is none
 
 	term     spindle.Term
 	end      context.CancelFunc // of Run
@@ -227,7 +227,8 @@ func (e *election) acquire(ctx context.Context) error {
 	}
 }
 
-// work returns when the hold says so. Before that it may have to ask for it.
+// work is the leader function. It returns once the hold releases the lock. If the term has to end before that, work
+// asks the program to release the lock.
 func (e *election) work(ctx context.Context) {
 	select {
 	case <-e.returned:
@@ -252,7 +253,7 @@ func (e *election) observe(busy func()) func(spindle.Event) {
 	}
 }
 
-// withdraw stops competing. It returns nil if the lock was won meanwhile: the hold releases it.
+// withdraw stops competing and returns why. It returns nil if the lock has been won in the meantime.
 func (e *election) withdraw(won <-chan struct{}, why error) error {
 	e.end()
 	select {
@@ -269,7 +270,8 @@ func (e *election) left() time.Duration { return e.term.Left() }
 
 func (e *election) names() []string { return []string{e.name} }
 
-// release lets the work return, which releases the lock, and ends Run: the elector must not compete again.
+// release lets the leader function return, which releases the lock. It also ends Run, because the elector must not
+// compete again.
 func (e *election) release(ctx context.Context, _ bool) error {
 	close(e.returned)
 	e.end()
@@ -287,7 +289,7 @@ func await(ctx context.Context, result <-chan error) error {
 	}
 }
 
-// newLocker returns what a request asks for, with the options of its hold.
+// newLocker returns the locker for the request of a hold.
 func newLocker(r *request, h *hold) (locker, error) {
 	tableName, options := h.agent.TableName, h.options()
 	switch r.kind {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A line is one event of a hold, as its program reads it.
+// A line is one event of a hold, as the program reads it.
 type line struct {
 	Event  string   `json:"event"`
 	Hold   string   `json:"hold,omitempty"`
@@ -25,19 +25,19 @@ type line struct {
 	Record []map[string]any `json:"record,omitempty"`
 }
 
-// lines sends lines to a program that may read slowly, or not at all. Whoever adds a line never waits: a newer line of a
-// kind replaces an older one that was not sent.
+// lines sends lines to a program, which may read slowly or not at all. Adding a line never blocks. If an older line
+// with the same event has not been sent yet, the new line replaces it.
 type lines struct {
 	mu      sync.Mutex
 	pending []line
 	ended   bool          // no more lines follow
-	conn    net.Conn      // to which the lines are written; nil: not yet
-	news    chan struct{} // has room for one
+	conn    net.Conn      // where the lines are written; nil until send is called
+	news    chan struct{} // receives a value after each change; buffered
 }
 
 func newLines() *lines { return &lines{news: make(chan struct{}, 1)} }
 
-// keepAlive is how often the program hears something: one that only reads needs a time limit on reading.
+// keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
 
 // add adds a line.
@@ -57,7 +57,7 @@ func (l *lines) add(add line) {
 	l.wake()
 }
 
-// end says that no more lines follow.
+// end ends the response after the lines that have been added so far.
 func (l *lines) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,8 @@ func (l *lines) end() {
 	l.wake()
 }
 
-// lastWords is how long the last line may take: a program that does not read must not keep its connection.
+// lastWords limits how long it may take to write the last line, so that a program that does not read can't keep its
+// connection open.
 const lastWords = 5 * time.Second
 
 func (l *lines) limit() { _ = l.conn.SetWriteDeadline(time.Now().Add(lastWords)) }
@@ -86,12 +87,13 @@ func (l *lines) take() (next []line, ended bool) {
 	return next, l.ended
 }
 
-// head begins each response with lines. They end with the connection, so that its body has no encoding. The server's own
-// writer would keep a goroutine and buffers for each.
+// head is the start of each response that consists of lines. It has no Content-Length, because the body lasts until the
+// connection is closed. The agent writes these responses itself, because net/http would need a goroutine and buffers
+// for each of them.
 const head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
 
-// send writes the response until the last line is written, or the program can't be reached. Each line is stamped when it is
-// sent: what is promised must not be older than the line.
+// send writes the response until its last line is written or the program can't be reached. Each line is stamped just
+// before it is sent, so that its times are up to date.
 func (l *lines) send(conn net.Conn, stamp func(*line)) {
 	defer func() { _ = conn.Close() }()
 	l.mu.Lock()
@@ -114,7 +116,7 @@ func (l *lines) send(conn net.Conn, stamp func(*line)) {
 		next, ended := l.take()
 		for i := range next {
 			stamp(&next[i])
-			b, _ := json.Marshal(next[i]) // strings and numbers
+			b, _ := json.Marshal(next[i]) // never fails for strings and numbers
 			text = append(append(text, b...), '\n')
 		}
 		if _, err := conn.Write(text); err != nil || ended {

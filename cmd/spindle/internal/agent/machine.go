@@ -1,10 +1,11 @@
 package agent
 
-// machine is the state of one hold, and decides what to do at each event. The lock is released only if the program said
-// that its work has returned, or if the program can't act any more: its end of the stream is closed, and its process has
-// ended. Either alone does not suffice: a process can close a socket and work on, and its children may have the socket.
+// machine is the state of one hold, and decides what to do after each event. It releases the lock only if the program
+// said that its work has returned, or if the program can no longer act. The latter takes two signs: the process has
+// ended, and its end of the stream is closed. One of them is not enough. A process can close its socket and go on
+// working, and when a process has ended, its children may still have the socket.
 type machine struct {
-	releasesAtEOF bool // the program asked for it: the end of the stream suffices
+	releasesAtEOF bool // the program asked for eof=release, so the end of the stream is enough
 
 	phase     phase
 	streamEnd bool // the program's end of the stream is closed
@@ -16,11 +17,11 @@ type phase int
 
 const (
 	waiting   phase = iota // for the lock
-	quitting               // waiting, and nobody wants the lock any more
+	quitting               // waiting, but nobody wants the lock any more
 	held                   // the program may act
-	stopping               // held, and the program was asked to release it
-	doubtful               // held, and the program has either closed its stream or ended: the other may follow
-	orphaned               // the program may not act any more, but it may not know yet: the lock expires
+	stopping               // held, but the program was asked to release the lock
+	doubtful               // held, but either the stream is closed or the process has ended; the other may follow
+	orphaned               // the program has lost the lock, but may not know it yet; the lock will expire
 	releasing              // the release is in progress
 	over
 )
@@ -29,18 +30,18 @@ const (
 type happening int
 
 const (
-	won        happening = iota // the lock
-	refused                     // the lock was not acquired: err
+	won        happening = iota // the lock was acquired
+	refused                     // the lock was not acquired; err says why
 	beat                        // a heartbeat was acknowledged
-	jeopardy                    // a heartbeat was not acknowledged, for the first time in a row
-	termEnded                   // the lock is not held any more: err
+	jeopardy                    // a heartbeat failed, after one that succeeded
+	termEnded                   // the lock is no longer held; err says why
 	streamEnds                  // the program's end of the stream is closed
 	exits                       // the program's process has ended
 	stalls                      // the program does not read its lines
-	doubted                     // the time for doubt is over
-	asked                       // to release, by the program
-	stopAsked                   // to stop, by an operator or because the agent ends: reason
-	released                    // the release is done: err
+	doubted                     // longestDoubt has passed
+	asked                       // the program asked to release the lock
+	stopAsked                   // somebody asked the program to stop; reason says why
+	released                    // the call that releases the lock has returned
 )
 
 // action is something to do.
@@ -53,16 +54,16 @@ const (
 	sayStop
 	sayLost
 	sayRefused
-	doubt   // a process that is killed closes its stream and ends, but not at one instant
-	quit    // stop waiting for the lock, and give back what may still be acquired
+	doubt   // wait for the second sign that the program has died
+	quit    // stop waiting for the lock
 	mute    // send no more heartbeats
 	release // the lock
-	bar     // other programs of this agent from the lock until the last promised time
-	discard // a lock that was lost: this process keeps nothing of it
+	bar     // keep other programs of this agent from the lock until the last promised time
+	discard // free what this process keeps for a lost lock
 	end     // the response
 )
 
-// on returns what to do, in this order.
+// on handles an event and returns what to do, in this order.
 func (m *machine) on(what happening) []action {
 	switch what {
 	case streamEnds:
@@ -99,8 +100,8 @@ func (m *machine) wait(what happening) []action {
 	return nil
 }
 
-// giveUp is for a lock that nobody wants any more. The program was never told that it has the lock, so it may be released
-// whatever the program does.
+// giveUp handles an event while nobody wants the lock any more. The program was never told that it holds the lock, so
+// the lock may be released in any case.
 func (m *machine) giveUp(what happening) []action {
 	switch what {
 	case won:
@@ -140,7 +141,7 @@ func (m *machine) hold(what happening) []action {
 	return nil
 }
 
-// expire is for a lock whose program may not know yet that it may not act any more.
+// expire handles an event after the program has lost the lock. The program may not know that yet.
 func (m *machine) expire(what happening) []action {
 	switch what {
 	case asked:
@@ -155,7 +156,7 @@ func (m *machine) expire(what happening) []action {
 	return nil
 }
 
-// mayRelease reports whether the program can't act any more, by what is known of it.
+// mayRelease reports whether the lock may be released because the program can no longer act.
 func (m *machine) mayRelease() bool {
 	return m.streamEnd && (m.exited || m.releasesAtEOF)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// counts are of holds that are over.
+// counts counts the holds that are over, by outcome.
 type counts struct {
 	mu      *sync.Mutex
 	outcome map[string]float64
@@ -32,7 +32,7 @@ func (c counts) end(h *hold) {
 
 var (
 	descHolds = prometheus.NewDesc("spindle_agent_holds", "Programs that hold a lock of this agent, or wait for one, by state.", []string{"state"}, nil)
-	descEnded = prometheus.NewDesc("spindle_agent_holds_ended_total", "Holds that ended, by how: released, lost, refused, or unknown if the release was not confirmed.", []string{"outcome"}, nil)
+	descEnded = prometheus.NewDesc("spindle_agent_holds_ended_total", "Holds that ended, by outcome: released, lost, refused, or unknown if the release was not confirmed.", []string{"outcome"}, nil)
 	descHeld  = prometheus.NewDesc("spindle_agent_held", "1 for each lock that a program of this agent holds.", []string{"spindle_lock"}, nil)
 )
 

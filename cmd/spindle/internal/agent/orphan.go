@@ -11,7 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// releaseOf releases locks that another agent held under a token, if the proof is its hold's.
+// releaseOf releases locks that are held under token by a hold of another agent. It refuses unless proof belongs to
+// that hold's id.
 func (a *Agent) releaseOf(ctx context.Context, token table.Token, proof string, names []string) writer {
 	for _, name := range names {
 		if err := table.CheckName(name); err != nil {
@@ -25,9 +26,9 @@ func (a *Agent) releaseOf(ctx context.Context, token table.Token, proof string, 
 	for _, o := range seen {
 		switch {
 		case o.Token != token || !o.Confirmed() || o.LeaseRecord == nil:
-			return wrong(http.StatusGone, "lost", "%.64q is not held under token %v any more", o.Name, token)
+			return wrong(http.StatusGone, "lost", "%.64q is no longer held under token %v", o.Name, token)
 		case !strings.HasSuffix(o.LeaseRecord.ID, "/"+proof):
-			return wrong(http.StatusNotFound, "no-such-hold", "%.64q is not held by that hold", o.Name)
+			return wrong(http.StatusNotFound, "no-such-hold", "%.64q belongs to another hold", o.Name)
 		}
 	}
 	err = a.Locks.Release(ctx, token, names...)
@@ -40,7 +41,7 @@ func (a *Agent) releaseOf(ctx context.Context, token table.Token, proof string, 
 	return result{http.StatusOK, map[string]string{"state": "released"}}
 }
 
-// writer is an answer.
+// A writer writes its HTTP response.
 type writer interface{ write(http.ResponseWriter) }
 
 type result struct {
@@ -50,7 +51,7 @@ type result struct {
 
 func (r result) write(w http.ResponseWriter) { answer(w, r.status, r.body) }
 
-// reading are the options of a lock that is only looked at.
+// reading returns the option for a lock that is only read.
 func (a *Agent) reading() spindle.Option {
 	return func(c *options.Config) { c.Store = a.Locks.Store }
 }

@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// A problem is what is wrong with a request, or why it was refused: RFC 9457.
+// A problem says what is wrong with a request, or why the request was refused. Its format is defined by RFC 9457.
 type problem struct {
 	Code   string `json:"code"` // for programs
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	Detail string `json:"detail"` // for people: what was given, what was expected, how to mend it
+	Detail string `json:"detail"` // for people: what was given, what was expected, how to fix it
 }
 
 // Error implements error.

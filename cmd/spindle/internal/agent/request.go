@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// The kinds of holds, as in their paths.
+// The kinds of holds, as they appear in paths.
 const (
 	locks      = "locks"
 	elections  = "elections"
@@ -29,7 +29,7 @@ type request struct {
 	names []string
 	lease time.Duration
 	try   bool
-	wait  time.Duration // how long to wait, unless try; 0: forever
+	wait  time.Duration // how long to wait, unless try is set; 0: forever
 	stall time.Duration // how long the program may leave its lines unread; 0: forever
 	label string        // what the program calls itself
 	value string
@@ -43,7 +43,8 @@ type request struct {
 	every    time.Duration // the period of its schedule, or 0
 }
 
-// elector returns the options that only elections have. Its looks are shared with others.
+// elector returns the options that only elections take. They poll often, because polls share their reads and are
+// therefore cheap.
 func (r *request) elector() []spindle.Option {
 	opts := []spindle.Option{spindle.WithPoll(r.lease / 20), spindle.WithPriority(r.priority)}
 	if r.handover {
@@ -52,7 +53,7 @@ func (r *request) elector() []spindle.Option {
 	return opts
 }
 
-// parameters has, for each kind, the parameters beside those that all kinds have.
+// parameters lists the parameters of each kind. Those in everyKind are allowed as well.
 var parameters = map[string][]string{
 	locks:      {},
 	elections:  {"priority", "handover"},
@@ -68,9 +69,9 @@ func parse(kind string, q url.Values) (*request, *problem) {
 	for _, given := range slices.Sorted(maps.Keys(q)) {
 		switch {
 		case !slices.Contains(allowed, given):
-			return nil, wrong(http.StatusBadRequest, "unknown-parameter", "there is no parameter %.64q: /v1/%s has %s", given, kind, strings.Join(allowed, ", "))
+			return nil, wrong(http.StatusBadRequest, "unknown-parameter", "unknown parameter %.64q: /v1/%s takes %s", given, kind, strings.Join(allowed, ", "))
 		case len(q[given]) > 1 && given != "name":
-			return nil, wrong(http.StatusBadRequest, "bad-parameter", "the parameter %s is given %d times: give it once", given, len(q[given]))
+			return nil, wrong(http.StatusBadRequest, "bad-parameter", "the parameter %s was given %d times, but is allowed only once", given, len(q[given]))
 		}
 	}
 	p := &parser{q: q}
@@ -93,7 +94,7 @@ func parse(kind string, q url.Values) (*request, *problem) {
 	return r, nil
 }
 
-// parser keeps the first mistake.
+// parser reads parameters, and keeps the first error.
 type parser struct {
 	q     url.Values
 	wrong *problem
@@ -112,7 +113,7 @@ func (p *parser) duration(name string, otherwise time.Duration) time.Duration {
 	}
 	d, err := time.ParseDuration(given)
 	if err != nil || d < 0 {
-		p.refuse("%s=%.64s is not a time such as 10s, 500ms or 1m30s", name, given)
+		p.refuse("%s=%.64s is not a duration such as 10s, 500ms or 1m30s", name, given)
 		return otherwise
 	}
 	return d
@@ -130,24 +131,24 @@ func (p *parser) number(name string, otherwise int) int {
 	return n
 }
 
-// choice reports whether a parameter is given: it has one value.
+// choice reports whether a parameter is set. It may only be set to value.
 func (p *parser) choice(name, value string) bool {
 	given := p.q.Get(name)
 	if given != "" && given != value {
-		p.refuse("%s=%.64s: the only value is %s; otherwise leave the parameter out", name, given, value)
+		p.refuse("%s=%.64s: must be %s or left out", name, given, value)
 	}
 	return given == value
 }
 
-// once reads what is to be done once.
+// once parses the parameters of work that is done once.
 func (p *parser) once(r *request) {
 	key, every := p.q.Get("key"), p.duration("every", 0)
 	switch {
 	case (key == "") == (every == 0):
-		p.refuse("give every=, the period of a schedule, or key=, the key that is done once")
+		p.refuse("give either every=, for a schedule, or key=, for a single run")
 		return
 	case key != "" && p.q.Has("offset"):
-		p.refuse("offset= is for a schedule: leave it out, or give every= instead of key=")
+		p.refuse("offset= is only for schedules: leave it out, or give every= instead of key=")
 		return
 	case key != "":
 		if err := table.CheckDone(key); err != nil {
@@ -165,7 +166,7 @@ func (p *parser) once(r *request) {
 
 func (p *parser) names(r *request) {
 	if len(r.names) != 1 && r.kind != locks || len(r.names) == 0 {
-		p.refuse("/v1/%s was given %d names: give it one, as name=", r.kind, len(r.names))
+		p.refuse("/v1/%s takes one name=, but was given %d names", r.kind, len(r.names))
 		return
 	}
 	for _, name := range r.names {

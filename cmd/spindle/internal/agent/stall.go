@@ -6,14 +6,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// attention is whether a program reads what it is sent. One that does not, for so long as it has asked for, loses its lock: it
-// may be writing a core dump of gigabytes.
+// attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
+// read nothing for that long. A process that is writing a large core dump, for example, has neither ended nor reads
+// anything.
 type attention struct {
-	unread int           // at the last look, in bytes
+	unread int           // at the last check, in bytes
 	since  elect.Instant // when the program last read something, or had nothing to read
 }
 
-// stalled takes in how much is unread now, and reports whether the program has read nothing for so long.
+// stalled updates a with the number of unread bytes, and reports whether the program has read nothing for at least
+// limit.
 func (a *attention) stalled(unread int, limit time.Duration, now elect.Instant) bool {
 	if unread == 0 || unread < a.unread || a.since == (elect.Instant{}) {
 		a.since = now
@@ -22,7 +24,7 @@ func (a *attention) stalled(unread int, limit time.Duration, now elect.Instant) 
 	return limit > 0 && now.Ran(a.since) >= limit
 }
 
-// watchReading returns when to look whether the program reads.
+// watchReading returns a ticker that fires whenever the agent should check whether the program reads.
 func (h *hold) watchReading() *time.Ticker {
 	every := time.Hour
 	if h.asked.stall > 0 {

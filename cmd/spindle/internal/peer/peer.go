@@ -1,9 +1,10 @@
-// Package peer identifies the process at the other end of a Unix socket, and watches whether it has ended, whether its end of
-// the stream is closed, and whether it reads.
+// Package peer identifies the process at the other end of a Unix socket. It also tells whether the process has ended,
+// whether its end of the stream is closed, and whether it reads.
 //
-//   - peer.go: what is known of a peer
-//   - peer_linux.go: how Linux says it; poll_linux.go: one goroutine that waits for all peers
-//   - peer_darwin.go, peer_other.go: other systems, which say less
+//   - peer.go: the type Peer
+//   - peer_linux.go: the implementation for Linux
+//   - poll_linux.go: the goroutine that watches all peers
+//   - peer_darwin.go, peer_other.go: the implementations for other systems, which can tell less
 package peer
 
 import (
@@ -15,20 +16,20 @@ import (
 // A Peer is the process that connected to a Unix socket.
 type Peer struct {
 	UID     int
-	PID     int    // 0: the process is in another pid namespace, and has no number here
-	Command string // its name, or "": see Describe
-	Unit    string // its systemd unit or container, or "": see Describe
-	Key     string // is different for different processes, and the same for all connections of one process if that can be known
+	PID     int    // 0 if the process is in another pid namespace and has no id in ours
+	Command string // the name of the process, or ""; set by Describe
+	Unit    string // its systemd unit or container, or ""; set by Describe
+	Key     string // differs between processes; the same for all connections of one process, if the system can tell
 
 	conn   *net.UnixConn
-	socket int // a duplicate, to wait for the end of the stream; -1: none
-	pidfd  int // of the process, to wait for its end; -1: none
+	socket int // a duplicate, used to wait for the end of the stream; -1 if there is none
+	pidfd  int // used to wait for the end of the process; -1 if there is none
 
-	canExit        bool // the end of the process can be seen
+	canExit        bool // the system can tell when the process ends
 	closed, exited chan struct{}
 }
 
-// Of returns the peer of a connection. It must be closed.
+// Of returns the peer of a connection. The caller must close the peer.
 func Of(c *net.UnixConn) (*Peer, error) {
 	p := &Peer{conn: c, socket: -1, pidfd: -1, closed: make(chan struct{}), exited: make(chan struct{})}
 	if err := p.identify(); err != nil {
@@ -38,18 +39,18 @@ func Of(c *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
-// Closed returns a channel that is closed, after Watch, once the peer's end of the stream is closed, or shut down for
-// writing. All processes that have that socket must have closed it.
+// Closed returns a channel that is closed once the peer's end of the stream is closed or shut down for writing. If
+// several processes have the socket, all of them must have closed it. Watch must be called first.
 func (p *Peer) Closed() <-chan struct{} { return p.closed }
 
-// Exited returns a channel that is closed, after Watch, once the process that connected has ended. If that can't be known, it
-// never is: see CanExit.
+// Exited returns a channel that is closed once the process that connected has ended. Watch must be called first. If
+// CanExit returns false, the channel is never closed.
 func (p *Peer) Exited() <-chan struct{} { return p.exited }
 
-// CanExit reports whether the end of the process can be seen.
+// CanExit reports whether the system can tell when the process ends.
 func (p *Peer) CanExit() bool { return p.canExit }
 
-// String describes the process to a person.
+// String returns a description of the process for people.
 func (p *Peer) String() string {
 	s := p.Command
 	if p.PID != 0 {

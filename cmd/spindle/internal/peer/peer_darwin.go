@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify asks the kernel for the process that connected. The end of a process can't be seen.
+// identify asks the kernel which process connected. macOS can't tell when that process ends.
 func (p *Peer) identify() error {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
@@ -32,13 +32,13 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// Describe knows nothing more.
+// Describe does nothing, because nothing more is known about the process.
 func (p *Peer) Describe() {}
 
-// lookEvery is how often a connection is looked at.
+// lookEvery is how often a connection is checked.
 const lookEvery = 50 * time.Millisecond
 
-// Watch begins to watch the peer's end of the stream.
+// Watch starts to watch the peer's end of the stream.
 func (p *Peer) Watch() error {
 	go func() {
 		for !p.HasClosed() {
@@ -49,19 +49,19 @@ func (p *Peer) Watch() error {
 	return nil
 }
 
-// HasClosed reports whether the peer's end of the stream is closed at this moment, or Close was called.
+// HasClosed reports whether the peer's end of the stream is closed now, or Close has been called.
 func (p *Peer) HasClosed() bool {
 	poll := []unix.PollFd{{Fd: int32(p.socket)}}
 	n, err := unix.Poll(poll, 0)
 	return err != nil || n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
-// Close frees what it has.
+// Close closes the peer's descriptor.
 func (p *Peer) Close() {
 	if p.socket >= 0 {
 		_ = unix.Close(p.socket)
 	}
 }
 
-// Unread returns 0: that can't be known.
+// Unread returns 0, because macOS can't tell what has been read.
 func (p *Peer) Unread() int { return 0 }

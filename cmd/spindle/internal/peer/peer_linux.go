@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify asks the kernel for the process that connected. It is that process even if it has passed the socket on.
+// identify asks the kernel which process connected. The answer is the same after that process has passed the socket on.
 func (p *Peer) identify() error {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *Peer) identify() error {
 		p.pidfd = pidfd
 		p.Key = inodeOf(pidfd)
 		p.canExit = true
-	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // it has ended, and was waited for
+	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped
 		p.canExit = true
 		close(p.exited)
 	} // otherwise the kernel can't tell: ENOPROTOOPT before Linux 6.5
@@ -48,7 +48,7 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// keyOf is for kernels that give a process no inode.
+// keyOf returns a key for the process on kernels that give it no inode.
 func (p *Peer) keyOf() string {
 	if proc, err := procfs.NewProc(p.PID); err == nil && p.PID != 0 {
 		if stat, err := proc.Stat(); err == nil {
@@ -58,10 +58,10 @@ func (p *Peer) keyOf() string {
 	return fmt.Sprintf("connection %p", p)
 }
 
-// pidfsMagic is the type of the file system in which each process has an inode of its own: since Linux 6.9.
+// pidfsMagic is the type of pidfs, the file system that gives each process its own inode since Linux 6.9.
 const pidfsMagic = 0x50494446
 
-// inodeOf returns what distinguishes the process from all others of this boot, or "" if the kernel has nothing.
+// inodeOf returns a key that no other process since the last boot has, or "" if the kernel does not provide one.
 func inodeOf(pidfd int) string {
 	var fs unix.Statfs_t
 	var stat unix.Stat_t
@@ -71,7 +71,7 @@ func inodeOf(pidfd int) string {
 	return fmt.Sprintf("process %d", stat.Ino)
 }
 
-// Describe fills in what /proc says of the process, if it has a number here.
+// Describe sets Command and Unit from /proc, if the process has an id in our pid namespace.
 func (p *Peer) Describe() {
 	if p.PID == 0 {
 		return
@@ -94,7 +94,7 @@ func (p *Peer) Describe() {
 
 var container = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// unitOf returns the systemd unit, or the short id of the container, that a control group's path names.
+// unitOf returns the systemd unit or the short container id in a control group's path.
 func unitOf(cgroup string) string {
 	if id := container.FindString(cgroup); id != "" {
 		return id[:12]
@@ -107,9 +107,9 @@ func unitOf(cgroup string) string {
 	return ""
 }
 
-// Watch begins to watch the process and its end of the stream.
+// Watch starts to watch the process and its end of the stream.
 func (p *Peer) Watch() error {
-	err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would wait behind what the peer has sent and nobody reads
+	err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would first return data that the peer has sent
 	if err == nil && p.pidfd >= 0 {
 		err = await(p.pidfd, unix.EPOLLIN, p.exited) // pidfd_open(2)
 	}
@@ -119,14 +119,14 @@ func (p *Peer) Watch() error {
 	return nil
 }
 
-// HasClosed reports whether the peer's end of the stream is closed at this moment.
+// HasClosed reports whether the peer's end of the stream is closed now.
 func (p *Peer) HasClosed() bool {
 	poll := []unix.PollFd{{Fd: int32(p.socket), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n > 0 && poll[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
 }
 
-// Close frees what it has. The channels are closed after that only if they were before.
+// Close closes the peer's descriptors and stops watching it. Channels that are still open stay open.
 func (p *Peer) Close() {
 	for _, fd := range []int{p.socket, p.pidfd} {
 		if fd >= 0 {
@@ -137,7 +137,7 @@ func (p *Peer) Close() {
 	p.socket, p.pidfd = -1, -1
 }
 
-// Unread returns how much of what was written to the peer it has not read yet, in bytes of the kernel's memory.
+// Unread returns how much of the data written to the peer has not been read yet, in bytes of kernel memory.
 func (p *Peer) Unread() int {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {

@@ -4,21 +4,21 @@ package peer
 
 import "errors"
 
-var errUnsupported = errors.New("this system does not say which process is at the other end of a socket: use Linux or macOS")
+var errUnsupported = errors.New("this system can't tell which process is at the other end of a socket: use Linux or macOS")
 
 func (p *Peer) identify() error { return errUnsupported }
 
-// Describe knows nothing.
+// Describe does nothing.
 func (p *Peer) Describe() {}
 
-// Watch can't watch.
+// Watch always fails.
 func (p *Peer) Watch() error { return errUnsupported }
 
-// HasClosed returns false: that can't be known.
+// HasClosed returns false, because this system can't tell.
 func (p *Peer) HasClosed() bool { return false }
 
-// Close has nothing to free.
+// Close does nothing.
 func (p *Peer) Close() {}
 
-// Unread returns 0: that can't be known.
+// Unread returns 0, because this system can't tell.
 func (p *Peer) Unread() int { return 0 }

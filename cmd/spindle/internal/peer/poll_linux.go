@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller waits for many descriptors in one goroutine. The runtime's own poller would need a goroutine for each.
+// poller waits for events on many descriptors in one goroutine. With the runtime's poller, each descriptor would need
+// its own goroutine.
 type poller struct {
 	epoll int
 	mu    sync.Mutex
@@ -19,7 +20,7 @@ type wait struct {
 	happened chan<- struct{}
 }
 
-// polling is the poller of this process. It is started with the first wait, and never ends.
+// polling returns the poller of this process. The first call starts the poller, which never stops.
 var polling = sync.OnceValues(func() (*poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -30,8 +31,8 @@ var polling = sync.OnceValues(func() (*poller, error) {
 	return p, nil
 })
 
-// await closes happened once one of the events has come, unless forget is called before. The descriptor must stay open until
-// then.
+// await closes happened once one of the events occurs on fd, unless forget is called first. Until then, fd must stay
+// open.
 func await(fd int, events uint32, happened chan<- struct{}) error {
 	p, err := polling()
 	if err != nil {
@@ -43,7 +44,7 @@ func await(fd int, events uint32, happened chan<- struct{}) error {
 	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// forget ends a wait, so that its descriptor can be closed.
+// forget stops waiting for events on fd, so that fd can be closed.
 func forget(fd int) {
 	p, err := polling()
 	if err != nil {
@@ -62,7 +63,7 @@ func (p *poller) run() {
 	for {
 		n, err := unix.EpollWait(p.epoll, events, -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			panic("epoll_wait: " + err.Error()) // only a mistake in this file
+			panic("epoll_wait: " + err.Error()) // only a bug in this file can cause this
 		}
 		for _, e := range events[:max(n, 0)] {
 			p.happens(e)
