@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkAgentKilled: the program that holds a lock is killed, alone or with its agent, and a program of another agent takes
-// the lock over.
+// BenchmarkAgentKilled kills the program that holds a lock, alone or together with its agent, and measures how long it
+// takes until a program of another agent holds the lock.
 func BenchmarkAgentKilled(b *testing.B) {
 	for _, too := range []string{"program", "program and agent"} {
 		b.Run(strings.ReplaceAll(too, " ", "-"), func(b *testing.B) {

@@ -29,22 +29,22 @@ import (
 
 var agentFaults = flag.Int("agent-faults", 12, "how many faults programs of agents have, one after the other")
 
-// site is one machine: an agent and its programs.
+// site is a machine with an agent and its programs.
 type site struct {
 	testing.TB
 	dir, path, host string
-	request         string // of its programs
+	request         string // the request that its programs send
 	agent           *exec.Cmd
 	workers         []*worker
 }
 
-// worker is one program of a site: see agentWorker.
+// worker is one program of a site. It runs agentWorker.
 type worker struct {
 	command *exec.Cmd
 	orders  io.WriteCloser
 	log     string
 	quiet   bool          // it writes no fenced rows
-	held    <-chan string // tokens, as they are held
+	held    <-chan string // receives each token under which the worker holds the lock
 }
 
 func (s *site) socket() string { return filepath.Join(s.dir, "agent.sock") }
@@ -59,7 +59,7 @@ func (s *site) startAgent() {
 	require.NoError(s, s.agent.Start())
 }
 
-// start starts a program, also in place of one that has ended.
+// start starts a program. It also replaces a program that has ended.
 func (s *site) start(w *worker) {
 	held := make(chan string, 1000)
 	w.held = held
@@ -86,7 +86,7 @@ func kill(c *exec.Cmd) {
 	_ = c.Wait()
 }
 
-// tokens returns when each token was worked under, by all programs.
+// tokens adds the times at which programs worked to the map, by token.
 func (s *site) tokens(into map[int64][]int64) {
 	for _, w := range s.workers {
 		text, err := os.ReadFile(w.log)
@@ -100,8 +100,9 @@ func (s *site) tokens(into map[int64][]int64) {
 	}
 }
 
-// Programs of two agents take turns at one lock. Whatever happens to a program, to its agent, or to both: no two programs work
-// at a time, by the until that they read; no fenced write commits after one of a later token; and the lock is always held again.
+// Programs of two agents take turns at holding one lock, while programs and agents are killed and stopped. According to
+// the until that they have read, no two programs ever work at the same time. No fenced write commits after one with a
+// later token. And after each fault, the lock is held again.
 func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t, "CREATE TABLE written (token STRING(MAX), written TIMESTAMP OPTIONS (allow_commit_timestamp=true)) PRIMARY KEY (token, written)")
@@ -227,7 +228,7 @@ func holders(sites []*site) func(t testing.TB) held {
 	}
 }
 
-// fenced checks that the writes of each token come before those of later tokens.
+// fenced checks that all writes under a token come before the writes under later tokens.
 func fenced(t *testing.T, path string, e *emulator.Emulator) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

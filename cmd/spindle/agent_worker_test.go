@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agentWorker is a program in another process that works whenever it holds a lock of an agent: for as long as it may, by the
-// last until that it read and CLOCK_BOOTTIME. It asks again after each loss. Its arguments are the agent's socket, the path of
-// the request, and the file into which it writes when it worked, and under which token. If SPINDLE_DB is set, it also writes
-// fenced rows.
+// agentWorker is the main function of a program that works whenever it holds a lock of an agent. It works for as long
+// as the last until allows, by CLOCK_BOOTTIME. After losing the lock, it asks for it again. Its arguments are the
+// socket of the agent, the path of the request, and a file in which it logs when it worked and under which token. If
+// SPINDLE_DB is set, it also writes fenced rows.
 func agentWorker() {
 	w := &agentWork{socket: os.Args[1], path: os.Args[2]}
 	f, err := os.OpenFile(os.Args[3], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -50,11 +50,11 @@ type agentWork struct {
 	mu    sync.Mutex
 	conn  net.Conn
 	id    string
-	token int64 // 0: it does not hold the lock, or has released it
+	token int64 // 0 if the program does not hold the lock or has released it
 	until int64
 }
 
-// may returns the token under which the program may work now, or 0, and when it checked that.
+// may returns the token under which the program may work now, or 0 if it may not, and the time of this check.
 func (w *agentWork) may() (token, at int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *agentWork) set(token, until int64) {
 	w.token, w.until = token, until
 }
 
-// extend moves the end of the term, unless the work under it has returned.
+// extend extends the term, unless the work has already returned.
 func (w *agentWork) extend(until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *agentWork) extend(until int64) {
 	}
 }
 
-// work writes, every other millisecond, when it checked that it may, and under which token.
+// work checks every other millisecond whether the program may work, and logs the time of the check and the token.
 func (w *agentWork) work() {
 	for {
 		if token, at := w.may(); token != 0 {
@@ -95,7 +95,7 @@ func bootMillis() int64 {
 	return ts.Nano() / int64(time.Millisecond)
 }
 
-// write writes fenced rows without looking at the time: only the fence keeps it from writing under an old token.
+// write writes fenced rows without checking the time, so that only the fence prevents writes under an old token.
 func (w *agentWork) write(path string) {
 	db, err := spanner.NewClient(context.Background(), path)
 	if err != nil {
@@ -116,7 +116,7 @@ func (w *agentWork) write(path string) {
 	}
 }
 
-// obey gives up the connection, or the lock, if it is told to.
+// obey closes the connection or releases the lock when it is told to.
 func (w *agentWork) obey() {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -144,7 +144,7 @@ func (w *agentWork) post(path string) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// hold asks for the lock, and follows the lines of its hold.
+// hold asks for the lock and reads the lines of the response.
 func (w *agentWork) hold() {
 	conn, err := net.Dial("unix", w.socket)
 	if err != nil {

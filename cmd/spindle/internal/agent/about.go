@@ -58,8 +58,8 @@ func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p *peer.Peer) (kept
 	return false
 }
 
-// about answers with the state of a hold and how much time is left of it. A program that can't compare the agent's
-// clocks with its own adds that time to its own clocks, as it read them before the request.
+// about answers with the state of a hold, including how much time is left. If a program can't compare the agent's
+// clocks with its own, it reads its own clocks, sends this request, and adds the time left to what it has read.
 func (a *Agent) about(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
 	if h := a.own(w, r, p); h != nil {
 		made := a.clock.Now()

@@ -93,8 +93,8 @@ func (a *Agent) allowed(name string) *problem {
 	return nil
 }
 
-// add adds a hold. It fails if the agent is draining or full, or if the program already holds one of the locks or waits
-// for it. The program would then be waiting for itself.
+// add adds a hold. It fails if the agent is draining or full. It also fails if the program already holds one of the
+// locks or waits for it, because the program would then be waiting for itself.
 func (a *Agent) add(h *hold) *problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -188,8 +188,7 @@ func (a *Agent) stop(ctx context.Context, holds []*hold, reason string) {
 	}
 }
 
-// newID returns the id of a hold. It consists of 128 random bits, so that only the program that is told the id can know
-// it.
+// newID returns the id of a hold: 128 random bits, so that nobody can guess it.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

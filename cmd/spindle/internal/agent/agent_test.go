@@ -24,10 +24,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// patience is how long an event that must come is awaited.
+// patience is how long tests wait for an event that must come.
 const patience = 30 * time.Second
 
-// bed is an agent on a lock table in memory, which answers on a socket.
+// bed is an agent that serves a socket and keeps its lock table in memory.
 type bed struct {
 	testing.TB
 	agent  *agent.Agent
@@ -77,7 +77,8 @@ type stream struct {
 	status int
 }
 
-// open sends a request for a hold, in HTTP/1.0 so that the body has no chunks, and reads the headers.
+// open sends a request for a hold and reads the headers of the response. It uses HTTP/1.0, so that the body is not
+// chunked.
 func (b *bed) open(path string, headers ...string) *stream {
 	conn, err := net.Dial("unix", b.socket)
 	require.NoError(b, err)
@@ -93,7 +94,7 @@ func (b *bed) open(path string, headers ...string) *stream {
 	return s
 }
 
-// next returns the next line. It returns none once the response has ended.
+// next returns the next line. It reports false once the response has ended.
 func (s *stream) next() (l said, ok bool) {
 	for s.body.Scan() {
 		if len(s.body.Bytes()) > 0 {
@@ -105,7 +106,7 @@ func (s *stream) next() (l said, ok bool) {
 	return l, false
 }
 
-// reads returns the first line with one of the events, and fails if the response ends before.
+// reads returns the first line with one of the given events. It fails the test if the response ends before that.
 func (s *stream) reads(events ...string) said {
 	for {
 		l, ok := s.next()
@@ -116,7 +117,7 @@ func (s *stream) reads(events ...string) said {
 	}
 }
 
-// ends fails if anything but heartbeats follows.
+// ends reads the rest of the response, and fails the test if it contains lines other than until.
 func (s *stream) ends() {
 	for {
 		l, ok := s.next()
@@ -127,7 +128,7 @@ func (s *stream) ends() {
 	}
 }
 
-// call sends a short request, and returns the status and the body.
+// call sends a request that has a short response, and returns its status and body.
 func (b *bed) call(method, path string, headers ...string) (int, map[string]any) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", b.socket)
@@ -153,7 +154,7 @@ func (b *bed) call(method, path string, headers ...string) (int, map[string]any)
 	return answer.StatusCode, j
 }
 
-// holder returns who holds a lock, as the table says, or "".
+// holder returns the holder of a lock according to the table, or "" if there is none.
 func (b *bed) holder(name string) string {
 	row := b.store.Rows()[name]
 	if row.Heartbeat.IsZero() {
@@ -166,7 +167,7 @@ func (b *bed) eventually(cond func() bool, what string) {
 	require.Eventually(b, cond, patience, time.Millisecond, what)
 }
 
-// A lock is held from the line held to the release, whose answer comes after the commit.
+// A lock is held from the line held until its release. The release is answered after its commit.
 func TestALockIsHeldUntilItsRelease(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=1s&label=job")
@@ -186,8 +187,8 @@ func TestALockIsHeldUntilItsRelease(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, "a second release says the same")
 }
 
-// The time until which a program may act is never later than the end of the lease in the table, by any clock, and it is
-// stated in whole milliseconds.
+// The time until which a program may act is never later, by any clock, than the end of the lease in the table. It is
+// given in whole milliseconds.
 func TestUntilIsBeforeTheEndOfTheLease(t *testing.T) {
 	b := newBed(t)
 	before := time.Now()
@@ -205,7 +206,7 @@ func TestUntilIsBeforeTheEndOfTheLease(t *testing.T) {
 	}
 }
 
-// A request with wait=0 has its result as its status.
+// The status of a request with wait=0 says whether it got the lock.
 func TestWithoutWaitingTheStatusIsTheResult(t *testing.T) {
 	b := newBed(t)
 	for _, kind := range []string{"locks?", "semaphores?slots=1&", "elections?", "once?key=k&"} {
@@ -223,7 +224,7 @@ func TestWithoutWaitingTheStatusIsTheResult(t *testing.T) {
 	}
 }
 
-// hold takes a lock for another process, for an hour.
+// hold acquires a lock for another process, for one hour.
 func hold(t *testing.T, locks table.Table, name string) table.Token {
 	seen, err := locks.Observe(t.Context(), name)
 	require.NoError(t, err)
@@ -233,7 +234,7 @@ func hold(t *testing.T, locks table.Table, name string) table.Token {
 	return token
 }
 
-// What is wrong with a request is said in one form, names what was given, and holds nothing.
+// All error responses have the same form and name the wrong value. None of these requests leaves a hold behind.
 func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	b := newBed(t, func(c *agent.Config) { c.Allow = []string{"ok/", "slot"} })
 	for _, c := range []struct {
@@ -285,7 +286,7 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	assert.Empty(t, b.store.Rows())
 }
 
-// A proxy would be the peer of every program behind it, so its requests are refused.
+// Requests through a proxy are refused, because the proxy would be the peer of every program behind it.
 func TestARequestThroughAProxyIsRefused(t *testing.T) {
 	b := newBed(t)
 	for _, header := range []string{"Via: 1.1 proxy", "Forwarded: for=10.0.0.1", "X-Forwarded-For: 10.0.0.1"} {
@@ -295,7 +296,7 @@ func TestARequestThroughAProxyIsRefused(t *testing.T) {
 	}
 }
 
-// One program can't wait for itself.
+// A program can't wait for a lock that it already holds.
 func TestAProgramAsksForALockOnce(t *testing.T) {
 	b := newBed(t)
 	b.open("/v1/locks?name=a&lease=1s").reads("held")
@@ -309,7 +310,7 @@ func TestAProgramAsksForALockOnce(t *testing.T) {
 	b.open("/v1/semaphores?name=s&slots=2&lease=1s").reads("held")
 }
 
-// A limit keeps programs that wait from exhausting the agent. No other hold suffers.
+// A limit on the number of holds keeps waiting programs from exhausting the agent. The existing holds are not affected.
 func TestTooManyHoldsAreRefused(t *testing.T) {
 	b := newBed(t, func(c *agent.Config) { c.MaxHolds = 3 })
 	for i := range 3 {
@@ -320,8 +321,8 @@ func TestTooManyHoldsAreRefused(t *testing.T) {
 	assert.Equal(t, "too-many", j["code"])
 }
 
-// A program that closes its connection, or a half of it, may work on. It is told that the lock is lost, the lock stays held
-// until its lease has ended, and only then can another have it.
+// A program that closes its connection, or one direction of it, may still be working. It is told that the lock is lost,
+// but nobody else gets the lock until the lease has expired.
 func TestAClosedConnectionDoesNotReleaseTheLock(t *testing.T) {
 	for how, closing := range map[string]func(net.Conn) error{
 		"half":  func(c net.Conn) error { return c.(*net.UnixConn).CloseWrite() },
@@ -353,7 +354,8 @@ func TestAClosedConnectionDoesNotReleaseTheLock(t *testing.T) {
 	}
 }
 
-// A program that has asked for it loses its lock at the end of its connection, and the next gets it immediately.
+// If a program has asked for eof=release, closing its connection releases its lock, and the next program gets the lock
+// immediately.
 func TestWithEOFReleaseTheEndOfTheStreamReleasesTheLock(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=1h&eof=release")
@@ -362,7 +364,8 @@ func TestWithEOFReleaseTheEndOfTheStreamReleasesTheLock(t *testing.T) {
 	b.open("/v1/locks?name=a&lease=1h").reads("held")
 }
 
-// A program that does not read for as long as it has asked for loses its lock, and no heartbeat is sent for it any more.
+// If a program has asked for stall= and does not read for that long, it loses its lock, and the agent sends no more
+// heartbeats for it.
 func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=400ms&stall=600ms")
@@ -378,12 +381,13 @@ func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
 	assert.Equal(t, "stalled", l.Reason)
 }
 
-// Of what a program has not read, the last until and the last event are kept, whatever it missed.
+// A program that reads late still gets the last until and the last of every other event, however many lines it has
+// missed.
 func TestAProgramThatReadsLateKeepsItsLock(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=200ms")
 	s.reads("held")
-	time.Sleep(2 * time.Second) // what is tested is that time passes
+	time.Sleep(2 * time.Second) // the test needs time to pass
 	l := s.reads("until")
 	for time.Until(time.UnixMilli(l.Until["unix_ms"])) <= 0 {
 		l = s.reads("until")
@@ -391,7 +395,8 @@ func TestAProgramThatReadsLateKeepsItsLock(t *testing.T) {
 	assert.NotEmpty(t, b.holder("a"))
 }
 
-// A lock that is superseded is lost at the next heartbeat, and no program of this agent has it before the last until.
+// The loss of a superseded lock is noticed at the next heartbeat. No other program of this agent gets the lock until
+// the last until has passed.
 func TestALostLockIsBarredUntilTheLastPromise(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=3s")
@@ -406,7 +411,7 @@ func TestALostLockIsBarredUntilTheLastPromise(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Now().UnixMilli(), last)
 }
 
-// While Spanner can't be reached, the program is warned, and loses its lock when the lease ends.
+// While Spanner can't be reached, the program gets a warning. When the lease ends, it loses its lock.
 func TestAnOutageIsJeopardyAndThenALoss(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=500ms")
@@ -417,7 +422,7 @@ func TestAnOutageIsJeopardyAndThenALoss(t *testing.T) {
 	s.ends()
 }
 
-// A wait ends with its time, and leaves nothing.
+// A request stops waiting after its time limit, and leaves nothing behind.
 func TestAWaitEndsWithItsTime(t *testing.T) {
 	b := newBed(t)
 	hold(t, table.Table{Store: b.store}, "a")
@@ -430,7 +435,7 @@ func TestAWaitEndsWithItsTime(t *testing.T) {
 	assert.Empty(t, j["holds"])
 }
 
-// Work that is done once runs until it is done, and never after that.
+// Work that is done once is repeated until it has been done, and never again after that.
 func TestOnceRunsUntilItIsDone(t *testing.T) {
 	b := newBed(t)
 	for _, how := range []string{"release", "done"} {
@@ -452,8 +457,8 @@ func TestOnceRunsUntilItIsDone(t *testing.T) {
 	assert.Equal(t, "passed", j["code"])
 }
 
-// A waiting candidate reads who leads. A leader that is asked to step down reads stop, holds its lock until it releases it,
-// and the next candidate leads.
+// A waiting candidate is told who leads. A leader that is asked to step down reads stop, and keeps its lock until it
+// releases it. Then the next candidate leads.
 func TestALeaderStepsDown(t *testing.T) {
 	b := newBed(t)
 	hold(t, table.Table{Store: b.store}, "other")
@@ -476,7 +481,7 @@ func TestALeaderStepsDown(t *testing.T) {
 	assert.Nil(t, j["leader"])
 }
 
-// An agent that drains asks every program to stop, gives no lock any more, and waits for the releases.
+// A draining agent asks every program to stop, gives out no more locks, and waits for the programs to release theirs.
 func TestADrainingAgentWaitsForItsPrograms(t *testing.T) {
 	b := newBed(t)
 	hold(t, table.Table{Store: b.store}, "taken")
@@ -504,7 +509,7 @@ func TestADrainingAgentWaitsForItsPrograms(t *testing.T) {
 	}
 }
 
-// A program whose agent was killed can release its lock with the next agent, if it knows the hold.
+// A program whose agent was killed can release its lock through another agent, if it knows the id of its hold.
 func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 	first := newBed(t)
 	s := first.open("/v1/locks?name=a&lease=1h")
@@ -521,7 +526,7 @@ func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 	assert.Equal(t, http.StatusGone, status)
 }
 
-// Metrics count the holds by state, and how they ended.
+// The metrics count current holds by state, and past holds by outcome.
 func TestTheAgentsMetrics(t *testing.T) {
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=1s")

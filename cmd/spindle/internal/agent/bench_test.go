@@ -21,7 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// onEmulator returns an agent on a database, whose requests are counted.
+// onEmulator returns an agent on an emulated database, and counts its requests.
 func onEmulator(b *testing.B) (bed *bed, db *spindletest.Database, requests *counter) {
 	db, requests = spindletest.New(b), &counter{}
 	store := table.Spanner{DB: db.Client, Table: db.Table}
@@ -43,7 +43,7 @@ func newBench(b *testing.B, locks table.Table, tableName string) *bed {
 	return made
 }
 
-// counter counts requests, and notes the longest time between two heartbeats.
+// counter counts requests, and records the longest time between two heartbeats.
 type counter struct {
 	all, looks atomic.Int64
 	mu         sync.Mutex
@@ -68,7 +68,7 @@ func (c *counter) note(step string) {
 	c.last = time.Now()
 }
 
-// BenchmarkFiveHundredHolds: what an agent with 500 holds at rest costs, for a lease an iteration.
+// BenchmarkFiveHundredHolds measures what an agent with 500 idle holds costs. One iteration takes one lease.
 func BenchmarkFiveHundredHolds(b *testing.B) {
 	const n, lease = 500, 2 * time.Second
 	bed, _, requests := onEmulator(b)
@@ -77,7 +77,7 @@ func BenchmarkFiveHundredHolds(b *testing.B) {
 	for i := range n {
 		s := bed.open(fmt.Sprintf("/v1/locks?name=%d&lease=%v", i, lease))
 		s.reads("held")
-		s.reader, s.body = nil, nil // what a program has is not the agent's
+		s.reader, s.body = nil, nil // don't count the memory of the programs
 	}
 	time.Sleep(lease)
 	perHold := float64(live() - idle)
@@ -102,8 +102,8 @@ func live() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// BenchmarkLockAndRelease: a lock that is free is taken and released, by the library and through the agent in turn: the
-// emulator slows down with each commit.
+// BenchmarkLockAndRelease acquires and releases a free lock, alternately with the library and through the agent. They
+// have to alternate because the emulator gets slower with each commit.
 func BenchmarkLockAndRelease(b *testing.B) {
 	bed, db, _ := onEmulator(b)
 	m := lock.New(db.Client, db.Table, "library", spindle.WithLogger(slog.New(slog.DiscardHandler)))

@@ -5,7 +5,7 @@
 //   - hold.go: carries out what the state machine decides
 //   - lines.go: the lines that a program is sent
 //   - clocks.go: the times until which a program may act
-//   - barred.go: locks that the next program must not get yet
+//   - barred.go: lost locks that no other program may get yet
 //   - kinds.go: mutexes, sets, semaphores, elections and work that is done once
 //   - agent.go: the holds of an agent
 //   - http.go, request.go, problem.go: the paths, their parameters, and error responses

@@ -18,7 +18,7 @@ import (
 )
 
 // hold is one response: a program waits for a lock, and then holds it for one term. Only the goroutine that executes
-// run may use machine. Other goroutines put their events into events.
+// run may use machine. Other goroutines send events to it with put.
 type hold struct {
 	agent  *Agent
 	id     string

@@ -227,8 +227,8 @@ func (e *election) acquire(ctx context.Context) error {
 	}
 }
 
-// work is the leader function. It returns once the hold releases the lock. If the term has to end before that, work
-// asks the program to release the lock.
+// work is the leader function. It returns once the hold releases the lock. If the elector has to step down before that,
+// work asks the program to release the lock.
 func (e *election) work(ctx context.Context) {
 	select {
 	case <-e.returned:

@@ -1,9 +1,9 @@
 package agent
 
 // machine is the state of one hold, and decides what to do after each event. It releases the lock only if the program
-// said that its work has returned, or if the program can no longer act. The latter takes two signs: the process has
-// ended, and its end of the stream is closed. One of them is not enough. A process can close its socket and go on
-// working, and when a process has ended, its children may still have the socket.
+// said that its work has returned, or if the program can no longer act. That is certain only when its process has ended
+// and its end of the stream is closed. One of the two is not enough: a process can close its socket and go on working,
+// and after a process has ended, its children may still have the socket.
 type machine struct {
 	releasesAtEOF bool // the program asked for eof=release, so the end of the stream is enough
 

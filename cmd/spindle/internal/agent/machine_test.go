@@ -14,7 +14,7 @@ import (
 
 var happenings = []happening{won, refused, beat, jeopardy, termEnded, streamEnds, exits, stalls, doubted, asked, stopAsked, released}
 
-// course is a machine with what it has done so far.
+// course is a machine together with its events so far and its actions.
 type course struct {
 	machine
 	events []happening
@@ -39,10 +39,10 @@ func (c course) does(a action) int {
 	return n
 }
 
-// holding is a machine whose program holds its lock.
+// holding returns a course in which the program holds its lock.
 func holding(eof bool) course { return course{machine: machine{releasesAtEOF: eof}}.on(won) }
 
-// explore visits every order of up to that many events, of which those that can come once come once.
+// explore visits every order of up to length events. Events that can happen only once are not repeated.
 func explore(t *testing.T, from course, length int, check func(*testing.T, course)) (visited int) {
 	check(t, from)
 	if length == 0 || t.Failed() {
@@ -59,8 +59,8 @@ func explore(t *testing.T, from course, length int, check func(*testing.T, cours
 	return visited
 }
 
-// The lock of a program that was told that it holds it is released only if the program asked for it, or if its stream is
-// closed and its process has ended: in every order of events.
+// Once a program has been told that it holds its lock, the lock is released only if the program asks for that, or if
+// its stream is closed and its process has ended. This is true for every order of events.
 func TestALockIsReleasedOnlyIfItsProgramCannotAct(t *testing.T) {
 	for _, eof := range []bool{false, true} {
 		t.Run(fmt.Sprint("released at the end of the stream: ", eof), func(t *testing.T) {
@@ -76,8 +76,9 @@ func TestALockIsReleasedOnlyIfItsProgramCannotAct(t *testing.T) {
 	}
 }
 
-// A program that is not known to have ended is told of every loss, and no heartbeat follows: whether it closed its stream,
-// another process has it, or it does not read.
+// Unless the program is known to have ended, it is told of every loss, and no more heartbeats are sent. The loss may
+// have come because the program closed its stream, because another process has the stream, or because the program does
+// not read.
 func TestEveryLossIsToldAndMuted(t *testing.T) {
 	explore(t, holding(false), 4, func(t *testing.T, c course) {
 		if c.phase == orphaned {
@@ -91,7 +92,7 @@ func TestEveryLossIsToldAndMuted(t *testing.T) {
 	})
 }
 
-// Nothing is done twice that must not be, and nothing is said after the end.
+// No action is repeated that must happen only once, and no line follows the end of the response.
 func TestAHoldEndsOnce(t *testing.T) {
 	explore(t, course{}, 5, func(t *testing.T, c course) {
 		for _, a := range []action{sayHeld, sayLost, sayRefused, mute, release, bar, discard, end, quit} {
@@ -105,7 +106,7 @@ func TestAHoldEndsOnce(t *testing.T) {
 	})
 }
 
-// Every hold comes to its end, whatever has happened before: its lock was refused, released, or has expired.
+// Every hold ends, whatever happened before: its lock is refused, is released, or expires.
 func TestEveryHoldComesToItsEnd(t *testing.T) {
 	explore(t, course{}, 5, func(t *testing.T, c course) {
 		if !c.has(won) && !c.has(refused) {
@@ -118,13 +119,14 @@ func TestEveryHoldComesToItsEnd(t *testing.T) {
 			c = c.on(termEnded)
 		}
 		if c.has(termEnded) && c.events[0] == termEnded || c.phase != over && slices.Index(c.events, termEnded) < slices.Index(c.events, won) {
-			return // a term does not end before it begins
+			return // impossible: a term ends only after it has begun
 		}
 		assert.Equal(t, over, c.phase, "%v: %v", c.events, c.did)
 	})
 }
 
-// stubborn is a lock whose agent is stopped for a second before and after it finds out how much of the lease is left.
+// stubborn is the lock of an agent that pauses for a second before and after it determines how much of the lease is
+// left.
 type stubborn struct {
 	locker
 	now, deadline int64 // in milliseconds
@@ -137,7 +139,8 @@ func (s *stubborn) left() time.Duration {
 	return left
 }
 
-// An agent that is stopped between a look at its clocks and at what is left of the lease promises less, and never more.
+// An agent that pauses between reading its clocks and determining how much of the lease is left promises too little
+// time, never too much.
 func TestAPromiseIsNeverLaterThanTheLease(t *testing.T) {
 	s := &stubborn{now: 50_000, deadline: 60_000}
 	h := &hold{agent: &Agent{clock: elect.SystemClock{}, clocks: func() reading { return reading{s.now, s.now, s.now} }}, lock: s}
@@ -150,7 +153,8 @@ func TestAPromiseIsNeverLaterThanTheLease(t *testing.T) {
 	}
 }
 
-// A program that is killed closes its stream and ends, in either order: its lock is released, and it is not said to be lost.
+// When a program is killed, its stream is closed and its process ends, in either order. Its lock is then released, and
+// not reported as lost.
 func TestAKilledProgramsLockIsReleased(t *testing.T) {
 	for _, order := range [][]happening{{streamEnds, exits}, {exits, streamEnds}} {
 		c := holding(false)
@@ -163,7 +167,7 @@ func TestAKilledProgramsLockIsReleased(t *testing.T) {
 	}
 }
 
-// If a program has only closed its stream, or has only ended, the doubt ends with a loss.
+// If the program's stream is closed or its process has ended, but not both, the lock is lost when the doubt ends.
 func TestADoubtEndsWithALoss(t *testing.T) {
 	for _, what := range []happening{streamEnds, exits} {
 		c := holding(false).on(what).on(beat)
@@ -175,7 +179,8 @@ func TestADoubtEndsWithALoss(t *testing.T) {
 	}
 }
 
-// What ends late, such as the process of a core dump, is released when it has ended: before its lease has.
+// A process may end late, for example because it writes a core dump. Its lock is released as soon as it has ended,
+// before the lease expires.
 func TestALateEndReleasesWhatIsOrphaned(t *testing.T) {
 	c := holding(false).on(stalls)
 	require.Equal(t, orphaned, c.phase)
@@ -185,7 +190,7 @@ func TestALateEndReleasesWhatIsOrphaned(t *testing.T) {
 	assert.Equal(t, releasing, c.phase)
 }
 
-// A lock that is acquired when nobody wants it any more is given back, and its program was never told that it had it.
+// If a lock is acquired after nobody wants it any more, it is released, and the program never learns that it was held.
 func TestWhatComesTooLateIsGivenBack(t *testing.T) {
 	for _, why := range []happening{streamEnds, exits, asked, stopAsked} {
 		c := course{}.on(why)
@@ -196,7 +201,7 @@ func TestWhatComesTooLateIsGivenBack(t *testing.T) {
 	}
 }
 
-// A request to stop asks once, and the program holds its lock until it releases it.
+// The program is asked to stop only once, and keeps its lock until it releases it.
 func TestAStoppedProgramHoldsItsLock(t *testing.T) {
 	c := holding(false).on(stopAsked).on(stopAsked).on(beat)
 	assert.Equal(t, stopping, c.phase)

@@ -11,8 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// releaseOf releases locks that are held under token by a hold of another agent. It refuses unless proof belongs to
-// that hold's id.
+// releaseOf releases locks that a hold of another agent holds under token. The proof must match the id of that hold.
 func (a *Agent) releaseOf(ctx context.Context, token table.Token, proof string, names []string) writer {
 	for _, name := range names {
 		if err := table.CheckName(name); err != nil {

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runProgram is a process that asks for a hold, prints its lines, and does what it is told on its standard input.
+// runProgram is the main function of a process that asks for a hold and prints its lines. It obeys orders from its
+// standard input.
 func runProgram(socket, path string) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket})
 	if err != nil {
@@ -57,7 +58,7 @@ func obey(conn *net.UnixConn, order string) {
 		select {}
 	case "execve":
 		_ = syscall.Exec("/bin/cat", []string{"cat"}, nil)
-	case "daemonize": // the parent exits, and its child has everything but the socket
+	case "daemonize": // the parent exits; its child has inherited everything but the socket
 		child(nil)
 		os.Exit(0)
 	case "leave a child with the socket":
@@ -83,7 +84,7 @@ func obey(conn *net.UnixConn, order string) {
 
 var memory []byte
 
-// child starts a process that ends with the standard input of this one.
+// child starts a process that ends when the standard input of this process is closed.
 func child(socket *os.File) {
 	c := exec.Command("/bin/cat")
 	c.Stdin = os.Stdin
@@ -95,7 +96,7 @@ func child(socket *os.File) {
 	}
 }
 
-// program is such a process, as the test sees it.
+// program is a process that executes runProgram, as seen by the test.
 type program struct {
 	*bed
 	command *exec.Cmd
@@ -126,7 +127,7 @@ func (b *bed) start(path string, in ...string) *program {
 	return p
 }
 
-// reads returns the first line with that event.
+// reads returns the first line with the given event.
 func (p *program) reads(event string) (l said) {
 	for p.lines.Scan() {
 		if len(p.lines.Bytes()) == 0 {
@@ -149,22 +150,22 @@ func (p *program) order(text string) {
 
 func (p *program) signal(s os.Signal) { require.NoError(p, p.command.Process.Signal(s)) }
 
-// boottime is the present by the clock that until uses, whatever happens to the time of day.
+// boottime returns the time by CLOCK_BOOTTIME, which is not affected when somebody sets the time of day.
 func boottime(t *testing.T) int64 {
 	var ts unix.Timespec
 	require.NoError(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts))
 	return ts.Nano() / 1e6
 }
 
-// The lock of a program that is killed is released when its process has ended, in a small part of the lease, whatever the
-// program has: threads, memory, a successor that waits.
+// When a program is killed, its lock is released as soon as its process has ended. That takes a small part of the
+// lease, even if the program has threads, a lot of memory, or a successor that is waiting.
 func TestTheLockOfAKilledProgramIsReleasedImmediately(t *testing.T) {
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=1h")
 	first := p.reads("held")
 	p.order("threads and memory")
 	p.reads("ready")
-	next := b.start("/v1/locks?name=a&lease=10s") // looks every 0.5 s
+	next := b.start("/v1/locks?name=a&lease=10s") // polls every 0.5 s
 	next.reads("waiting")
 	p.signal(syscall.SIGKILL)
 	second := next.reads("held")
@@ -172,7 +173,7 @@ func TestTheLockOfAKilledProgramIsReleasedImmediately(t *testing.T) {
 	assert.Less(t, time.Now().UnixMilli(), first.Until["unix_ms"])
 }
 
-// A program that gives up its connection, in whichever way, and continues, keeps others from its lock until the last time
+// If a program gives up its connection in any way but continues to run, nobody else gets its lock until the last time
 // that it was promised.
 func TestAProgramThatContinuesKeepsOthersFromItsLock(t *testing.T) {
 	for _, order := range []string{"close", "close all descriptors", "execve", "daemonize"} {
@@ -185,7 +186,7 @@ func TestAProgramThatContinuesKeepsOthersFromItsLock(t *testing.T) {
 			p.order(order)
 			held := next.reads("held")
 			if order == "daemonize" {
-				return // the process that connected has ended, and so has its connection: documented
+				return // documented: the process that connected has ended, and its connection is closed
 			}
 			assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
 			assert.Greater(t, held.Token, last.Token)
@@ -193,7 +194,8 @@ func TestAProgramThatContinuesKeepsOthersFromItsLock(t *testing.T) {
 	}
 }
 
-// While a child has the connection of a program that has ended, the child may act: the lock is not released, but expires.
+// After a program has ended, a child that has its connection may still act. The lock is therefore not released, but
+// expires.
 func TestAChildWithTheConnectionKeepsOthersFromTheLock(t *testing.T) {
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=700ms")
@@ -205,7 +207,7 @@ func TestAChildWithTheConnectionKeepsOthersFromTheLock(t *testing.T) {
 	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
 }
 
-// A program that is stopped for longer than its lease keeps its lock, as the agent sends the heartbeats.
+// A program that is stopped for longer than its lease keeps its lock, because the agent sends the heartbeats.
 func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=400ms")
@@ -218,7 +220,7 @@ func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 	assert.NotEmpty(t, b.holder("a"))
 }
 
-// A program that is stopped, and has asked for it, loses its lock when it has not read for so long.
+// A stopped program that has asked for stall= loses its lock after it has not read for that long.
 func TestAStoppedProgramLosesItsLockIfItAskedForIt(t *testing.T) {
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=400ms&stall=800ms")
@@ -229,8 +231,8 @@ func TestAStoppedProgramLosesItsLockIfItAskedForIt(t *testing.T) {
 	assert.Equal(t, "stalled", p.reads("lost").Reason)
 }
 
-// The first process of a pid namespace takes all others with it: its lock is released once it has ended, and the agent needs no
-// view of that namespace.
+// When the first process of a pid namespace ends, all other processes of the namespace end too. The lock is released
+// once that process has ended, even if the agent can't see into the namespace.
 func TestAProgramInAnotherPidNamespaceIsSeenToEnd(t *testing.T) {
 	b := newBed(t)
 	unshare, err := exec.LookPath("unshare")
@@ -244,7 +246,7 @@ func TestAProgramInAnotherPidNamespaceIsSeenToEnd(t *testing.T) {
 	next.reads("held")
 }
 
-// What a program of another user may not do: see holds that are not its own, or end them.
+// A program of another user can neither see nor end holds that are not its own.
 func TestAnotherUserHasNoPartInAHold(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can start a program of another user")
@@ -276,7 +278,8 @@ func TestAnotherUserHasNoPartInAHold(t *testing.T) {
 	assert.NotEmpty(t, b.holder("a"))
 }
 
-// An agent serves a thousand programs that wait, and each of them ends without a trace.
+// Hundreds of programs can wait at the same time. Once they have closed their connections, nothing of them is left in
+// the agent.
 func TestAThousandConnectionsLeaveNothing(t *testing.T) {
 	b := newBed(t)
 	hold(t, b.agent.Locks, "taken")

@@ -166,7 +166,7 @@ func (p *parser) once(r *request) {
 
 func (p *parser) names(r *request) {
 	if len(r.names) != 1 && r.kind != locks || len(r.names) == 0 {
-		p.refuse("/v1/%s takes one name=, but was given %d names", r.kind, len(r.names))
+		p.refuse("/v1/%s needs one name=, but was given %d names", r.kind, len(r.names))
 		return
 	}
 	for _, name := range r.names {

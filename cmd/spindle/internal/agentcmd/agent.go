@@ -1,4 +1,4 @@
-// Package agentcmd has the command agent.
+// Package agentcmd implements the command agent.
 package agentcmd
 
 import (
@@ -26,32 +26,33 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const agentHelp = `Agent holds locks for the programs of this machine, or of one pod, in any
-language. A program asks for a lock over a Unix socket, in plain HTTP. The lock
-is held for as long as the response lasts:
+const agentHelp = `Agent holds locks for programs on this machine or in this pod. The programs may
+be written in any language. A program asks for a lock over a Unix socket, in
+plain HTTP, and holds the lock for as long as the response lasts:
 
   curl -N --unix-socket /run/spindle/agent.sock -X POST \
     'http://agent/v1/locks?name=nightly'
 
-When the program dies, however it dies, the agent releases its locks at once:
-the next program gets them without waiting for the lease to expire. Lines of
-JSON tell the program that it holds the lock, until when it may act, the fence
-for its writes, and when it must stop. docs/agent.md has the protocol, with
-clients for Python and Node.
+If the program dies for any reason, the agent releases its locks at once. The
+next program can take them without waiting for the lease to expire. The response
+consists of lines of JSON, which tell the program when it holds the lock, how
+long it may act, how to fence its writes, and when it must stop. The protocol is
+described in docs/agent.md, and there are clients for Python and Node.
 
-A program must be able to write to the socket: --mode says who can. Requests
-through a proxy are refused, and there is no TCP: a lock belongs to the process
-that is connected. --allow-name limits what programs can lock.
+Programs need permission to write to the socket; see --mode. Requests through a
+proxy are refused, and the agent does not listen on TCP, because a lock belongs
+to the process that connects. To limit which locks programs can take, use
+--allow-name.
 
-At SIGTERM or SIGINT, the agent asks all programs to release their locks, and
-waits for them, at most until the locks have expired. It never releases a lock
-whose program may still act. A second signal ends it at once.
+On SIGTERM or SIGINT, the agent asks all programs to release their locks, and
+waits until they have done so or the locks have expired. It never releases a
+lock whose program may still act. A second signal ends the agent at once.
 `
 
-// DefaultSocket is where an agent listens, and where its clients look for it, unless SPINDLE_AGENT says otherwise.
+// DefaultSocket is where an agent listens, and where its clients connect unless SPINDLE_AGENT is set.
 const DefaultSocket = "/run/spindle/agent.sock"
 
-// serving is one run of agent.
+// serving is one run of the command agent.
 type serving struct {
 	*connect.Database
 	listen   string
@@ -77,8 +78,8 @@ func New(o *connect.Database) *cobra.Command {
 	c.Flags().StringVar(&s.listen, "listen", "unix:"+DefaultSocket, "the Unix `socket` to listen on")
 	c.Flags().StringVar(&s.mode, "mode", "0660", "the socket's `permissions`")
 	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "let programs lock only names that begin with one of these `prefixes`")
-	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many programs may hold locks, or wait for them, at a time")
-	c.Flags().StringVar(&s.probes, "probe-listen", "", "the `address`, host:port, at which to answer /livez, /v1/leading, /v1/elections and /metrics (default: none)")
+	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time")
+	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve /livez, /v1/leading, /v1/elections and /metrics on this `address`, host:port (default: none)")
 	c.AddCommand(newStepDown())
 	return c
 }
@@ -123,23 +124,23 @@ func (s *serving) run(ctx context.Context) error {
 	unit := systemd.Begin(asks)
 	defer unit.End()
 	go func() {
-		for range asks { // each hold has its own loop
+		for range asks { // there is no main loop to check: each hold has its own
 		}
 	}()
 	unit.Ready()
-	terminal.Complain("programs get locks of %s in %s at %s", s.Table, s.Path, path)
+	terminal.Complain("serving locks of the table %s in %s on the socket %s", s.Table, s.Path, path)
 	<-ctx.Done()
 	unit.Stopping()
-	terminal.Complain("asked to end: waiting for programs to release their locks")
+	terminal.Complain("shutting down: waiting for programs to release their locks")
 	a.Drain(context.Background(), "agent-stops")
 	return nil
 }
 
-// check looks for mistakes on the command line.
+// check validates the flags.
 func (s *serving) check() (path string, mode fs.FileMode, err error) {
 	path, ok := strings.CutPrefix(s.listen, "unix:")
 	if !ok || path == "" {
-		return "", 0, exit.Misuse("--listen %q: want unix:/path/of/the.sock. There is no TCP: a lock belongs to the process that is connected", s.listen)
+		return "", 0, exit.Misuse("--listen %q: want unix:/path/of/the.sock; TCP is not supported, because a lock belongs to the process that connects", s.listen)
 	}
 	n, err := strconv.ParseUint(s.mode, 8, 32)
 	if err != nil || n > 0o777 {
@@ -156,7 +157,7 @@ func (s *serving) check() (path string, mode fs.FileMode, err error) {
 	return path, fs.FileMode(n), nil
 }
 
-// look reads the table once: a mistake in the flags is found before a program asks.
+// look reads the table once, so that a mistake in the flags is found before a program asks for a lock.
 func (s *serving) look(ctx context.Context, db *connect.Connection) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -165,23 +166,23 @@ func (s *serving) look(ctx context.Context, db *connect.Connection) error {
 		return s.Explain(err)
 	}
 	if err != nil {
-		terminal.Complain("the database can't be reached, and programs wait until it can: %v", s.Explain(err))
+		terminal.Complain("programs can't get locks yet, because the database can't be reached: %v", s.Explain(err))
 	}
 	return nil
 }
 
-// listenOn listens on a socket that only users with these permissions can connect to. A socket that an agent left behind is
-// replaced.
+// listenOn listens on a socket that only users with these permissions can connect to. It replaces a socket that an
+// earlier agent left behind.
 func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("--listen unix:%s: an agent listens there already", path)
+		return nil, fmt.Errorf("--listen unix:%s: another agent is already listening there", path)
 	} else if errors.Is(err, syscall.ECONNREFUSED) {
 		_ = os.Remove(path)
 	}
 	on, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("--listen unix:%s: %w: its directory, %s, must exist and be this user's", path, err, filepath.Dir(path))
+		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		_ = on.Close()
@@ -193,8 +194,8 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 func (s *serving) serveProbes(a *agent.Agent) (end func(), err error) {
 	on, err := net.Listen("tcp", s.probes)
 	if err != nil {
-		return nil, fmt.Errorf("--probe-listen %s: %w: port 0 takes a free one", s.probes, err)
+		return nil, fmt.Errorf("--probe-listen %s: %w: use port 0 to get a free port", s.probes, err)
 	}
-	terminal.Complain("probes are answered at %s", terminal.URL(on.Addr()))
+	terminal.Complain("answering probes at %s", terminal.URL(on.Addr()))
 	return probe.Serve(on, a.ReadOnly()), nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// journal writes what the agent and its locks log to standard error, in the command's form.
+// journal is the slog.Handler of the agent and its locks. It writes records to standard error, formatted like the
+// command's other messages.
 type journal struct{ attrs []slog.Attr }
 
 func logger() *slog.Logger { return slog.New(journal{}) }
@@ -39,5 +40,5 @@ func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return journal{slices.Concat(j.attrs, attrs)}
 }
 
-// WithGroup implements slog.Handler. Nothing here uses groups.
+// WithGroup implements slog.Handler. It ignores the group, because nothing here uses groups.
 func (j journal) WithGroup(string) slog.Handler { return j }

@@ -15,16 +15,17 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-const stepDownHelp = `Stepdown asks the programs of an agent to release their locks, and returns when
-they have. Each program that holds a lock reads the line "stop", completes what
-it is doing, and releases the lock. It holds the lock until then.
+const stepDownHelp = `Stepdown asks the programs of an agent to release their locks, and returns once
+they have done so. Each program that holds a lock reads the line "stop",
+finishes its current work, and releases the lock. Until then it keeps the lock.
 
-With --drain, no program gets a lock from this agent any more, until it is
-started again. A pod's preStop hook is
+With --drain, the agent also gives out no more locks until it is restarted. Use
+this in the preStop hook of a pod:
 
   spindle agent stepdown --drain --within 25s
 
-Root, and the agent's own user, ask all programs. Others ask their own.
+If root or the agent's own user runs stepdown, it asks the programs of all
+users. Otherwise it asks only the programs of the user who runs it.
 `
 
 type steppingDown struct {
@@ -45,7 +46,7 @@ func newStepDown() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.socket, "agent", DefaultSocket, "the agent's `socket`")
-	c.Flags().BoolVar(&s.drain, "drain", false, "let no program get a lock from this agent any more")
+	c.Flags().BoolVar(&s.drain, "drain", false, "give out no more locks until the agent is restarted")
 	c.Flags().DurationVar(&s.within, "within", 30*time.Second, "how long to wait for the programs")
 	return c
 }
@@ -69,9 +70,9 @@ func (s *steppingDown) run(ctx context.Context) error {
 	status, err := post(ctx, s.socket, path, &answer)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("not all programs have released their locks within %v: their locks stay held until they do, or expire with them", s.within)
+		return fmt.Errorf("some programs have not released their locks within %v; their locks stay held until the programs release them or end", s.within)
 	case err != nil:
-		return fmt.Errorf("the agent at %s: %w: does it run? --agent names its socket", s.socket, err)
+		return fmt.Errorf("the agent at %s: %w: is it running? (set its socket with --agent)", s.socket, err)
 	case status != http.StatusOK:
 		return fmt.Errorf("the agent at %s: %s", s.socket, answer.Detail)
 	}
@@ -79,7 +80,7 @@ func (s *steppingDown) run(ctx context.Context) error {
 	return nil
 }
 
-// post asks the agent.
+// post sends a request to the agent and decodes its answer.
 func post(ctx context.Context, socket, path string, answer any) (status int, err error) {
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

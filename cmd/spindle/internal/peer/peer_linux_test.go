@@ -19,7 +19,7 @@ import (
 
 const patience = 30 * time.Second
 
-// client starts this test's program again as a process that connects, says what is in its environment, and waits.
+// client starts the test binary as a process that connects to the listener, does what its environment says, and waits.
 func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, io.WriteCloser, *peer.Peer) {
 	c := exec.Command(os.Args[0], "-test.run=^$")
 	c.Env = append(os.Environ(), "PEER_SOCKET="+listener.Addr().String(), "PEER_DOES="+does)
@@ -61,14 +61,14 @@ func connect(socket, does string) {
 	case "one byte more, and close":
 		_, _ = conn.Write([]byte("x"))
 		_ = conn.Close()
-	case "execve": // the socket is closed on it
+	case "execve": // execve closes the socket
 		_ = syscall.Exec("/bin/cat", []string{"cat"}, nil)
 	case "a child inherits the socket":
 		f, err := conn.File()
 		if err != nil {
 			panic(err)
 		}
-		c := exec.Command("/bin/cat") // ends with the test's end of the pipe
+		c := exec.Command("/bin/cat") // ends when the test closes its end of the pipe
 		c.Stdin, c.ExtraFiles = os.Stdin, []*os.File{f}
 		if err := c.Start(); err != nil {
 			panic(err)
@@ -101,7 +101,7 @@ func hasNotHappened(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-// A process that is killed has ended, and its end of the stream is closed: both are seen.
+// When a process is killed, both the end of the process and the end of its stream are reported.
 func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	c, _, p := client(t, listen(t), "wait")
 	assert.Equal(t, os.Getuid(), p.UID)
@@ -116,7 +116,7 @@ func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	happens(t, p.Closed(), "the end of the stream")
 }
 
-// A process that closes its end of the stream, in whichever way, has not ended.
+// When a process closes its end of the stream in any way, it is not reported as ended.
 func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 	for _, does := range []string{"close", "half-close", "one byte more, and close", "execve"} {
 		t.Run(does, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 	}
 }
 
-// A child that inherited the socket keeps the stream open when its parent has ended.
+// A child that has inherited the socket keeps the stream open after its parent has ended.
 func TestTheEndOfTheProcessIsNotTheEndOfTheStream(t *testing.T) {
 	l := listen(t)
 	_, orders, p := client(t, l, "a child inherits the socket")
@@ -142,7 +142,7 @@ func TestTheEndOfTheProcessIsNotTheEndOfTheStream(t *testing.T) {
 	happens(t, p.Closed(), "the end of the stream, with the child")
 }
 
-// All connections of one process have one key, and those of two processes have two.
+// All connections of a process have the same key. Different processes have different keys.
 func TestAProcessHasOneKey(t *testing.T) {
 	l := listen(t)
 	_, _, a := client(t, l, "wait")
@@ -164,7 +164,7 @@ func TestAProcessHasOneKey(t *testing.T) {
 	assert.Equal(t, own[0], own[1])
 }
 
-// What was written is unread until the peer reads it.
+// Data written to a peer counts as unread until the peer reads it.
 func TestWhatThePeerHasNotReadIsSeen(t *testing.T) {
 	l := listen(t)
 	conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
