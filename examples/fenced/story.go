@@ -37,7 +37,7 @@ func tell(ctx context.Context) error {
 	s := &story{Story: demokit.NewStory()}
 	s.Hear = s.hear
 	s.Print(demokit.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
-	s.Print(demokit.Plain, "During the pause, another process is elected and writes. The balance starts at %d.", opening)
+	s.Print(demokit.Plain, "During the pause, another process leads and writes. The balance starts at %d.", opening)
 	s.Print(demokit.Plain, "A deposits %d, and B deposits %d. The lease is %v.\n", depositA, depositB, lease)
 	var err error
 	if s.database, err = demokit.Open(ctx, accounts); err != nil {
@@ -142,7 +142,7 @@ func (s *story) show(who, kind, rest string) {
 		s.Say(who, demokit.Plain, "reads %s and is about to write %s", before, after)
 	case resumed:
 		if rest == "false" {
-			s.Say(who, demokit.Plain, "called HasLock before the pause, when it returned true; it now returns false")
+			s.Say(who, demokit.Plain, "HasLock returned true before the pause, but now returns false")
 		}
 	case wrote:
 		if who == "A" {
