@@ -126,7 +126,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 }
 
 func (s *story) kill(ctx context.Context, c *demokit.Child) error {
-	s.Say("", demokit.Bad, "kill -9 %d: %s is killed, and owns its partitions (x) until its lease expires", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -9 %d: %s is killed, but still owns its partitions (x) until its lease expires", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}

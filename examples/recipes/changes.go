@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// StreamTable creates a table with one row for each partition of the change stream. The columns of a row are:
+// StreamTable is the DDL statement for a table with one row for each partition of the change stream. The columns are:
 //   - token identifies the stream partition.
 //   - worker is the group's partition that reads the stream partition.
 //   - position is the time from which to continue reading.

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// InboxTables creates three tables:
-//   - orders_inbox contains the records. A record stays in the shard to which its key belonged when it was written.
+// InboxTables contains the DDL statements for three tables:
+//   - orders_inbox contains the records. A record stays in the shard that its key belonged to at the time of writing.
 //   - orders_numberings contains every number of shards that has been used, and the time when it was first used.
 //   - orders_positions contains each shard's checkpoint, which is the commit time of the last consumed record.
 var InboxTables = []string{
