@@ -25,12 +25,12 @@ const functions = {
     return { before, first, then: await settled() };
   },
 
-  /** Computes without reading anything until it was stopped for a while, and says what check() does right after that. */
-  async computeUntilStopped() {
+  /** Computes, without reading anything, while it may. Returns when it last might, by a clock that all processes share. */
+  async computeWhileHeld() {
     process.send({ event: 'computing', still: held.still() });
-    for (let last = performance.now(); ; ) {
-      const now = performance.now();
-      if (now - last > 500) return { first: codeOf(() => held.check()), then: await settled() };
+    for (let last = 0n; ; ) {
+      const now = process.hrtime.bigint();
+      if (!held.still()) return { last: String(last), code: codeOf(() => held.check()), then: await settled() };
       last = now;
     }
   },
