@@ -22,7 +22,7 @@ export interface HoldOptions extends AgentOptions {
   lease?: Duration;
   /**
    * How long to wait for the lock, in this process and at the agent. Then a TimeoutError is thrown; with 0, a BusyError at
-   * once if another has the lock. Default: forever.
+   * once if another has the lock, or wants it at the same moment. Default: forever.
    */
   wait?: Duration;
   /** Ends the wait, with the signal's reason. It does not end the holding of the lock. */
@@ -64,7 +64,7 @@ export type OnceOptions = HoldOptions &
     | {
         /** The period of a schedule: the work is done once for each of its times. */
         every: Duration;
-        /** How long after midnight, UTC, the schedule begins. */
+        /** How long after the full periods, in UTC, those of the schedule begin. Default: 0, or for half an hour or more, 7.5 minutes. */
         offset?: Duration;
         key?: undefined;
       }

@@ -2,7 +2,7 @@
 import { Backoff } from './backoff.js';
 import { BusyError, TimeoutError } from './errors.js';
 import { Held } from './held.js';
-import { Hold } from './hold.js';
+import { Hold, longestTimer } from './hold.js';
 import { describe, pathOf } from './query.js';
 import { allFree, takeTurns } from './turns.js';
 
@@ -34,12 +34,12 @@ async function turnsOf({ kind, names, socket, wait, signal }) {
   }
 }
 
-/** Returns a signal that aborts with the given one, or with an error after some time. */
+/** Returns a signal that aborts with the given one, or with an error after some time, unless that is weeks. */
 function limited(signal, ms, error) {
   const controller = new AbortController();
   const pass = () => controller.abort(signal.reason);
   signal?.addEventListener('abort', pass, { once: true });
-  const timer = Number.isFinite(ms) && setTimeout(() => controller.abort(error), ms);
+  const timer = ms < longestTimer && setTimeout(() => controller.abort(error), ms);
   return {
     signal: controller.signal,
     clear() {

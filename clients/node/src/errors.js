@@ -32,7 +32,6 @@ export class RefusedError extends SpindleError {
 }
 
 const advice = {
-  passed: ': a larger key is done, so this one is not run any more',
   stopping: ': try again when the agent runs again',
   unavailable: ': try again; spindle doctor says what is wrong with the database',
   'too-many': ': release locks, or start the agent with a larger --max-holds',
@@ -41,7 +40,8 @@ const advice = {
 /** The lock is not held any more. */
 export class LostError extends SpindleError {
   constructor(names, reason, detail) {
-    super(`${listed(names)}: lost: ${detail ?? losses[reason] ?? reason}: stop the work, and acquire the lock again`, 'lost');
+    const mend = reason === 'released' ? 'release() comes after the work' : 'stop the work, and acquire the lock again';
+    super(`${listed(names)}: not held any more: ${detail ?? losses[reason] ?? reason}: ${mend}`, 'lost');
     this.reason = reason;
   }
 }
@@ -49,7 +49,7 @@ export class LostError extends SpindleError {
 const losses = {
   expired: 'no heartbeat was acknowledged in time, or this program did not see it in time',
   agent: 'the agent has ended, and nobody extends the lock',
-  released: 'it was released already',
+  released: 'this program has released it',
 };
 
 /** Somebody asks for the lock. It is still held. */

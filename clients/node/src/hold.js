@@ -20,7 +20,7 @@ const askAgainAfter = 200;
 const late = 100;
 
 /** The longest time that setTimeout takes. */
-const longestTimer = 2 ** 31 - 1;
+export const longestTimer = 2 ** 31 - 1;
 
 /** A hold on some names. Its state goes from waiting to held, and then to over. */
 export class Hold {

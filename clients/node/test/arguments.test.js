@@ -41,7 +41,12 @@ describe('arguments', { timeout: 30_000 }, () => {
   });
 
   it('times are text or milliseconds', async () => {
-    for (const wait of [0, 20_000, 20_000.5, '0', '0s', '20000ms', '1m30s', '.5m', '1.5h']) await (await lock(newName(), { socket, wait })).release();
+    for (const wait of [20_000, 20_000.5, '20000ms', '1m30s', '.5m', '1.5h']) await (await lock(newName(), { socket, wait })).release();
+    const name = newName();
+    const held = await lock(name, { socket });
+    for (const wait of [0, '0', '0s']) await assert.rejects(lock(name, { socket, wait }), { code: 'busy' });
+    for (const wait of [1, 0.5, '1us']) await assert.rejects(lock(name, { socket, wait }), { code: 'timeout' });
+    await held.release();
   });
 
   it('SPINDLE_AGENT names the socket', async (t) => {

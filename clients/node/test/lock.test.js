@@ -8,6 +8,9 @@ import { newName, startAgent } from './support/agent.js';
 import { aborted } from './support/aborted.js';
 import { startProgram } from './support/program.js';
 
+/** Far less than the lease: what is acquired so soon was released. With wait: 0, a lock may be busy because another wanted it. */
+const soon = '5s';
+
 describe('lock', { concurrency: true, timeout: 40_000 }, () => {
   let agent;
   let socket;
@@ -46,7 +49,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     });
     assert.equal(result, 'result');
     assert.equal(inside.still(), false);
-    await lock(name, { socket, wait: 0 }, () => {});
+    await lock(name, { socket, wait: soon }, () => {});
   });
 
   it('is released if the work throws, and the error is the work\'s', async () => {
@@ -55,14 +58,14 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
       throw new Error('work');
     };
     await assert.rejects(lock(name, { socket }, work), { message: 'work' });
-    await (await lock(name, { socket, wait: 0 })).release();
+    await (await lock(name, { socket, wait: soon })).release();
   });
 
   it('is released at the end of a block that uses it', { skip: !Symbol.asyncDispose }, async () => {
     const name = newName();
     const held = await lock(name, { socket });
     await held[Symbol.asyncDispose]();
-    await (await lock(name, { socket, wait: 0 })).release();
+    await (await lock(name, { socket, wait: soon })).release();
   });
 
   it('excludes another process, which gets it at the release with a larger token', async (t) => {
@@ -115,7 +118,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     assert.equal(set.fence.length, 2);
     await assert.rejects(program.call('acquire', 'lock', b, { wait: 0 }), { code: 'busy' });
     await assert.rejects(program.call('acquire', 'lock', [b, c], { wait: 0 }), { code: 'busy' });
-    await (await lock(c, { socket, wait: 0 })).release();
+    await (await lock(c, { socket, wait: soon })).release();
     await set.release();
     await program.call('acquire', 'lock', [b, c], {});
     await program.call('release');
@@ -148,7 +151,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     await assert.rejects(lock(name, { socket, wait: 0 }), { code: 'busy' });
     await assert.rejects(lock(name, { socket, wait: 100 }), { code: 'timeout' });
     await assert.rejects(lock(name, { socket, signal: AbortSignal.timeout(100) }), { name: 'TimeoutError' });
-    const next = lock(name, { socket });
+    const next = lock(name, { socket, wait: '1000h' }); // longer than a timer can be
     await held.release();
     await (await next).release();
   });
