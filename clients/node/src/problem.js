@@ -26,5 +26,5 @@ export function unreachable(socket, error) {
     ECONNREFUSED: 'nobody listens there: start "spindle agent"',
     EACCES: 'this user may not connect: "spindle agent --mode" says who may',
   }[error?.code];
-  return new AgentError(socket, what ?? `the connection failed: ${error?.message ?? 'it was closed'}`, error);
+  return new AgentError(socket, what ?? `the connection failed (${error?.message ?? 'it was closed'}): try again; the agent may have ended`, error);
 }

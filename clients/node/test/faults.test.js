@@ -58,6 +58,7 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     await program.call('acquire', 'lock', name, { lease: '1s' });
     const onEvent = ({ event }) => event === 'waiting' && agent.kill();
     await assert.rejects(lock(name, { socket: agent.socket, onEvent }), { name: 'AgentError', code: 'unreachable' });
+    await agent.exited;
     await assert.rejects(lock(name, { socket: agent.socket }), /start "spindle agent"/);
   });
 
