@@ -8,7 +8,7 @@ const boottimeStep = 10;
 const steady = ['monotonic_ms', 'boottime_ms'];
 
 /** A wider interval between two readings would let the clocks of another machine pass for one's own. */
-const narrow = 1000;
+const narrow = 100;
 
 /** Returns what the clocks say now, or a little less. */
 export function earliest() {
@@ -43,14 +43,16 @@ function readBoottime() {
 }
 
 /**
- * Reports whether the agent's clocks are this process's own: whether `now`, what they said, lies between two own readings.
- * Its clocks may be others in a virtual machine or a time namespace.
+ * Returns by how many milliseconds the agent's clocks can differ from this process's own, if `now`, what they said, lies
+ * between two own readings: by as much as those are apart. Returns undefined if it does not, or they are too far apart:
+ * in a virtual machine or a time namespace, the clocks are different ones.
  */
-export function same(now, before, after) {
+export function difference(now, before, after) {
   const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
   const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
-  const close = (clock) => after[clock] - before[clock] <= narrow + boottimeStep;
-  return shared.some((clock) => steady.includes(clock)) && shared.every((clock) => between(clock) && close(clock));
+  const apart = Math.max(...shared.map((clock) => after[clock] - before[clock]));
+  const same = shared.some((clock) => steady.includes(clock)) && shared.every(between);
+  return same && apart <= narrow + boottimeStep ? apart : undefined;
 }
 
 /** Returns what a reading will be after so many milliseconds. */

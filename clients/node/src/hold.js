@@ -1,5 +1,5 @@
 // One hold: one wait for a lock, and one term of holding it.
-import { after, earliest, latest, same } from './clocks.js';
+import { after, earliest, latest, difference } from './clocks.js';
 import { LostError, RefusedError, StopError, TimeoutError } from './errors.js';
 import { afterInput } from './input.js';
 import { errorOf, unreachable } from './problem.js';
@@ -43,7 +43,7 @@ export class Hold {
   #state = 'waiting';
   #until = new Until();
   #before = earliest();
-  #sameClocks = false;
+  #difference; // by how many ms the agent's clocks can differ; undefined: they are others
   #asking = false;
   #askAgain = false;
   #connected = true;
@@ -112,7 +112,7 @@ export class Hold {
     switch (event.event) {
       case 'hello':
         this.id = event.hold;
-        this.#sameClocks = same(event.now, this.#before, latest());
+        this.#difference = difference(event.now, this.#before, latest());
         return;
       case 'held':
       case 'until':
@@ -131,8 +131,8 @@ export class Hold {
   }
 
   #extend(event) {
-    if (this.#sameClocks) {
-      this.#until.extend(event.until);
+    if (this.#difference !== undefined) {
+      this.#until.extend(after(event.until, -this.#difference));
       this.#hold(event);
     } else {
       this.#ask(event);
