@@ -190,7 +190,7 @@ export class Hold {
     afterInput(async () => {
       if (this.#state !== 'held') return;
       if (this.#until.over && heard !== this.#stream.heard) return this.#expire(isLate);
-      if (this.#until.over && isLate && !this.#sameClocks) await this.#askLeft(lateAnswerLimit).catch(() => {});
+      if (this.#until.over && isLate && this.#difference === undefined) await this.#askLeft(lateAnswerLimit).catch(() => {});
       if (this.#state !== 'held') return;
       if (this.#until.over) this.#lose(this.#connected ? 'expired' : 'agent');
       else this.#watch();
