@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func init() { programs["agentworker"] = agentWorker }
+
 // agentWorker is the main function of a program that works whenever it holds a lock of an agent. It works for as long
 // as the last until allows, by CLOCK_BOOTTIME. After losing the lock, it asks for it again. Its arguments are the
 // socket of the agent, the path of the request, and a file in which it logs when it worked and under which token. If

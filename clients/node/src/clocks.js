@@ -1,0 +1,61 @@
+// The machine's clocks, in whole milliseconds, under the names that the agent gives them.
+import { readFileSync } from 'node:fs';
+
+/** Node reads CLOCK_BOOTTIME only from /proc/uptime, which has hundredths of a second, rounded down. */
+const boottimeStep = 10;
+
+/** The clocks that nobody can set. */
+const steady = ['monotonic_ms', 'boottime_ms'];
+
+/** A wider interval between two readings would let the clocks of another machine pass for one's own. */
+const narrow = 100;
+
+/** Returns what the clocks say now, or a little less. */
+export function earliest() {
+  return read(0);
+}
+
+/** Returns what the clocks say now, or a little more. */
+export function latest() {
+  return read(boottimeStep);
+}
+
+function read(margin) {
+  const now = { unix_ms: Date.now() };
+  if (process.platform === 'linux') {
+    now.monotonic_ms = Number(process.hrtime.bigint() / 1_000_000n);
+    const boottime = readBoottime();
+    if (boottime !== undefined) now.boottime_ms = boottime + margin;
+  } else {
+    // Not CLOCK_MONOTONIC of Linux, and never compared with it, but it measures what is left.
+    now.own_ms = Number(process.hrtime.bigint() / 1_000_000n);
+  }
+  return now;
+}
+
+function readBoottime() {
+  try {
+    const seconds = Number.parseFloat(readFileSync('/proc/uptime', 'latin1'));
+    return Number.isNaN(seconds) ? undefined : Math.round(seconds * 1000);
+  } catch {
+    return undefined; // no /proc, or no free descriptor: the other clocks remain
+  }
+}
+
+/**
+ * Returns by how many milliseconds the agent's clocks can differ from this process's own, if `now`, what they said, lies
+ * between two own readings: by as much as those are apart. Returns undefined if it does not, or they are too far apart:
+ * in a virtual machine or a time namespace, the clocks are different ones.
+ */
+export function difference(now, before, after) {
+  const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
+  const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
+  const apart = Math.max(...shared.map((clock) => after[clock] - before[clock]));
+  const same = shared.some((clock) => steady.includes(clock)) && shared.every(between);
+  return same && apart <= narrow + boottimeStep ? apart : undefined;
+}
+
+/** Returns what a reading will be after so many milliseconds. */
+export function after(reading, ms) {
+  return Object.fromEntries(Object.entries(reading).map(([clock, at]) => [clock, at + ms]));
+}
