@@ -6,7 +6,7 @@ import (
 )
 
 // A reading is what the machine's clocks showed at one moment. It contains only clocks that programs in any language
-// can read. Times are in milliseconds, because every language has numbers that are large enough for them.
+// can read. Times are in milliseconds, which fit into the numbers of any language.
 type reading struct {
 	Boottime  int64 `json:"boottime_ms,omitempty"`  // CLOCK_BOOTTIME, which keeps running while the machine is suspended
 	Monotonic int64 `json:"monotonic_ms,omitempty"` // CLOCK_MONOTONIC, which stops while the machine is suspended

@@ -7,8 +7,8 @@ import (
 )
 
 // attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
-// read nothing for that long. For example, a program that has crashed may write a core dump for a long time before its
-// process ends.
+// read nothing for that long. Otherwise, a crashed program would hold its lock for as long as it takes to write its
+// core dump.
 type attention struct {
 	unread int           // at the last check, in bytes
 	since  elect.Instant // when the program last read something, or had nothing to read
