@@ -7,8 +7,8 @@ const boottimeStep = 10;
 /** The clocks that nobody can set. */
 const steady = ['monotonic_ms', 'boottime_ms'];
 
-/** A wider interval between two readings would let the clocks of another machine pass for one's own. */
-const narrow = 1000;
+/** A wider interval between two readings could let the clocks of another machine pass for one's own. */
+const narrow = 100;
 
 /** Returns what the clocks say now, or a little less. */
 export function earliest() {
@@ -43,14 +43,18 @@ function readBoottime() {
 }
 
 /**
- * Reports whether the agent's clocks are this process's own: whether `now`, what they said, lies between two own readings.
- * Its clocks may be others in a virtual machine or a time namespace.
+ * Compares the agent's clocks with this process's own: they are others in a virtual machine or a time namespace. Returns by
+ * how much they may differ, if `now`, what they said, lies between two own readings that are close. Otherwise it returns
+ * undefined.
  */
-export function same(now, before, after) {
+export function compare(now, before, after) {
   const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
+  if (!shared.some((clock) => steady.includes(clock))) return undefined;
+  const distance = (clock) => after[clock] - before[clock];
   const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
-  const close = (clock) => after[clock] - before[clock] <= narrow + boottimeStep;
-  return shared.some((clock) => steady.includes(clock)) && shared.every((clock) => between(clock) && close(clock));
+  const close = (clock) => distance(clock) <= narrow + boottimeStep;
+  if (!shared.every((clock) => between(clock) && close(clock))) return undefined;
+  return Math.max(...shared.map(distance));
 }
 
 /** Returns what a reading will be after so many milliseconds. */

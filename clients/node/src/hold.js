@@ -1,5 +1,5 @@
 // One hold: one wait for a lock, and one term of holding it.
-import { after, earliest, latest, same } from './clocks.js';
+import { after, compare, earliest, latest } from './clocks.js';
 import { LostError, RefusedError, StopError, TimeoutError } from './errors.js';
 import { afterInput } from './input.js';
 import { errorOf, unreachable } from './problem.js';
@@ -34,6 +34,8 @@ export class Hold {
   gone;
   id;
   names;
+  /** The names that the agent holds: of a semaphore, the slot. */
+  heldNames;
   socket;
 
   #query;
@@ -43,7 +45,8 @@ export class Hold {
   #state = 'waiting';
   #until = new Until();
   #before = earliest();
-  #sameClocks = false;
+  /** By how much the agent's clocks may differ from this machine's; undefined: they are others. */
+  #difference;
   #asking = false;
   #askAgain = false;
   #connected = true;
@@ -112,7 +115,7 @@ export class Hold {
     switch (event.event) {
       case 'hello':
         this.id = event.hold;
-        this.#sameClocks = same(event.now, this.#before, latest());
+        this.#difference = compare(event.now, this.#before, latest());
         return;
       case 'held':
       case 'until':
@@ -131,11 +134,11 @@ export class Hold {
   }
 
   #extend(event) {
-    if (this.#sameClocks) {
-      this.#until.extend(event.until);
-      this.#hold(event);
-    } else {
+    if (this.#difference === undefined) {
       this.#ask(event);
+    } else {
+      this.#until.extend(after(event.until ?? {}, -this.#difference));
+      this.#hold(event);
     }
   }
 
@@ -171,6 +174,7 @@ export class Hold {
   #hold(event) {
     if (this.#state === 'waiting' && event.event === 'held') {
       this.#state = 'held';
+      this.heldNames = event.names ?? this.names;
       this.#stream.allowSilence();
       this.#settle.resolve(event);
     }
@@ -190,7 +194,7 @@ export class Hold {
     afterInput(async () => {
       if (this.#state !== 'held') return;
       if (this.#until.over && heard !== this.#stream.heard) return this.#expire(isLate);
-      if (this.#until.over && isLate && !this.#sameClocks) await this.#askLeft(lateAnswerLimit).catch(() => {});
+      if (this.#until.over && isLate && this.#difference === undefined) await this.#askLeft(lateAnswerLimit).catch(() => {});
       if (this.#state !== 'held') return;
       if (this.#until.over) this.#lose(this.#connected ? 'expired' : 'agent');
       else this.#watch();
