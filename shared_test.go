@@ -3,6 +3,7 @@ package spindle_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 		done := make(chan error, n)
 		var locks []*spindle.Lock
 		for i := range n {
-			l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%04d", i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, quiet)
+			l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%04d", i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, spindle.WithLogger(slog.New(slog.DiscardHandler)))
 			require.NoError(t, l.Run(ctx, done))
 			locks = append(locks, l)
 			time.Sleep(lease / n) // they are elected all over a lease

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkAlone measures Lock and Unlock of a mutex that only one process uses, again and again. The two systems take
-// turns, so that both run under the same conditions.
+// BenchmarkAlone measures how long it takes to lock and unlock a mutex that only one process uses. Calls of the two
+// systems alternate, so that both are measured under the same conditions.
 func BenchmarkAlone(b *testing.B) {
 	const turns = 300
 	var took [2][]time.Duration
@@ -80,7 +80,8 @@ func ten(b *testing.B, hold, during time.Duration, apart int) {
 }
 
 // BenchmarkCrowds runs three processes with 20 goroutines each, and a fourth process with a single goroutine. Spindle
-// gives each process a quarter of the turns. Etcd only knows sessions, so it gives each goroutine its turn.
+// gives the lock to each process equally often. Etcd gives it to each goroutine equally often, because each goroutine
+// has its own session.
 func BenchmarkCrowds(b *testing.B) {
 	for _, system := range systems {
 		b.Run(system.name, func(b *testing.B) {
@@ -99,8 +100,8 @@ func BenchmarkCrowds(b *testing.B) {
 	}
 }
 
-// BenchmarkTryAcquire makes ten simultaneous calls for one of 100 free slots, from ten processes and from one. Etcd has
-// no semaphore.
+// BenchmarkTryAcquire makes ten simultaneous calls of TryAcquire while 100 slots are free, first from ten processes and
+// then from one. Etcd has no semaphore to compare with.
 func BenchmarkTryAcquire(b *testing.B) {
 	const calls, rounds = 10, 5
 	for _, processes := range []int{calls, 1} {
@@ -130,9 +131,9 @@ func BenchmarkTryAcquire(b *testing.B) {
 	}
 }
 
-// BenchmarkKilledWaiter measures how much longer a waiter waits if the waiter before it was killed. Spindle skips a
-// killed waiter after its grace period of 200 ms and three round trips. With etcd, the session of the killed waiter has
-// to expire first.
+// BenchmarkKilledWaiter measures how much longer a waiter waits if the waiter before it in the queue was killed.
+// Spindle skips the killed waiter after a grace period of 200 ms and three round trips. With etcd, the killed waiter's
+// session must expire first.
 func BenchmarkKilledWaiter(b *testing.B) {
 	for _, system := range systems {
 		b.Run(system.name, func(b *testing.B) {
@@ -155,8 +156,8 @@ func BenchmarkKilledWaiter(b *testing.B) {
 	}
 }
 
-// handover returns the time from just before the holder's Unlock until the last waiter in the queue has the lock. If
-// killed is set, the first waiter in the queue is killed just before the Unlock.
+// handover returns the time from just before the holder's Unlock until a waiter gets the lock. If killed is set,
+// another waiter is ahead in the queue, and is killed before the Unlock.
 func handover(b *testing.B, s server, name string, killed bool) time.Duration {
 	b.Helper()
 	w := work{Kind: "step", Server: s}
@@ -178,5 +179,5 @@ func handover(b *testing.B, s server, name string, killed bool) time.Duration {
 	return time.Duration(next.hear(b).Got - holder.hear(b).Gave)
 }
 
-// settle is the time in which a process should have joined the queue. Neither system reports when it has.
+// settle is long enough for a process to join the queue. Neither system reports when a process has joined.
 const settle = 500 * time.Millisecond

@@ -28,7 +28,7 @@ const lease = 10 * time.Second
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// A server is the place where a worker finds its locks.
+// A server tells a worker how to connect to its locks.
 type server struct {
 	System string // spindle or etcd
 	At     string // a database path, or an etcd endpoint
@@ -68,7 +68,7 @@ func serveEtcd(dir string, say func(report)) error {
 	return <-etcd.Err()
 }
 
-// A client makes locks, and counts the RPCs of all of them.
+// A client creates locks and counts their RPCs.
 type client struct {
 	server
 	spanner *spanner.Client
@@ -108,7 +108,7 @@ func (c *client) counted() []grpc.DialOption {
 	}
 }
 
-// A locker is a mutex of either system.
+// A locker is a mutex of spindle or etcd.
 type locker interface {
 	Lock(context.Context) error
 	Unlock(context.Context) error

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// turns has the reports of several processes about one lock.
+// turns contains the reports of all processes that use one lock. A turn is one period of holding the lock.
 type turns struct {
 	processes int
 	held      []turn   // in order
-	unserved  []report // waits that the end of the benchmark cut short
+	unserved  []report // waits that were still in progress when the benchmark ended
 }
 
 type turn struct {
@@ -21,7 +21,7 @@ type turn struct {
 	by int
 }
 
-// collect lets the workers take turns until they end.
+// collect starts the workers, and collects their reports until they end.
 func collect(b *testing.B, workers []*worker) turns {
 	b.Helper()
 	t := turns{processes: len(workers)}
@@ -37,11 +37,11 @@ func collect(b *testing.B, workers []*worker) turns {
 	}
 	slices.SortFunc(t.held, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
 	require.Greater(b, len(t.held), t.processes)
-	require.Positive(b, slices.Min(t.idle()), "two processes had the lock at the same time")
+	require.Positive(b, slices.Min(t.idle()), "two processes held the lock at the same time")
 	return t
 }
 
-// of returns how many turns each process had.
+// of returns the number of turns of each process.
 func (t turns) of() []int {
 	n := make([]int, t.processes)
 	for _, h := range t.held {
@@ -50,7 +50,7 @@ func (t turns) of() []int {
 	return n
 }
 
-// idle returns the times from just before an Unlock to the return of the next Lock.
+// idle returns the times between two turns, from just before Unlock is called until the next call of Lock returns.
 func (t turns) idle() []time.Duration {
 	var all []time.Duration
 	for i := 1; i < len(t.held); i++ {
@@ -59,8 +59,8 @@ func (t turns) idle() []time.Duration {
 	return all
 }
 
-// longestWait returns the longest wait of a process, in rounds. A wait is as many rounds as turns began during it, its
-// own included, divided by the number of processes.
+// longestWait returns the longest wait of a process, in rounds. A round is one turn for every process. The length of a
+// wait is the number of turns that began during the wait, including the turn of the waiting process itself.
 func (t turns) longestWait() (rounds float64) {
 	began := make([]int64, len(t.held))
 	for i, h := range t.held {
@@ -80,7 +80,7 @@ func (t turns) longestWait() (rounds float64) {
 	return rounds
 }
 
-// waited returns the longest wait that ended with a turn.
+// waited returns the longest time that a process waited before it got the lock.
 func (t turns) waited() (longest time.Duration) {
 	for _, h := range t.held {
 		longest = max(longest, time.Duration(h.Got-h.Asked))

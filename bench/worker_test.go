@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work describes the actions of a process at each order that it gets.
+// work describes what a process does for each order that it receives.
 type work struct {
 	Kind       string // loop, step, try, or etcd for the server
 	Server     server
@@ -31,10 +31,10 @@ type work struct {
 	Dir        string        // etcd
 }
 
-// A report is a line that a process prints. Its times are from the clock that all processes share, in nanoseconds.
+// A report is a line that a process prints. All times are in nanoseconds and come from the machine's clock.
 type report struct {
 	Endpoint         string `json:",omitempty"` // etcd
-	Asked, Got, Gave int64  // loop, step. Got is 0 if the wait ended without a turn.
+	Asked, Got, Gave int64  // loop, step. Got is 0 if the process did not get the lock.
 	OK               bool   // try
 	Error            string `json:",omitempty"`
 	End              bool   // loop
@@ -70,7 +70,7 @@ func runWork(args []string, orders <-chan string) error {
 	return fmt.Errorf("unknown work %q", w.Kind)
 }
 
-// loop takes turns at one lock in each of its goroutines.
+// loop locks and unlocks the same mutex repeatedly in each of its goroutines.
 func (w work) loop(c *client, orders <-chan string, say func(report)) error {
 	lockers := make([]locker, w.Goroutines)
 	for i := range lockers {
@@ -112,7 +112,7 @@ func (w work) turn(ctx context.Context, l locker, say func(report)) error {
 	return l.Unlock(context.Background())
 }
 
-// step locks the mutex that an order names, and unlocks it at the next order.
+// step locks the mutex named by an order, and unlocks it when the next order arrives.
 func (w work) step(c *client, orders <-chan string, say func(report)) error {
 	say(report{})
 	for name := range orders {
@@ -134,7 +134,8 @@ func (w work) step(c *client, orders <-chan string, say func(report)) error {
 	return nil
 }
 
-// try asks for one permit in each of its goroutines, from the semaphore that an order names, and keeps the permits.
+// try tries to acquire one permit in each of its goroutines, from the semaphore named by an order. It keeps the
+// permits.
 func (w work) try(c *client, orders <-chan string, say func(report)) error {
 	say(report{})
 	for name := range orders {
@@ -153,7 +154,7 @@ func (w work) try(c *client, orders <-chan string, say func(report)) error {
 	return nil
 }
 
-// A worker is a process that does work.
+// A worker is a process that runs the given work.
 type worker struct {
 	*subprocess.Child
 	reports chan report
@@ -198,7 +199,7 @@ func startWorkers(b *testing.B, all ...work) []*worker {
 	return workers
 }
 
-// tell gives each of the workers an order.
+// tell sends an order to each worker.
 func tell(b *testing.B, workers []*worker, order string) {
 	b.Helper()
 	for _, p := range workers {
@@ -214,7 +215,7 @@ func (p *worker) hear(b *testing.B) report {
 		require.True(b, ok, "a process has exited")
 		return r
 	case <-time.After(time.Minute):
-		require.FailNow(b, "a process does not report")
+		require.FailNow(b, "a process did not report in time")
 		return report{}
 	}
 }

@@ -59,9 +59,12 @@ func TestTheDocumentsThatCodeNamesExist(t *testing.T) {
 // texts returns the files with these endings, by their path from the root.
 func texts(t *testing.T, endings ...string) map[string]string {
 	found := map[string]string{}
-	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
+		case d.IsDir() && d.Name() == "node_modules": // others' documents
+			return fs.SkipDir
 		}
 		for _, ending := range endings {
 			if strings.HasSuffix(path, ending) {

@@ -26,16 +26,16 @@ import (
 // patience is how long a program may print nothing, including the time to compile it.
 const patience = 2 * time.Minute
 
-// program is an example that runs.
+// program is a running example.
 type program struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	lines chan string // closed when the program has ended
+	lines chan string // closed when the program has exited
 	said  []string
 }
 
-// goRun runs an example as its documentation describes, in a process group of its own. Standard output and standard
-// error are one pipe.
+// goRun starts an example as its documentation describes, in its own process group. Standard output and standard error
+// go to the same pipe.
 func goRun(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, lines: make(chan string, 1000)}
@@ -65,7 +65,8 @@ func goRun(t *testing.T, env []string, args ...string) *program {
 	return p
 }
 
-// until waits for the program to print a line that matches the pattern, and returns the match of its last group.
+// until waits until the program prints a line that matches the pattern. It returns the text that matches the last
+// group.
 func (p *program) until(pattern string) string {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -78,12 +79,12 @@ func (p *program) until(pattern string) string {
 				return m[len(m)-1]
 			}
 		case <-timeout:
-			require.FailNow(p.t, "the program does not print "+pattern)
+			require.FailNow(p.t, "the program did not print "+pattern)
 		}
 	}
 }
 
-// end waits for the program to end, and returns its whole output.
+// end waits until the program exits, and returns its entire output.
 func (p *program) end() (string, error) {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -95,12 +96,12 @@ func (p *program) end() (string, error) {
 			}
 			p.said = append(p.said, line)
 		case <-timeout:
-			require.FailNow(p.t, "the program does not end")
+			require.FailNow(p.t, "the program did not exit")
 		}
 	}
 }
 
-// interrupt does what Ctrl+C does at a terminal.
+// interrupt interrupts the program as Ctrl+C does in a terminal.
 func (p *program) interrupt() {
 	p.t.Helper()
 	require.NoError(p.t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT))
@@ -113,8 +114,8 @@ func needEmulator(t *testing.T) {
 	t.Parallel()
 }
 
-// requireTidy requires that the lines fit a terminal and have no colours, and that every process named in the output
-// has ended.
+// requireTidy requires that no line is too long for a terminal or has colours, and that all processes whose ids appear
+// in the output have exited.
 func requireTidy(t *testing.T, out string) {
 	t.Helper()
 	assert.NotContains(t, out, "\x1b")
@@ -132,7 +133,7 @@ func requireTidy(t *testing.T, out string) {
 				_ = conn.Close()
 			}
 			return err != nil
-		}, 10*time.Second, 10*time.Millisecond, "the emulator has to end")
+		}, 10*time.Second, 10*time.Millisecond, "the emulator should have exited")
 	}
 }
 
@@ -141,7 +142,7 @@ func requireEnds(t *testing.T, pid string) {
 	n, err := strconv.Atoi(pid)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(n, 0), syscall.ESRCH) },
-		10*time.Second, 10*time.Millisecond, "process %s has to end", pid)
+		10*time.Second, 10*time.Millisecond, "process %s should have exited", pid)
 }
 
 func number(t *testing.T, text, pattern string) float64 {
@@ -178,7 +179,7 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	out, err := simple("-table", "mine").end()
 	require.Error(t, err)
 	assert.Contains(t, out, "the table is missing")
-	assert.Contains(t, out, "start this with -create")
+	assert.Contains(t, out, "run this program with -create")
 	assert.NotContains(t, out, "goroutine ")
 
 	first := simple("-table", "mine", "-create", "-id", "first")
@@ -210,8 +211,8 @@ func TestQuickstartLeadsAndHandsOver(t *testing.T) {
 	assert.NotContains(t, out, "WARN")
 }
 
-// Every replica knows the leader. A leader that is stopped continues to lead, and to serve its pages, until the other
-// replicas know.
+// Every replica knows the leader. A leader that is stopped continues to lead and to serve its pages until the other
+// replicas know that it is leaving.
 func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -293,7 +294,7 @@ func TestFencedShowsTheLostUpdate(t *testing.T) {
 	requireTidy(t, out)
 	with, without, ok := strings.Cut(out, "Without it")
 	require.True(t, ok, out)
-	assert.Contains(t, with, "A  write of 110 is REJECTED")
+	assert.Contains(t, with, "A  tries to write 110, but is REJECTED")
 	assert.NotContains(t, without, "REJECTED:")
 	assert.Contains(t, without, "A  has written 110")
 	assert.Contains(t, out, "With the fence     balance 150")
@@ -305,7 +306,7 @@ func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
 	out, err := goRun(t, nil, "./examples/workers").end()
 	require.NoError(t, err)
 	requireTidy(t, out)
-	east, west := number(t, out, `East did (\d+) jobs`), number(t, out, `west (\d+), each job once`)
+	east, west := number(t, out, `East finished (\d+) jobs`), number(t, out, `west finished (\d+)\. Each job was done once`)
 	assert.Positive(t, east)
 	assert.Positive(t, west)
 	assert.Equal(t, 120.0, east+west)
@@ -313,7 +314,7 @@ func TestWorkersWorkAtOneSiteAtATime(t *testing.T) {
 	assert.Less(t, number(t, out, ` (\S+)s .*the queue is empty`), 10.0)
 }
 
-// The story tells a newcomer how to join the group. The test joins with go run, as the story says.
+// The demonstration prints a command for joining the group. The test runs that command.
 func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	needEmulator(t)
 	story := goRun(t, nil, "./examples/partitions", "-wait", "2m")
@@ -325,10 +326,10 @@ func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	requireTidy(t, strings.ReplaceAll(out, path, "..."))
 	items := number(t, out, `Items +(\d+) were appended`)
 	assert.Greater(t, items, 1000.0)
-	assert.Equal(t, items, number(t, out, `appended, and (\d+) were processed, each exactly once`))
-	assert.Positive(t, number(t, out, `Fence .* too late.*: (\d+)`))
-	assert.Contains(t, out, "Y  joins: welcome!")
-	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which three share everything, and one is the newcomer")
+	assert.Equal(t, items, number(t, out, `appended and (\d+) were processed, each exactly once`))
+	assert.Positive(t, number(t, out, `Fence .* refused.*: (\d+)`))
+	assert.Contains(t, out, "Y  has joined")
+	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which the newcomer and two other processes share all partitions")
 
 	out, err = newcomer.end()
 	require.NoError(t, err)
@@ -339,8 +340,8 @@ func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 func TestPartitionsHasANewcomerOfItsOwn(t *testing.T) {
 	needEmulator(t)
 	p := goRun(t, nil, "./examples/partitions", "-wait", "0s")
-	p.until(` D +takes part: process (\d+)`)
-	p.until(`each process has its share; the partitions that moved`)
+	p.until(` D +joins the group \(process (\d+)\)`)
+	p.until(`the partitions are balanced again; those that moved`)
 	p.interrupt()
 	out, err := p.end()
 	require.Error(t, err)
@@ -359,7 +360,7 @@ func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
 	requireTidy(t, out)
 }
 
-// A child that is stopped can't notice that its parent has exited.
+// A paused child can't notice that its parent has exited.
 func TestNothingIsLeftOfAKilledExample(t *testing.T) {
 	for example, moment := range map[string]string{"simple": `kill -9`, "fenced": `kill -STOP (\d+)`} {
 		t.Run(example, func(t *testing.T) {

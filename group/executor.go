@@ -148,7 +148,7 @@ func (x *executor) slow(single bool) {
 	}
 }
 
-// oneAtATime makes commits run one at a time for the next half lease. It is called when Spanner has aborted a commit
+// oneAtATime makes commits run one at a time for the next half of a lease period. It is called when Spanner has aborted a commit
 // because of a conflict.
 func (x *executor) oneAtATime() { x.crowded.set(x.clock, x.lease/2) }
 

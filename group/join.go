@@ -173,7 +173,6 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among returns the number of free slots from which choose picks one at random. It starts at 1 to keep slot numbers
-// low, because a slot that was used once stays in the table forever. It doubles each time another member claims the
-// chosen slot first.
+// among returns how many of the free slots the random choice covers. It starts at 1 to keep slot numbers low, because a
+// used slot stays in the table forever. It doubles each time another member claims the chosen slot first.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

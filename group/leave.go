@@ -71,8 +71,8 @@ func (t *term) giveUp(why error) {
 	t.m.report(t)
 }
 
-// revokeTerm revokes all of the member's partitions. If some work does not return soon, the other partitions are
-// released without waiting for it.
+// revokeTerm revokes all of the member's partitions. If the work on one partition is slow to return, the other partitions
+// are released without waiting for it.
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.all {
 		if e.state == held {

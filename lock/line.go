@@ -348,9 +348,9 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	return writes
 }
 
-// isFirst reports whether a set is first in all its queues. If a lock is free but the waiters ahead do not claim it,
-// they may have died. The set counts as first in that queue once it may pass them. It has to pass them itself, because
-// there may be no other waiter to do so.
+// isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not claim
+// it, they may have died. After a while, the set is allowed to overtake them and then counts as first in that queue. No
+// other waiter may be left to remove the dead waiters' tickets.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0

@@ -47,7 +47,7 @@ type Once struct {
 	moved sync.Once // guards the log line about a changed period
 }
 
-// NewOnce returns a Once on name, in a table made by ddl.Create. It makes no RPC. If an argument is invalid, Do and
+// NewOnce returns a Once for name, in a table created by ddl.Create. It makes no RPCs. If an argument is invalid, Do and
 // TryDo return an error that describes the mistake. The options are the same as for New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
 	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}

@@ -124,10 +124,10 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// isKnown reports whether all holders of slots know the slot of p. They may not, because processes can give the
-// semaphore different sizes. The poll before the claim does not show this, because a process with a smaller size may
-// have claimed a slot since. So isKnown reads all held slots again. Without this second read, slots beyond the smaller
-// size would be claimed again and again.
+// isKnown reports whether all slot holders know about p's slot. They may not, because processes can give the semaphore
+// different sizes. The poll before the claim can't tell, because a process with a smaller size may have claimed a slot
+// since then. So isKnown reads all held slots again. Without this second read, slots beyond the smaller size would be
+// claimed again and again.
 //
 // The read ends if ctx ends or the slot of p is no longer held.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {

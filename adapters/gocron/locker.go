@@ -24,9 +24,9 @@ var ErrDone = errors.New("done already")
 // gocron.WithDistributedJobLocker. If all jobs have the same period, you can pass it to gocron.WithDistributedLocker
 // instead.
 //
-// For a job that has to succeed, use Task, because gocron tells a locker only that a job has ended, and not how. With a
-// locker, no machine runs the job again for the same time, even if the job failed, was stopped, or was skipped because
-// of a listener (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). In addition, a job does not notice the loss of its lock.
+// For a job that has to succeed, use Task, because gocron tells a locker only that a job ended, not how. With a locker,
+// no machine runs the job again for that scheduled time, even if the job failed, was stopped, or was skipped because of
+// a listener (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). In addition, a job does not notice the loss of its lock.
 // For example, if Spanner can't be reached for a lease, the lock is lost, but the job continues, and another machine
 // may run it at the same time.
 //

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func init() { programs["agentworker"] = agentWorker }
+
 // agentWorker is a program in another process that works whenever it holds a lock of an agent: for as long as it may, by the
 // last until that it read and CLOCK_BOOTTIME. It asks again after each loss. Its arguments are the agent's socket, the path of
 // the request, and the file into which it writes when it worked, and under which token. If SPINDLE_DB is set, it also writes

@@ -43,8 +43,12 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=10 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"spindle": func() { os.Exit(cli.Main(os.Args[1:])) }, "agentworker": agentWorker})
+	programs["spindle"] = func() { os.Exit(cli.Main(os.Args[1:])) }
+	testscript.Main(m, programs)
 }
+
+// programs are the programs that tests start, by name. Files for one system add theirs.
+var programs = map[string]func(){}
 
 // patience is how long a script waits for anything.
 const patience = 30 * time.Second

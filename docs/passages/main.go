@@ -47,7 +47,7 @@ func collect(root string) (all []passage, err error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			return appendParagraphs(&all, path)

@@ -1,14 +1,14 @@
 //go:build unix
 
-// Fenced shows what happens when a leader is paused for longer than its lease just before it writes. With a fence, the
-// late write is rejected. Without one, it overwrites the write of the leader's successor.
+// Fenced shows what happens when a leader is paused just before it writes, and its lease expires. With a fence, the
+// late write is rejected. Without a fence, it overwrites the next leader's write.
 //
 //	go run ./examples/fenced
 //
-// The program starts an emulator and two processes, and pauses one of them for real, with SIGSTOP. Garbage collection,
-// a suspended machine or a slow disk can do the same to any program.
+// The program starts an emulator and two processes, and pauses one of the processes with SIGSTOP. In production,
+// garbage collection, a suspended machine or a slow disk can pause a process in the same way.
 //
-// The code to copy is makeDeposit, in teller.go.
+// The code to copy is makeDeposit in teller.go.
 package main
 
 import (

@@ -23,7 +23,7 @@ const (
 
 const accounts = `CREATE TABLE accounts (name STRING(MAX) NOT NULL, balance INT64) PRIMARY KEY (name)`
 
-// story is the demonstration. It plays the same scenario twice, with the fence and without it.
+// story runs the demonstration. It plays the same scenario twice, first with the fence and then without it.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
@@ -37,8 +37,8 @@ func tell(ctx context.Context) error {
 	s := &story{Story: demokit.NewStory()}
 	s.Hear = s.hear
 	s.Print(demokit.Bold, "A leader reads a balance, is paused for longer than its lease, and then writes.")
-	s.Print(demokit.Plain, "Meanwhile, another process is elected and writes. The account starts with %d.", opening)
-	s.Print(demokit.Plain, "A adds %d, and B adds %d. The lease is %v.\n", depositA, depositB, lease)
+	s.Print(demokit.Plain, "During the pause, another process leads and writes. The balance starts at %d.", opening)
+	s.Print(demokit.Plain, "A deposits %d, and B deposits %d. The lease is %v.\n", depositA, depositB, lease)
 	var err error
 	if s.database, err = demokit.Open(ctx, accounts); err != nil {
 		return err
@@ -63,12 +63,12 @@ func tell(ctx context.Context) error {
 	s.Print(demokit.Bold, "With the fence     balance %d: A's late write was rejected", with)
 	s.Print(demokit.Bold, "Without the fence  balance %d: B's deposit of %d was lost", without, depositB)
 	if with != opening+depositB || without != opening+depositA {
-		return errors.New("the balances are not the expected ones; please report this as a bug")
+		return errors.New("the final balances are wrong; please report this as a bug")
 	}
 	return nil
 }
 
-// round plays the scenario once, on an account of its own, and returns the final balance.
+// round plays the scenario once with a new account, and returns the final balance.
 func (s *story) round(ctx context.Context, account string, fence bool) (int64, error) {
 	_, err := s.db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("accounts", []string{"name", "balance"}, []any{account, opening}),
@@ -81,7 +81,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 		child, err := s.Start(ctx, name, "-db", s.database.Path, "-account", account,
 			"-deposit", fmt.Sprint(deposit), fmt.Sprintf("-fence=%v", fence))
 		if err == nil {
-			s.Say(name, demokit.Plain, "is a candidate: process %d", child.Pid())
+			s.Say(name, demokit.Plain, "is a candidate (process %d)", child.Pid())
 		}
 		return child, err
 	}
@@ -111,7 +111,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 		return 0, err
 	}
 
-	s.Say("", demokit.Bad, "kill -CONT %d: A resumes where it stopped", a.Pid())
+	s.Say("", demokit.Bad, "kill -CONT %d: A resumes where it left off", a.Pid())
 	if err := errors.Join(a.Send("go on"), a.Signal(syscall.SIGCONT)); err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (s *story) round(ctx context.Context, account string, fence bool) (int64, e
 	return s.balance(ctx, account)
 }
 
-// until shows the tellers' reports until the given teller sends a report of one of these kinds.
+// until shows all reports that arrive, and returns when the given teller sends a report of one of the given kinds.
 func (s *story) until(ctx context.Context, from *demokit.Child, kinds ...string) error {
 	return s.Until(ctx, func() bool { return s.from == from && slices.Contains(kinds, s.kind) })
 }
@@ -142,7 +142,7 @@ func (s *story) show(who, kind, rest string) {
 		s.Say(who, demokit.Plain, "reads %s and is about to write %s", before, after)
 	case resumed:
 		if rest == "false" {
-			s.Say(who, demokit.Plain, "has already made its check: HasLock returned true then, but returns false now")
+			s.Say(who, demokit.Plain, "HasLock returned true before the pause, but now returns false")
 		}
 	case wrote:
 		if who == "A" {
@@ -151,7 +151,7 @@ func (s *story) show(who, kind, rest string) {
 			s.Say(who, demokit.Plain, "has written %s", rest)
 		}
 	case rejected:
-		s.Say(who, demokit.Good, "write of %s is REJECTED: its token was superseded", rest)
+		s.Say(who, demokit.Good, "tries to write %s, but is REJECTED: its token was superseded", rest)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// The kinds of reports that a teller prints, each followed by the values in its comment.
+// A report that a teller prints begins with its kind. The comments list the values that follow.
 const (
 	leads    = "leads"    // the token
 	read     = "read"     // the balance, and the balance after the deposit
@@ -76,8 +76,8 @@ func (t teller) main(ctx context.Context, args []string) error {
 	}
 }
 
-// makeDeposit does a leader's work: it reads, checks, thinks and writes. The check cannot detect that the lock is lost
-// later, which is what the fence is for.
+// makeDeposit does the leader's work. It reads the balance, checks that it holds the lock, pauses, and writes the new
+// balance. If the lock is lost during the pause, the check does not help. Only the fence can reject the write.
 func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	fmt.Println(leads, term.Token())
 	row, err := t.db.Single().ReadRow(ctx, "accounts", spanner.Key{t.account}, []string{"balance"})
@@ -101,7 +101,7 @@ func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	if t.fence {
 		_, err = term.Apply(ctx, write) // fails once a newer token exists
 	} else {
-		_, err = t.db.Apply(ctx, write) // succeeds whenever it arrives
+		_, err = t.db.Apply(ctx, write) // succeeds no matter how late it is
 	}
 	switch {
 	case errors.Is(err, spindle.ErrFenced):
@@ -114,7 +114,7 @@ func (t teller) makeDeposit(ctx context.Context, term spindle.Term) error {
 	return nil
 }
 
-// think is the pause between the check and the write. It returns when the story orders the teller to go on.
+// think is the pause between the check and the write. It returns when the story tells the teller to go on.
 func (t teller) think() {
 	<-t.orders
 	held, _ := t.lock.HasLock()

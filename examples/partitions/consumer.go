@@ -24,7 +24,7 @@ const (
 	idle = pace
 )
 
-// consumer is one process of the group that consumes the queue.
+// consumer is one member of the group that consumes the queue.
 type consumer struct {
 	db    *spanner.Client
 	id    string
@@ -52,7 +52,7 @@ func (c *consumer) run(ctx context.Context) error {
 	return <-done
 }
 
-// work consumes one partition for as long as this process has it. The next process continues from the checkpoint.
+// work consumes one partition until ctx ends. The partition's next owner continues from the checkpoint.
 func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		items, err := next(ctx, c.db, p.Name())
@@ -60,7 +60,7 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 			err = c.commit(p, process(ctx, items))
 		}
 		if errors.Is(err, spindle.ErrFenced) {
-			c.late(p.Name()) // another process has the partition now, and processes these items again
+			c.late(p.Name()) // another process owns the partition now, and processes these items again
 		}
 		if err != nil || len(items) == 0 {
 			pause(ctx, idle) // uncommitted items are read again
@@ -69,10 +69,11 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// commit writes the results and the checkpoint in one commit, because results without the checkpoint would be written
-// twice, and a checkpoint without its results would lose items. If another process has the partition by then, commit
-// writes nothing. It does not use the work's ctx, because items that are already processed are worth keeping. Its
-// timeout is short, because the next process waits for the work to return.
+// commit writes the results and the checkpoint atomically, so that a crash can't lose items or make the next owner
+// repeat them. If another process already owns the partition, commit writes nothing and returns spindle.ErrFenced.
+//
+// commit does not use the ctx passed to work, so items that were processed before ctx ended are still saved. The
+// timeout is short, because the next owner can't start before work returns.
 func (c *consumer) commit(p group.Partition, done []item) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease/4)
 	defer cancel()

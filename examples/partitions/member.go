@@ -19,7 +19,8 @@ func connect(path string) (*spanner.Client, error) {
 	return spanner.NewClient(context.Background(), path, spindle.ClientOptions(lease)...)
 }
 
-// takePart runs one of the story's processes. It reports late commits, which its parent can't see in the table.
+// takePart runs a process that the demonstration started. It reports late commits to its parent, which can't see them
+// in the table.
 func takePart(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -29,8 +30,8 @@ func takePart(ctx context.Context, path, id string) error {
 	return newConsumer(db, id, func(partition string) { fmt.Println("late", partition) }).run(ctx)
 }
 
-// joinIn runs a process that the user started in another terminal. It shows its partitions until the user presses
-// Ctrl+C, or until the story ends and drops the database.
+// joinIn runs a process that the user started in another terminal, and shows which partitions the process owns. It
+// returns when the user presses Ctrl+C, or when the demonstration ends and drops the database.
 func joinIn(ctx context.Context, path, id string) error {
 	db, err := connect(path)
 	if err != nil {
@@ -40,8 +41,8 @@ func joinIn(ctx context.Context, path, id string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := demokit.NewTimeline()
-	s.Print(demokit.Bold, "%s joins the group. Ctrl+C makes it leave and hand over its partitions.", id)
-	s.Say("", demokit.Plain, "a new process gets its partitions after one lease, which is %v", lease)
+	s.Print(demokit.Bold, "%s is joining the group. Press Ctrl+C to leave and hand over its partitions.", id)
+	s.Say("", demokit.Plain, "a new process gets its first partitions after one lease (%v)", lease)
 	s.Say("", demokit.Plain, "only the partitions of %s are shown here:", id)
 	legend(s, []string{id}, "")
 	c := newConsumer(db, id, func(partition string) {
@@ -56,7 +57,7 @@ func joinIn(ctx context.Context, path, id string) error {
 		case <-tick.C:
 		case err := <-done:
 			if err == nil {
-				s.Say("", demokit.Plain, "%s has left, and the other processes have its partitions", id)
+				s.Say("", demokit.Plain, "%s has left, and the other processes have taken over its partitions", id)
 			}
 			return err
 		}
@@ -74,7 +75,7 @@ func joinIn(ctx context.Context, path, id string) error {
 	}
 }
 
-// has returns a picture of this process's partitions. It makes no RPC.
+// has returns a picture that shows only this process's partitions. It makes no RPC.
 func (c *consumer) has() (p picture) {
 	for n := range p {
 		p[n] = nobody
@@ -85,7 +86,8 @@ func (c *consumer) has() (p picture) {
 	return p
 }
 
-// over reports whether the database can no longer be read, because the story has ended and dropped it.
+// over reports whether the demonstration has ended. The demonstration drops its database at the end, so over returns
+// true if the database can't be read.
 func over(ctx context.Context, db *spanner.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, lease)
 	defer cancel()

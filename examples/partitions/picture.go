@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// glance is the interval at which a process updates its picture.
+// glance is how often a process updates its picture.
 const glance = 50 * time.Millisecond
 
-// A picture has the name of the process that holds each partition at one instant, or one of the constants below.
+// A picture shows the owner of each partition at one instant. An entry is the name of a process, nobody or silent.
 type picture [partitions]string
 
 const (
@@ -38,8 +38,8 @@ var styles = map[string]struct{ letter, bar demokit.Style }{
 	silent: {"\x1b[97;41m", ""},
 }
 
-// barWidth is the width of a bar and the space after it. The bar has room for half of the partitions, the most that the
-// story gives to one process.
+// barWidth is the width of a bar, including the space after it. A bar has room for half of the partitions, which is
+// enough if at least two processes share them.
 const barWidth = partitions/2 + 1
 
 // legend prints the heading above the pictures, which names the bars.

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// pace is how often an item is appended to each partition.
+	// pace is the interval at which items are appended to each partition.
 	pace = 100 * time.Millisecond
 
-	// effort is how long it takes to process an item. It is only a little less than pace, so that every process is
-	// busy.
+	// effort is how long it takes to process an item. It is slightly shorter than pace, so the processes are busy most
+	// of the time but still keep up.
 	effort = 70 * time.Millisecond
 
 	batch = 5 // the maximum number of items in a commit
@@ -55,7 +55,7 @@ func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) 
 	return items, err
 }
 
-// process processes items until ctx ends, but at least one, and returns the processed ones.
+// process processes items until ctx ends, and returns the items that it processed. It always processes at least one.
 func process(ctx context.Context, items []item) []item {
 	for n := range items {
 		time.Sleep(effort)
@@ -75,7 +75,7 @@ func result(part string, i item, consumer string, token spindle.Token) *spanner.
 	return spanner.Insert("results", []string{"part", "position", "consumer", "token"}, []any{part, int64(i), consumer, int64(token)})
 }
 
-// open creates the partitions, which are empty.
+// open creates a checkpoint at position 0 for each partition.
 func open(ctx context.Context, db *spanner.Client) error {
 	var writes []*spanner.Mutation
 	for n := range partitions {
@@ -106,15 +106,15 @@ func produce(ctx context.Context, db *spanner.Client, appended *atomic.Int64) er
 	}
 }
 
-// processed returns the number of items up to the checkpoints.
+// processed returns the number of processed items, which is the sum of all checkpoints.
 func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
 	query := spanner.NewStatement(`SELECT SUM(position) FROM checkpoints`)
 	err = db.Single().Query(ctx, query).Do(func(row *spanner.Row) error { return row.Columns(&n) })
 	return n, err
 }
 
-// audit counts the items, their results, and the results that were written under an older token than the preceding
-// result.
+// audit counts the items and their results. disorder is the number of results that have a newer token than the next
+// result in the same partition. It should be 0.
 func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
 	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
 		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)

@@ -27,24 +27,24 @@ const (
 	still = time.Second
 )
 
-// story belongs to the parent process, which only watches the group and tells the story.
+// story runs the demonstration in the parent process, which watches the group without joining it.
 type story struct {
 	*demokit.Story
 	database *demokit.Database
 	db       *spanner.Client
 	appended atomic.Int64
 
-	cast    map[string]part // the children's parts, by name
+	cast    map[string]part // the role of each child, by name
 	now     picture
-	even    bool // each running process has its share
-	guests  int  // the number of processes that the user started
+	even    bool // the running processes share the partitions evenly
+	guests  int  // the number of processes started by the user
 	drawn   picture
-	at      time.Time // when drawn was drawn
+	at      time.Time // when drawn was printed
 	backlog int64
 	late    int
 
-	vacant  [partitions]time.Time // when each partition lost its process, or zero
-	longest time.Duration         // the longest time without a process, in this act
+	vacant  [partitions]time.Time // when each partition lost its running owner, or zero
+	longest time.Duration         // the longest time without a running owner in this act
 }
 
 // part is the role that a child plays.
@@ -60,7 +60,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
 	s.Print(demokit.Bold, "Three processes consume a queue that is divided into %d partitions.", partitions)
-	s.Print(demokit.Bold, "Each item is processed exactly once, whatever happens. The lease is %v.\n", lease)
+	s.Print(demokit.Bold, "Each item is processed exactly once, despite failures. The lease is %v.\n", lease)
 	var err error
 	if s.database, err = s.Open(ctx, tables...); err != nil {
 		return err
@@ -82,8 +82,8 @@ func tell(ctx context.Context, wait time.Duration) error {
 	if err := errors.Join(err, <-produced); err != nil {
 		return err
 	}
-	s.Say("", demokit.Plain, "no more items are appended, and the processes work off the backlog")
-	s.backlog = s.appended.Load() // ignore earlier looks
+	s.Say("", demokit.Plain, "no more items are appended, and the processes finish the remaining ones")
+	s.backlog = s.appended.Load() // ignore earlier reads
 	for left := s.backlog; left > 0; left = s.backlog {
 		if err := s.Until(ctx, func() bool { return s.backlog < left }); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "each process has its share of five or six partitions")
+	s.Say("", demokit.Good, "the partitions are balanced: each process owns five or six")
 	for _, act := range []func(context.Context) error{
 		func(ctx context.Context) error { return s.kill(ctx, children["B"]) },
 		func(ctx context.Context) error { return s.join(ctx, wait) },
@@ -126,28 +126,28 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 }
 
 func (s *story) kill(ctx context.Context, c *demokit.Child) error {
-	s.Say("", demokit.Bad, "kill -9 %d: %s is killed (x), and keeps its partitions until its lease expires", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -9 %d: %s is killed, but still owns its partitions (x) until its lease expires", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "the other processes have its partitions, which were idle for %s", demokit.InLeases(s.longest, lease))
+	s.Say("", demokit.Good, "the other processes have taken over its partitions, which were idle for %s", demokit.InLeases(s.longest, lease))
 	return nil
 }
 
-// stop pauses a process until the other processes have its partitions, and then resumes it.
+// stop pauses a process until the other processes have taken over its partitions, and then resumes it.
 func (s *story) stop(ctx context.Context, c *demokit.Child) error {
-	s.Say("", demokit.Bad, "kill -STOP %d: %s is paused in the middle of its work (x)", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -STOP %d: %s is paused in the middle of its work; x marks its partitions", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGSTOP, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Bad, "kill -CONT %d: the other processes have its partitions, but %s tries to commit the work that it was doing", c.Pid(), c.Name)
+	s.Say("", demokit.Bad, "kill -CONT %d: %s resumes and tries to commit its work, but other processes now own its partitions", c.Pid(), c.Name)
 	if err := s.signal(ctx, c, syscall.SIGCONT, works); err != nil {
 		return err
 	}
 	if err := s.Until(ctx, func() bool { return s.late > 0 }); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "late commits refused by the fence: %d; %s has joined again", s.late, c.Name)
+	s.Say("", demokit.Good, "late commits refused by the fence: %d; %s has rejoined the group", s.late, c.Name)
 	return nil
 }
 
@@ -160,11 +160,11 @@ func (s *story) leave(ctx context.Context, c *demokit.Child) error {
 	return nil
 }
 
-// join waits for the user to join from another terminal. After the wait, the story starts a fourth process itself if
-// the user has not joined.
+// join waits until the user starts a fourth process in another terminal. If the user does not do so within wait, join
+// starts the process itself.
 func (s *story) join(ctx context.Context, wait time.Duration) error {
 	if wait > 0 {
-		s.Say("", demokit.Bold, "join in! Run this in the same directory, in a second terminal, within %v:", wait)
+		s.Say("", demokit.Bold, "to join, run this in the same directory in a second terminal, within %v:", wait)
 		s.Print(demokit.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
 	}
 	for end := time.Now().Add(wait); s.guests == 0 && time.Now().Before(end); {
@@ -174,14 +174,14 @@ func (s *story) join(ctx context.Context, wait time.Duration) error {
 		}
 	}
 	if s.guests > 0 {
-		s.Say(you, demokit.Good, "joins: welcome! A new process gets its partitions after one lease")
+		s.Say(you, demokit.Good, "has joined, and will get its first partitions after one lease")
 	} else if _, err := s.start(ctx, "D"); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "each process has its share; the partitions that moved were idle for %s", s.gap())
+	s.Say("", demokit.Good, "the partitions are balanced again; those that moved were idle for %s", s.gap())
 	return nil
 }
 
@@ -189,13 +189,13 @@ func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) 
 	child, err := s.Start(ctx, name, "-join", s.database.Path, "-id", name)
 	if err == nil {
 		s.cast[name] = works
-		s.Say(name, demokit.Plain, "takes part: process %d", child.Pid())
+		s.Say(name, demokit.Plain, "joins the group (process %d)", child.Pid())
 	}
 	return child, err
 }
 
-// signal sends a child a signal, and records the part that the child plays from then on. It returns once each running
-// process has its share.
+// signal sends a signal to a child and records the child's new role. It returns when the running processes share the
+// partitions evenly.
 func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
 	if err := c.Signal(sig); err != nil {
@@ -204,26 +204,26 @@ func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal
 	return s.settle(ctx)
 }
 
-// settle waits until each running process has its share.
+// settle waits until the running processes share the partitions evenly.
 func (s *story) settle(ctx context.Context) error {
-	s.even = false // ignore earlier looks
+	s.even = false // ignore earlier reads
 	return s.Until(ctx, func() bool { return s.even })
 }
 
-// hear takes in the reports of late commits, which the table does not show.
+// hear handles a child's report of a late commit. The table does not show late commits.
 func (s *story) hear(r demokit.Report) error {
 	if kind, partition, _ := strings.Cut(r.Line, " "); kind == "late" {
 		s.late++
-		s.Say(r.Child.Name, demokit.Bad, "commit to partition %s is REFUSED: its token was superseded", partition)
+		s.Say(r.Child.Name, demokit.Bad, "tries to commit to partition %s, but is REFUSED: its token was superseded", partition)
 	}
 	return nil
 }
 
-// look reads the table, and draws the picture if it has changed or has not been drawn for a while.
+// look reads the table and updates the picture. It draws the picture if it has changed or was last drawn a while ago.
 func (s *story) look(ctx context.Context) {
 	view, err := group.Members(ctx, s.db, demokit.Table, groupName)
 	if err != nil {
-		return // the next look tries again
+		return // the next call tries again
 	}
 	done, err := processed(ctx, s.db)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *story) look(ctx context.Context) {
 	}
 }
 
-// see takes in which process has which partitions.
+// see updates the picture from view, and determines whether the partitions are evenly shared.
 func (s *story) see(view group.View) {
 	s.now, s.guests = picture{}, 0
 	var shares []int
@@ -252,7 +252,7 @@ func (s *story) see(view group.View) {
 			who = silent
 		case leaves:
 		default:
-			who = you // whatever its name
+			who = you // whatever name the user chose
 			s.guests++
 			if !m.Leaving {
 				shares = append(shares, share)
@@ -275,7 +275,7 @@ func (s *story) see(view group.View) {
 	s.measure()
 }
 
-// measure tracks how long each partition has had no running process.
+// measure tracks how long each partition has had no running owner.
 func (s *story) measure() {
 	for n, who := range s.now {
 		switch {
@@ -294,8 +294,8 @@ func (s *story) measure() {
 	}
 }
 
-// gap returns the longest time for which a partition had no running process. It is no more precise than the interval
-// between two glances.
+// gap describes the longest time in this act that a partition had no running owner. The picture is updated once every
+// glance, so shorter times can't be measured.
 func (s *story) gap() string {
 	if s.longest < 2*glance {
 		return fmt.Sprintf("less than %v", 2*glance)
@@ -309,11 +309,11 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	if items != results || disorder > 0 {
-		return fmt.Errorf("%d items have %d results, of which %d have an older token than the preceding result; please report this as a bug", items, results, disorder)
+		return fmt.Errorf("found %d items, %d results, and %d results in the wrong order; please report this as a bug", items, results, disorder)
 	}
 	s.Print(demokit.Plain, "")
-	s.Print(demokit.Bold, "Items   %d were appended, and %d were processed, each exactly once", items, results)
+	s.Print(demokit.Bold, "Items   %d were appended and %d were processed, each exactly once", items, results)
 	s.Print(demokit.Bold, "Tokens  no item was processed under an older token than the item before it")
-	s.Print(demokit.Bold, "Fence   commits that came too late after the pause, and changed nothing: %d", s.late)
+	s.Print(demokit.Bold, "Fence   late commits that were refused after the pause: %d", s.late)
 	return nil
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Schedule returns a leader function (WithLeader) that enqueues asynq's periodic tasks for as long as its term lasts.
+// Schedule returns a function for spindle.WithLeader that enqueues asynq's periodic tasks until the term ends.
 func Schedule(redis asynq.RedisConnOpt, register func(*asynq.Scheduler) error) func(context.Context, spindle.Term) {
 	return func(ctx context.Context, _ spindle.Term) {
-		scheduler := asynq.NewScheduler(redis, nil) // one for each term, because it can't be started twice
+		scheduler := asynq.NewScheduler(redis, nil) // a scheduler can't be started twice, so each term needs a new one
 		if err := register(scheduler); err != nil {
-			log.Fatal("register a periodic task: ", err) // let another process lead; this one would do nothing
+			log.Fatal("register a periodic task: ", err) // exit, so that another process leads instead
 		}
 		if err := scheduler.Start(); err != nil {
 			log.Fatal("start asynq's scheduler: ", err)
 		}
 		<-ctx.Done()
-		scheduler.Shutdown() // waits for tasks that are being enqueued; the lock is released after that
+		scheduler.Shutdown() // the lock is not released before the last task is enqueued
 	}
 }

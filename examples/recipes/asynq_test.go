@@ -31,7 +31,7 @@ func ExampleSchedule() {
 	}
 }
 
-// Only the leader's scheduler enqueues tasks, and it has ended before the next leader's scheduler starts.
+// Only the leader's scheduler enqueues tasks. It is shut down before the next leader's scheduler starts.
 func TestTasksAreEnqueuedByWhoLeads(t *testing.T) {
 	needEmulator(t)
 	redis := asynq.RedisClientOpt{Addr: miniredis.RunT(t).Addr()}

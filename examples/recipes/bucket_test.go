@@ -32,8 +32,8 @@ func (b *before) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// newObject returns an object that does not exist, through two clients of a server that imitates Cloud Storage. The
-// first client calls upload before its first upload.
+// newObject returns two handles of an object that does not exist yet. The handles belong to two clients of a server
+// that imitates Cloud Storage. The first client calls upload before its first upload.
 func newObject(t *testing.T, upload func()) (first, second *storage.ObjectHandle) {
 	t.Helper()
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Writer: io.Discard})
@@ -70,7 +70,7 @@ func TestAnObjectIsNotOverwrittenUnderALowerToken(t *testing.T) {
 	assert.Equal(t, "3", content(t, object))
 }
 
-// The precondition also refuses the write of a leader that is paused between its look at the object and its write.
+// A write is also refused if the leader was paused between its read of the metadata and the write.
 func TestAWriteThatIsOvertakenIsRefused(t *testing.T) {
 	for _, exists := range []bool{false, true} {
 		var slow, fast *storage.ObjectHandle

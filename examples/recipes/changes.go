@@ -14,10 +14,15 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// StreamTable has a row for each partition of a change stream: the group's partition that reads it (worker), the time
-// up to which its changes are done (position), and the stream partitions that must be finished before it (parents). The
-// table begins with one row. Its token is empty, because a query without a token returns the first partitions of the
-// stream. Its position is the time from which the stream is read.
+// StreamTable is the DDL statement for a table with one row for each partition of the change stream. The columns are:
+//   - token identifies the stream partition.
+//   - worker is the group's partition that reads the stream partition.
+//   - position is the time from which to continue reading.
+//   - parents lists the stream partitions that must be finished before this one is read.
+//   - finished is true once the stream partition has ended and all its changes are processed.
+//
+// Before the first run, insert one row with an empty token, and with the time from which to read the stream as its
+// position. Reading with an empty token returns the stream's first partitions.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
 	worker   STRING(MAX) NOT NULL,
@@ -26,15 +31,15 @@ const StreamTable = `CREATE TABLE orders_stream (
 	finished BOOL NOT NULL,
 ) PRIMARY KEY (token)`
 
-// A Stream is the work of a group (group.WithWork) that consumes the change stream orders_changes.
+// A Stream consumes the change stream orders_changes. Its Work method is the work of a group (group.WithWork).
 type Stream struct {
 	DB      *spanner.Client
-	Workers int // the number of the group's partitions, which are group.Numbered(Workers)
+	Workers int // the group's partitions are group.Numbered(Workers)
 	Results func(Change) []*spanner.Mutation
 }
 
-// A Change is a data change record, which has the changes that one transaction made to one table. Cloud Spanner's
-// documentation describes its other fields.
+// A Change is a data change record from the stream. It contains changes that one transaction made to one table. Cloud
+// Spanner's documentation also describes the fields that are not used here.
 type Change struct {
 	CommitTimestamp time.Time `spanner:"commit_timestamp"`
 	Table           string    `spanner:"table_name"`
@@ -56,13 +61,13 @@ type record struct {
 	} `spanner:"child_partitions_record"`
 }
 
-// cursor is how far a partition of the stream has been read.
+// cursor records how far a stream partition has been read.
 type cursor struct {
 	Token    string
 	Position time.Time
 }
 
-// Work reads the partitions of the stream that belong to one partition of the group.
+// Work reads the stream partitions that belong to one partition of the group.
 func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		open, now, err := s.open(ctx, p.Name())
@@ -82,8 +87,8 @@ func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// advance reads one partition of the stream up to a given time. It commits the results together with the checkpoint,
-// and only while this process has the partition of the group.
+// advance reads one stream partition up to a given time. It commits the results and the checkpoint in one transaction,
+// which fails if this process no longer owns the group's partition.
 func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to time.Time) error {
 	records, err := s.read(ctx, from, to)
 	if err != nil {
@@ -108,12 +113,12 @@ func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to
 			[]any{from.Token, to.Add(time.Microsecond), finished})
 		return txn.BufferWrite(append(append(writes, children...), checkpoint))
 	})
-	return err // after spindle.ErrFenced, another process has the partition, and ctx is about to end
+	return err // after spindle.ErrFenced, another process owns the partition, and ctx is about to end
 }
 
-var errAdvanced = errors.New("the checkpoint has changed, because a commit whose outcome was unknown succeeded")
+var errAdvanced = errors.New("an earlier commit, whose outcome was unknown, has already moved the checkpoint")
 
-// unchanged returns errAdvanced unless the checkpoint is still where reading began.
+// unchanged returns errAdvanced if the checkpoint has moved since reading began.
 func (c cursor) unchanged(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 	row, err := txn.ReadRow(ctx, "orders_stream", spanner.Key{c.Token}, []string{"position"})
 	if err != nil {
@@ -141,8 +146,8 @@ func (s *Stream) read(ctx context.Context, from cursor, to time.Time) (all []*re
 	return all, err
 }
 
-// open returns the stream partitions that one partition of the group can read now, and the present time by Spanner's
-// clock. A stream partition with several parents is read only after all of them are finished.
+// open returns the stream partitions that a worker can read now, and the current time by Spanner's clock. A stream
+// partition can be read once all of its parents are finished.
 func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now time.Time, err error) {
 	query := spanner.Statement{
 		SQL: `SELECT token, position FROM orders_stream AS s WHERE worker = @worker AND NOT finished AND ARRAY_LENGTH(parents) =
@@ -157,8 +162,8 @@ func (s *Stream) open(ctx context.Context, worker string) (open []cursor, now ti
 	return slices.DeleteFunc(open, func(c cursor) bool { return now.Before(c.Position) }), now, err
 }
 
-// children returns the rows to insert for the child partitions in the records. Several partitions can have the same
-// child, so a child that already has a row is left out.
+// children returns a row to insert for each new child partition in the records. Several parents can have the same
+// child, so children skips partitions that already have a row.
 func (s *Stream) children(ctx context.Context, txn *spanner.ReadWriteTransaction, records []*record) (rows []*spanner.Mutation, err error) {
 	for _, r := range records {
 		for _, c := range r.Children {

@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Each change has exactly one result, even though partitions of the stream end and are followed by others, and one of
-// two processes leaves. A second insert of a result would fail.
+// Each change has exactly one result, even if stream partitions end and are replaced by their children, and one of two
+// processes leaves. Inserting a result twice would fail.
 func TestEachChangeOfAStreamHasItsResultOnce(t *testing.T) {
 	needEmulator(t)
 	const workers = 4
@@ -63,10 +63,10 @@ func TestEachChangeOfAStreamHasItsResultOnce(t *testing.T) {
 	}
 	first, leave := member("first")
 	second, _ := member("second")
-	until("both have a share", func() bool { return len(first.Held()) == workers/2 && len(second.Held()) == workers/2 })
-	until("partitions of the stream that follow others", func() bool { return count("orders_stream WHERE ARRAY_LENGTH(parents) > 0") > 2 })
+	until("both processes own half of the partitions", func() bool { return len(first.Held()) == workers/2 && len(second.Held()) == workers/2 })
+	until("some stream partitions have parents", func() bool { return count("orders_stream WHERE ARRAY_LENGTH(parents) > 0") > 2 })
 	leave()
-	until("the second has all", func() bool { return len(second.Held()) == workers })
+	until("the second process owns all partitions", func() bool { return len(second.Held()) == workers })
 	for range 10 {
 		order()
 	}
@@ -74,5 +74,5 @@ func TestEachChangeOfAStreamHasItsResultOnce(t *testing.T) {
 	assert.Positive(t, count("orders_stream WHERE finished AND token != ''"))
 
 	again := stream.advance(t.Context(), second.Held()[0], cursor{"", began}, began.Add(time.Second))
-	assert.ErrorIs(t, again, errAdvanced, "what was committed is not committed again")
+	assert.ErrorIs(t, again, errAdvanced, "the same results are not committed twice")
 }

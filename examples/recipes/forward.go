@@ -10,11 +10,11 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// forwarded marks requests that a follower has forwarded.
+// forwarded is the header that marks requests forwarded by a follower.
 const forwarded = "X-Forwarded-To-Leader"
 
-// Forward serves requests on the leader. On a follower, it forwards them to the URL that the leader publishes
-// (WithValue).
+// Forward serves requests while this process leads. Otherwise, it forwards them to the URL that the leader published
+// with spindle.WithValue.
 func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leads, _ := lock.HasLock(); leads {

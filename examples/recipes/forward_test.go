@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// replica is a candidate that serves at the URL that it publishes.
+// replica is a candidate with an HTTP server, whose URL it publishes.
 func replica(t *testing.T, db *spindletest.Database, name string, patience time.Duration) (lock *spindle.Lock, url string) {
 	t.Helper()
 	var forward http.Handler
@@ -22,8 +22,8 @@ func replica(t *testing.T, db *spindletest.Database, name string, patience time.
 	return lock, url
 }
 
-// A request to a follower is served by the leader. After a change of leader, it is served by the new leader, and it is
-// never forwarded in a circle.
+// The leader serves the requests that are sent to a follower. After a change of leader, the new leader serves them.
+// Requests are never forwarded in a loop.
 func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)
@@ -38,20 +38,20 @@ func TestAFollowerForwardsToWhoLeads(t *testing.T) {
 	}
 
 	resp, _ := get(t, secondURL, forwarded)
-	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "forwarded to a follower: it does not send it on")
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "a follower does not forward a request again")
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 
 	stop()
 	resp, _ = get(t, firstURL, forwarded)
-	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "forwarded to who leads no more: it is refused at once")
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "a former leader refuses forwarded requests immediately")
 	var by string
 	for resp.StatusCode == http.StatusServiceUnavailable { // until the follower has seen that the leader has left
 		resp, by = get(t, secondURL)
 	}
-	assert.Equal(t, "second", by, "then the request waits for the next")
+	assert.Equal(t, "second", by, "the request waits for the next leader")
 }
 
-// If there is no leader, the response after a while is 503, and says when to try again.
+// If there is no leader for a while, the response is 503 with a Retry-After header.
 func TestNobodyToForwardTo(t *testing.T) {
 	needEmulator(t)
 	_, url := replica(t, spindletest.New(t), "alone", time.Millisecond)

@@ -17,14 +17,14 @@ type Migration struct {
 	Run     func(ctx context.Context, run lock.Run) error
 }
 
-// Migrate runs the migrations that are not done yet, in order. It returns when all of them are done, by this process or
-// another.
+// Migrate runs the migrations in order. It skips those that are already done, and waits for those that another process
+// is running. It returns when all migrations are done, or when one fails.
 func Migrate(ctx context.Context, db *spanner.Client, migrations []Migration) error {
 	once := lock.NewOnce(db, "locktable", "migrations")
 	for _, m := range migrations {
 		ran, err := once.Do(ctx, lock.KeyOf(m.Version), m.Run)
 		if !ran && errors.Is(err, lock.ErrPassed) {
-			continue // a later migration is done, and so is this one
+			continue // a later migration is done, so this one is too
 		}
 		if err != nil {
 			return fmt.Errorf("migration %s: %w", m.Version, err)

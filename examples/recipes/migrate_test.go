@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// When several pods start together, one of them runs each migration. All of them wait until all migrations are done, in
-// order.
+// When several pods start together, only one of them runs each migration. The migrations run in order, and every pod
+// waits until all of them are done.
 func TestMigrationsRunOnceAndEverybodyWaitsForThem(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t, spindletest.WithDDL("CREATE TABLE log (n INT64, version STRING(MAX)) PRIMARY KEY (n, version)"))
@@ -48,7 +48,7 @@ func TestMigrationsRunOnceAndEverybodyWaitsForThem(t *testing.T) {
 	pods.Wait()
 }
 
-// A migration that fails keeps the pod from starting and the later migrations from running. The next pod tries it
+// If a migration fails, the pod does not start, and later migrations do not run. The next pod tries the migration
 // again.
 func TestAMigrationThatFailsIsTriedAgain(t *testing.T) {
 	needEmulator(t)
@@ -64,7 +64,7 @@ func TestAMigrationThatFailsIsTriedAgain(t *testing.T) {
 	assert.Equal(t, []string{"0001", "0002", "0002", "0003"}, ran)
 }
 
-// A pod of an earlier version can start after the update, because its migrations were run before the later ones.
+// A pod of an earlier version can start after an update, because its migrations ran before the update's migrations.
 func TestAnEarlierVersionFindsItsMigrationsPassed(t *testing.T) {
 	needEmulator(t)
 	db := spindletest.New(t)

@@ -20,7 +20,7 @@ import (
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// options are for locks that no process loses on a slow machine, and that followers claim soon after a release.
+// options make locks that are not lost even on a slow machine, and that followers claim soon after a release.
 var options = []spindle.Option{spindle.WithLease(30 * time.Second), spindle.WithPoll(50 * time.Millisecond), quiet}
 
 func needEmulator(t *testing.T) {

@@ -14,9 +14,10 @@ import (
 	"github.com/spindle-lock/spindle/group"
 )
 
-// InboxTables are three tables. orders_inbox has the records, each under the shard that its key had when the record was
-// written. orders_numberings has each number of shards, and the time since which it has been used. orders_positions has
-// the time of the last record that was consumed from each shard.
+// InboxTables contains the DDL statements for three tables:
+//   - orders_inbox contains the records. A record stays in the shard that its key belonged to at the time of writing.
+//   - orders_numberings contains every number of shards that has been used, and the time when it was first used.
+//   - orders_positions contains each shard's checkpoint, which is the commit time of the last consumed record.
 var InboxTables = []string{
 	`CREATE TABLE orders_inbox (
 		shard     STRING(MAX) NOT NULL,
@@ -34,13 +35,13 @@ var InboxTables = []string{
 	) PRIMARY KEY (shard)`,
 }
 
-// A Shard is a partition of the group. It has the keys whose hash modulo N is Rest.
+// A Shard is a partition of the group. It contains the keys whose hash modulo N is Rest.
 type Shard struct{ N, Rest int }
 
 // Name returns the shard's name in the group's list, such as "8/3".
 func (s Shard) Name() string { return fmt.Sprintf("%d/%d", s.N, s.Rest) }
 
-// Shards returns a group's list of partitions for one numbering, or for an old and a new one.
+// Shards returns the group's list of partitions, for one numbering or for both an old and a new one.
 func Shards(numberings ...int) group.Partitions {
 	var names []string
 	for _, n := range numberings {
@@ -57,7 +58,7 @@ func shardOf(key string, n int) Shard {
 	return Shard{n, int(hash.Sum64() % uint64(n))}
 }
 
-// sources returns the shards of the n-shard numbering from which this shard's keys come.
+// sources returns the shards that contain this shard's keys if there are n shards.
 func (s Shard) sources(n int) (sources []Shard) {
 	common := s.N
 	for m := n; m > 0; {
@@ -69,17 +70,17 @@ func (s Shard) sources(n int) (sources []Shard) {
 	return sources
 }
 
-// Renumber makes n the number of shards from its commit on. It fails if n already has a row, because n is or was the
-// number of shards.
+// Renumber changes the number of shards to n. It fails if orders_numberings already has a row for n, even if n is no
+// longer the current number of shards.
 func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	_, err := db.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("orders_numberings", []string{"n", "since"}, []any{n, spanner.CommitTimestamp})})
 	return err
 }
 
-// Append writes a record as part of a transaction, which can have at most one record for each key. Because Append reads
-// the numbering, the transaction either commits before the numbering changes or runs again. So no record is written for
-// an old shard after the cut.
+// Append writes a record as part of a transaction. A transaction can append only one record for each key. Append reads
+// the number of shards, so if Renumber changes that number before the transaction commits, the transaction is retried.
+// Therefore, no record is added to an old shard after the change.
 func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
 	all, err := numberings(ctx, txn)
 	if err != nil {
@@ -114,7 +115,7 @@ type numbering struct {
 	Since time.Time
 }
 
-// numberings returns the numbers of shards, oldest first.
+// numberings returns all numbers of shards that are or were in use, oldest first.
 func numberings(ctx context.Context, from reader) (all []int, err error) {
 	var rows []numbering
 	err = spanner.SelectAll(from.Read(ctx, "orders_numberings", spanner.AllKeys(), []string{"n", "since"}), &rows)
@@ -125,10 +126,10 @@ func numberings(ctx context.Context, from reader) (all []int, err error) {
 	return all, err
 }
 
-// An Inbox is the work of a group (group.WithWork) whose partitions are shards.
+// An Inbox consumes the shards. Its Work method is the work of a group (group.WithWork) whose partitions are shards.
 type Inbox struct {
 	DB      *spanner.Client
-	Results func([]Record) []*spanner.Mutation // gets the records of each key in their order
+	Results func([]Record) []*spanner.Mutation // gets the records of each key in commit order
 }
 
 // A Record is one row of the inbox.
@@ -169,12 +170,12 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 			[]any{p.Name(), records[len(records)-1].Committed})
 		return txn.BufferWrite(append(b.Results(records), checkpoint))
 	})
-	return err // after spindle.ErrFenced, another process has the partition, and ctx is about to end
+	return err // after spindle.ErrFenced, another process owns the partition, and ctx is about to end
 }
 
-// begun reports whether a shard can be consumed, which requires that all earlier shards from which its keys come are
-// consumed up to the cut. It reads the numberings first, because once they include the shard's own, no more records are
-// written under the earlier ones.
+// begun reports whether a shard can be consumed yet. A shard must wait until all records are consumed from the older
+// shards that contained its keys. begun first checks that the shard's own numbering exists, because from then on no
+// more records are written to older shards.
 func begun(ctx context.Context, now present, name string) (bool, error) {
 	var shard Shard
 	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {
@@ -195,8 +196,8 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether all shards of the old numbering n are consumed up to the cut and can therefore be removed
-// from the group's list.
+// Drained reports whether n is no longer the number of shards, and all records in its shards have been consumed. These
+// shards can then be removed from the group's list.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
@@ -211,8 +212,9 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	return true, nil
 }
 
-// left returns the checkpoint of a shard and the records after it. It reads the checkpoint first. If the checkpoint
-// moves before the second read, the result can include records that were already consumed, but no record is missing.
+// left returns a shard's checkpoint and the unconsumed records, which are those after the checkpoint. It reads the
+// checkpoint before the records. If records are consumed between the two reads, left still returns them, but it never
+// misses an unconsumed record.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err
@@ -222,7 +224,7 @@ func left(ctx context.Context, now present, name string) (from time.Time, record
 	return from, records, err
 }
 
-// position returns the checkpoint of a shard, or the zero time if it has none.
+// position returns the checkpoint of a shard, or the zero time if the shard has none.
 func position(ctx context.Context, from reader, name string) (at time.Time, err error) {
 	row, err := from.ReadRow(ctx, "orders_positions", spanner.Key{name}, []string{"position"})
 	if errors.Is(err, spanner.ErrRowNotFound) {

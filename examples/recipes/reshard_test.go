@@ -58,7 +58,7 @@ func (s *sharded) inbox() *Inbox {
 	return &Inbox{DB: connect(s.T, s.db), Results: func(records []Record) (all []*spanner.Mutation) {
 		last := map[string]string{}
 		for _, r := range records {
-			assert.Greater(s.T, r.Value, last[r.Key], "in one commit, the records of a key are in their order")
+			assert.Greater(s.T, r.Value, last[r.Key], "the records of a key are in order within a commit")
 			last[r.Key] = r.Value
 			all = append(all, spanner.Insert("results", []string{"key", "value", "committed"}, []any{r.Key, r.Value, spanner.CommitTimestamp}))
 		}
@@ -66,7 +66,7 @@ func (s *sharded) inbox() *Inbox {
 	}}
 }
 
-// member runs a member of the group. Its work on a partition first calls before.
+// member runs a member of the group. Its work calls before, and then consumes the partition.
 func (s *sharded) member(list group.Partitions, before func(ctx context.Context, p group.Partition)) (g *group.Group, leave func()) {
 	s.Helper()
 	inbox := s.inbox()
@@ -79,7 +79,7 @@ func (s *sharded) member(list group.Partitions, before func(ctx context.Context,
 
 func nothing(context.Context, group.Partition) {}
 
-// balanced waits until a member has its share.
+// balanced waits until a member owns its share of the partitions.
 func (s *sharded) balanced(g *group.Group) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
@@ -103,9 +103,9 @@ func (s *sharded) eventually(what string, cond func() bool) {
 	require.Eventually(s.T, cond, time.Minute, 50*time.Millisecond, what)
 }
 
-// The records of each key are consumed in order, and each record has exactly one result, while the number of shards
-// changes. Meanwhile, records are written, and rolling updates first change the list to both numberings, and then to
-// the new one.
+// While the number of shards changes, the records of each key are consumed in order, and each record has exactly one
+// result. Records are written throughout. A first rolling update changes the list to both numberings, and a second one
+// changes it to the new numbering.
 func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -137,7 +137,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	secondLeaves()
 	s.balanced(fourth)
 	before := rounds.Load()
-	s.eventually("records of new shards", func() bool { return rounds.Load() > before+1 })
+	s.eventually("records in new shards are consumed", func() bool { return rounds.Load() > before+1 })
 	s.eventually("the old shards are drained", func() bool {
 		drained, err := Drained(t.Context(), s.db.Client, 8)
 		return assert.NoError(t, err) && drained
@@ -148,7 +148,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	thirdLeaves()
 	s.balanced(fifth)
 	fourthLeaves()
-	s.eventually("the last one has all", func() bool { return len(fifth.Held()) == 16 })
+	s.eventually("the last member owns all shards", func() bool { return len(fifth.Held()) == 16 })
 	stop()
 	producer.Wait()
 
@@ -160,7 +160,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 		written = int(n)
 		return err
 	}))
-	s.eventually("all is consumed", func() bool { return len(s.results()) == written })
+	s.eventually("all records are consumed", func() bool { return len(s.results()) == written })
 	var last outcome
 	for _, r := range s.results() {
 		if r.Key == last.Key {
@@ -170,8 +170,8 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	}
 }
 
-// A new shard waits for the old shards from which its keys come, however long their work takes, and for no other
-// shards.
+// A new shard waits for the old shards that contained its keys, no matter how long they take. It does not wait for
+// other shards.
 func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -201,7 +201,7 @@ func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 		}
 	}
 	require.Equal(t, 16, looked)
-	assert.Empty(t, s.results(), "nothing of the old shards is consumed, so nothing of the new ones is")
+	assert.Empty(t, s.results(), "new shards wait until old shards are consumed")
 
 	close(others)
 	behind := func() (n int) { // the number of keys of the old shard that is behind
@@ -213,16 +213,16 @@ func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
 		return n
 	}()
 	require.Positive(t, behind)
-	s.eventually("new shards of the other old ones", func() bool { return len(s.results()) == 2*(20-behind) })
+	s.eventually("new shards that do not depend on the blocked shard are consumed", func() bool { return len(s.results()) == 2*(20-behind) })
 	for _, r := range s.results() {
 		assert.NotEqual(t, held, shardOf(r.Key, 8).Name())
 	}
 	close(one)
-	s.eventually("all", func() bool { return len(s.results()) == 40 })
+	s.eventually("all records are consumed", func() bool { return len(s.results()) == 40 })
 }
 
-// If a third numbering begins before the first is consumed at all, the shards of the second have no records. This does
-// not prove that the first is consumed.
+// If a third numbering begins before any record of the first is consumed, the shards of the second have no records. The
+// shards of the third must still wait for the first.
 func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	needEmulator(t)
 	s := newSharded(t)
@@ -240,10 +240,10 @@ func TestANewShardWaitsForAllEarlierNumberings(t *testing.T) {
 	}
 	unknown, err := begun(t.Context(), now, "32/0")
 	require.NoError(t, err)
-	assert.False(t, unknown, "a numbering that nobody has begun")
+	assert.False(t, unknown, "a numbering that has not begun")
 }
 
-// A shard waits exactly for the shards from which its keys come.
+// A shard waits for exactly those shards that contained its keys.
 func TestTheSourcesOfAShard(t *testing.T) {
 	for before := 1; before <= 12; before++ {
 		for after := 1; after <= 12; after++ {

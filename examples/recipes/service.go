@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Service is an HTTP service outside Spanner. Next to its value, it keeps the highest token with which the value was
-// written, and it refuses writes with a lower token.
+// Service is an HTTP service outside Spanner. It stores a value and the highest token under which the value was
+// written, and refuses writes under a lower token.
 type Service struct {
 	mu    sync.Mutex // in a database, use a transaction instead
 	seen  spindle.Token
@@ -28,7 +28,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock() // after the write, because the check and the write must be one step
+	defer s.mu.Unlock() // after the write, because the check and the write must be atomic
 	if spindle.Token(token) < s.seen {
 		http.Error(w, fmt.Sprintf("token %d is outdated: the highest token so far is %v", token, s.seen), http.StatusPreconditionFailed)
 		return

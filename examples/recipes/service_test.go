@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Once the next leader has written, a write of the previous leader is refused, however late it comes.
+// Once the next leader has written, late writes by the previous leader are refused.
 func TestAServiceRefusesTheTokenOfAnEarlierLeader(t *testing.T) {
 	needEmulator(t)
 	service := &Service{}

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// InSQL runs fn in a transaction that uses only SQL. The transaction commits only while token is valid.
+// InSQL runs fn in a transaction that uses only SQL. The transaction commits only if token is still valid.
 func InSQL(ctx context.Context, db *sql.DB, dialect databasepb.DatabaseDialect, lock *spindle.Lock, token spindle.Token, fn func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
 	if err != nil {
@@ -20,7 +20,7 @@ func InSQL(ctx context.Context, db *sql.DB, dialect databasepb.DatabaseDialect, 
 	if err := fn(tx); err != nil {
 		return err
 	}
-	fence := lock.FenceStatement(dialect, token) // last, because claims of the lock wait from here to the commit
+	fence := lock.FenceStatement(dialect, token) // last, because claims of the lock wait from here until the commit
 	result, err := tx.ExecContext(ctx, fence.SQL, fence.Params["p1"])
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// conn is a database/sql driver on the Spanner client that has only the features that the test needs: transactions of
-// statements with numbered parameters.
+// conn is a minimal database/sql driver that uses the Spanner client. It supports only transactions and statements with
+// numbered parameters, which is all that the test needs.
 type conn struct {
 	db  *spanner.Client
 	txn *spanner.ReadWriteStmtBasedTransaction

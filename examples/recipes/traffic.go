@@ -6,7 +6,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Traffic serves requests only on the leader. The readiness probe makes a Kubernetes Service send requests there.
+// Traffic serves requests only on the leader. Its readiness probe makes a Kubernetes Service send all requests to the
+// leader.
 func Traffic(lock *spindle.Lock, work http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", spindle.Probe(lock.Live))

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Only the leader is ready and serves requests, and followers are live. The paths are those in deploy/kubernetes.
+// Only the leader is ready and serves requests. Followers are live. The probes' paths are read from deploy/kubernetes.
 func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 	needEmulator(t)
 	manifest, err := os.ReadFile("../../deploy/kubernetes/leader.yaml")
@@ -39,7 +39,7 @@ func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 
 	stop()
 	assert.Equal(t, http.StatusServiceUnavailable, status(t, firstURL+ready))
-	assert.Equal(t, http.StatusServiceUnavailable, status(t, firstURL+"/orders"), "who has lost the lock serves no more, whatever the last probe said")
+	assert.Equal(t, http.StatusServiceUnavailable, status(t, firstURL+"/orders"), "a process that lost the lock does not serve requests, even if its last probe succeeded")
 	elected(t, second)
 	assert.Equal(t, http.StatusOK, status(t, secondURL+ready))
 	_, body := get(t, secondURL+"/orders")

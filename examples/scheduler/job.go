@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// runs has a row for each second whose job was run. The primary key keeps a job from running twice, and the fence keeps
-// former leaders from writing.
+// runs contains one row for each second in which the job ran. The primary key rejects a second run in the same second,
+// and the fence rejects writes by former leaders.
 const runs = `CREATE TABLE IF NOT EXISTS runs (
 	second TIMESTAMP NOT NULL,
 	token  INT64 NOT NULL,
@@ -33,15 +33,15 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs each second's job until ctx ends. ctx ends when the lock is lost. If this replica is being stopped, ctx
-// ends once the other replicas know that it is leaving.
+// lead runs the job every second until ctx ends. That happens when this replica loses the lock, or when it is stopped
+// and the other replicas have learned that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
 		switch err := r.job(ctx, term, second); {
 		case err == nil:
 			log.Print("ran the job of ", second.UTC().Format(time.TimeOnly))
-		case spanner.ErrCode(err) != codes.AlreadyExists: // AlreadyExists: the last leader ran it
+		case spanner.ErrCode(err) != codes.AlreadyExists: // AlreadyExists: the previous leader ran it
 			log.Print("did not run: ", err) // after ErrFenced, ctx ends soon
 		}
 		select {
@@ -51,7 +51,7 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
-// job does the work of one second. Its write commits only while this replica leads.
+// job runs the job of one second. Its write commits only if this replica still leads.
 func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
 	_, err := term.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(term.Token())}),

@@ -1,4 +1,4 @@
-// Scheduler is a service with several replicas, one of which runs a job each second.
+// Scheduler is a service with several replicas, one of which runs a job every second.
 //
 //	export SPINDLE_DB=projects/P/instances/I/databases/D
 //	go run ./examples/scheduler -listen localhost:8080
@@ -36,7 +36,7 @@ type replica struct {
 }
 
 func main() {
-	listen := flag.String("listen", "localhost:8080", "the address on which to serve, and to which other replicas redirect")
+	listen := flag.String("listen", "localhost:8080", "the address to serve on; other replicas redirect clients to it")
 	flag.Parse()
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
@@ -66,7 +66,7 @@ func run(ctx context.Context, listen, database string) error {
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
 		spindle.WithValue(r.url), // the URL to which other replicas redirect
-		spindle.WithHandover(),   // when stopped, lead until the other replicas know
+		spindle.WithHandover(),   // when stopped, lead until the other replicas know of it
 		spindle.WithLeader(r.lead))
 	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -78,7 +78,7 @@ func run(ctx context.Context, listen, database string) error {
 	log.Print("serving at ", r.url)
 	go func() { stop(server.Serve(listener)) }() // a replica that can't serve must not lead
 
-	err = <-done // ctx has ended, and the lock is released; a replica that may still lead has to serve
+	err = <-done // the lock is released; until then, this replica may have been the leader and had to serve
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(patience))

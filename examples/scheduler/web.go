@@ -16,7 +16,7 @@ func (r *replica) handler() http.Handler {
 		fmt.Fprintln(w, leader.Value, leader.Token)
 	})
 	mux.HandleFunc("GET /leader", leader)
-	mux.HandleFunc("GET /healthz", leader)                   // readiness if followers also serve requests: a leader is known
+	mux.HandleFunc("GET /healthz", leader)                   // readiness if followers also serve requests
 	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // liveness: restart the replica if this fails
 	mux.Handle("GET /readyz", spindle.Probe(r.lock.Leading)) // readiness if only the leader serves requests
 	mux.HandleFunc("GET /jobs", r.whoLeads(func(w http.ResponseWriter, req *http.Request, leader spindle.Leader) {
@@ -29,9 +29,9 @@ func (r *replica) handler() http.Handler {
 	return mux
 }
 
-// whoLeads calls handle with the last leader that the lock's loop saw. It makes no RPC. A leader that has been silent
-// for its whole lease no longer leads. One that crashed more recently still appears to lead, so a redirected client
-// that gets no answer has to try again.
+// whoLeads returns a handler that calls handle with the most recent leader that the lock has seen. The handler makes no
+// RPC. If that leader has sent no heartbeat for its whole lease, it no longer leads, and the handler returns an error
+// instead. A leader that has just crashed still appears to lead, so clients must retry if a redirect gets no response.
 func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		leader, age, ok := r.lock.Seen()

@@ -52,8 +52,8 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	return lock.RunAndWait(ctx)
 }
 
-// verify immediately returns an error if the table is missing or wrong, or if the database cannot be reached. The lock
-// would only log such an error, again and again.
+// verify returns an error if the table is missing or wrong, or if the database can't be reached. Without this check,
+// the lock would not fail in these cases, but would log the error repeatedly.
 func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -18,24 +18,24 @@ const (
 	demoName  = "demo"
 )
 
-// demo shows three processes that compete for a lock. It does not compete itself, but only watches.
+// demo shows three processes that compete for a lock. It only watches the lock, and does not compete itself.
 type demo struct {
 	*demokit.Story
-	lock *spindle.Lock // never run, because Leader works without it
+	lock *spindle.Lock // not run, because only Leader is called
 
 	leader    *demokit.Child // nil while there is none
 	vacant    time.Time      // when the last leader was sent a signal
 	since     time.Time      // when the leader was elected
 	token     spindle.Token
-	heartbeat time.Time // the leader's last, by Spanner's clock
-	beats     int       // in this term
+	heartbeat time.Time // the leader's last heartbeat, by Spanner's clock
+	beats     int       // the number of heartbeats in this term
 }
 
 func demonstrate(ctx context.Context) error {
 	d := &demo{Story: demokit.NewStory()}
 	d.Hear, d.Look = d.hear, d.look
 	d.Print(demokit.Bold, "Three processes compete for one lock. At most one of them leads at any time.")
-	d.Print(demokit.Plain, "A leader that falls silent keeps the lock until its lease of %v expires.\n", demoLease)
+	d.Print(demokit.Plain, "If the leader crashes, no other process can lead until its %v lease expires.\n", demoLease)
 	database, err := d.Open(ctx)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func demonstrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.Say(name, demokit.Plain, "is a candidate: process %d", child.Pid())
+		d.Say(name, demokit.Plain, "is a candidate (process %d)", child.Pid())
 	}
 	return d.play(ctx)
 }
@@ -120,7 +120,7 @@ func (d *demo) signal(s syscall.Signal, command string) (time.Time, error) {
 	return d.vacant, leader.Signal(s)
 }
 
-// hear takes in a candidate's report.
+// hear handles a candidate's report.
 func (d *demo) hear(r demokit.Report) error {
 	switch {
 	case r.Ended && r.Err != nil:
@@ -138,11 +138,11 @@ func (d *demo) hear(r demokit.Report) error {
 	return nil
 }
 
-// look reads the time of the leader's last heartbeat, and marks the heartbeat if it is a new one.
+// look reads the time of the leader's last heartbeat, and prints a mark if it is a new heartbeat.
 func (d *demo) look(ctx context.Context) {
 	leader, err := d.lock.Leader(ctx)
 	if err != nil || leader.Token != d.token || !leader.Heartbeat.After(d.heartbeat) {
-		return // the next look tries again
+		return // the next call tries again
 	}
 	d.heartbeat = leader.Heartbeat
 	d.beats++

@@ -34,10 +34,10 @@ import (
 func main() {
 	orders, args := subprocess.Orders(os.Args[1:])
 	var c candidate
-	flag.StringVar(&c.database, "db", "", "compete for a lock in this database, `projects/P/instances/I/databases/D`,\ninstead of showing the demonstration")
+	flag.StringVar(&c.database, "db", "", "compete for a lock in the database `projects/P/instances/I/databases/D`\ninstead of running the demonstration")
 	flag.StringVar(&c.table, "table", "locktable", "the lock table")
 	flag.StringVar(&c.name, "name", "mylock", "the lock's name")
-	flag.StringVar(&c.id, "id", "", "the id that other candidates see (default host, process id and a UUID)")
+	flag.StringVar(&c.id, "id", "", "the id that other candidates see (default: host name, process id and a UUID)")
 	flag.DurationVar(&c.lease, "lease", 10*time.Second, "how long a leader keeps the lock without a heartbeat")
 	flag.BoolVar(&c.create, "create", false, "create the table if it does not exist")
 	_ = flag.CommandLine.Parse(args) // exits on an error
@@ -47,7 +47,7 @@ func main() {
 	}
 	if c.database == "" {
 		if flag.NFlag() > 0 {
-			fmt.Fprintln(os.Stderr, "simple: no database given; set -db, or use no flags at all to see the demonstration")
+			fmt.Fprintln(os.Stderr, "simple: -db is missing; set it, or omit all flags to run the demonstration")
 			os.Exit(2)
 		}
 		demokit.Play(demonstrate)
@@ -59,8 +59,8 @@ func main() {
 	}
 }
 
-// compete runs one candidate until the process gets SIGINT or SIGTERM. A second signal ends the process without waiting
-// for the release. In the demonstration, the candidate's output is meant for its parent process.
+// compete runs one candidate until the process receives SIGINT or SIGTERM. It then releases the lock, unless a second
+// signal ends the process first. In the demonstration, the parent process reads the candidate's output.
 func compete(c candidate, inDemo bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -80,7 +80,7 @@ func compete(c candidate, inDemo bool) error {
 	}
 	var table *ddl.SchemaError
 	if errors.As(err, &table) && !c.create {
-		err = fmt.Errorf("%w\nTo create the table, start this with -create", err)
+		err = fmt.Errorf("%w\nTo create the table, run this program with -create", err)
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
-// screen shows a candidate's events on a timeline. It also handles the lock's log, to show problems that are not
-// events.
+// screen shows a candidate's events on a timeline. It is also the handler of the lock's logger, because some problems
+// are only logged.
 type screen struct {
 	*demokit.Timeline
 	leads bool // whether it leads, or led until it was stopped
@@ -21,8 +21,8 @@ type screen struct {
 func (s *screen) welcome(c candidate) {
 	s.Print(demokit.Bold, "A candidate for lock %q in table %s", c.name, c.table)
 	s.Print(demokit.Plain, "Database: %s", c.database)
-	s.Print(demokit.Plain, "Lease:    %v; a leader that is killed loses the lock after this time", c.lease)
-	s.Print(demokit.Plain, "Run this in more terminals to add candidates. Ctrl+C stops it.\n")
+	s.Print(demokit.Plain, "Lease:    %v; if the leader is killed, the lock becomes free after this time", c.lease)
+	s.Print(demokit.Plain, "To add candidates, run this command in other terminals. To stop, press Ctrl+C.\n")
 	s.Say("", demokit.Plain, "connecting")
 }
 
@@ -34,10 +34,10 @@ func (s *screen) event(e spindle.Event) {
 	case spindle.LeaderSeen:
 		s.Say("", demokit.Plain, "leader seen  %s, token %v, lease %v", e.Leader.ID, e.Token, e.Leader.Lease)
 	case spindle.Jeopardy:
-		s.Say("", demokit.Bad, "jeopardy     leads for only %v more unless a heartbeat gets through; the last one failed: %v",
+		s.Say("", demokit.Bad, "jeopardy     will lose the lock in %v unless a heartbeat succeeds; the last one failed: %v",
 			time.Until(e.Deadline).Round(10*time.Millisecond), e.Err)
 	case spindle.Safe:
-		s.Say("", demokit.Good, "safe         heartbeats get through again")
+		s.Say("", demokit.Good, "safe         heartbeats succeed again")
 	case spindle.Lost:
 		if errors.Is(e.Err, spindle.ErrSuperseded) || errors.Is(e.Err, spindle.ErrExpired) {
 			s.leads = false

@@ -2,9 +2,9 @@
 //
 //	go run ./examples/workers
 //
-// Two sites share a queue in Spanner. Each site has three workers, and both compete for one lock. Only the workers of
-// the site that holds the lock process jobs. When that site is stopped, the other site's workers begin. Both sites run
-// in this process, on an emulator that the program starts, but they would run in the same way on two machines.
+// Two sites share a queue in Spanner and compete for one lock. Each site has three workers, which process jobs only
+// while their site holds the lock. When that site is stopped, the workers of the other site take over. In this example,
+// both sites run in one process on an emulator. They would work the same way on two machines.
 //
 // The code to copy is in site.go.
 package main

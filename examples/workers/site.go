@@ -17,7 +17,7 @@ const (
 	lease   = time.Second
 	workers = 3
 
-	// idle is how long a worker that has nothing to do waits. It can be short, because HasLock makes no RPC.
+	// idle is how long a worker waits when it has nothing to do. It can be short, because HasLock makes no RPC.
 	idle = 10 * time.Millisecond
 )
 
@@ -28,13 +28,13 @@ type site struct {
 	lock *spindle.Lock
 	fail func(error) // called with errors that a worker can't handle
 
-	// stop ends the workers and then releases the lock, in this order, because no other site may begin before the
-	// workers have ended. It can be called more than once.
+	// stop ends the workers and then releases the lock. The lock is released last, because another site may start as
+	// soon as the lock is free. stop can be called more than once.
 	stop func() error
 }
 
-// newSite returns a site that competes for the lock, and whose workers wait until it holds the lock. observe is called
-// with the lock's events.
+// newSite returns a site that competes for the lock. The site's workers start processing jobs once the site holds the
+// lock. The lock's events are passed to observe.
 func newSite(db *spanner.Client, name string, observe func(spindle.Event), fail func(error)) (*site, error) {
 	s := &site{name: name, db: db, fail: fail}
 	s.lock = spindle.New(db, demokit.Table, "queue",
@@ -86,9 +86,9 @@ func (s *site) work(ctx context.Context, n int) {
 	}
 }
 
-// finish writes the result of a job, unless token was superseded. It does not have to check in a transaction whether
-// another site did the job, because no other site can while the token is valid. Applying the result twice does no harm,
-// so one RPC is enough.
+// finish writes the result of a job. If token was superseded, it returns spindle.ErrFenced. It does not need to check
+// whether another site has done the job, because no other site works while the token is valid. ApplyAtLeastOnce needs
+// only one RPC but may apply the result twice, which is harmless here.
 func (s *site) finish(ctx context.Context, token spindle.Token, j job, result int64) error {
 	_, err := s.lock.Apply(ctx, token, []*spanner.Mutation{j.finished(s.name, result)}, spanner.ApplyAtLeastOnce())
 	return err

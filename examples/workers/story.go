@@ -20,7 +20,7 @@ const (
 
 	columns = "%-32s %s" // the format of a line, with a column for each site
 
-	// patience is how long the whole queue may take. Half of it is enough even on a busy machine.
+	// patience is how long each half of the queue may take. Even a busy machine needs much less time.
 	patience = 20 * time.Second
 )
 
@@ -93,7 +93,7 @@ func (s *story) play(ctx context.Context, east, west *site) error {
 	if err := s.watch(ctx, jobs/2); err != nil {
 		return err
 	}
-	s.Say("", demokit.Bad, "stop east: first its workers, then the lock")
+	s.Say("", demokit.Bad, "east stops its workers and then releases the lock")
 	if err := east.stop(); err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (s *story) watch(ctx context.Context, jobs int64) error {
 	}
 }
 
-// show prints the jobs that each site has finished since the last call, and returns the number of jobs finished in
-// total.
+// show prints a # for each job that a site has finished since the last call, and returns the total number of finished
+// jobs.
 func (s *story) show(ctx context.Context) (int64, error) {
 	now, err := shares(ctx, s.db)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *story) observer(site string, elected func()) func(spindle.Event) {
 			if errors.Is(e.Err, spindle.ErrExpired) || errors.Is(e.Err, spindle.ErrSuperseded) {
 				say(demokit.Bad, "LOST the lock")
 			} else {
-				say(demokit.Plain, "gives it up")
+				say(demokit.Plain, "gives up the lock")
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (s *story) summarize(ctx context.Context) error {
 		return err
 	}
 	east, west := now["east"], now["west"]
-	s.Print(demokit.Bold, "\nEast did %d jobs and west %d, each job once.", east.jobs, west.jobs)
+	s.Print(demokit.Bold, "\nEast finished %d jobs, and west finished %d. Each job was done once.", east.jobs, west.jobs)
 	s.Print(demokit.Bold, "West finished its first job %.2fs after east finished its last.", west.first.Sub(east.last).Seconds())
 	if !west.first.After(east.last) {
 		return errors.New("both sites worked at the same time; please report this as a bug")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock supplies the time and random durations. Safety depends only on how fast the clock runs, over at most one lease
-// duration, and never on the time that it shows.
+// Clock supplies the time and random durations. Safety depends only on the clock's rate during one lease, and never on the
+// time that the clock shows.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer

@@ -158,7 +158,7 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 }
 
 // Disown frees the observed locks that id has claimed but not confirmed, if they are still under the observed token. A
-// candidate calls it after its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
+// candidate calls it if its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
 // row. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {

@@ -90,7 +90,7 @@ func CheckPartition(group, partition string) error {
 		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
 	}
 	if n := len(PartitionName(group, partition)); n > MaxName {
-		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock's name would have %d bytes (each /, _ and non-ASCII byte counts as three), but at most %d are allowed: shorten the partition's name", partition, len(partition), group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock name would be %d bytes long (each /, _ and non-ASCII byte counts as three), and the maximum is %d; use a shorter partition name", partition, len(partition), group, n, MaxName)
 	}
 	return nil
 }

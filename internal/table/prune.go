@@ -21,9 +21,9 @@ type Ages struct {
 	Expired time.Duration
 }
 
-// Check returns an error if the ages are too low. A candidate may have to wait for a failed holder's lease and for the
-// lock delay before it can claim the lock. Both are at most MaxLease, so if Expired is at least MaxLease, no running
-// candidate is still waiting.
+// Check returns an error if an age is too short. Before a candidate claims the lock of a failed holder, it waits for the
+// lease to expire, and then for the lock delay, which is at most MaxLease. If the lease expired MaxLease ago, no candidate
+// is still waiting, so the rows are no longer needed.
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:

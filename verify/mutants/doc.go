@@ -8,8 +8,8 @@
 //
 //	go test -tags mutants -v ./verify/mutants
 //
-// The authors of these mutants also wrote the tests. To avoid this bias, sample_test.go selects random mutants, by a seed,
-// from all changes that generate_test.go can make:
+// We chose these mutants ourselves, so they might avoid what our tests miss. For this reason, sample_test.go draws random
+// mutants, based on a seed, from all changes that generate_test.go can make:
 //
 //	go test -tags mutants -v -run Sample ./verify/mutants -sample 100 -mutation-seed 1 -timeout 0
 package mutants

@@ -7,7 +7,7 @@ const boottimeStep = 10;
 /** The clocks that nobody can set. */
 const steady = ['monotonic_ms', 'boottime_ms'];
 
-/** A wider interval between two readings could let the clocks of another machine pass for one's own. */
+/** A wider interval between two readings would let the clocks of another machine pass for one's own. */
 const narrow = 100;
 
 /** Returns what the clocks say now, or a little less. */
@@ -43,18 +43,16 @@ function readBoottime() {
 }
 
 /**
- * Compares the agent's clocks with this process's own: they are others in a virtual machine or a time namespace. Returns by
- * how much they may differ, if `now`, what they said, lies between two own readings that are close. Otherwise it returns
- * undefined.
+ * Returns by how many milliseconds the agent's clocks can differ from this process's own, if `now`, what they said, lies
+ * between two own readings: by as much as those are apart. Returns undefined if it does not, or they are too far apart:
+ * in a virtual machine or a time namespace, the clocks are different ones.
  */
-export function compare(now, before, after) {
+export function difference(now, before, after) {
   const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
-  if (!shared.some((clock) => steady.includes(clock))) return undefined;
-  const distance = (clock) => after[clock] - before[clock];
   const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
-  const close = (clock) => distance(clock) <= narrow + boottimeStep;
-  if (!shared.every((clock) => between(clock) && close(clock))) return undefined;
-  return Math.max(...shared.map(distance));
+  const apart = Math.max(...shared.map((clock) => after[clock] - before[clock]));
+  const same = shared.some((clock) => steady.includes(clock)) && shared.every(between);
+  return same && apart <= narrow + boottimeStep ? apart : undefined;
 }
 
 /** Returns what a reading will be after so many milliseconds. */

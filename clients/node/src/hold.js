@@ -1,5 +1,5 @@
 // One hold: one wait for a lock, and one term of holding it.
-import { after, compare, earliest, latest } from './clocks.js';
+import { after, earliest, latest, difference } from './clocks.js';
 import { LostError, RefusedError, StopError, TimeoutError } from './errors.js';
 import { afterInput } from './input.js';
 import { errorOf, unreachable } from './problem.js';
@@ -45,8 +45,7 @@ export class Hold {
   #state = 'waiting';
   #until = new Until();
   #before = earliest();
-  /** By how much the agent's clocks may differ from this machine's; undefined: they are others. */
-  #difference;
+  #difference; // by how many ms the agent's clocks can differ; undefined: they are others
   #asking = false;
   #askAgain = false;
   #connected = true;
@@ -115,7 +114,7 @@ export class Hold {
     switch (event.event) {
       case 'hello':
         this.id = event.hold;
-        this.#difference = compare(event.now, this.#before, latest());
+        this.#difference = difference(event.now, this.#before, latest());
         return;
       case 'held':
       case 'until':
@@ -134,11 +133,11 @@ export class Hold {
   }
 
   #extend(event) {
-    if (this.#difference === undefined) {
-      this.#ask(event);
-    } else {
+    if (this.#difference !== undefined) {
       this.#until.extend(after(event.until ?? {}, -this.#difference));
       this.#hold(event);
+    } else {
+      this.#ask(event);
     }
   }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 #: What clocks said at one moment, in whole milliseconds, rounded down.
 Reading = Dict[str, int]
@@ -44,15 +44,17 @@ def ours(given: Any) -> Reading:
     return {name: given[name] for name in _IDS}
 
 
-# A difference of the clocks that is shorter than the comparison takes can't be seen. The agent counts a hundredth of the
-# lease less than it has, which is as much as this with the usual lease.
 _LONGEST_COMPARISON_MS = 100
 
 
-def same(before: Reading, agent: Any, after: Reading) -> bool:
-    """Report whether the agent's clocks are this program's: the agent read its own between two readings here."""
+def difference(before: Reading, agent: Any, after: Reading) -> Optional[int]:
+    """Compare the agent's clocks with this program's: the agent read its own between two readings here.
+
+    Return by how many milliseconds the clocks can differ at most, which is how long the comparison took. Return None if
+    they do differ, or if it took too long.
+    """
     between = ours(agent)
-    return bool(between) and all(
-        before[name] <= between[name] <= after[name] and after[name] - before[name] <= _LONGEST_COMPARISON_MS
-        for name in _IDS
-    )
+    took = max(after[name] - before[name] for name in _IDS)
+    if not between or took > _LONGEST_COMPARISON_MS or took < 0:
+        return None
+    return took if all(before[name] <= between[name] <= after[name] for name in _IDS) else None

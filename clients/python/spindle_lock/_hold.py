@@ -36,7 +36,7 @@ class Hold:
         self.released = False  # or being released: the work has returned
         self.changed: Callable[[], None] = lambda: None  # called by any thread, if the loss was found there
         self._before = _clocks.read()
-        self._same_clocks = False
+        self._difference: Optional[int] = None  # by how much the clocks can differ from the agent's; None: they do
         self._until: _clocks.Reading = {}
         self._pid = os.getpid()
         self._reading = threading.Lock()
@@ -85,7 +85,7 @@ class Hold:
         event = line.get("event")
         if event == "hello":
             self.id = str(line.get("hold", ""))
-            self._same_clocks = _clocks.same(self._before, line.get("now"), _clocks.read())
+            self._difference = _clocks.difference(self._before, line.get("now"), _clocks.read())
         elif event == "leader":
             self.leaders.append(line.get("leader"))
         elif event == "stop":
@@ -99,8 +99,8 @@ class Hold:
 
     def _extend(self, until: Any) -> None:
         ours = _clocks.ours(until)
-        if self._same_clocks and ours:
-            self._until = ours
+        if self._difference is not None and ours:
+            self._until = _clocks.later(ours, -self._difference)
         else:
             self.to_ask = True
 

@@ -14,8 +14,8 @@ import (
 // and the rows that must not have changed, and keeps the locks until it is applied or refused. Locks are granted in the
 // order of the requests.
 //
-// Where Spanner's behavior is not documented, Locking assumes the worse case. Even a commit that is going to fail waits
-// for its locks, and then keeps them for the time in Refusal. A row has a single lock for all its columns. Reads in
+// Where Spanner's behavior is not documented, Locking assumes the worst case. Even a commit that is going to fail waits
+// for its locks, and then holds them for the duration given by Refusal. A row has a single lock for all its columns. Reads in
 // pessimistic transactions exclude each other, as they do with a FOR UPDATE hint.
 type Locking struct {
 	Store  *Store

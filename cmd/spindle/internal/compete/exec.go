@@ -174,7 +174,7 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it is still running this long after a signal to exit (default: never)")
 	f.BoolVar(&x.try, "try", false, "give up immediately if another process holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
-	f.BoolVar(&x.restart, "restart", false, "compete for the lock again whenever CMD has exited or the lock was lost")
+	f.BoolVar(&x.restart, "restart", false, "compete for the lock again whenever CMD exits or the lock is lost")
 	x.once.flags(f)
 	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	return c

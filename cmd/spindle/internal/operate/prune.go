@@ -27,8 +27,8 @@ func NewPrune(o *connect.Database) *cobra.Command {
 		Short: "Delete the rows of locks that were released long ago",
 		Long: `Prune deletes the rows of locks that were released at least --older ago and have
 not been claimed since. Spanner's clock determines how long ago that was. Prune
-keeps the rows of groups, of locks that are held, claimed or expired, and of
-locks that an operator released within the last day.
+keeps rows that belong to groups, to locks that are held, claimed or expired,
+and to locks that an operator released within the last day.
 
 With --expired-older, prune also deletes the rows of locks whose leases expired
 at least that long ago, and of unconfirmed claims that are at least that old.

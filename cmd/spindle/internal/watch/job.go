@@ -22,8 +22,8 @@ type job struct {
 	stop        context.CancelFunc
 }
 
-// Each step of a job sends one of these messages when it has finished. The model ignores messages from any job but the
-// current one, because the user has given up all others.
+// Each step of a job sends one of these messages when it finishes. The model ignores messages from any job but the current
+// one, because the user has abandoned all the others.
 type (
 	asked struct {
 		job *job
