@@ -34,6 +34,8 @@ export class Hold {
   gone;
   id;
   names;
+  /** The names that the agent holds: of a semaphore, the slot. */
+  heldNames;
   socket;
 
   #query;
@@ -132,7 +134,7 @@ export class Hold {
 
   #extend(event) {
     if (this.#difference !== undefined) {
-      this.#until.extend(after(event.until, -this.#difference));
+      this.#until.extend(after(event.until ?? {}, -this.#difference));
       this.#hold(event);
     } else {
       this.#ask(event);
@@ -171,6 +173,7 @@ export class Hold {
   #hold(event) {
     if (this.#state === 'waiting' && event.event === 'held') {
       this.#state = 'held';
+      this.heldNames = event.names ?? this.names;
       this.#stream.allowSilence();
       this.#settle.resolve(event);
     }

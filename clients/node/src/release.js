@@ -38,7 +38,7 @@ async function attempt(hold, token, what, deadline, repeated) {
   const answer = await ask(hold.socket, 'POST', `/v1/holds/${hold.id}/${what}`, limit);
   if (answer.body.code !== 'no-such-hold') return judge(hold, answer);
   // The agent was started again, and does not know the hold. It releases the lock for whoever knows the hold's id.
-  const query = new URLSearchParams([...hold.names.map((name) => ['name', name]), ['token', token], ['hold', hold.id]]);
+  const query = new URLSearchParams([...hold.heldNames.map((name) => ['name', name]), ['token', token], ['hold', hold.id]]);
   const orphan = await ask(hold.socket, 'POST', `/v1/release?${query}`, limit);
   if (repeated && orphan.status === 410) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');
   judge(hold, orphan);

@@ -9,7 +9,7 @@ import { held, hello, reply, say, startFake, until } from './support/fake.js';
 
 const hour = 3_600_000;
 
-describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
+describe('an agent', { timeout: 30_000 }, () => {
   it('may send lines, events and fields that are not known', async (t) => {
     const { socket } = await startFake(t, (request, response, { pathname }) => {
       if (pathname !== '/v1/locks') return reply(response, 200, { state: 'released' });
@@ -62,7 +62,7 @@ describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
         // An answer that takes long counts from before the question.
         await new Promise((resolve) => setTimeout(resolve, 150));
         reply(response, 200, { hold: 'id', state: 'held', left_ms: questions === 1 ? 1000 : 30_000 });
-      });
+      }, { asked: true });
       const mine = await lock('a', { socket });
       assert.equal(questions, 1);
       assert.ok(mine.still());
@@ -78,6 +78,30 @@ describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
     });
   }
 
+  it('may answer late: what its clocks may differ by is subtracted', async (t) => {
+    const { socket } = await startFake(t, async (request, response, { pathname }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, { left_ms: 1000 });
+      const first = hello();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      say(response, first, held(60_000));
+    }, { asked: true });
+    const mine = await lock('a', { socket });
+    assert.ok(mine.left() <= 59_950, `left: ${mine.left()}`);
+    await mine.release();
+  });
+
+  it('may answer so late that its clocks can\'t be compared: then it is asked', async (t) => {
+    const { socket } = await startFake(t, async (request, response, { pathname }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, { left_ms: 1000 });
+      const first = hello();
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      say(response, first, held(60_000));
+    }, { asked: true });
+    const mine = await lock('a', { socket });
+    assert.ok(mine.left() <= 1000);
+    await mine.release();
+  });
+
   it('may have only a clock that can be set: then it is asked, too', async (t) => {
     let questions = 0;
     const { socket } = await startFake(t, (request, response, { pathname }) => {
@@ -86,7 +110,7 @@ describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
       if (pathname === '/v1/locks') return say(response, { ...first, now: only(first.now) }, { ...second, until: only(second.until) });
       if (request.method === 'GET') questions++;
       reply(response, 200, { left_ms: 1000 });
-    });
+    }, { asked: true });
     const mine = await lock('a', { socket });
     assert.equal(questions, 1);
     assert.ok(mine.left() <= 1000);
@@ -98,7 +122,7 @@ describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
       if (pathname === '/v1/locks') return say(response, hello(hour), held(60_000, hour));
       if (request.method === 'GET') return reply(response, 200, { state: 'held', left_ms: 300 });
       reply(response, 410, { code: 'lost', title: 'Gone', status: 410, detail: 'superseded' });
-    });
+    }, { asked: true });
     const mine = await lock('a', { socket });
     assert.equal((await aborted(mine.signal)).reason, 'expired');
     await assert.rejects(mine.release(), { code: 'lost' });
@@ -191,7 +215,7 @@ describe('an agent', { concurrency: true, timeout: 30_000 }, () => {
   it('that was started again can release a run, but not record it', async (t) => {
     const paths = [];
     const { socket } = await startFake(t, (request, response, url) => {
-      if (url.pathname === '/v1/once') return say(response, hello(), { ...held(5000), key: 'k', record: [] });
+      if (url.pathname === '/v1/once') return say(response, hello(), { ...held(5000), names: ['a'], key: 'k', record: [] });
       paths.push(`${url.pathname}${url.search}`);
       if (url.pathname === '/v1/release') return reply(response, 200, { state: 'released' });
       reply(response, 404, { code: 'no-such-hold', title: '', status: 404, detail: '' });
@@ -239,7 +263,7 @@ describe('a program that was blocked', { timeout: 30_000 }, () => {
     const { socket } = await startFake(t, (request, response, { pathname }) => {
       if (pathname === '/v1/locks') return say(response, hello(hour), held(60_000, hour));
       reply(response, 200, { state: 'held', left_ms: left.shift() });
-    });
+    }, { asked: true });
     const mine = await lock('a', { socket });
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 800);
     assert.equal(mine.still(), false);

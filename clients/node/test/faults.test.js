@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
-import { lock } from '../src/index.js';
+import { lock, semaphore } from '../src/index.js';
 import { newName, newSocket, startAgent } from './support/agent.js';
 import { aborted } from './support/aborted.js';
 import { startProgram } from './support/program.js';
@@ -72,6 +72,18 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     await startAgent(t, socket);
     await released;
     await (await lock(name, { socket, wait: '20s' })).release();
+  });
+
+  it('a slot of a semaphore is released in the same way', async (t) => {
+    const name = newName();
+    const socket = newSocket();
+    const agent = await startAgent(t, socket);
+    const slot = await semaphore(name, { socket, slots: 1, lease: '60s' });
+    await agent.end();
+    const released = slot.release();
+    await startAgent(t, socket);
+    await released;
+    await (await semaphore(name, { socket, slots: 1, wait: '20s' })).release();
   });
 
   it('a release that no agent answers says that its outcome is not known', async (t) => {

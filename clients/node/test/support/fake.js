@@ -4,9 +4,18 @@ import { createServer } from 'node:http';
 import { newSocket } from './agent.js';
 import { earliest } from '../../src/clocks.js';
 
-/** Starts a server at a new socket. `answer` is called with each request, and its path; unless it answers, the test does. */
-export async function startFake(t, answer) {
-  const server = createServer((request, response) => answer(request, response, new URL(request.url, 'http://agent')));
+/**
+ * Starts a server at a new socket. `answer` is called with each request, and its path; unless it answers, the test does. How
+ * much is left of a hold is answered here, unless the test does it: on a busy machine, any program may have to ask.
+ */
+export async function startFake(t, answer, { asked = false } = {}) {
+  const server = createServer((request, response) => {
+    const url = new URL(request.url, 'http://agent');
+    const about = request.method === 'GET' && url.pathname.startsWith('/v1/holds/');
+    if (about && !asked) reply(response, 200, { left_ms: Math.max(Math.floor(server.promised - performance.now()), 0) });
+    else answer(request, response, url);
+  });
+  server.promised = 0;
   const socket = newSocket();
   server.listen(socket);
   await once(server, 'listening');
@@ -19,6 +28,8 @@ export async function startFake(t, answer) {
 
 /** Writes lines. */
 export function say(response, ...events) {
+  const { server } = response.socket;
+  for (const { left_ms: ms = 0 } of events) server.promised = Math.max(server.promised, performance.now() + ms);
   for (const event of events) response.write(typeof event === 'string' ? `${event}\n` : `${JSON.stringify(event)}\n`);
 }
 
