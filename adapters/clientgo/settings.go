@@ -79,7 +79,7 @@ func (l *Lock) check(c leaderelection.LeaderElectionConfig) error {
 	case c.Lock != nil && c.Lock != l:
 		return fmt.Errorf("these settings are for a different Lock, %s; each elector needs its own Lock", c.Lock.Describe())
 	case c.Coordinated:
-		return errors.New("Coordinated works only with Kubernetes Leases, for which the API server chooses the leader; don't set it")
+		return errors.New("don't set Coordinated: it works only with Kubernetes Leases, for which the API server chooses the leader")
 	case c.RetryPeriod <= 0 || c.RenewDeadline <= 0 || c.LeaseDuration <= 0:
 		return fmt.Errorf("LeaseDuration (%v), RenewDeadline (%v) and RetryPeriod (%v) must be positive; use the settings from Config", c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	case c.RetryPeriod+c.RenewDeadline > l.room():

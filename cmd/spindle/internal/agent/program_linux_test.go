@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestMain(m *testing.M) {
@@ -246,6 +248,36 @@ func TestAProgramInAnotherPidNamespaceIsSeenToEnd(t *testing.T) {
 	next.reads("held")
 }
 
+// Each program of an agent has its own place in the queue of a lock. Programs get the lock in the order in which they
+// arrived, even if one agent serves all of them.
+func TestProgramsOfOneAgentTakeTurns(t *testing.T) {
+	b := newBed(t)
+	holder := b.start("/v1/locks?name=a&lease=10s")
+	holder.reads("held")
+	var waiting []*program
+	for i := range 3 {
+		p := b.start("/v1/locks?name=a&lease=10s")
+		p.reads("waiting")
+		waiting = append(waiting, p)
+		b.eventually(func() bool { return b.tickets() == i+1 }, "it is in the queue")
+	}
+	for _, next := range waiting {
+		holder.signal(syscall.SIGKILL)
+		next.reads("held")
+		holder = next
+	}
+}
+
+// tickets returns the number of waiters in all queues.
+func (b *bed) tickets() (n int) {
+	for name := range b.store.Rows() {
+		if table.IsTicket(name) {
+			n++
+		}
+	}
+	return n
+}
+
 // A program of another user can neither see nor end holds that are not its own.
 func TestAnotherUserHasNoPartInAHold(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -280,7 +312,7 @@ func TestAnotherUserHasNoPartInAHold(t *testing.T) {
 
 // Hundreds of programs can wait at the same time. Once they have closed their connections, nothing of them is left in
 // the agent.
-func TestAThousandConnectionsLeaveNothing(t *testing.T) {
+func TestHundredsOfConnectionsLeaveNothing(t *testing.T) {
 	b := newBed(t)
 	hold(t, b.agent.Locks, "taken")
 	before := descriptors(t)

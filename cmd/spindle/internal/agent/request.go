@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -87,6 +88,7 @@ func parse(kind string, q url.Values) (*request, *problem) {
 	if kind == onces {
 		p.once(r)
 	}
+	p.limits(r)
 	p.names(r)
 	if p.wrong != nil {
 		return nil, p.wrong
@@ -138,6 +140,20 @@ func (p *parser) choice(name, value string) bool {
 		p.refuse("%s=%.64s: must be %s or left out", name, given, value)
 	}
 	return given == value
+}
+
+// limits checks what the library would otherwise refuse in terms of its Go options.
+func (p *parser) limits(r *request) {
+	switch {
+	case r.lease < 100*time.Millisecond || r.lease > table.MaxLease:
+		p.refuse("lease=%v must be at least 100ms and at most %v", r.lease, table.MaxLease)
+	case len(r.value) > table.MaxValue || !utf8.ValidString(r.value):
+		p.refuse("value= must be at most %d bytes of UTF-8, but has %d bytes", table.MaxValue, len(r.value))
+	case r.kind == elections && r.priority > table.MaxRank:
+		p.refuse("priority=%d must be a number from 0 to %d", r.priority, table.MaxRank)
+	case r.kind == semaphores && (r.slots < 1 || r.slots > 1000):
+		p.refuse("slots=%d must be a number from 1 to 1000", r.slots)
+	}
 }
 
 // once parses the parameters of work that is done once.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -133,8 +134,14 @@ func (s *serving) run(ctx context.Context) error {
 	unit.Stopping()
 	terminal.Complain("shutting down: waiting for programs to release their locks")
 	a.Drain(context.Background(), "agent-stops")
+	last, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	_ = server.Shutdown(last) // which waits for the answers to the last releases
 	return nil
 }
+
+// lastAnswers limits how long the answers to the last releases may take.
+const lastAnswers = 3 * time.Second
 
 // check validates the flags.
 func (s *serving) check() (path string, mode fs.FileMode, err error) {
