@@ -222,7 +222,7 @@ func (e *exam) lateRelease(ctx context.Context) (string, error) {
 }
 
 // optimistic changes a row that an open transaction has read, and checks that this commit does not have to wait for the
-// transaction. It makes up to five attempts, because on the emulator, only one in five such commits does not wait.
+// transaction. It makes up to five attempts, because on the emulator, four out of five such commits wait.
 func (e *exam) optimistic(ctx context.Context) (string, error) {
 	name := e.base + "/optimistic"
 	if err := e.write(ctx, table.Insert, name, ""); err != nil {

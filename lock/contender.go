@@ -89,11 +89,11 @@ func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 }
 
 // acquire polls the locks until it can claim the ones that choose selects. choose must not select locks while other
-// waiters come first.
+// waiters are ahead in the queue.
 //
-// If try is set, acquire polls only once, and returns no term if the locks are held or other waiters come first.
-// Otherwise, a waiter that can't claim puts a ticket into the queues, unless another goroutine is already waiting there
-// for this process.
+// If try is set, acquire polls only once, and returns no term if the locks are held or other waiters are ahead.
+// Otherwise, a waiter that can't claim its locks puts a ticket into the queues, unless another goroutine is already
+// waiting there for this process.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)

@@ -60,8 +60,8 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 // what is wrong and suggests other settings. Call Accept with the elector's configuration before the elector runs. For
 // controller-runtime, copy LeaseDuration, RenewDeadline and RetryPeriod from the manager's options to c.
 //
-// The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration is
-// different, in whole seconds. Once it leads, it is also rejected if its RenewDeadline is too long. Its RetryPeriod
+// The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration, in
+// whole seconds, is different. Once it leads, it is also rejected if its RenewDeadline is too long. Its RetryPeriod
 // can't be checked.
 func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
 	if err := l.check(c); err != nil {

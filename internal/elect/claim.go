@@ -133,10 +133,10 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until its
-// lost claim would have expired, but at least for a third of its lease. Without this pause, a candidate that keeps
-// losing replies would claim the locks again each time its own lease has passed. Candidates with longer leases would
-// never get them.
+// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until those
+// claims would have expired, and for at least a third of its lease. Without this pause, a candidate that keeps losing
+// replies would claim the locks again each time its own lease ran out, and candidates with longer leases would never get
+// them.
 //
 // If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {

@@ -44,7 +44,7 @@ func writeMan(dir string) error {
 	return doc.GenManTree(forMan(newRoot()), header, dir)
 }
 
-// forMan converts the help texts of the commands to Markdown, from which the man pages are generated. It keeps the
+// forMan converts the commands' help text to Markdown, from which the man pages are generated. It keeps the
 // layout of indented text.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true

@@ -65,8 +65,8 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 	}
 }
 
-// differing returns the entries to print: those that are new or have changed since the previous read, followed by gone,
-// the entries of locks that are no longer selected.
+// differing returns the entries to print. These are the entries that are new or have changed since the previous read,
+// followed by the entries of locks that are no longer selected.
 func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
 	for _, e := range all {
 		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
