@@ -128,8 +128,8 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 	return nil, w.ended(ctx, s.config.Clock)
 }
 
-// attend keeps the process's place in the queues, if the waiter is first among the goroutines of the process. If attend
-// fails, the waiter tries again after the next poll.
+// attend keeps the process's place in the queues. It does nothing unless the waiter is first among the process's
+// goroutines. If attend fails, the waiter tries again after the next poll.
 func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if w.inLine != nil && !w.inLine() {
 		return nil

@@ -44,7 +44,7 @@ func (t Table) Ask(ctx context.Context, r Request, name string, token Token) err
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "ask", []Write{ask}))
 }
 
-// Asked reports which requests the holder has received in its lease row. It fails with ErrSuperseded if the token is no
+// Asked reports which requests to the holder are recorded in its lease row. It fails with ErrSuperseded if the token is no
 // longer valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})

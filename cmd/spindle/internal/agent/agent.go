@@ -166,8 +166,8 @@ func (a *Agent) all() []*hold {
 	return all
 }
 
-// Drain stops giving out locks and asks all programs to release theirs. It returns once every hold is over or ctx ends.
-// It never releases a lock whose program may still act. Such a lock expires.
+// Drain stops giving out locks and asks all programs to release theirs. It returns once no program holds a lock, or ctx
+// ends. It leaves a lock whose program may still act to expire.
 func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true

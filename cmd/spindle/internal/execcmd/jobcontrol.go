@@ -72,9 +72,9 @@ func (r *runner) takeBack() {
 	}
 }
 
-// interrupted returns the signal if a keypress such as Ctrl-C killed a program that had borrowed the terminal.
-// Otherwise, it returns nil. Exec does not receive such a signal itself, but must act on it so that a keypress can end
-// an exec with --restart.
+// interrupted returns the signal that killed a program that had borrowed the terminal, if a keypress such as Ctrl-C sent
+// that signal. Otherwise, it returns nil. Exec does not receive the signal itself, but must act on it so that a keypress
+// can end an exec with --restart.
 func (r *runner) interrupted() os.Signal {
 	if r.Terminal == nil || !r.Terminal.Lent() {
 		return nil

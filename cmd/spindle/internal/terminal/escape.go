@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Show formats a text from the table for people. If the text contains characters that a terminal does not display, Show
-// escapes them, and quotes the text for bash and zsh. Users can then copy the name of such a lock into a command.
+// Show formats text from the table for display. If it contains characters that a terminal does not display, Show escapes
+// them, and quotes the result for bash and zsh. Users can then paste a lock name with such characters into a command.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A Style is how a text looks on a terminal that has colours. All styles use the terminal's own sixteen colours. A
+// A Style is how text looks on a terminal that has colours. All styles use the terminal's own sixteen colours. A
 // style only emphasizes what the text already says, because the output may have no colours.
 type Style = ansi.Style
 
