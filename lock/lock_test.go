@@ -354,7 +354,7 @@ func TestLockWithTheCtxOfATransactionSaysSoAtOnce(t *testing.T) {
 		_, err := db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, _ *spanner.ReadWriteTransaction) error {
 			return lock.New(db.Client, db.Table, "m", quiet).Lock(ctx)
 		})
-		require.ErrorContains(t, err, "a ctx from outside the transaction")
+		require.ErrorContains(t, err, "use a context from outside the transaction")
 		assert.NoError(t, ctx.Err())
 	})
 }
