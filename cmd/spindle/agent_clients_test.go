@@ -253,7 +253,7 @@ type fakeAgent struct {
 
 // serves lets a program in Java act for as long as it may, and reports whether that has asked how long.
 func (f fakeAgent) serves(t *testing.T, classes string) bool {
-	const promised = 2000
+	const promised = 1500
 	var asked, released atomic.Bool
 	var end atomic.Int64
 	r := &recipes{site: &site{TB: t, dir: t.TempDir()}, classes: classes}
