@@ -91,9 +91,11 @@ func (w *agentWork) work() {
 	}
 }
 
-func bootMillis() int64 {
+func bootMillis() int64 { return clockMillis(unix.CLOCK_BOOTTIME) }
+
+func clockMillis(id int32) int64 {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	_ = unix.ClockGettime(id, &ts)
 	return ts.Nano() / int64(time.Millisecond)
 }
 
