@@ -34,16 +34,16 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"has no name", New(db, "locktable", "orders", Named("a", ""))},
 		{"control characters", New(db, "locktable", "orders", Named("a\x1b[31m"))},
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
-		{"at most 4096 are allowed: shorten the partition's name", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
+		{"the maximum is 4096; use a shorter partition name", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
 		{"each /, _ and non-ASCII byte counts as three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
-		{"WithLeader is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
-		{"WithPriority is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
-		{"WithLockDelay is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
-		{"WithPoll is for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPoll(lease/3))},
+		{"WithLeader is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
+		{"WithPriority is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
+		{"WithLockDelay is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
+		{"WithPoll is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPoll(lease/3))},
 		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
 		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
 		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
-		{"look like the lease row of a group's member", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
+		{"ids of this form are reserved for the members of groups", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
 	} {
 		err := c.g.Run(context.Background())
 		if assert.ErrorContains(t, err, c.says) {

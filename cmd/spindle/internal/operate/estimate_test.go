@@ -39,7 +39,7 @@ func TestAnEstimateHasTheFiguresOfTheReadme(t *testing.T) {
 	assert.InDelta(t, figure(`a leader at rest \| 2\.9 to ([\d.]+) RPCs a lease`), 10*leader.RPCs, 0.11)
 	assert.InDelta(t, figure(`a follower at rest \| ([\d.]+) reads a lease`), 10*(both.RPCs-leader.RPCs), 0.05)
 	assert.InDelta(t, figure(`a member of a group at rest, .* \| ([\d.]+), `), 10*member.RPCs, 0.2)
-	assert.InDelta(t, figure(`one leader and two followers costs ([\d.]+) RPCs a second`), priced(fleet{locks: 1, candidates: 3}).RPCs, 0.05)
+	assert.InDelta(t, figure(`one leader and two followers costs ([\d.]+) RPCs per second`), priced(fleet{locks: 1, candidates: 3}).RPCs, 0.05)
 	assert.InDelta(t, 0.1, priced(fleet{locks: 1, handover: true}).Reads, 1e-9, "a read a lease more")
 }
 
