@@ -9,6 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -453,4 +456,20 @@ func TestHostileLabelsAreNoMetrics(t *testing.T) {
 	assert.Contains(t, w.Body.String(), `spindle_lock_held{lock="a\"} 1\nspindle_lock_held{lock=\"fake",table="locktable"} 1`)
 	assert.NotRegexp(t, `(?m)^spindle_lock_held\{lock="fake`, w.Body.String())
 	assert.Contains(t, w.Body.String(), `holder="x\\\"\n"`)
+}
+
+// Every file that the page's scripts import is served.
+func TestThePagesScriptsImportWhatThereIs(t *testing.T) {
+	scripts, err := filepath.Glob("page/*.js")
+	require.NoError(t, err)
+	imports := 0
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		require.NoError(t, err)
+		for _, from := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+			imports++
+			assert.FileExists(t, filepath.Join("page", from[1]), script)
+		}
+	}
+	assert.Greater(t, imports, 5)
 }

@@ -1,6 +1,6 @@
 // All about one lock: what the table says of it, its terms, and the command that would break it.
 
-import {model, now, held, missing, left, colour, partitions, named} from "./verify/model.js";
+import {model, now, held, missing, left, colour, partitions, named} from "./model.js";
 import {pieces, ending} from "./timeline.js";
 import {show, short, seconds, when, release, plain, doer, element} from "./text.js";
 

@@ -1,6 +1,6 @@
 // The locks as rows. Only those that are seen are in the document, so thousands cost no more than a few.
 
-import {model, now, stale, held, damaged, missing, left, late, colour} from "./verify/model.js";
+import {model, now, stale, held, damaged, missing, left, late, colour} from "./model.js";
 import {Strip, axis, spans, summary, describe} from "./timeline.js";
 import {show, short, seconds, plain, doer, element} from "./text.js";
 

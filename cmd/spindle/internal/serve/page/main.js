@@ -1,6 +1,6 @@
 // The page: events change the model, and frames draw it.
 
-import {model, now, stale, age, snapshot, old, look, away} from "./verify/model.js";
+import {model, now, stale, age, snapshot, old, look, away} from "./model.js";
 import {listen} from "./stream.js";
 import {List, filters} from "./list.js";
 import {Detail} from "./detail.js";

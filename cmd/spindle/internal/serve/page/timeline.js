@@ -1,6 +1,6 @@
 // The terms of a lock as bars on a strip of time that moves to the left.
 
-import {now, colour} from "./verify/model.js";
+import {now, colour} from "./model.js";
 import {show, short, when, element} from "./text.js";
 
 export const spans = {"2m": 120e3, "15m": 900e3, "1h": 3600e3};
