@@ -44,7 +44,7 @@ const job = `echo $SPINDLE_KEY $SPINDLE_TOKEN >>runs; case $SPINDLE_TOKEN in *[0
 var (
 	recorded = regexp.MustCompile(`released job: (\S+) is done`)
 	holding  = regexp.MustCompile(`holding job, token (\d+)`)
-	already  = regexp.MustCompile(`job: (\S+) (was already done|will not be run)`)
+	already  = regexp.MustCompile(`job: (\S+ was already done|skipping \S+ because the larger key)`)
 )
 
 // fires runs exec as cron does, and kills it after a time, unless that is zero. It reports whether the tick is done.
