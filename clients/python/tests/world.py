@@ -140,7 +140,7 @@ class Agent(Supervised):
         super().__init__(world.command, "agent", "--listen", f"unix:{path}", **world.env)
         self.path = path
         atexit.register(self.end)
-        self.logged("(programs get locks)")
+        self.logged("(serving locks)")
 
     def end(self) -> None:
         if self._supervisor.returncode is None:
