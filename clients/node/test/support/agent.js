@@ -41,7 +41,7 @@ export async function startAgent(t, socket = newSocket()) {
   await new Promise((resolve, reject) => {
     lines.on('line', (line) => {
       log.push(line);
-      if (line.includes('programs get locks')) resolve();
+      if (line.includes('serving locks')) resolve();
     });
     lines.on('close', () => reject(new Error(`the agent has ended: ${log.join('\n')}`)));
   });
