@@ -27,7 +27,7 @@ describe('arguments', { timeout: 30_000 }, () => {
   });
 
   it('are checked by the agent, which says what it knows', async () => {
-    await wrong(lock(newName(), { socket, colour: 'red' }), /there is no parameter "colour"/);
+    await wrong(lock(newName(), { socket, colour: 'red' }), /unknown parameter "colour"/);
     await wrong(lock(newName(), { socket, lease: '1ms' }), /lease/);
     await wrong(semaphore(newName(), { socket }), /slots/);
     await wrong(once(newName(), { socket }), /every=.*key=/);
