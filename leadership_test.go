@@ -56,6 +56,7 @@ func (s *surroundings) happens(what happening) {
 	}
 	s.holds(s.phase == over || s.held || s.phase == lost, "a lock that is lost is known to be")
 	s.holds(s.phase != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
+	s.holds(what != timeIsUp || s.phase == over, "nothing is waited for after its time")
 }
 
 func (s *surroundings) does(a action, what happening) {
