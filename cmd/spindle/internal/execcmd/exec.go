@@ -115,6 +115,7 @@ func (x *Exec) Run(ctx context.Context) End {
 			r.receive(e)
 		}
 		if r.program != nil {
+			r.program.extend(r.term) // heartbeats were acknowledged, too, while exec started a program or a watchdog
 			r.handle(r.due(time.Now()))
 		}
 	}
@@ -153,7 +154,6 @@ func (r *runner) await() (all []event) {
 		}
 		last = event{what: exited, code: r.program.Code()}
 	case <-r.program.ticks():
-		r.program.extend(r.term)
 	case <-r.program.changes():
 		r.handleStop()
 	case <-r.program.unwatched():

@@ -118,6 +118,7 @@ type site struct {
 
 	ignores bool                                // its programs do
 	fails   error                               // so they don't start
+	starts  time.Duration                       // how long that takes
 	due     func(context.Context) (*End, error) // for Due
 	begins  func()                              // for Begin
 
@@ -214,6 +215,7 @@ func (s *site) Done() table.Due             { return table.Due{Key: s.key} }
 func (s *site) Explain(err error) error     { return err }
 
 func (s *site) Start(_ *elect.Term, until time.Time) (Program, error) {
+	time.Sleep(s.starts)
 	if s.fails != nil {
 		return nil, s.fails
 	}
@@ -534,6 +536,18 @@ func TestTheWatchdogKnowsUntilWhenTheLockIsHeld(t *testing.T) {
 		assert.Equal(t, Lost, a.ends().Code)
 		second.exit(0)
 		b.ends()
+	})
+}
+
+// The machine may be busy: heartbeats go on while a program is started.
+func TestAProgramThatTakesLongToStartKeepsItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.starts = lease * 8 / 10 }).start()
+		work := s.running()
+		time.Sleep(lease)
+		assert.Empty(t, work.got)
+		work.exit(0)
+		assert.Zero(t, s.ends().Code)
 	})
 }
 
