@@ -1,0 +1,83 @@
+// Command platforms type-checks this module, with its tests, for the platforms that its arguments name:
+//
+//	go run ./verify/platforms windows/386 darwin/arm64
+//
+// The go command can only vet for another platform what it has compiled for it, with all dependencies. This takes some
+// ten times as long, since a compiler also has to read the functions of the dependencies.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const needed = packages.NeedName | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesSizes | packages.NeedModule
+
+func main() {
+	own, err := os.Getwd()
+	if err != nil {
+		fail(err)
+	}
+	for _, platform := range os.Args[1:] {
+		system, architecture, ok := strings.Cut(platform, "/")
+		if !ok {
+			fail(fmt.Errorf("%q: must be a platform, such as windows/386", platform))
+		}
+		all, err := packages.Load(&packages.Config{
+			Mode:      needed,
+			Tests:     true,
+			Env:       append(os.Environ(), "GOOS="+system, "GOARCH="+architecture, "CGO_ENABLED=0"),
+			ParseFile: parse(own),
+		}, "./...")
+		if err != nil {
+			fail(fmt.Errorf("%s: %w", platform, err))
+		}
+		if errs := errorsIn(own, all); len(errs) > 0 {
+			fail(fmt.Errorf("%s: %w", platform, errors.Join(errs...)))
+		}
+		fmt.Printf("%s: %d packages\n", platform, len(all))
+	}
+}
+
+// errorsIn returns the errors in files of a directory, and those of no file. Others are about the missing functions.
+func errorsIn(own string, all []*packages.Package) (errs []error) {
+	for _, p := range all {
+		for _, err := range p.Errors {
+			if err.Kind != packages.TypeError || strings.HasPrefix(err.Pos, own+string(os.PathSeparator)) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+// parse returns a parser that leaves out the functions' bodies of files outside a directory.
+func parse(own string) func(*token.FileSet, string, []byte) (*ast.File, error) {
+	return func(files *token.FileSet, name string, source []byte) (*ast.File, error) {
+		if strings.HasPrefix(name, own+string(os.PathSeparator)) {
+			return parser.ParseFile(files, name, source, parser.AllErrors|parser.ParseComments)
+		}
+		f, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return f, err
+		}
+		for _, d := range f.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok {
+				function.Body = nil
+			}
+		}
+		return f, nil
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
