@@ -13,6 +13,22 @@ from .errors import Lost
 #: The events after which a request has its result.
 _RESULTS = ("held", "timeout", "refused", "done")
 
+# How many forks lie between this process and the one that imported this module. A child in a new pid namespace can have
+# the pid of its parent, so pids alone don't tell them apart. A fork in C runs no hooks, but does change the pid.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> Tuple[int, int]:
+    return os.getpid(), _forks
+
 
 class Hold:
     """One request for a lock, and one term of holding it.
@@ -38,13 +54,13 @@ class Hold:
         self._before = _clocks.read()
         self._difference: Optional[int] = None  # by how much the clocks can differ from the agent's; None: they do
         self._until: _clocks.Reading = {}
-        self._pid = os.getpid()
+        self._process = _process()
         self._reading = threading.Lock()
 
     @property
     def forked(self) -> bool:
         """Whether this process is a child of the one that asked."""
-        return os.getpid() != self._pid
+        return _process() != self._process
 
     def left_ms(self) -> int:
         """Return how long the lock is still held without news."""
