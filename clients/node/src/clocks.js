@@ -4,9 +4,6 @@ import { readFileSync } from 'node:fs';
 /** Node reads CLOCK_BOOTTIME only from /proc/uptime, which has hundredths of a second, rounded down. */
 const boottimeStep = 10;
 
-/** The clocks that nobody can set. */
-const steady = ['monotonic_ms', 'boottime_ms'];
-
 /** A wider interval between two readings would let the clocks of another machine pass for one's own. */
 const narrow = 100;
 
@@ -48,11 +45,15 @@ function readBoottime() {
  * in a virtual machine or a time namespace, the clocks are different ones.
  */
 export function difference(now, before, after) {
-  const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
-  const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
-  const apart = Math.max(...shared.map((clock) => after[clock] - before[clock]));
-  const same = shared.some((clock) => steady.includes(clock)) && shared.every(between);
-  return same && apart <= narrow + boottimeStep ? apart : undefined;
+  const own = Object.keys(before);
+  const between = own.every((clock) => before[clock] <= now?.[clock] && now[clock] <= after[clock]);
+  const apart = Math.max(...own.map((clock) => after[clock] - before[clock]));
+  return between && apart <= narrow + boottimeStep ? apart : undefined;
+}
+
+/** Reports whether one reading has every clock of another one. */
+export function hasClocksOf(reading, other) {
+  return Object.keys(other).every((clock) => Number.isFinite(reading?.[clock]));
 }
 
 /** Returns what a reading will be after so many milliseconds. */

@@ -5,22 +5,27 @@ import { latest } from './clocks.js';
 export class Until {
   #at = {};
 
-  /** Moves it to a later time. An earlier one changes nothing: what was promised stays promised. */
+  /**
+   * Moves it to a later time. An earlier one changes nothing: what was promised stays promised. The clocks of two promises
+   * are never mixed: if a clock was set between them, neither may have promised the latest time of each.
+   */
   extend(until) {
-    for (const [clock, at] of Object.entries(until ?? {})) {
-      if (Number.isFinite(at)) this.#at[clock] = Math.max(at, this.#at[clock] ?? at);
-    }
+    if (leftUntil(until) > leftUntil(this.#at)) this.#at = until;
   }
 
   /** Returns how many milliseconds are left, 0 if it is over. */
   left() {
-    const now = latest();
-    const left = Object.keys(this.#at).filter((clock) => clock in now).map((clock) => this.#at[clock] - now[clock]);
-    return left.length === 0 ? 0 : Math.max(Math.min(...left), 0);
+    return Math.max(leftUntil(this.#at), 0);
   }
 
   /** Reports whether the time is over. */
   get over() {
     return this.left() <= 0;
   }
+}
+
+function leftUntil(until) {
+  const now = latest();
+  const left = Object.keys(until).filter((clock) => clock in now).map((clock) => until[clock] - now[clock]);
+  return left.length === 0 ? 0 : Math.min(...left);
 }

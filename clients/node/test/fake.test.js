@@ -51,6 +51,35 @@ describe('an agent', { timeout: 30_000 }, () => {
     await assert.rejects(mine.release(), error);
   });
 
+  it('may set its clocks: the latest times of several promises are no promise', async (t) => {
+    let stream;
+    const { socket } = await startFake(t, (request, response) => say((stream = response), hello(), held(60_000)));
+    const last = Object.keys(hello().now).at(-1);
+    let onEvent;
+    const heard = new Promise((resolve) => (onEvent = ({ shortened }) => shortened === last && resolve()));
+    const mine = await lock('a', { socket, onEvent });
+    const short = until(100);
+    for (const clock of Object.keys(short.until)) {
+      say(stream, { ...short, until: { ...until(90_000).until, [clock]: short.until[clock] }, shortened: clock });
+    }
+    await heard;
+    assert.ok(mine.left() <= 60_000, `left: ${mine.left()}`);
+    await mine.release();
+  });
+
+  it('may leave out a clock that was compared: then it is asked', async (t) => {
+    let questions = 0;
+    const { socket } = await startFake(t, (request, response, { pathname }) => {
+      const { unix_ms } = held(60_000).until;
+      if (pathname === '/v1/locks') return say(response, hello(), { ...held(60_000), until: { unix_ms } });
+      questions++;
+      reply(response, 200, { left_ms: 1000 });
+    }, { asked: true });
+    const mine = await lock('a', { socket });
+    assert.deepEqual([questions, mine.left() <= 1000], [1, true]);
+    await mine.release();
+  });
+
   for (const [what, off] of [['behind', -hour], ['ahead', hour]]) {
     it(`may have clocks that are ${what}: then what is left counts from before a question`, async (t) => {
       let questions = 0;
