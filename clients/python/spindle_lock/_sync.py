@@ -215,7 +215,7 @@ def once(
 def lead(
     name: str,
     *,
-    priority: int = 0,
+    priority: int = 9,
     handover: bool = False,
     wait: Optional[Seconds] = None,
     lease: Seconds = 10.0,
@@ -239,7 +239,7 @@ def lead(
     When the ``with`` block is left, the term is released, and the next iteration competes again. Leave the loop by ``break`` to
     stop competing. If the agent is gone or refuses for a while, this waits for it, with growing pauses and a logged warning.
 
-    :param priority: 0 to 9: others let the candidate with the highest priority lead.
+    :param priority: 0 to 9, which is the highest: candidates yield to candidates of higher priority.
     :param handover: announce the end of a term to the successor first, so that nobody leads for as short as possible.
     :param wait: how long to wait for each term, before Timeout is raised; with 0 it is Busy.
     :param on_leader: is called while this waits: who leads instead, or None.

@@ -284,7 +284,7 @@ async def once(
 def lead(
     name: str,
     *,
-    priority: int = 0,
+    priority: int = 9,
     handover: bool = False,
     wait: Optional[Seconds] = None,
     lease: Seconds = 10.0,
