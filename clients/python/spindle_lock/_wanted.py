@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypedDict, TypeVar, Union
 
 from ._stream import agent_path
 from ._turns import Key
@@ -38,8 +39,8 @@ class Wanted(NamedTuple):
         return query if wait is None else query + [("wait", duration(wait))]
 
 
-class Common(NamedTuple):
-    """The arguments that all kinds of locks have."""
+class Options(TypedDict, total=False):
+    """The options that all kinds of locks have. The doc string of ``lock`` explains them."""
 
     wait: Optional[Seconds]
     lease: Seconds
@@ -49,24 +50,36 @@ class Common(NamedTuple):
     release_at_eof: bool
     agent: Optional[str]
 
-    def parameters(self) -> Dict[str, str]:
-        """Return those of them that the agent always takes alike."""
-        given = {"lease": duration(seconds("lease", self.lease))}
-        if self.stall is not None:
-            given["stall"] = duration(seconds("stall", self.stall))
-        if self.release_at_eof:
-            given["eof"] = "release"
-        if self.label is not None:
-            given["label"] = self.label
-        if self.value is not None:
-            given["value"] = self.value
-        return given
+
+_DEFAULTS: Options = {
+    "wait": None,
+    "lease": 10.0,
+    "stall": None,
+    "label": None,
+    "value": None,
+    "release_at_eof": False,
+    "agent": None,
+}
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def with_options(function: F) -> F:
+    """Let ``help`` and ``inspect`` show each option of a function that takes ``**options``."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=kind.__forward_arg__)
+        for name, kind in Options.__annotations__.items()
+    ]
+    setattr(function, "__signature__", signature.replace(parameters=own + options))
+    return function
 
 
 def wanted(
     kind: str,
     names: Tuple[str, ...],
-    common: Common,
+    given: Options,
     own: Optional[Mapping[str, str]] = None,
     on_leader: Optional[OnLeader] = None,
 ) -> Wanted:
@@ -76,16 +89,38 @@ def wanted(
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"the name of a lock is a str, not {name!r}")
-    wait = None if common.wait is None else seconds("wait", common.wait)
+    for option in given.keys() - _DEFAULTS.keys():
+        raise TypeError(f"got an unexpected keyword argument {option!r}")
+    options = _DEFAULTS.copy()
+    options.update(given)
     return Wanted(
         kind=kind,
         names=tuple(names),
-        parameters={**common.parameters(), **(own or {})},
-        wait=wait,
-        lease=seconds("lease", common.lease),
-        agent=agent_path(common.agent),
+        parameters={**_parameters(options), **(own or {})},
+        wait=None if options["wait"] is None else seconds("wait", options["wait"]),
+        lease=seconds("lease", options["lease"]),
+        agent=agent_path(options["agent"]),
         on_leader=on_leader,
     )
+
+
+def _parameters(options: Options) -> Dict[str, str]:
+    """Return the agent's parameters, except for the wait: how much of it is left changes."""
+    given = {"lease": duration(seconds("lease", options["lease"]))}
+    if options["stall"] is not None:
+        given["stall"] = duration(seconds("stall", options["stall"]))
+    if options["release_at_eof"]:
+        given["eof"] = "release"
+    if options["label"] is not None:
+        given["label"] = options["label"]
+    if options["value"] is not None:
+        given["value"] = options["value"]
+    return given
+
+
+def election(priority: int, handover: bool) -> Dict[str, str]:
+    """Return the parameters of an election."""
+    return {"priority": str(priority), **({"handover": "true"} if handover else {})}
 
 
 def schedule(every: Optional[Seconds], offset: Optional[Seconds], key: Optional[str]) -> Dict[str, str]:
