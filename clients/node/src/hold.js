@@ -28,7 +28,7 @@ export class Hold {
   acquired;
   /** Aborts when the lock is lost. */
   lost = new AbortController();
-  /** Aborts when somebody asks for the lock. */
+  /** Aborts when the agent asks for the lock. */
   stop = new AbortController();
   /** Resolves when the wait has failed, the lock is lost, or its release has ended. */
   gone;

@@ -1,13 +1,13 @@
 // Until when a program may act.
 import { latest } from './clocks.js';
 
-/** A time by each of several clocks. It is over as soon as one of them that can be read says so. */
+/** One time by each of several clocks. It is over as soon as one clock that can be read says so. */
 export class Until {
   #at = {};
 
   /**
-   * Moves it to a later time. An earlier one changes nothing: what was promised stays promised. The clocks of two promises
-   * are never mixed: if a clock was set between them, neither may have promised the latest time of each.
+   * Moves it to a later time. An earlier time changes nothing, because the agent keeps what it has promised. The clocks of
+   * two promises are never mixed: if a clock was set in between, the latest time of each clock may be in neither promise.
    */
   extend(until) {
     if (leftUntil(until) > leftUntil(this.#at)) this.#at = until;

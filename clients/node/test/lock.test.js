@@ -150,7 +150,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     await (await next).release();
   });
 
-  it('is released if somebody asks for it, and the program has completed its work', async (t) => {
+  it('is released on request, once the program has completed its work', async (t) => {
     const name = newName();
     const program = await startProgram(t, socket);
     const held = await lock(name, { socket });
