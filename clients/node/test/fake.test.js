@@ -53,7 +53,10 @@ describe('an agent', { timeout: 30_000 }, () => {
 
   it('may set its clocks: the latest times of several promises are no promise', async (t) => {
     let stream;
-    const { socket } = await startFake(t, (request, response) => say((stream = response), hello(), held(60_000)));
+    const { socket } = await startFake(t, (request, response, { pathname }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, {});
+      say((stream = response), hello(), held(60_000));
+    });
     const last = Object.keys(hello().now).at(-1);
     let onEvent;
     const heard = new Promise((resolve) => (onEvent = ({ shortened }) => shortened === last && resolve()));
