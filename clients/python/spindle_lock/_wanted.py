@@ -51,15 +51,17 @@ class Options(TypedDict, total=False):
     agent: Optional[str]
 
 
-_DEFAULTS: Options = {
-    "wait": None,
-    "lease": 10.0,
-    "stall": None,
-    "label": None,
-    "value": None,
-    "release_at_eof": False,
-    "agent": None,
-}
+class Given(NamedTuple):
+    """The same options, with their defaults."""
+
+    wait: Optional[Seconds] = None
+    lease: Seconds = 10.0
+    stall: Optional[Seconds] = None
+    label: Optional[str] = None
+    value: Optional[str] = None
+    release_at_eof: bool = False
+    agent: Optional[str] = None
+
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -69,7 +71,7 @@ def with_options(function: F) -> F:
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=kind.__forward_arg__)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Given._field_defaults[name], annotation=kind.__forward_arg__)
         for name, kind in Options.__annotations__.items()
     ]
     setattr(function, "__signature__", signature.replace(parameters=own + options))
@@ -79,7 +81,7 @@ def with_options(function: F) -> F:
 def wanted(
     kind: str,
     names: Tuple[str, ...],
-    given: Options,
+    options: Options,
     own: Optional[Mapping[str, str]] = None,
     on_leader: Optional[OnLeader] = None,
 ) -> Wanted:
@@ -89,33 +91,32 @@ def wanted(
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"the name of a lock is a str, not {name!r}")
-    for option in given.keys() - _DEFAULTS.keys():
+    for option in options.keys() - set(Given._fields):
         raise TypeError(f"got an unexpected keyword argument {option!r}")
-    options = _DEFAULTS.copy()
-    options.update(given)
+    given = Given(**options)
     return Wanted(
         kind=kind,
         names=tuple(names),
-        parameters={**_parameters(options), **(own or {})},
-        wait=None if options["wait"] is None else seconds("wait", options["wait"]),
-        lease=seconds("lease", options["lease"]),
-        agent=agent_path(options["agent"]),
+        parameters={**_parameters(given), **(own or {})},
+        wait=None if given.wait is None else seconds("wait", given.wait),
+        lease=seconds("lease", given.lease),
+        agent=agent_path(given.agent),
         on_leader=on_leader,
     )
 
 
-def _parameters(options: Options) -> Dict[str, str]:
+def _parameters(given: Given) -> Dict[str, str]:
     """Return the agent's parameters, except for the wait: how much of it is left changes."""
-    given = {"lease": duration(seconds("lease", options["lease"]))}
-    if options["stall"] is not None:
-        given["stall"] = duration(seconds("stall", options["stall"]))
-    if options["release_at_eof"]:
-        given["eof"] = "release"
-    if options["label"] is not None:
-        given["label"] = options["label"]
-    if options["value"] is not None:
-        given["value"] = options["value"]
-    return given
+    parameters = {"lease": duration(seconds("lease", given.lease))}
+    if given.stall is not None:
+        parameters["stall"] = duration(seconds("stall", given.stall))
+    if given.release_at_eof:
+        parameters["eof"] = "release"
+    if given.label is not None:
+        parameters["label"] = given.label
+    if given.value is not None:
+        parameters["value"] = given.value
+    return parameters
 
 
 def election(priority: int, handover: bool) -> Dict[str, str]:
