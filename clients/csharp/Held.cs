@@ -46,22 +46,22 @@ public sealed class Held : IAsyncDisposable
     private readonly Clocks asked;
     private readonly object mutex = new();
     private string id = "";
-    private long? distance; // of the readings between which the agent read its clocks; null: they are not ours
+    private long? distance; // between our readings before and after the agent's; null: the agent has other clocks
     private volatile Clocks until = Clocks.Past;
     private volatile string lost = "its time is over";
     private volatile bool stopping;
     private bool released;
 
-    /// <summary>A larger token belongs to a later term.</summary>
+    /// <summary>The token of this term, which is larger than the tokens of all earlier terms.</summary>
     public long Token { get; private set; }
 
     /// <summary>The line "held". It has the fence.</summary>
     public JsonElement Line { get; private set; }
 
-    /// <summary>Whether somebody asks for the lock. It is still held: complete the work, and dispose of it.</summary>
+    /// <summary>Whether the agent has asked for the lock. It is still held: complete the work, then dispose of it.</summary>
     public bool Stopping => stopping;
 
-    /// <summary>Waits for a mutex. Null waits forever, and zero does not wait.</summary>
+    /// <summary>Acquires a mutex. A null wait waits forever, and a wait of zero does not wait.</summary>
     public static Task<Held> LockAsync(string name, TimeSpan? wait = null, CancellationToken cancel = default) =>
         AcquireAsync($"locks?name={Uri.EscapeDataString(name)}" + (wait is { } w ? $"&wait={(long)w.TotalMilliseconds}ms" : ""), cancel);
 
@@ -90,16 +90,16 @@ public sealed class Held : IAsyncDisposable
     private Held(HttpResponseMessage response, StreamReader lines, Clocks asked) =>
         (this.response, this.lines, this.asked) = (response, lines, asked);
 
-    /// <summary>Whether the program may act now. It compares clocks, and asks nobody.</summary>
+    /// <summary>Whether the program may act now. It only compares clocks, and sends no request.</summary>
     public bool Still() => Clocks.Read().Before(until);
 
-    /// <summary>Throws LostException unless the program may act now. Call it before each effect.</summary>
+    /// <summary>Throws LostException unless the program may act now. Call it right before each effect.</summary>
     public void Check()
     {
         if (!Still()) throw new LostException("another program may hold the lock: " + lost);
     }
 
-    /// <summary>Releases the lock. It throws LostException if the lock was lost before.</summary>
+    /// <summary>Releases the lock. Throws LostException if the lock had already been lost.</summary>
     public async ValueTask DisposeAsync()
     {
         lock (mutex)
@@ -141,7 +141,7 @@ public sealed class Held : IAsyncDisposable
         }
         catch (Exception e) when (e is IOException or HttpRequestException or ObjectDisposedException)
         {
-            // The agent has ended, or the lock is released. Otherwise it is held until the time that was promised last.
+            // The lock is released, or the agent has ended. In that case, the lock is held until the last time promised.
         }
     }
 
@@ -194,7 +194,7 @@ public sealed class Held : IAsyncDisposable
         }
         catch (Exception e) when (!first && e is HttpRequestException or TaskCanceledException)
         {
-            // The lock is held until the time that was promised last.
+            // The lock is held until the last time promised.
         }
     }
 
@@ -223,7 +223,7 @@ public sealed class Held : IAsyncDisposable
 
         public Clocks Plus(long ms) => new(Monotonic + ms, Unix + ms);
 
-        /// <summary>How far apart two readings are between which this one lies, or null if it does not, or if that is too far.</summary>
+        /// <summary>Returns the distance between two readings, or null if it is too long or this one is not between them.</summary>
         public long? Between(Clocks first, Clocks last)
         {
             var apart = Math.Max(last.Monotonic - first.Monotonic, last.Unix - first.Unix);

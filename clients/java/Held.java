@@ -43,7 +43,7 @@ public final class Held implements AutoCloseable {
     private static final String SOCKET =
         Objects.requireNonNullElse(System.getenv("SPINDLE_AGENT"), "/run/spindle/agent.sock");
 
-    /** A larger token belongs to a later term. */
+    /** The token of this term, which is larger than the tokens of all earlier terms. */
     public final long token;
 
     /** The line "held", for a JSON library: it has the fence. */
@@ -52,13 +52,13 @@ public final class Held implements AutoCloseable {
     private final Connection connection = new Connection();
     private final Clocks asked;
     private String id = "";
-    private long distance = -1; // of the readings between which the agent read its clocks; -1: they are not ours
+    private long distance = -1; // between our readings before and after the agent's; -1: the agent has other clocks
     private volatile Clocks until = new Clocks(0, 0);
     private volatile String lost = "its time is over";
     private volatile boolean stopping;
     private boolean released;
 
-    /** Waits for a mutex. Null waits forever, and zero does not wait. */
+    /** Acquires a mutex. A null wait waits forever, and a wait of zero does not wait. */
     public static Held lock(String name, Duration wait) throws IOException {
         return acquire("locks?name=" + URLEncoder.encode(name, UTF_8) + (wait == null ? "" : "&wait=" + wait.toMillis() + "ms"));
     }
@@ -89,24 +89,24 @@ public final class Held implements AutoCloseable {
         follower.start();
     }
 
-    /** Whether the program may act now. It compares clocks, and asks nobody. */
+    /** Whether the program may act now. It only compares clocks, and sends no request. */
     public boolean still() {
         return Clocks.read().before(until);
     }
 
-    /** Throws Lost unless the program may act now. Call it before each effect. */
+    /** Throws Lost unless the program may act now. Call it right before each effect. */
     public void check() throws Lost {
         if (!still()) {
             throw new Lost("another program may hold the lock: " + lost);
         }
     }
 
-    /** Whether somebody asks for the lock. It is still held: complete the work, and close it. */
+    /** Whether the agent has asked for the lock. It is still held: complete the work, then close it. */
     public boolean stopping() {
         return stopping;
     }
 
-    /** Releases the lock. It throws Lost if the lock was lost before. */
+    /** Releases the lock. Throws Lost if the lock had already been lost. */
     @Override
     public void close() throws IOException {
         synchronized (this) {
@@ -147,7 +147,7 @@ public final class Held implements AutoCloseable {
                 take(next);
             }
         } catch (IOException e) {
-            // The agent has ended, or the lock is released. Otherwise it is held until the time that was promised last.
+            // The lock is released, or the agent has ended. In that case, the lock is held until the last time promised.
         }
     }
 
@@ -180,7 +180,7 @@ public final class Held implements AutoCloseable {
             }
         } catch (IOException e) {
             if (text(next, "event").equals("held")) {
-                throw e; // otherwise the lock is held until the time that was promised last
+                throw e; // after an "until", the lock is held until the last time promised
             }
         }
     }
@@ -216,7 +216,7 @@ public final class Held implements AutoCloseable {
             return new Clocks(monotonic + ms, unix + ms);
         }
 
-        /** How far apart two readings are between which this one lies, or -1 if it does not, or if that is too far. */
+        /** Returns the distance between two readings, or -1 if it is too long or this one is not between them. */
         long between(Clocks first, Clocks last) {
             long apart = Math.max(last.monotonic - first.monotonic, last.unix - first.unix);
             boolean lies = first.monotonic <= monotonic && monotonic <= last.monotonic && first.unix <= unix && unix <= last.unix;

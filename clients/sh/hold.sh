@@ -3,8 +3,8 @@
 #
 #   hold.sh 'locks?name=nightly&wait=0' ./nightly --all
 #
-# The first argument is the request, as in docs/agent.md. The exit code is the command's; 75 if the lock was not acquired; 76 if
-# it was lost, or if nobody answered the release.
+# The first argument is the request, as in docs/agent.md. The exit code is the command's, 75 if the lock was not acquired, or 76
+# if it was lost or the agent did not answer the release.
 
 if [ $# -lt 2 ]; then
   echo "usage: hold.sh 'locks?name=NAME' COMMAND [ARGUMENT...]" >&2
@@ -37,8 +37,8 @@ if [ -z "$held" ]; then
   exit 75
 fi
 
-# The command inherits descriptor 3. So curl can write its lines, and keeps the lock, until the command has ended, even if this
-# script is killed.
+# The command inherits descriptor 3. Even if this script is killed, curl can therefore write its lines, and keeps the lock, until
+# the command has ended.
 "$@" <&4 4<&- &
 command=$!
 {

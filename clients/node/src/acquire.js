@@ -85,6 +85,10 @@ function orAborted(hold, signal) {
       hold.cancel();
     };
     signal.addEventListener('abort', abort, { once: true });
-    hold.acquired.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+    const first = (settle) => (value) => {
+      signal.removeEventListener('abort', abort);
+      settle(value);
+    };
+    hold.acquired.then(first(resolve), first(reject));
   });
 }

@@ -4,10 +4,7 @@ import { readFileSync } from 'node:fs';
 /** Node reads CLOCK_BOOTTIME only from /proc/uptime, which has hundredths of a second, rounded down. */
 const boottimeStep = 10;
 
-/** The clocks that nobody can set. */
-const steady = ['monotonic_ms', 'boottime_ms'];
-
-/** A wider interval between two readings would let the clocks of another machine pass for one's own. */
+/** With a wider interval between the two readings, the clocks of another machine could pass for the clocks of this one. */
 const narrow = 100;
 
 /** Returns what the clocks say now, or a little less. */
@@ -43,16 +40,20 @@ function readBoottime() {
 }
 
 /**
- * Returns by how many milliseconds the agent's clocks can differ from this process's own, if `now`, what they said, lies
- * between two own readings: by as much as those are apart. Returns undefined if it does not, or they are too far apart:
- * in a virtual machine or a time namespace, the clocks are different ones.
+ * Returns by how many milliseconds the agent's clocks can differ from the clocks of this process. `now` is the agent's
+ * reading, which must lie between two readings of this process: the clocks differ at most by the distance between the two.
+ * Returns undefined if it does not, or if the two are too far apart. Virtual machines and time namespaces have other clocks.
  */
 export function difference(now, before, after) {
-  const shared = Object.keys(before).filter((clock) => Number.isFinite(now?.[clock]) && clock in after);
-  const between = (clock) => before[clock] <= now[clock] && now[clock] <= after[clock];
-  const apart = Math.max(...shared.map((clock) => after[clock] - before[clock]));
-  const same = shared.some((clock) => steady.includes(clock)) && shared.every(between);
-  return same && apart <= narrow + boottimeStep ? apart : undefined;
+  const own = Object.keys(before);
+  const between = own.every((clock) => before[clock] <= now?.[clock] && now[clock] <= after[clock]);
+  const apart = Math.max(...own.map((clock) => after[clock] - before[clock]));
+  return between && apart <= narrow + boottimeStep ? apart : undefined;
+}
+
+/** Reports whether one reading has every clock of another one. */
+export function hasClocksOf(reading, other) {
+  return Object.keys(other).every((clock) => Number.isFinite(reading?.[clock]));
 }
 
 /** Returns what a reading will be after so many milliseconds. */

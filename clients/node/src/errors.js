@@ -48,11 +48,11 @@ export class LostError extends SpindleError {
 
 const losses = {
   expired: 'no heartbeat was acknowledged in time, or this program did not see it in time',
-  agent: 'the agent has ended, and nobody extends the lock',
+  agent: 'the agent has ended, so the lock is no longer extended',
   released: 'this program has released it',
 };
 
-/** Somebody asks for the lock. It is still held. */
+/** The agent asks for the lock. The lock is still held. */
 export class StopError extends SpindleError {
   constructor(names, reason) {
     super(`${listed(names)}: asked to release it (${reason}): complete the work, then release it`, 'stop');

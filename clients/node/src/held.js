@@ -4,10 +4,10 @@ import { errorOf } from './problem.js';
 import { ask } from './question.js';
 import { release } from './release.js';
 
-/** How long the agent may take to pass on a wish. */
+/** How long the agent may take to answer a request to step down. */
 const answerLimit = 5000;
 
-/** How long the agent may take to hear of work that has returned late. */
+/** How long the agent may take to answer the late release of a lost lock. */
 const tellLimit = 1000;
 
 /** A lock that this program holds. index.d.ts has the contract. */
@@ -79,7 +79,7 @@ export class Held {
     }
   }
 
-  /** Tells the agent that the work has returned, though the lock is lost: others may get it before it has expired. */
+  /** Tells the agent that the work has returned. Other programs can then get the lost lock before it expires. */
   #tell() {
     ask(this.#hold.socket, 'POST', `/v1/holds/${this.#hold.id}/release`, tellLimit).catch(() => {});
   }

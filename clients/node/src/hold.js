@@ -1,5 +1,5 @@
 // One hold: one wait for a lock, and one term of holding it.
-import { after, earliest, latest, difference } from './clocks.js';
+import { after, difference, earliest, hasClocksOf, latest } from './clocks.js';
 import { LostError, RefusedError, StopError, TimeoutError } from './errors.js';
 import { afterInput } from './input.js';
 import { errorOf, unreachable } from './problem.js';
@@ -28,7 +28,7 @@ export class Hold {
   acquired;
   /** Aborts when the lock is lost. */
   lost = new AbortController();
-  /** Aborts when somebody asks for the lock. */
+  /** Aborts when the agent asks for the lock. */
   stop = new AbortController();
   /** Resolves when the wait has failed, the lock is lost, or its release has ended. */
   gone;
@@ -133,8 +133,8 @@ export class Hold {
   }
 
   #extend(event) {
-    if (this.#difference !== undefined) {
-      this.#until.extend(after(event.until ?? {}, -this.#difference));
+    if (this.#difference !== undefined && hasClocksOf(event.until, this.#before)) {
+      this.#until.extend(after(event.until, -this.#difference));
       this.#hold(event);
     } else {
       this.#ask(event);
@@ -160,7 +160,7 @@ export class Hold {
       this.#hold(event);
     } catch (error) {
       if (this.#state === 'waiting') this.#refuse(error);
-      else if (this.#connected) setTimeout(() => this.#ask(event), askAgainAfter).unref();
+      else if (this.#state === 'held' && this.#connected) setTimeout(() => this.#ask(event), askAgainAfter).unref();
     }
     this.#asking = false;
     if (this.#askAgain) {

@@ -23,7 +23,7 @@ export function errorOf(socket, names, { status, body }) {
 export function unreachable(socket, error) {
   const what = {
     ENOENT: 'there is no such socket: start "spindle agent", or name its socket in SPINDLE_AGENT',
-    ECONNREFUSED: 'nobody listens there: start "spindle agent"',
+    ECONNREFUSED: 'no process listens there: start "spindle agent"',
     EACCES: 'this user may not connect: "spindle agent --mode" says who may',
   }[error?.code];
   return new AgentError(socket, what ?? `the connection failed (${error?.message ?? 'it was closed'}): try again; the agent may have ended`, error);

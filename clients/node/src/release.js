@@ -37,7 +37,7 @@ async function attempt(hold, token, what, deadline, repeated) {
   const limit = Math.max(deadline - performance.now(), 0) + longer;
   const answer = await ask(hold.socket, 'POST', `/v1/holds/${hold.id}/${what}`, limit);
   if (answer.body.code !== 'no-such-hold') return judge(hold, answer);
-  // The agent was started again, and does not know the hold. It releases the lock for whoever knows the hold's id.
+  // The agent was started again, and does not know the hold. It releases the lock for a program that knows the hold's id.
   const query = new URLSearchParams([...hold.heldNames.map((name) => ['name', name]), ['token', token], ['hold', hold.id]]);
   const orphan = await ask(hold.socket, 'POST', `/v1/release?${query}`, limit);
   if (repeated && orphan.status === 410) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');

@@ -17,7 +17,7 @@ export function addRecord(transaction, run) {
 export async function runFence(transaction, held, { dialect = 'googlesql' } = {}) {
   for (const fence of held.fence) {
     const [rows] = await transaction.runUpdate({ sql: fence[dialect], params: { p1: fence.p1 } });
-    if (rows !== fence.rows) throw new LostError(held.names, 'superseded', 'the fence found that another holds it, or nobody');
+    if (rows !== fence.rows) throw new LostError(held.names, 'superseded', 'the fence found that it is held under another token, or not at all');
   }
 }
 

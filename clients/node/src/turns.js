@@ -1,6 +1,6 @@
-// The tasks of one process take turns at a name: the agent knows processes, and gives each of them a name once.
+// Tasks of one process take turns, because the agent gives each process a lock only once.
 
-/** By key: those that wait for their turn, while another has it. */
+/** For each key whose turn a task has: the tasks that wait for theirs. */
 const queues = new Map();
 
 /**

@@ -1,19 +1,13 @@
 // What is wrong with arguments, as programmers read it.
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import * as api from '../src/index.js';
-import { newName, startAgent } from './support/agent.js';
+import { agentOfSuite, newName } from './support/agent.js';
 
 const { lock, once, semaphore } = api;
 
 describe('arguments', { timeout: 30_000 }, () => {
-  let agent;
-  let socket;
-  before(async () => {
-    agent = await startAgent();
-    ({ socket } = agent);
-  });
-  after(() => agent.end());
+  const socket = agentOfSuite();
 
   const wrong = (promise, message) => assert.rejects(promise, (error) => error.name === 'RequestError' && error.status === 400 && message.test(error.message));
 

@@ -51,6 +51,38 @@ describe('an agent', { timeout: 30_000 }, () => {
     await assert.rejects(mine.release(), error);
   });
 
+  it('may set its clocks: the latest times of several promises are no promise', async (t) => {
+    let stream;
+    const { socket } = await startFake(t, (request, response, { pathname }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, {});
+      say((stream = response), hello(), held(60_000));
+    });
+    const last = Object.keys(hello().now).at(-1);
+    let onEvent;
+    const heard = new Promise((resolve) => (onEvent = ({ shortened }) => shortened === last && resolve()));
+    const mine = await lock('a', { socket, onEvent });
+    const short = until(100);
+    for (const clock of Object.keys(short.until)) {
+      say(stream, { ...short, until: { ...until(90_000).until, [clock]: short.until[clock] }, shortened: clock });
+    }
+    await heard;
+    assert.ok(mine.left() <= 60_000, `left: ${mine.left()}`);
+    await mine.release();
+  });
+
+  it('may leave out a clock that was compared: then it is asked', async (t) => {
+    let questions = 0;
+    const { socket } = await startFake(t, (request, response, { pathname }) => {
+      const { unix_ms } = held(60_000).until;
+      if (pathname === '/v1/locks') return say(response, hello(), { ...held(60_000), until: { unix_ms } });
+      questions++;
+      reply(response, 200, { left_ms: 1000 });
+    }, { asked: true });
+    const mine = await lock('a', { socket });
+    assert.deepEqual([questions, mine.left() <= 1000], [1, true]);
+    await mine.release();
+  });
+
   for (const [what, off] of [['behind', -hour], ['ahead', hour]]) {
     it(`may have clocks that are ${what}: then what is left counts from before a question`, async (t) => {
       let questions = 0;
@@ -78,29 +110,22 @@ describe('an agent', { timeout: 30_000 }, () => {
     });
   }
 
-  it('may answer late: what its clocks may differ by is subtracted', async (t) => {
-    const { socket } = await startFake(t, async (request, response, { pathname }) => {
-      if (pathname !== '/v1/locks') return reply(response, 200, { left_ms: 1000 });
-      const first = hello();
-      await new Promise((resolve) => setTimeout(resolve, 50));
-      say(response, first, held(60_000));
-    }, { asked: true });
-    const mine = await lock('a', { socket });
-    assert.ok(mine.left() <= 59_950, `left: ${mine.left()}`);
-    await mine.release();
-  });
-
-  it('may answer so late that its clocks can\'t be compared: then it is asked', async (t) => {
-    const { socket } = await startFake(t, async (request, response, { pathname }) => {
-      if (pathname !== '/v1/locks') return reply(response, 200, { left_ms: 1000 });
-      const first = hello();
-      await new Promise((resolve) => setTimeout(resolve, 150));
-      say(response, first, held(60_000));
-    }, { asked: true });
-    const mine = await lock('a', { socket });
-    assert.ok(mine.left() <= 1000);
-    await mine.release();
-  });
+  for (const [what, ms, most] of [
+    ['late: what its clocks may differ by is subtracted', 50, 59_950],
+    ['so late that its clocks can\'t be compared: then it is asked', 150, 1000],
+  ]) {
+    it(`may answer ${what}`, async (t) => {
+      const { socket } = await startFake(t, async (request, response, { pathname }) => {
+        if (pathname !== '/v1/locks') return reply(response, 200, { left_ms: 1000 });
+        const first = hello();
+        await new Promise((resolve) => setTimeout(resolve, ms));
+        say(response, first, held(60_000));
+      }, { asked: true });
+      const mine = await lock('a', { socket });
+      assert.ok(mine.left() <= most, `left: ${mine.left()}`);
+      await mine.release();
+    });
+  }
 
   it('may have only a clock that can be set: then it is asked, too', async (t) => {
     let questions = 0;

@@ -1,19 +1,13 @@
 // Semaphores, elections, and work that is done once, at a real agent.
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { lead, leader, once, semaphore } from '../src/index.js';
-import { newName, newSocket, startAgent } from './support/agent.js';
+import { agentOfSuite, newName, newSocket, startAgent } from './support/agent.js';
 import { aborted } from './support/aborted.js';
 import { startProgram } from './support/program.js';
 
 const options = { concurrency: true, timeout: 40_000 };
-let agent;
-let socket;
-before(async () => {
-  agent = await startAgent();
-  ({ socket } = agent);
-});
-after(() => agent.end());
+const socket = agentOfSuite();
 
 describe('semaphore', options, () => {
   it('has as many holders as slots, also in one process', async (t) => {

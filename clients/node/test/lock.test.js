@@ -1,10 +1,10 @@
 // Locks and sets, at a real agent.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { promisify } from 'node:util';
 import { lock } from '../src/index.js';
-import { newName, startAgent } from './support/agent.js';
+import { agentOfSuite, newName } from './support/agent.js';
 import { aborted } from './support/aborted.js';
 import { startProgram } from './support/program.js';
 
@@ -12,13 +12,7 @@ import { startProgram } from './support/program.js';
 const soon = '5s';
 
 describe('lock', { concurrency: true, timeout: 40_000 }, () => {
-  let agent;
-  let socket;
-  before(async () => {
-    agent = await startAgent();
-    ({ socket } = agent);
-  });
-  after(() => agent.end());
+  const socket = agentOfSuite();
 
   it('is held until its release, and not after that', async () => {
     const name = newName();
@@ -156,7 +150,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     await (await next).release();
   });
 
-  it('is released if somebody asks for it, and the program has completed its work', async (t) => {
+  it('is released on request, once the program has completed its work', async (t) => {
     const name = newName();
     const program = await startProgram(t, socket);
     const held = await lock(name, { socket });

@@ -9,8 +9,8 @@
             held.check()  # raises Lost if another program may hold the lock
             send(invoice)
 
-``lock`` is a mutex or a set of them, ``semaphore`` has slots, ``lead`` is an election, ``once`` does work once. These are for
-threads. ``spindle_lock.aio`` has the same for asyncio.
+``lock`` acquires one or more mutexes, ``semaphore`` a slot, ``lead`` the leadership of an election, and ``once`` the right to do
+work once. These functions are for threads. ``spindle_lock.aio`` has the same functions for asyncio.
 """
 
 from . import errors

@@ -51,7 +51,7 @@ class _Deadline:
         self._ends = None if want.wait is None else time.monotonic() + want.wait
 
     def left(self) -> Optional[float]:
-        """Return how long to wait yet, or None if forever. What was to wait never becomes a mere try."""
+        """Return how much of the wait is left, or None for no limit. It is 0 only if ``wait`` is 0, which means not to wait."""
         if self._ends is None or self._want.wait == 0:
             return self._want.wait
         return max(self._ends - time.monotonic(), 0.000001)
@@ -70,7 +70,7 @@ class _Deadline:
 
 
 async def _turn(driver: Driver, want: Wanted, deadline: _Deadline) -> Callable[[], None]:
-    """Wait until no other thread or task of this process wants the names, and return what gives the turn to the next."""
+    """Wait until no other thread or task of this process wants the names. Return a function that ends the turn."""
     bell = driver.bell()
     ticket = turns.ask(want.turns, driver.owner(), bell.ring)
     if not want.turns:
@@ -99,7 +99,7 @@ async def _attempt(driver: Driver, want: Wanted, deadline: _Deadline, leave: Cal
 
 
 async def _decided(driver: Driver, want: Wanted, hold: Hold, limit: float) -> None:
-    """Read lines until one is the result, or the status says that no lines come."""
+    """Read lines until one is the result, or the status says that no lines will come."""
     heard = time.monotonic()
     while hold.result is None and hold.stream.response.status in (None, 200):
         if hold.stream.at_end:
@@ -142,7 +142,7 @@ async def _result(driver: Driver, want: Wanted, hold: Hold) -> bool:
 
 
 async def renew(driver: Driver, hold: Hold) -> None:
-    """Ask how long the lock is still held, if the agent's clocks are not this program's, and there is news."""
+    """Ask how long the lock is still held, if a line has extended it by clocks that are not this program's."""
     if not hold.to_ask:
         return
     before = _clocks.read()
@@ -159,14 +159,14 @@ async def renew(driver: Driver, hold: Hold) -> None:
 
 
 def abandon(hold: Hold) -> None:
-    """Let go of a request, without waiting. Its lock may have been acquired just now: closing does not release that."""
+    """Abandon a request, without waiting. It also releases the lock, which the agent may have acquired already."""
     if hold.id and (hold.result is None or hold.result.get("event") == "held"):
         stream = Stream(hold.stream.path)
         try:
             if stream.connect():
                 stream.send(request("POST", hold_path(hold.id, "/release")))
         except AgentUnreachable:
-            pass  # nobody holds it then for longer than the lease
+            pass  # the lock expires with its lease
         finally:
             stream.close()
     hold.stream.close()

@@ -8,8 +8,8 @@ from typing import Any, Dict, Mapping, Optional
 #: What clocks said at one moment, in whole milliseconds, rounded down.
 Reading = Dict[str, int]
 
-# The wall clock may be set, and the monotonic clock stands still while the machine is suspended. So a program goes by all
-# of them. Linux alone has the last one.
+# The wall clock may be set, and the monotonic clock stands still while the machine is suspended, so a program checks every
+# clock. Only Linux has CLOCK_BOOTTIME.
 _IDS = {
     name: getattr(time, clock)
     for name, clock in (
@@ -33,12 +33,12 @@ def left_ms(until: Reading) -> int:
 
 
 def later(reading: Reading, ms: int) -> Reading:
-    """Return the reading so many milliseconds later."""
+    """Return the reading moved by that many milliseconds."""
     return {name: at + ms for name, at in reading.items()}
 
 
 def ours(given: Any) -> Reading:
-    """Return what the agent's clocks said, by the clocks of this system. It is empty unless all of them are given."""
+    """Return the agent's reading of the clocks that this system has. It is empty if one is missing."""
     if not isinstance(given, Mapping) or not all(isinstance(given.get(name), int) for name in _IDS):
         return {}
     return {name: given[name] for name in _IDS}

@@ -1,4 +1,4 @@
-"""What one hold knows: what the agent's lines have said, and by that whether the lock is still held."""
+"""The state of one hold: what the agent's lines have said, and therefore whether the lock is still held."""
 
 from __future__ import annotations
 
@@ -13,13 +13,29 @@ from .errors import Lost
 #: The events after which a request has its result.
 _RESULTS = ("held", "timeout", "refused", "done")
 
+# How many forks lie between this process and the one that imported this module. A child in a new pid namespace can have
+# the pid of its parent, so pids alone don't tell them apart. A fork in C runs no hooks, but does change the pid.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def _process() -> Tuple[int, int]:
+    return os.getpid(), _forks
+
 
 class Hold:
     """One request for a lock, and one term of holding it.
 
-    The follower is the thread or task that waits for lines. ``still`` may be called by any thread. While the lock is held it
-    only compares clocks. Before it says for the first time that the lock is not held, it reads what the agent has sent
-    already: after a pause of this program that is newer than what it knows.
+    The follower is the thread or task that waits for lines. Any thread may call ``still``, which only compares clocks while
+    the lock is held. Before ``still`` is false for the first time, it reads what the agent has already sent, which is newer
+    than what it knows if this program was paused.
     """
 
     def __init__(self, stream: Stream, kind: str, names: Tuple[str, ...], leave: Callable[[], None]) -> None:
@@ -32,19 +48,19 @@ class Hold:
         self.leaders: List[Optional[Dict[str, Any]]] = []  # that were seen, and not yet reported
         self.stop_reason: Optional[str] = None
         self.loss: Optional[str] = None
-        self.to_ask = False  # the agent has news about `until`, which counts from a question only
+        self.to_ask = False  # the agent has sent an `until` by other clocks: ask how much time is left
         self.released = False  # or being released: the work has returned
         self.changed: Callable[[], None] = lambda: None  # called by any thread, if the loss was found there
         self._before = _clocks.read()
-        self._difference: Optional[int] = None  # by how much the clocks can differ from the agent's; None: they do
+        self._difference: Optional[int] = None  # by how much the clocks can differ from the agent's; None: they are other clocks
         self._until: _clocks.Reading = {}
-        self._pid = os.getpid()
+        self._process = _process()
         self._reading = threading.Lock()
 
     @property
     def forked(self) -> bool:
         """Whether this process is a child of the one that asked."""
-        return os.getpid() != self._pid
+        return _process() != self._process
 
     def left_ms(self) -> int:
         """Return how long the lock is still held without news."""
@@ -57,7 +73,7 @@ class Hold:
         return _clocks.left_ms(self._until) > 0 or self._look_again()
 
     def _look_again(self) -> bool:
-        # Signal handlers can interrupt the very thread that has the mutex. They get the safe answer.
+        # A signal handler can interrupt the very thread that has the mutex. It gets the safe answer.
         if self._reading.acquire(timeout=0.1):
             try:
                 self._take_in()

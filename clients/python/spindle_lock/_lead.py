@@ -15,7 +15,7 @@ from .types import Leader, leader_of
 
 
 class Campaign:
-    """One candidate, who outlives agents."""
+    """One candidate, which outlives agents."""
 
     def __init__(self, driver: Driver, want: Wanted) -> None:
         self._driver = driver

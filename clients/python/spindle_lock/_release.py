@@ -15,9 +15,9 @@ _ANSWERING = 5.0
 
 
 async def release(driver: Driver, hold: Hold, verb: str = "/release") -> None:
-    """Release a lock whose work has returned, also a lost one: the agent may still keep it from others.
+    """Release a lock whose work has returned, even if it is lost: the agent may still keep it from other programs.
 
-    Return if the agent says that it was held until now, raise Lost if it was not, and ReleaseUnknown if nobody knows.
+    Return if the agent says that the lock was held until now. Otherwise, raise Lost, or ReleaseUnknown if that is unknown.
     """
     if hold.released:
         return
@@ -74,7 +74,7 @@ def _lost(hold: Hold, reason: str, detail: str) -> Lost:
 
 
 async def step_down(driver: Driver, hold: Hold) -> None:
-    """Ask the agent to let this program stop."""
+    """Ask the agent to end a term."""
     given = await ask(driver, hold.stream.path, "POST", hold_path(hold.id, "/stepdown"), (), _ANSWERING)
     if given.status == 404:
         raise _lost(hold, "agent-restarted", str(given.body.get("detail", "")))

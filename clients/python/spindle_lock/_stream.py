@@ -15,7 +15,7 @@ _DEFAULT_AGENT = "/run/spindle/agent.sock"
 
 
 def agent_path(given: Optional[str]) -> str:
-    """Return the path of the agent's socket: the one that is given, or SPINDLE_AGENT's, or the usual one."""
+    """Return the path of the agent's socket: the given one, SPINDLE_AGENT, or the default."""
     path = given or os.environ.get("SPINDLE_AGENT") or _DEFAULT_AGENT
     return path[len("unix:") :] if path.startswith("unix:") else path
 
@@ -27,7 +27,7 @@ class Stream:
         self.path = path
         self.response = Response()
         self.at_end = False  # nothing more will come
-        self.ended = threading.Event()  # nobody needs more
+        self.ended = threading.Event()  # no thread or task needs more
         self._closing = threading.Lock()
         self._socket: Optional[socket.socket] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -43,7 +43,7 @@ class Stream:
         return True
 
     def send(self, data: bytes) -> int:
-        """Send what fits, without waiting, and return how much it was."""
+        """Send what fits, without waiting, and return how many bytes that was."""
         try:
             return self._open().send(data, socket.MSG_NOSIGNAL if hasattr(socket, "MSG_NOSIGNAL") else 0)
         except BlockingIOError:
@@ -52,7 +52,7 @@ class Stream:
             raise AgentUnreachable(f"the agent at {self.path} closed the connection: {err.strerror}: ask again") from err
 
     def receive(self) -> bool:
-        """Read what has come, without waiting. Report whether it was something."""
+        """Read what has arrived, without waiting. Report whether anything had arrived."""
         came = False
         while not self.at_end:
             try:
@@ -73,7 +73,7 @@ class Stream:
         return self._socket.fileno() if self._socket else -1
 
     def shut(self) -> None:
-        """End the connection, and wake up who waits for it."""
+        """End the connection, and wake up its owner."""
         self.ended.set()
         with self._closing:
             try:
@@ -82,7 +82,7 @@ class Stream:
                 pass  # one side has closed it
 
     def close(self) -> None:
-        """Close the connection. Nobody may wait for it any more."""
+        """Close the connection. No thread or task may be waiting for it."""
         self.ended.set()
         self.at_end = True
         with self._closing:  # a descriptor must not be closed, and reused, while another thread shuts it

@@ -18,7 +18,7 @@ Key = Tuple[str, str]
 
 
 class Ticket:
-    """A place in the queues of some names. It is its turn when it is first in all of them."""
+    """A place in the queues of some names. Its turn comes when it is first in all of the queues."""
 
     def __init__(self, keys: Sequence[Key], owner: object, call: Callable[[], None]) -> None:
         self.keys = list(dict.fromkeys(keys))
@@ -86,7 +86,7 @@ class Turns:
         for ticket in tickets:
             try:
                 ticket.call()
-            except RuntimeError:  # its event loop is closed, and nobody waits any more
+            except RuntimeError:  # its event loop is closed, so no task waits any more
                 self.leave(ticket)
 
 

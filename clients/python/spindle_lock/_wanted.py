@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypedDict, TypeVar, Union
 
 from ._stream import agent_path
 from ._turns import Key
@@ -38,8 +39,8 @@ class Wanted(NamedTuple):
         return query if wait is None else query + [("wait", duration(wait))]
 
 
-class Common(NamedTuple):
-    """The arguments that all kinds of locks have."""
+class Options(TypedDict, total=False):
+    """The options that all kinds of locks have. The doc string of ``lock`` explains them."""
 
     wait: Optional[Seconds]
     lease: Seconds
@@ -49,24 +50,38 @@ class Common(NamedTuple):
     release_at_eof: bool
     agent: Optional[str]
 
-    def parameters(self) -> Dict[str, str]:
-        """Return those of them that the agent always takes alike."""
-        given = {"lease": duration(seconds("lease", self.lease))}
-        if self.stall is not None:
-            given["stall"] = duration(seconds("stall", self.stall))
-        if self.release_at_eof:
-            given["eof"] = "release"
-        if self.label is not None:
-            given["label"] = self.label
-        if self.value is not None:
-            given["value"] = self.value
-        return given
+
+class Given(NamedTuple):
+    """The same options, with their defaults."""
+
+    wait: Optional[Seconds] = None
+    lease: Seconds = 10.0
+    stall: Optional[Seconds] = None
+    label: Optional[str] = None
+    value: Optional[str] = None
+    release_at_eof: bool = False
+    agent: Optional[str] = None
+
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def with_options(function: F) -> F:
+    """Let ``help`` and ``inspect`` show each option of a function that takes ``**options``."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Given._field_defaults[name], annotation=kind.__forward_arg__)
+        for name, kind in Options.__annotations__.items()
+    ]
+    setattr(function, "__signature__", signature.replace(parameters=own + options))
+    return function
 
 
 def wanted(
     kind: str,
     names: Tuple[str, ...],
-    common: Common,
+    options: Options,
     own: Optional[Mapping[str, str]] = None,
     on_leader: Optional[OnLeader] = None,
 ) -> Wanted:
@@ -76,16 +91,37 @@ def wanted(
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"the name of a lock is a str, not {name!r}")
-    wait = None if common.wait is None else seconds("wait", common.wait)
+    for option in options.keys() - set(Given._fields):
+        raise TypeError(f"got an unexpected keyword argument {option!r}")
+    given = Given(**options)
     return Wanted(
         kind=kind,
         names=tuple(names),
-        parameters={**common.parameters(), **(own or {})},
-        wait=wait,
-        lease=seconds("lease", common.lease),
-        agent=agent_path(common.agent),
+        parameters={**_parameters(given), **(own or {})},
+        wait=None if given.wait is None else seconds("wait", given.wait),
+        lease=seconds("lease", given.lease),
+        agent=agent_path(given.agent),
         on_leader=on_leader,
     )
+
+
+def _parameters(given: Given) -> Dict[str, str]:
+    """Return the agent's parameters, except for the wait: how much of it is left changes."""
+    parameters = {"lease": duration(seconds("lease", given.lease))}
+    if given.stall is not None:
+        parameters["stall"] = duration(seconds("stall", given.stall))
+    if given.release_at_eof:
+        parameters["eof"] = "release"
+    if given.label is not None:
+        parameters["label"] = given.label
+    if given.value is not None:
+        parameters["value"] = given.value
+    return parameters
+
+
+def election(priority: int, handover: bool) -> Dict[str, str]:
+    """Return the parameters of an election."""
+    return {"priority": str(priority), **({"handover": "true"} if handover else {})}
 
 
 def schedule(every: Optional[Seconds], offset: Optional[Seconds], key: Optional[str]) -> Dict[str, str]:

@@ -9,8 +9,8 @@
             held.check()  # raises Lost if another program may hold the lock
             await send(invoice)
 
-Parameters and errors are those of ``spindle_lock``. Tasks of one program take turns, also with its threads. Callbacks are
-called in the event loop.
+The functions have the same parameters and errors as in ``spindle_lock``. Tasks take turns with each other and with the threads
+of the program. Callbacks are called in the event loop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 from typing import (
+    TYPE_CHECKING,
     Any,
     AsyncGenerator,
     Awaitable,
@@ -25,24 +26,23 @@ from typing import (
     Coroutine,
     Generator,
     Generic,
-    List,
     Optional,
     Set,
     Type,
     TypeVar,
 )
 
-from ._acquire import acquire, log
 from ._aiodriver import Loop
 from ._follow import follow
-from ._held import Callback, HeldBase, key_of, record_of
+from ._held import Callback, HeldBase, RunBase, TermBase, acquired, begun
 from ._hold import Hold
 from ._lead import Campaign, leader
-from ._release import release, step_down
 from ._stream import agent_path
-from ._wanted import Common, OnLeader, Seconds, Wanted, schedule, wanted
-from .errors import Lost, ReleaseUnknown
-from .types import Leader, Mutation
+from ._wanted import OnLeader, Options, Seconds, Wanted, election, schedule, wanted, with_options
+from .types import Leader
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Acquiring", "Held", "Run", "Term", "lead", "lock", "once", "semaphore", "who_leads"]
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 _driver = Loop()
 
-# The event loop itself has only weak references to tasks.
+# The event loop itself keeps only weak references to tasks.
 _tasks: Set["asyncio.Task[Any]"] = set()
 
 
@@ -69,31 +69,32 @@ class Held(HeldBase[asyncio.Event]):
     """
 
     def __init__(self, hold: Hold, on_stop: Callback = None, on_lost: Callback = None) -> None:
-        super().__init__(hold, asyncio.Event, on_stop, on_lost)
+        super().__init__(_driver, hold, asyncio.Event, on_stop, on_lost)
         self._loop = asyncio.get_running_loop()
         hold.changed = self._changed
         self._follower = _task(follow(_driver, hold, self._tell))
 
     def _changed(self) -> None:
-        """Let the loop know of a loss that another thread may have found."""
+        """Notify the loop of a loss that another thread may have found."""
         try:
             self._loop.call_soon_threadsafe(self._tell)
         except RuntimeError:
-            pass  # the loop is closed, and nobody waits any more
+            pass  # the loop is closed, so no task waits any more
 
     async def release(self) -> None:
-        """Release the lock. Call it once the work has returned: another program may have the lock at once.
+        """Release the lock. Call this when the work has returned, because another program may get the lock immediately.
 
-        Raises Lost if the lock was lost before: part of the work may have been done beside another holder's. Raises
-        ReleaseUnknown if nobody knows. Either way this program does not hold it any more. Releasing twice does nothing. Release a
-        lost lock too: the agent may still keep it from others. If the caller is cancelled, the release goes on.
+        Raises Lost if the lock had already been lost: another holder may have worked at the same time. Raises ReleaseUnknown
+        if the outcome is unknown. In both cases, this program no longer holds the lock. Calling it again does nothing. Release
+        a lost lock too, because the agent may still keep it from other programs.
+
+        If the caller is cancelled, the release still completes.
         """
-        await self._release("/release")
+        await self._release()
 
-    async def _release(self, verb: str) -> None:
-        self._check_parent()
+    async def _complete(self, steps: Coroutine[Any, Any, None]) -> None:
         try:
-            await asyncio.shield(_task(release(_driver, self._hold, verb)))
+            await asyncio.shield(_task(steps))
         finally:
             if self._hold.stream.ended.is_set():
                 self._follower.cancel()
@@ -120,75 +121,34 @@ class Held(HeldBase[asyncio.Event]):
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> Optional[bool]:
-        """Release the lock. An error of the block goes before one of the release."""
-        if self._hold.forked:
-            return None  # this child leaves the block, and its parent holds the lock
-        if error is None:
-            await self._end()
-        else:
-            await self._end_quietly()
-        return None
-
-    async def _end(self) -> None:
-        await self.release()
-
-    async def _end_quietly(self) -> None:
-        if self._hold.forked:
-            return
-        try:
-            await self.release()
-        except Lost:
-            pass  # it is logged
-        except ReleaseUnknown as err:
-            log.warning("%s", err)
+        """Release the lock. If the block raised an error, an error of the release is only logged."""
+        return await self._leave(error)
 
 
-class Term(Held):
+class Term(TermBase[asyncio.Event], Held):
     """One term of leading an election.
 
-    Its ``async with`` block swallows this term's Lost, as the next term of ``lead`` follows.
+    Its ``async with`` block suppresses Lost for this term, so that ``lead`` can go on to the next term.
     """
 
     async def step_down(self) -> None:
-        """Ask the agent for the end of this term. It sets ``stopping`` when it is time to release the lock.
+        """Ask the agent to end this term. ``stopping`` is set when it is time to release the lock.
 
-        The agent announces the end first, so that followers are prepared. That takes about a third of the lease.
+        The agent first announces the end to the other candidates, which takes about a third of the lease.
         """
-        self._check_parent()
-        await step_down(_driver, self._hold)
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> Optional[bool]:
-        """Release the lock, and swallow the loss of this term."""
-        if error is None or self._is_mine(error):
-            await self._end_quietly()
-            return True
-        return await super().__aexit__(kind, error, trace)
+        await self._step_down()
 
 
-class Run(Held):
+class Run(RunBase[asyncio.Event], Held):
     """Work that is done once. Leaving its ``async with`` block without an error records the key as done."""
 
-    @property
-    def key(self) -> str:
-        """The key that is done once: for a schedule, its time."""
-        return key_of(self)
-
-    @property
-    def record(self) -> List[Mutation]:
-        """Mutations that record the key as done: in one transaction with the work's own writes, these happen exactly once."""
-        return record_of(self)
-
     async def done(self) -> None:
-        """Record the key as done, and release the lock, in one commit.
+        """Record the key as done and release the lock, in one commit.
 
-        Raises Lost if the lock was lost, and the key is not done. Raises ReleaseUnknown if nobody knows: ask ``once`` again.
+        Raises Lost if the lock was lost, in which case the key is not recorded. Raises ReleaseUnknown if the outcome is
+        unknown: call ``once`` again to find out.
         """
         await self._release("/done")
-
-    async def _end(self) -> None:
-        await self.done()
 
 
 class Acquiring(Generic[H]):
@@ -212,64 +172,47 @@ class Acquiring(Generic[H]):
         return await self._held.__aexit__(kind, error, trace)
 
 
+@with_options
 def lock(
     *names: str,
-    wait: Optional[Seconds] = None,
-    lease: Seconds = 10.0,
-    stall: Optional[Seconds] = None,
-    label: Optional[str] = None,
-    value: Optional[str] = None,
-    release_at_eof: bool = False,
     on_stop: Optional[Callable[[Held], object]] = None,
     on_lost: Optional[Callable[[Held], object]] = None,
-    agent: Optional[str] = None,
+    **options: Unpack[Options],
 ) -> Acquiring[Held]:
-    """Wait for a lock, or for all of several locks: ``async with lock("a") as held``, or ``held = await lock("a")``.
+    """Acquire a lock, or several locks at once: ``async with lock("a") as held``, or ``held = await lock("a")``.
 
-    Parameters and errors are those of ``spindle_lock.lock``. A task that is cancelled while it waits holds nothing.
+    For the parameters and errors, see ``spindle_lock.lock``. A task that is cancelled while it waits holds nothing.
     """
-    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
-    want = wanted("locks", names, common)
+    want = wanted("locks", names, options)
     return Acquiring(lambda: _held(Held, want, on_stop, on_lost))
 
 
+@with_options
 def semaphore(
     name: str,
     slots: int,
     *,
-    wait: Optional[Seconds] = None,
-    lease: Seconds = 10.0,
-    stall: Optional[Seconds] = None,
-    label: Optional[str] = None,
-    value: Optional[str] = None,
-    release_at_eof: bool = False,
     on_stop: Optional[Callable[[Held], object]] = None,
     on_lost: Optional[Callable[[Held], object]] = None,
-    agent: Optional[str] = None,
+    **options: Unpack[Options],
 ) -> Acquiring[Held]:
-    """Wait for one of the slots of a semaphore: see ``spindle_lock.semaphore``, and ``lock`` for how to use it."""
-    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
-    want = wanted("semaphores", (name,), common, {"slots": str(slots)})
+    """Acquire one of the slots of a semaphore. Use it like ``lock``, with the parameters of ``spindle_lock.semaphore``."""
+    want = wanted("semaphores", (name,), options, {"slots": str(slots)})
     return Acquiring(lambda: _held(Held, want, on_stop, on_lost))
 
 
+@with_options
 async def once(
     name: str,
     *,
     every: Optional[Seconds] = None,
     offset: Optional[Seconds] = None,
     key: Optional[str] = None,
-    wait: Optional[Seconds] = None,
-    lease: Seconds = 10.0,
-    stall: Optional[Seconds] = None,
-    label: Optional[str] = None,
-    value: Optional[str] = None,
-    release_at_eof: bool = False,
     on_stop: Optional[Callable[[Run], object]] = None,
     on_lost: Optional[Callable[[Run], object]] = None,
-    agent: Optional[str] = None,
+    **options: Unpack[Options],
 ) -> Optional[Run]:
-    """Wait for the right to do work that is done once, or return None if it is done already::
+    """Acquire the right to do work that is done once, or return None if the work is already done::
 
         if run := await once("report", every=timedelta(days=1)):
             async with run:
@@ -277,49 +220,41 @@ async def once(
 
     See ``spindle_lock.once``.
     """
-    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
-    return await _maybe(Run, wanted("once", (name,), common, schedule(every, offset, key)), on_stop, on_lost)
+    return await _maybe(Run, wanted("once", (name,), options, schedule(every, offset, key)), on_stop, on_lost)
 
 
+@with_options
 def lead(
     name: str,
     *,
-    priority: int = 0,
+    priority: int = 9,
     handover: bool = False,
-    wait: Optional[Seconds] = None,
-    lease: Seconds = 10.0,
-    stall: Optional[Seconds] = None,
-    label: Optional[str] = None,
-    value: Optional[str] = None,
-    release_at_eof: bool = False,
     on_stop: Optional[Callable[[Term], object]] = None,
     on_lost: Optional[Callable[[Term], object]] = None,
     on_leader: Optional[OnLeader] = None,
-    agent: Optional[str] = None,
+    **options: Unpack[Options],
 ) -> AsyncGenerator[Term, None]:
-    """Compete in an election, and yield each term of leading it::
+    """Take part in an election, and yield each term in which this program leads::
 
         async for term in lead("scheduler"):
             async with term:
                 await term.run(schedule_until(term.stopping))
 
-    See ``spindle_lock.lead``. Use ``async with`` as here: it releases the term when the block is left. Without it, a term that is
-    left by ``break`` or an error is released only when the event loop gets to close the iterator.
+    See ``spindle_lock.lead``. Use ``async with`` as shown, which releases the term at the end of the block. Without it, a term
+    that is left by ``break`` or an error is released only when the event loop closes the iterator.
     """
-    own = {"priority": str(priority), **({"handover": "true"} if handover else {})}
-    common = Common(wait, lease, stall, label, value, release_at_eof, agent)
-    return _terms(wanted("elections", (name,), common, own, on_leader), on_stop, on_lost)
+    return _terms(wanted("elections", (name,), options, election(priority, handover), on_leader), on_stop, on_lost)
 
 
 async def who_leads(name: str, *, agent: Optional[str] = None) -> Optional[Leader]:
-    """Return who leads an election, which may be on another machine, or None if nobody does."""
+    """Return the leader of an election, which may be on another machine, or None if there is no leader."""
     return await leader(_driver, agent_path(agent), name)
 
 
 async def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> AsyncGenerator[Term, None]:
     campaign = Campaign(_driver, want)
     while True:
-        term = Term(await campaign.win(), on_stop, on_lost)
+        term = begun(await campaign.win(), lambda hold: Term(hold, on_stop, on_lost))
         try:
             yield term
         finally:
@@ -327,8 +262,7 @@ async def _terms(want: Wanted, on_stop: Callback, on_lost: Callback) -> AsyncGen
 
 
 async def _maybe(kind: Type[H], want: Wanted, on_stop: Callback, on_lost: Callback) -> Optional[H]:
-    hold = await acquire(_driver, want)
-    return None if hold is None else kind(hold, on_stop, on_lost)
+    return await acquired(_driver, want, lambda hold: kind(hold, on_stop, on_lost))
 
 
 async def _held(kind: Type[H], want: Wanted, on_stop: Callback, on_lost: Callback) -> H:

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. Each message says what to do."""
+"""The exceptions. Each message says what to do."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = [
 
 
 class SpindleError(Exception):
-    """The base of all errors of this package."""
+    """The base class of all errors of this package."""
 
 
 class AgentUnreachable(SpindleError):
-    """No agent answers at the socket, or it ended, or it fell silent. This program does not hold what it asked for."""
+    """No agent answers at the socket, or the agent ended or fell silent. This program does not hold the lock."""
 
 
 class BadRequest(SpindleError, ValueError):
-    """The agent does not understand the request: a name or a number is wrong. The same request always fails.
+    """The request is invalid, such as a name or a number in it. The same request always fails.
 
-    ``code`` is the agent's word for it, such as ``bad-parameter``.
+    ``code`` is the agent's code, such as ``bad-parameter``.
     """
 
     def __init__(self, message: str, code: str = "bad-parameter") -> None:
@@ -36,29 +36,29 @@ class BadRequest(SpindleError, ValueError):
 
 
 class AlreadyHeld(SpindleError, RuntimeError):
-    """This thread, or asyncio task, asked for a lock that it holds already: it would wait for itself.
+    """This thread or asyncio task already holds the lock that it asked for, so it would wait for itself.
 
     Other threads and tasks of the program wait for their turn instead.
     """
 
 
 class NotAcquired(SpindleError):
-    """The lock was not acquired, and nothing is held. Catch this to treat all reasons alike."""
+    """The lock was not acquired, and the program holds nothing. Catch this to handle all reasons in the same way."""
 
 
 class Busy(NotAcquired):
-    """With ``wait=0``: another holder has the lock. Try again later, or give it a time to wait."""
+    """Another holder has the lock, and ``wait`` was 0. Try again later, or allow some time to wait."""
 
 
 class Timeout(NotAcquired, TimeoutError):
-    """``wait`` is over, and the lock is not held."""
+    """The lock was not acquired within ``wait``."""
 
 
 class Refused(NotAcquired):
     """The agent refuses the lock.
 
-    ``code`` says why: ``name-not-allowed``, ``too-many``, ``stopping``, ``unavailable``, ``passed``. ``passing`` is true if the
-    same request may succeed later.
+    ``code`` says why, such as ``name-not-allowed``, ``too-many``, ``stopping``, ``unavailable`` or ``passed``. ``passing`` is
+    true if the same request may succeed later.
     """
 
     def __init__(self, message: str, code: str, passing: bool) -> None:
@@ -68,11 +68,11 @@ class Refused(NotAcquired):
 
 
 class Lost(SpindleError):
-    """The lock is not held any more, although it was not released. Stop the work: another program may hold the lock.
+    """The lock is no longer held, although it was not released. Stop the work, because another program may hold the lock.
 
-    ``reason`` is the agent's: ``expired``, ``superseded``, ``stalled``, ``closed`` or ``exited``. Or it is this program's:
-    ``until-passed`` (the agent is stopped or dead, or this program was stopped), ``agent-restarted``, or ``forked`` (this is
-    a child, and its parent may hold the lock).
+    ``reason`` comes from the agent (``expired``, ``superseded``, ``stalled``, ``closed`` or ``exited``) or from this program:
+    ``until-passed`` (the agent is stopped or dead, or this program was stopped), ``agent-restarted``, ``forked`` (this process
+    is a child, and its parent may hold the lock), or ``released`` (by this program).
     """
 
     def __init__(self, message: str, reason: str, hold: str = "") -> None:
@@ -82,7 +82,7 @@ class Lost(SpindleError):
 
 
 class ReleaseUnknown(SpindleError):
-    """The work was done under the lock, but nobody knows whether the lock is released. If not, it expires by itself.
+    """The work was done under the lock, but it is unknown whether the lock has been released. If not, it expires.
 
-    After ``Run.done`` it is not known either whether the key was recorded as done. Ask ``once`` again to learn that.
+    After ``Run.done``, it is also unknown whether the key was recorded as done. Call ``once`` again to find out.
     """

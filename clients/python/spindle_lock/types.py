@@ -1,4 +1,4 @@
-"""What the agent tells, as types."""
+"""The types of what the agent sends."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Mutation = Dict[str, Any]
 
 
 class Fence(TypedDict):
-    """Lets a serializable transaction of Spanner take effect only while one lock is held under its token.
+    """Makes a serializable Spanner transaction take effect only if one lock is still held under its token.
 
-    Put ``mutation`` into the transaction. Or run the statement of your dialect, ``googlesql`` or ``postgresql``, with the
-    parameter ``p1``, and roll back unless it changed exactly ``rows`` rows.
+    Add ``mutation`` to the transaction. Or run the statement of your dialect, ``googlesql`` or ``postgresql``, with the
+    parameter ``p1``, and roll back unless it changes exactly ``rows`` rows.
     """
 
     googlesql: str
@@ -25,20 +25,20 @@ class Fence(TypedDict):
 
 
 class Leader(NamedTuple):
-    """Who leads an election: perhaps this program."""
+    """The leader of an election, which may be this program."""
 
     id: str
-    """The holder, as ``spindle ls`` shows it."""
+    """The leader's id, as ``spindle ls`` shows it."""
     value: str
-    """What the leader says of itself, or an empty string."""
+    """The leader's ``value``, or an empty string."""
     token: int
-    """The token of its term: larger than those of earlier terms."""
+    """The token of its term. Each term has a larger token than all earlier terms."""
     leaving: bool
     """Whether it is about to step down."""
 
 
 def leader_of(given: Optional[Dict[str, Any]]) -> Optional[Leader]:
-    """Return the leader that a line or an answer tells of."""
+    """Return the leader that a line or an answer contains."""
     if not given:
         return None
     return Leader(

@@ -24,9 +24,10 @@ def members(thing: Any) -> Iterator[Tuple[str, Any]]:
         if inspect.isclass(value) or inspect.isfunction(value):
             yield name, value
         if inspect.isclass(value) and value.__module__.startswith("spindle_lock"):
-            for inner, member in vars(value).items():
-                if not inner.startswith("_") and (callable(member) or isinstance(member, property)):
-                    yield f"{name}.{inner}", member
+            for base in value.__mro__:
+                for inner, member in vars(base).items() if base.__module__.startswith("spindle_lock") else ():
+                    if not inner.startswith("_") and (callable(member) or isinstance(member, property)):
+                        yield f"{name}.{inner}", member
 
 
 class Package(unittest.TestCase):
@@ -51,6 +52,13 @@ class Package(unittest.TestCase):
             self.assertEqual(
                 [(p.name, p.kind, p.default) for p in here.values()], [(p.name, p.kind, p.default) for p in there.values()]
             )
+
+    def test_the_functions_show_their_options_and_take_no_others(self) -> None:
+        self.assertEqual(inspect.Parameter.empty, inspect.signature(spindle_lock.semaphore).parameters["slots"].default)
+        self.assertEqual(10.0, inspect.signature(spindle_lock.lock).parameters["lease"].default)
+        self.assertNotIn("options", inspect.signature(spindle_lock.lock).parameters)
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'leese'"):
+            spindle_lock.lock("a", leese=2)  # type: ignore[call-arg]
 
     def test_the_environment_names_the_socket(self) -> None:
         with mock.patch.dict(os.environ, {"SPINDLE_AGENT": "unix:/a.sock"}):

@@ -133,6 +133,22 @@ class Forks(SpindleTest):
         program.hear()
         self.assertEqual("released", program.says())
 
+    def test_a_forked_child_with_the_pid_of_its_parent_holds_nothing(self) -> None:
+        program = self.program(
+            """
+            os.getpid = lambda: 1  # as in two pid namespaces, each of which begins with 1
+            with lock(sys.argv[1]) as held:
+                child = os.fork()
+                if not child:
+                    print("child", held.still())
+                    sys.exit()
+                os.waitpid(child, 0)
+                print("parent", held.still())
+            """.replace("\n            ", "\n"),
+            self.name(),
+        )
+        self.assertEqual(["child False", "parent True"], [program.says() for _ in range(2)])
+
     def test_a_forked_child_may_ask_for_locks_of_its_own(self) -> None:
         program = self.program(
             """

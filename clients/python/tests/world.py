@@ -232,7 +232,7 @@ class SpindleTest(unittest.TestCase):
         return holds
 
     def eventually(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for what no event tells."""
+        """Wait for a condition that no event announces."""
         ends = time.monotonic() + PATIENCE
         while not condition():
             self.assertLess(time.monotonic(), ends, what)

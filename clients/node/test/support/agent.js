@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { after, before } from 'node:test';
 
 const running = new Set();
 process.on('exit', () => running.forEach((child) => child.kill('SIGKILL')));
@@ -46,4 +47,15 @@ export async function startAgent(t, socket = newSocket()) {
     lines.on('close', () => reject(new Error(`the agent has ended: ${log.join('\n')}`)));
   });
   return agent;
+}
+
+/** Runs an agent for all tests of a suite, and returns its socket. */
+export function agentOfSuite() {
+  const socket = newSocket();
+  let agent;
+  before(async () => {
+    agent = await startAgent(undefined, socket);
+  });
+  after(() => agent.end());
+  return socket;
 }
