@@ -24,7 +24,7 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// mutexes is a locker like those of others: the lock is free once the job is over.
+// mutexes is a gocron.Locker whose locks are free again once the job is over, as with other lockers.
 type mutexes struct{ m *machine }
 
 type unlocker struct{ *lock.Mutex }
