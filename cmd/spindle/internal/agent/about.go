@@ -27,21 +27,16 @@ type holdJSON struct {
 	Detail  string   `json:"detail,omitempty"`
 }
 
-var states = map[phase]string{waiting: "waiting", quitting: "waiting", held: "held", doubtful: "held", stopping: "stopping", orphaned: "orphaned", releasing: "releasing", over: "released"}
-
 func (h *hold) describe() holdJSON {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: states[h.state], Program: h.peer.String(), Holder: h.holder}
-	switch h.state {
-	case held, stopping, doubtful:
+	s := h.status()
+	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: s.outcome(), Program: h.peer.String(), Holder: h.holder}
+	switch {
+	case s.phase.holds():
 		j.Token, j.Left = int64(h.lock.token()), max(h.lock.left().Milliseconds(), 0)
-	case over:
-		if h.lost != "" {
-			j.State, j.Detail = "lost", h.lost
-		} else if h.refusal != nil {
-			j.State, j.Detail = "refused", h.refusal.Error()
-		}
+	case j.State == "lost":
+		j.Detail = s.lost
+	case j.State == "refused":
+		j.Detail = s.refusal.Error()
 	}
 	return j
 }

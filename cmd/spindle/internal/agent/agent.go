@@ -65,10 +65,11 @@ func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 	}
 	p.Describe()
 	id := newID()
-	h := &hold{agent: a, id: id, holder: a.holderOf(id, r, p), asked: r, peer: p, events: loop.NewInbox[event](), lines: newLines(),
-		mute: make(chan struct{}), decided: make(chan struct{}), ended: make(chan struct{}), machine: machine{releasesAtEOF: r.releasesAtEOF}}
+	h := &hold{owner: owner{id, a.holderOf(id, r, p), r, p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
+		events: loop.NewInbox[event](), lines: newLines(), mute: make(chan struct{}), ended: make(chan struct{})}
 	h.log = a.Log.With("kind", r.kind, "names", r.names, "holder", h.holder)
-	h.waits, h.quit = context.WithCancelCause(context.Background())
+	h.wait.decided = make(chan struct{})
+	h.wait.ctx, h.wait.quit = context.WithCancelCause(context.Background())
 	var err error
 	if h.lock, err = newLocker(r, h); err != nil {
 		return nil, wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
@@ -116,7 +117,7 @@ func (a *Agent) add(h *hold) *problem {
 // repeats returns a name that both holds ask for if they belong to the same program, and "" otherwise. Semaphores don't
 // count. Neither does a hold that the program has given up: the program can wait until that hold is over.
 func (h *hold) repeats(other *hold) string {
-	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.phase()] && !other.peer.HasClosed()
+	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.status().phase] && !other.peer.HasClosed()
 	if !wanted || other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
 		return ""
 	}
@@ -130,7 +131,7 @@ func (h *hold) repeats(other *hold) string {
 
 // ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
-	h.quit(nil)
+	h.wait.quit(nil)
 	a.counts.end(h)
 	a.mu.Lock()
 	delete(a.holds, h.id)
@@ -188,7 +189,7 @@ func (a *Agent) stop(ctx context.Context, holds []*hold, reason string) {
 	}
 }
 
-// newID returns the id of a hold: 128 random bits, so that nobody can guess it.
+// newID returns a new id for a hold. It is a secret with 128 random bits: the program that knows it may release the hold.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

@@ -28,9 +28,9 @@ func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Sin
 
 // until bars the names until the promise is over.
 func (b *barred) until(p promise, names []string) {
+	now := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
 	for name, earlier := range b.names {
 		if earlier.over(now) <= 0 {
 			delete(b.names, name)
@@ -45,9 +45,9 @@ func (b *barred) until(p promise, names []string) {
 
 // left returns how long it takes until none of the names is barred.
 func (b *barred) left(names []string) (left time.Duration) {
+	now := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
 	for _, name := range names {
 		if p, ok := b.names[name]; ok {
 			left = max(left, p.over(now))

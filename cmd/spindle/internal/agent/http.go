@@ -113,7 +113,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 	}
 	h.begin()
 	if asked.try {
-		<-h.decided
+		<-h.wait.decided
 		if bad := h.refused(); bad != nil {
 			bad.write(w)
 			return true
@@ -130,9 +130,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 
 // refused returns why a request with wait=0 did not get its lock, or nil if it did.
 func (h *hold) refused() *problem {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch err := h.refusal; {
+	switch err := h.status().refusal; {
 	case err == nil:
 		return nil
 	case errors.Is(err, errBusy):
@@ -179,17 +177,16 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (k
 
 // becameOf answers with how the hold ended.
 func (h *hold) becameOf(w http.ResponseWriter) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	s := h.status()
 	switch {
-	case h.lost != "":
-		wrong(http.StatusGone, "lost", "%s", h.lost).write(w)
-	case h.failure == nil:
+	case s.lost != "":
+		wrong(http.StatusGone, "lost", "%s", s.lost).write(w)
+	case s.failure == nil:
 		answer(w, http.StatusOK, map[string]string{"state": "released"})
-	case errors.Is(h.failure, lock.ErrNotHeld), errors.Is(h.failure, spindle.ErrSuperseded), errors.Is(h.failure, spindle.ErrExpired):
-		wrong(http.StatusGone, "lost", "%v", h.failure).write(w)
+	case errors.Is(s.failure, lock.ErrNotHeld), errors.Is(s.failure, spindle.ErrSuperseded), errors.Is(s.failure, spindle.ErrExpired):
+		wrong(http.StatusGone, "lost", "%v", s.failure).write(w)
 	default:
-		answer(w, http.StatusAccepted, map[string]string{"state": "unknown", "detail": h.failure.Error()})
+		answer(w, http.StatusAccepted, map[string]string{"state": "unknown", "detail": s.failure.Error()})
 	}
 }
 
@@ -245,7 +242,7 @@ func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ *peer.Pe
 func (a *Agent) leading(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	for _, h := range a.all() {
-		if p := h.phase(); h.asked.kind == elections && h.asked.names[0] == name && p >= held && p <= doubtful {
+		if h.asked.kind == elections && h.asked.names[0] == name && h.status().phase.holds() {
 			answer(w, http.StatusOK, map[string]string{"state": "leading"})
 			return
 		}

@@ -76,8 +76,8 @@ func TestALockIsReleasedOnlyIfItsProgramCannotAct(t *testing.T) {
 	}
 }
 
-// Unless the program is known to have ended, it is told of every loss, and no more heartbeats are sent. The loss may
-// have come because the program closed its stream, because another process has the stream, or because the program does
+// Unless the program is known to have ended, the agent reports every loss to it, and sends no more heartbeats. The loss
+// may have come because the program closed its stream, because another process has the stream, or because the program does
 // not read.
 func TestEveryLossIsToldAndMuted(t *testing.T) {
 	explore(t, holding(false), 4, func(t *testing.T, c course) {
@@ -190,7 +190,8 @@ func TestALateEndReleasesWhatIsOrphaned(t *testing.T) {
 	assert.Equal(t, releasing, c.phase)
 }
 
-// If a lock is acquired after nobody wants it any more, it is released, and the program never learns that it was held.
+// If a lock is acquired after the program has stopped wanting it, the agent releases it, and the program never learns
+// that it was held.
 func TestWhatComesTooLateIsGivenBack(t *testing.T) {
 	for _, why := range []happening{streamEnds, exits, asked, stopAsked} {
 		c := course{}.on(why)
