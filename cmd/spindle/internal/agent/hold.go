@@ -40,7 +40,8 @@ type owner struct {
 	id     string // of the hold
 	holder string // the id in the lock table
 	asked  *request
-	peer   *peer.Peer
+	who    peer.Identity
+	peer   process
 }
 
 // wait is the wait for the lock.
@@ -67,7 +68,7 @@ func (h *hold) options() []spindle.Option {
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // each program counts as a process of its own in queues
+			c.Process = fmt.Sprintf("agent %p, %s", a, h.who.Key) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
