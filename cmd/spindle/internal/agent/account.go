@@ -6,6 +6,7 @@ import "sync"
 type status struct {
 	phase    phase
 	promised promise // the one that lasts longest
+	lifted   bool    // the program can no longer act, so its promises don't count
 	stops    string  // why the program was asked to stop, or ""
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""

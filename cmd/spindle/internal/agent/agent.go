@@ -51,7 +51,7 @@ type Agent struct {
 // New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
+	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, holds: map[string]*hold{}, counts: newCounts()}
 }
 
 // remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.
@@ -134,6 +134,7 @@ func (h *hold) repeats(other *hold) string {
 // ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
 	h.wait.quit(nil)
+	a.barred.prune()
 	a.counts.end(h)
 	a.mu.Lock()
 	delete(a.holds, h.id)

@@ -70,7 +70,7 @@ func (h *hold) options() []spindle.Option {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
 			c.Process = fmt.Sprintf("agent %p, %s", a, h.who.Key) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
-			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
+			c.HoldOff = a.barred.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
 		},
 	}
@@ -184,9 +184,8 @@ func (h *hold) do(a action, e event) {
 		h.wait.quit(errUnwanted)
 	case mute:
 		close(h.mute)
-	case bar:
-		h.agent.barred.until(h.status().promised, h.asked.names)
 	case release:
+		h.lift()
 		go h.release(e.done)
 	case discard:
 		go func() { _ = h.giveBack(false) }() // the error only says that the lock is no longer held
@@ -303,13 +302,23 @@ func (h *hold) stamp(l *line) {
 	}
 }
 
-// promise records p, unless an earlier promise lasts longer.
+// promise records p, unless an earlier promise lasts longer or the program can no longer act.
 func (h *hold) promise(p promise) {
-	now := h.agent.clock.Now()
+	now, names := h.agent.clock.Now(), h.lock.names()
 	h.change(func(s *status) {
-		if p.over(now) > s.promised.over(now) {
+		if !s.lifted && p.over(now) > s.promised.over(now) {
 			s.promised = p
+			h.agent.barred.until(p, h.id, names)
 		}
+	})
+}
+
+// lift ends the promises to the program, because it can no longer act.
+func (h *hold) lift() {
+	names := h.lock.names()
+	h.change(func(s *status) {
+		s.lifted = true
+		h.agent.barred.lift(h.id, names)
 	})
 }
 

@@ -60,8 +60,7 @@ const (
 	doubt   // wait for the second sign that the program has died
 	quit    // stop waiting for the lock
 	mute    // send no more heartbeats
-	release // the lock
-	bar     // keep other programs of this agent from the lock until the last promised time
+	release // the lock, because the program can't act any more
 	discard // free what this process keeps for a lost lock
 	end     // the response
 )
@@ -128,12 +127,12 @@ func (m *machine) hold(what happening) []action {
 	case asked:
 		return m.to(releasing, release)
 	case termEnded:
-		return m.to(over, sayLost, bar, discard, end)
+		return m.to(over, sayLost, discard, end)
 	case stalls:
-		return m.to(orphaned, sayLost, mute, bar)
+		return m.to(orphaned, sayLost, mute)
 	case doubted:
 		if m.phase == doubtful {
-			return m.to(orphaned, sayLost, mute, bar)
+			return m.to(orphaned, sayLost, mute)
 		}
 	case streamEnds, exits:
 		if m.mayRelease() {
