@@ -18,6 +18,8 @@ import (
 //	fence              no fenced write commits after a claim with a larger token
 //	free at once       the lock of a program that has ended is free without waiting for its lease, unless a fault delays
 //	                   its agent
+//	expires            once a program has lost its lock, or has closed its connection for longer than the doubt, no heartbeats
+//	                   are sent, unless a fault delays its agent
 //	once               no program acts for a key after another program has recorded the key as done
 //	turns              after the last fault, every program has its turn; in elections and semaphores, some program has
 //	nothing left over  when all programs have ended
@@ -26,6 +28,7 @@ type observed struct {
 	acted      map[string]int64 // by name, the largest token under which a program has acted
 	turns      []int            // by slot
 	done       map[string]bool  // keys
+	silent     map[string]bool  // lease rows that must get no more heartbeats
 	violations []violation
 	trace      []string
 	faults     map[string]int
@@ -38,7 +41,7 @@ type observed struct {
 type violation struct{ invariant, text string }
 
 func observe(slots int) observed {
-	return observed{acted: map[string]int64{}, turns: make([]int, slots), done: map[string]bool{}, faults: map[string]int{}}
+	return observed{acted: map[string]int64{}, turns: make([]int, slots), done: map[string]bool{}, silent: map[string]bool{}, faults: map[string]int{}}
 }
 
 func (w *world) violate(invariant, format string, args ...any) {
@@ -118,6 +121,19 @@ func (w *world) expectRelease(t *tenure, after time.Duration) {
 	})
 }
 
+// expectSilence checks that the agent sends no more heartbeats for a hold after the given time, so that the lock
+// expires. w.mu is held.
+func (w *world) expectSilence(t *tenure, after time.Duration) {
+	h, since := t.p.host, time.Now()
+	w.after(after+8*w.plan.latency+30*time.Millisecond, func() {
+		if h.disturbed.Before(since) {
+			for _, name := range t.names {
+				w.silent[table.LeaseKey(name, table.Token(t.token))] = true
+			}
+		}
+	})
+}
+
 // commits checks a commit.
 func (w *world) commits(step string, at time.Time, before, after map[string]table.Row) {
 	w.committed = at
@@ -133,6 +149,9 @@ func (w *world) commits(step string, at time.Time, before, after map[string]tabl
 				w.violate("fence", "a fenced write under %d commits after the claim of %s under %d", token, lock, table.TokenAt(newest))
 			}
 			continue
+		}
+		if key := table.LeaseKey(name, table.TokenAt(row.Token)); step == "heartbeat" && w.silent[key] {
+			w.violate("expires", "a heartbeat under %s, whose program has lost the lock", key)
 		}
 		if existed && !row.Token.IsZero() && row.Token.Before(old.Token) {
 			w.violate("tokens grow", "%s: the token of %s goes from %v to %v", step, name, old.Token, row.Token)

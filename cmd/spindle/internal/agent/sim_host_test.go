@@ -108,7 +108,7 @@ func (h *host) startAgent() {
 		Log: slog.New(slog.NewTextHandler(logged{a}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))})
 	a.agent.clock, a.agent.barred.clock = h, h
 	a.agent.clocks = func() reading {
-		a.gate("clocks")
+		a.chanceOfStop("clocks", 0.02)
 		now := h.clocks()
 		a.chanceOfStop("clocks were read", 0.02)
 		return now

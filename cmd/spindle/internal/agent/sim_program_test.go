@@ -227,6 +227,7 @@ func (t *tenure) hear(l said, before reading) {
 			t.stop = true
 		case "lost":
 			t.working = false
+			w.expectSilence(t, 0)
 		case "done":
 			w.completed(t.key)
 		}
@@ -321,11 +322,17 @@ func (t *tenure) work(d dice) {
 			break
 		}
 	}
-	if !w.isCalm() && d.chance(p.role.strays) {
+	w.mu.Lock()
+	lost := !t.working
+	w.mu.Unlock()
+	switch {
+	case lost && d.chance(0.5): // a program need not release what it has lost
+		t.socket.closes()
+	case w.isCalm() || !d.chance(p.role.strays):
+		t.release(d)
+	default:
 		t.stray(d)
-		return
 	}
-	t.release(d)
 }
 
 // waits returns true once the program holds the lock, and false if it won't.
@@ -351,6 +358,12 @@ func (t *tenure) stray(d dice) {
 	how := pick(d, "closes its socket", "shuts its socket down", "ends", "hangs")
 	w.tracef(p.name, "%s", how)
 	w.fault("program " + how)
+	switch closes := how == "closes its socket" || how == "shuts its socket down"; {
+	case closes && t.eof:
+		w.expectRelease(t, 0)
+	case closes:
+		w.expectSilence(t, longestDoubt)
+	}
 	if how != "hangs" && (t.eof || t.socket.of.hasEnded()) {
 		t.working = false // as docs/agent.md asks of such programs
 	}

@@ -339,6 +339,15 @@ func (w *world) finish() {
 	w.closing = true
 	w.tracef("-", "the run ends")
 	w.mu.Unlock()
+	limit := time.Duration(len(w.plan.roles)+6) * 2 * w.plan.longest
+	w.after(limit, func() {
+		for _, p := range w.programs {
+			if !p.dead {
+				w.violate("turns", "%s still waits, %v after the last request for a lock", p.name, limit)
+				p.ends("given up", 0, 0)
+			}
+		}
+	})
 	w.running.Wait()
 	time.Sleep(6*w.plan.longest + lastWords)
 	w.mu.Lock()
