@@ -9,6 +9,8 @@ const (
 	agentFolder = "cmd/spindle/internal/agent/"
 	cannotAct   = "TestALockIsReleasedOnlyIfItsProgramCannotAct"
 	everyLoss   = "TestEveryLossIsToldAndMuted"
+
+	inSimulation = "TestSimulation"
 )
 
 var agentMutants = slices.Concat(
@@ -30,6 +32,14 @@ var agentMutants = slices.Concat(
 			"\t\tleft := h.lock.left()\n\t\tnow, made := h.agent.clocks(), h.agent.clock.Now()\n"),
 		one("the next program of this agent does not wait for the last promise", "TestALostLockIsBarredUntilTheLastPromise", agentFolder+"hold.go",
 			"\t\t\th.agent.barred.until(p, h.id, names)\n", "\t\t\t_ = names\n"),
+		mutant{"a lock is barred only from its loss on", inSimulation, []edit{
+			{agentFolder + "hold.go", "\t\t\th.agent.barred.until(p, h.id, names)\n", "\t\t\t_ = names\n"},
+			{agentFolder + "hold.go", "\th.change(func(s *status) { s.lost = why.Error() })\n",
+				"\th.change(func(s *status) { s.lost = why.Error(); h.agent.barred.until(s.promised, h.id, h.lock.names()) })\n"},
+		}},
+		one("a promise that bars the lock after the release", inSimulation, agentFolder+"hold.go", "\t\th.lift()\n", ""),
+		one("a doubt that lasts ten seconds", inSimulation, agentFolder+"hold.go",
+			"time.AfterFunc(longestDoubt, ", "time.AfterFunc(100*longestDoubt, "),
 		one("any program may release an orphaned lock", "TestTheLockOfADeadAgentIsReleasedByItsOwner", agentFolder+"orphan.go",
 			"case !strings.HasSuffix(o.LeaseRecord.ID, \"/\"+proof):", "case false:"),
 		one("a draining agent does not wait", "TestADrainingAgentWaitsForItsPrograms", agentFolder+"agent.go",

@@ -209,6 +209,21 @@ func TestAChildWithTheConnectionKeepsOthersFromTheLock(t *testing.T) {
 	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
 }
 
+// If an operator releases a lock, its program may still act. The other programs of the agent see that the lock is free
+// before the agent learns of the loss at its next heartbeat, but none of them gets the lock until the last promise is
+// over.
+func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
+	b := newBed(t)
+	p := b.start("/v1/locks?name=a&lease=2s")
+	last := p.reads("held")
+	next := b.start("/v1/locks?name=a&lease=2s")
+	next.reads("waiting")
+	require.NoError(t, b.agent.Locks.Release(t.Context(), table.Token(last.Token), "a"))
+	held := next.reads("held")
+	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
+	assert.Greater(t, held.Token, last.Token)
+}
+
 // A program that is stopped for longer than its lease keeps its lock, because the agent sends the heartbeats.
 func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 	b := newBed(t)

@@ -121,6 +121,9 @@ func (w *world) expectRelease(t *tenure, after time.Duration) {
 	})
 }
 
+// documentedDoubt is how long the agent may wait for the second sign that a program has ended (R3 in docs/agent.md).
+const documentedDoubt = 100 * time.Millisecond
+
 // expectSilence checks that the agent sends no more heartbeats for a hold after the given time, so that the lock
 // expires. w.mu is held.
 func (w *world) expectSilence(t *tenure, after time.Duration) {

@@ -362,7 +362,7 @@ func (t *tenure) stray(d dice) {
 	case closes && t.eof:
 		w.expectRelease(t, 0)
 	case closes:
-		w.expectSilence(t, longestDoubt)
+		w.expectSilence(t, documentedDoubt)
 	}
 	if how != "hangs" && (t.eof || t.socket.of.hasEnded()) {
 		t.working = false // as docs/agent.md asks of such programs
