@@ -27,6 +27,7 @@ type observed struct {
 	tenures    []*tenure        // that may act
 	acted      map[string]int64 // by name, the largest token under which a program has acted
 	turns      []int            // by slot
+	key        int              // for once: the number of the next key
 	done       map[string]bool  // keys
 	silent     map[string]bool  // lease rows that must get no more heartbeats
 	violations []violation

@@ -21,10 +21,12 @@ type plan struct {
 	slowest     float64       // of the clocks' rates
 	fastest     float64
 
-	lost, silent, slow, refused, again, abort float64 // chances per request to Spanner
-
+	chances
 	driver map[string]int // weights of what the driver does
 }
+
+// chances are those of the faults of one request to Spanner.
+type chances struct{ lost, silent, slow, refused, again, abort float64 }
 
 // role is what the programs of one slot do again and again.
 type role struct {
@@ -32,8 +34,8 @@ type role struct {
 	kind   string
 	path   string // of the request, without what is drawn for each turn
 	lease  time.Duration
-	fair   bool // waiters get their turns in order
-	strays float64
+	fair   bool    // waiters get their turns in order
+	strays float64 // the chance that a tenure does not end with a release
 }
 
 // drivenFaults are what the driver does. Other faults happen to requests to Spanner, or are the programs' own.

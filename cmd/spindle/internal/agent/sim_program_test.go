@@ -38,10 +38,8 @@ type tenure struct {
 	eof    bool          // closing the socket releases the lock
 
 	// Under w.mu.
-	id      string
-	names   []string
-	token   int64
-	fence   []table.Write
+	id string
+	grant
 	trusts  bool    // the agent's clocks can be compared with the program's
 	less    reading // what to subtract from each until
 	until   reading // by the program's clocks; the program may act while all clocks are before it
@@ -49,6 +47,13 @@ type tenure struct {
 	stop    bool    // the agent has asked for the release
 	ended   bool    // the response has ended, or the program has closed it
 	news    chan struct{}
+}
+
+// grant is what the line held says.
+type grant struct {
+	names []string
+	token int64
+	fence []table.Write
 }
 
 // said is a line of the agent.
@@ -216,7 +221,7 @@ func (t *tenure) hear(l said, before reading) {
 			t.id = l.Hold
 			t.compare(before, l.Now)
 		case "held":
-			t.names, t.token, t.fence = l.Names, l.Token, fenceOf(l.Fence)
+			t.grant = grant{l.Names, l.Token, fenceOf(l.Fence)}
 			t.working = !t.ended
 			t.until = until.plus(t.less, -1)
 			w.tracef(p.name, "holds %v under %d", t.names, t.token)

@@ -33,7 +33,6 @@ type world struct {
 	outage    time.Time // until when no agent reaches Spanner
 	quietAt   time.Time // when the last fault ends
 	committed time.Time // the timestamp of the commit that is being applied
-	key       int       // for once: the number of the next key
 	observed
 }
 
@@ -320,15 +319,15 @@ func (w *world) settle() {
 	time.Sleep(limit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	any := false
+	some := false
 	for slot, r := range w.plan.roles {
 		had := w.turns[slot] > start[slot]
-		any = any || had
+		some = some || had
 		if r.fair && !had {
 			w.violate("turns", "the program in slot %d had no turn in %v without faults", slot, limit)
 		}
 	}
-	if !any {
+	if !some {
 		w.violate("turns", "no program had a turn in %v without faults", limit)
 	}
 }
