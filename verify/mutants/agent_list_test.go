@@ -40,6 +40,8 @@ var agentMutants = slices.Concat(
 		one("a promise that bars the lock after the release", inSimulation, agentFolder+"hold.go", "\t\th.lift()\n", ""),
 		one("a doubt that lasts ten seconds", inSimulation, agentFolder+"hold.go",
 			"time.AfterFunc(longestDoubt, ", "time.AfterFunc(100*longestDoubt, "),
+		one("a key that was only released is reported as done", "TestAReleasedKeyCannotBeDone", agentFolder+"http.go",
+			"\tcase done && !s.done && s.lost == \"\":\n", "\tcase false:\n"),
 		one("any program may release an orphaned lock", "TestTheLockOfADeadAgentIsReleasedByItsOwner", agentFolder+"orphan.go",
 			"case !strings.HasSuffix(o.LeaseRecord.ID, \"/\"+proof):", "case false:"),
 		one("a draining agent does not wait", "TestADrainingAgentWaitsForItsPrograms", agentFolder+"agent.go",

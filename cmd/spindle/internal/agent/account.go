@@ -10,6 +10,7 @@ type status struct {
 	stops    string  // why the program was asked to stop, or ""
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
+	done     bool    // the release was to record the key as done
 	failure  error   // why the release failed
 }
 

@@ -457,6 +457,26 @@ func TestOnceRunsUntilItIsDone(t *testing.T) {
 	assert.Equal(t, "passed", j["code"])
 }
 
+// If a lock has been released, it is too late to record its key as done, and the answer says so.
+func TestAReleasedKeyCannotBeDone(t *testing.T) {
+	b := newBed(t)
+	s := b.open("/v1/once?name=a&key=v1&lease=1s")
+	hello := s.reads("hello")
+	s.reads("held")
+	status, _ := b.call("POST", "/v1/holds/"+hello.Hold+"/release")
+	assert.Equal(t, http.StatusOK, status)
+	status, j := b.call("POST", "/v1/holds/"+hello.Hold+"/done")
+	assert.Equal(t, http.StatusGone, status)
+	assert.Equal(t, "lost", j["code"])
+	s = b.open("/v1/once?name=a&key=v1&lease=1s")
+	hello = s.reads("hello")
+	s.reads("held")
+	for _, how := range []string{"done", "done", "release"} {
+		status, _ = b.call("POST", "/v1/holds/"+hello.Hold+"/"+how)
+		assert.Equal(t, http.StatusOK, status)
+	}
+}
+
 // A waiting candidate reads who leads. A leader that is asked to step down reads stop, and keeps its lock until it
 // releases it. Then the next candidate leads.
 func TestALeaderStepsDown(t *testing.T) {

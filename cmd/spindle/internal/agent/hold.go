@@ -254,7 +254,7 @@ func (h *hold) sayRefused(err error) {
 // release releases the lock, and then notifies the machine.
 func (h *hold) release(done bool) {
 	err := h.giveBack(done)
-	h.change(func(s *status) { s.failure = err })
+	h.change(func(s *status) { s.done, s.failure = done, err })
 	if err != nil {
 		h.log.Warn("not released", "err", err)
 	} else {

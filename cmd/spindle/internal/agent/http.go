@@ -164,16 +164,19 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p process) (kept
 	h.put(event{what: asked, done: done})
 	select {
 	case <-h.ended:
-		h.becameOf(w)
+		h.becameOf(w, done)
 	case <-r.Context().Done():
 	}
 	return false
 }
 
-// becameOf answers with how the hold ended.
-func (h *hold) becameOf(w http.ResponseWriter) {
+// becameOf answers with how the hold ended. The argument done says that the program asked to record the key as done,
+// which an earlier release may have prevented.
+func (h *hold) becameOf(w http.ResponseWriter, done bool) {
 	s := h.status()
 	switch {
+	case done && !s.done && s.lost == "":
+		wrong(http.StatusGone, "lost", "the lock was released before, without recording the key as done").write(w)
 	case s.lost != "":
 		wrong(http.StatusGone, "lost", "%s", s.lost).write(w)
 	case s.failure == nil:

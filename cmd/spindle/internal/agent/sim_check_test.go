@@ -102,9 +102,10 @@ func (w *world) completed(key string) {
 }
 
 // expectRelease checks that the lock of a program that ends is released, if its agent lives and no fault delays it.
-// The argument after says when both signs of the end are visible. w.mu is held.
+// The argument after says when both signs of the end are visible. If that is late, the lock may expire first. w.mu is
+// held.
 func (w *world) expectRelease(t *tenure, after time.Duration) {
-	if !t.working || t.socket.agent.dead {
+	if !t.working || t.socket.agent.dead || after > t.p.role.lease/4 {
 		return
 	}
 	h, since := t.p.host, time.Now()
