@@ -47,7 +47,7 @@ func BenchmarkAgentKilled(b *testing.B) {
 				require.NoError(b, now.command.Process.Signal(syscall.SIGKILL))
 				was := now
 				now = next(b)
-				require.NotNil(b, now.worker, "nobody holds the lock")
+				require.NotNil(b, now.worker, "no program holds the lock")
 				gaps = append(gaps, time.Since(began).Seconds()/lease.Seconds())
 				for _, line := range lines(b, log)[before:] {
 					stamp, text, _ := strings.Cut(line, " ")

@@ -130,8 +130,8 @@ func (r *recipes) codes() {
 	refused := r.hold("locks?name=code&nmae=x", "true")
 	refused.ends(75)
 	assert.Contains(r, refused.String(), "unknown-parameter")
-	nobody := &recipes{site: &site{TB: r.TB, dir: r.TempDir()}}
-	nobody.hold("locks?name=code", "true").ends(75)
+	noAgent := &recipes{site: &site{TB: r.TB, dir: r.TempDir()}}
+	noAgent.hold("locks?name=code", "true").ends(75)
 	lost := r.hold("locks?name=code&lease=2s", "sh", "-c", "trap 'echo asked' TERM; echo works; while :; do sleep 0.05; done")
 	lost.says("works\n")
 	token := r.holder("code", 0)

@@ -174,7 +174,7 @@ func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 		}
 		next := holder(t)
 		if next.worker == nil {
-			require.Fail(t, "nobody holds the lock", "after fault %d of kind %d", i, fault)
+			require.Fail(t, "no program holds the lock", "after fault %d of kind %d", i, fault)
 		}
 		first = next
 	}

@@ -120,7 +120,7 @@ func (w *agentWork) write(path string) {
 	}
 }
 
-// obey closes the connection or releases the lock when it is told to.
+// obey closes the connection or releases the lock on an order from the test.
 func (w *agentWork) obey() {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {

@@ -21,8 +21,8 @@ type Candidate struct {
 	LeaseRecord table.LeaseRecord // written when a term begins
 	LockDelay   time.Duration
 	Reclaim     bool
-	HoldOff     func() time.Duration // how long to leave the locks to other candidates; may be nil
-	FreeRows    bool                 // claim by free rows and leave them, which halves the requests for locks that change hands often
+	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
+	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
 
 	observer   observer
 	past       past
@@ -73,16 +73,16 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 		h.learnLeaving(o, began)
 		c.recognise(o)
 		free := h.freeIn(o, rules)
-		views[i] = LockView{Observation: o, FreeIn: max(free, c.restsFor()), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
+		views[i] = LockView{Observation: o, FreeIn: max(free, c.restsFor(o.Name)), FreeFor: max(-free, 0), NotReleased: h.notReleased(o), Last: h.last}
 	}
 	return views, nil
 }
 
-// restsFor returns how much longer the candidate leaves the locks to other candidates.
-func (c *Candidate) restsFor() time.Duration {
+// restsFor returns how much longer the candidate leaves a lock to other candidates.
+func (c *Candidate) restsFor(name string) time.Duration {
 	left := c.coolDown.left(c.Clock)
 	if c.HoldOff != nil {
-		left = max(left, c.HoldOff())
+		left = max(left, c.HoldOff(name))
 	}
 	return left
 }

@@ -151,7 +151,7 @@ func TestACandidateThatHoldsOffClaimsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := candidate("a", &memstore.Store{}, "m")
 		until := time.Now().Add(lease)
-		c.HoldOff = func() time.Duration { return time.Until(until) }
+		c.HoldOff = func(string) time.Duration { return time.Until(until) }
 		for {
 			step := c.Try(t.Context(), All, lease/3)
 			require.NoError(t, step.Err)

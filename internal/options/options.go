@@ -87,11 +87,11 @@ type Seams struct {
 	Process string      // the process whose goroutines queue together; "": the real one
 	Batch   int         // how many partitions of a group one commit moves
 
-	Requests *batch.Requests       // sends the requests if they are shared; nil: the instance for the client and the table
-	Look     time.Duration         // the longest pause between two polls of a waiter for a mutex; 0: the default
-	HoldOff  func() time.Duration  // returns how long to leave the locks to other candidates; may be nil
-	Mute     <-chan struct{}       // ends the heartbeats once it is closed
-	Happened func(elect.TermEvent) // called for each event of a term, from other goroutines; must not block
+	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
+	Look     time.Duration                   // the longest pause between two polls of a waiter for a mutex; 0: the default
+	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
+	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
+	Happened func(elect.TermEvent)           // called for each event of a term, from other goroutines; must not block
 }
 
 // OnReturn says what a member of a group does if the work on a partition returns early.

@@ -9,6 +9,8 @@ const (
 	agentFolder = "cmd/spindle/internal/agent/"
 	cannotAct   = "TestALockIsReleasedOnlyIfItsProgramCannotAct"
 	everyLoss   = "TestEveryLossIsToldAndMuted"
+
+	inSimulation = "TestSimulation"
 )
 
 var agentMutants = slices.Concat(
@@ -18,19 +20,29 @@ var agentMutants = slices.Concat(
 		one("the end of the process suffices for a release", cannotAct, agentFolder+"machine.go",
 			"m.streamEnd && (m.exited || m.releasesAtEOF)", "m.exited || m.streamEnd && m.releasesAtEOF"),
 		one("the lock of a program that does not read is released", cannotAct, agentFolder+"machine.go",
-			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute, bar)\n", "\tcase stalls:\n\t\treturn m.to(releasing, sayLost, release)\n"),
+			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute)\n", "\tcase stalls:\n\t\treturn m.to(releasing, sayLost, release)\n"),
 		one("heartbeats for a program that does not read", everyLoss, agentFolder+"machine.go",
-			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute, bar)\n", "\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, bar)\n"),
+			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute)\n", "\tcase stalls:\n\t\treturn m.to(orphaned, sayLost)\n"),
 		one("a loss that the program is not told of", everyLoss, agentFolder+"machine.go",
-			"\t\treturn m.to(over, sayLost, bar, discard, end)\n", "\t\treturn m.to(over, bar, discard, end)\n"),
+			"\t\treturn m.to(over, sayLost, discard, end)\n", "\t\treturn m.to(over, discard, end)\n"),
 		one("a doubt that never ends", "TestADoubtEndsWithALoss", agentFolder+"machine.go",
 			"\t\tif m.phase == doubtful {\n", "\t\tif false {\n"),
 		one("what is left is known before the clocks are read", "TestAPromiseIsNeverLaterThanTheLease", agentFolder+"hold.go",
 			"\t\tnow, made := h.agent.clocks(), h.agent.clock.Now() // before the time that is left is known\n\t\tleft := h.lock.left()\n",
 			"\t\tleft := h.lock.left()\n\t\tnow, made := h.agent.clocks(), h.agent.clock.Now()\n"),
 		one("the next program of this agent does not wait for the last promise", "TestALostLockIsBarredUntilTheLastPromise", agentFolder+"hold.go",
-			"\t\th.agent.barred.until(h.longest(), h.asked.names)\n", ""),
-		one("anybody may release an orphaned lock", "TestTheLockOfADeadAgentIsReleasedByItsOwner", agentFolder+"orphan.go",
+			"\t\t\th.agent.barred.until(p, h.id, names)\n", "\t\t\t_ = names\n"),
+		mutant{"a lock is barred only from its loss on", inSimulation, []edit{
+			{agentFolder + "hold.go", "\t\t\th.agent.barred.until(p, h.id, names)\n", "\t\t\t_ = names\n"},
+			{agentFolder + "hold.go", "\th.change(func(s *status) { s.lost = why.Error() })\n",
+				"\th.change(func(s *status) { s.lost = why.Error(); h.agent.barred.until(s.promised, h.id, h.lock.names()) })\n"},
+		}},
+		one("a promise that bars the lock after the release", inSimulation, agentFolder+"hold.go", "\t\th.lift()\n", ""),
+		one("a doubt that lasts ten seconds", inSimulation, agentFolder+"hold.go",
+			"time.AfterFunc(longestDoubt, ", "time.AfterFunc(100*longestDoubt, "),
+		one("a key that was only released is reported as done", "TestAReleasedKeyCannotBeDone", agentFolder+"http.go",
+			"\tcase done && !s.done && s.lost == \"\":\n", "\tcase false:\n"),
+		one("any program may release an orphaned lock", "TestTheLockOfADeadAgentIsReleasedByItsOwner", agentFolder+"orphan.go",
 			"case !strings.HasSuffix(o.LeaseRecord.ID, \"/\"+proof):", "case false:"),
 		one("a draining agent does not wait", "TestADrainingAgentWaitsForItsPrograms", agentFolder+"agent.go",
 			"\t\tcase <-h.ended:\n\t\tcase <-ctx.Done():\n\t\t\treturn\n", "\t\tdefault:\n\t\t\t_ = h\n\t\t\treturn\n\t\tcase <-ctx.Done():\n"),

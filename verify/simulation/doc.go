@@ -12,5 +12,7 @@
 //   - dice_test.go provides randomness.
 //   - stall_test.go fails a run in which virtual time stops advancing.
 //
+// The agents of the command have a simulation of their own, in cmd/spindle/internal/agent.
+//
 // The mutants in ../mutants show that the simulation can find bugs.
 package simulation

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -27,29 +26,24 @@ type holdJSON struct {
 	Detail  string   `json:"detail,omitempty"`
 }
 
-var states = map[phase]string{waiting: "waiting", quitting: "waiting", held: "held", doubtful: "held", stopping: "stopping", orphaned: "orphaned", releasing: "releasing", over: "released"}
-
 func (h *hold) describe() holdJSON {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: states[h.state], Program: h.peer.String(), Holder: h.holder}
-	switch h.state {
-	case held, stopping, doubtful:
+	s := h.status()
+	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: s.outcome(), Program: h.who.String(), Holder: h.holder}
+	switch {
+	case s.phase.holds():
 		j.Token, j.Left = int64(h.lock.token()), max(h.lock.left().Milliseconds(), 0)
-	case over:
-		if h.lost != "" {
-			j.State, j.Detail = "lost", h.lost
-		} else if h.refusal != nil {
-			j.State, j.Detail = "refused", h.refusal.Error()
-		}
+	case j.State == "lost":
+		j.Detail = s.lost
+	case j.State == "refused":
+		j.Detail = s.refusal.Error()
 	}
 	return j
 }
 
-func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p *peer.Peer) (kept bool) {
+func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p process) (kept bool) {
 	all := []holdJSON{}
 	for _, h := range a.all() {
-		if h.peer.UID == p.UID || p.UID == 0 {
+		if uid := p.Who().UID; h.who.UID == uid || uid == 0 {
 			all = append(all, h.describe())
 		}
 	}
@@ -60,7 +54,7 @@ func (a *Agent) list(w http.ResponseWriter, _ *http.Request, p *peer.Peer) (kept
 
 // about answers with the state of a hold, including how much time is left. If a program can't compare the agent's
 // clocks with its own, it reads its own clocks, sends this request, and adds the time left to what it has read.
-func (a *Agent) about(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+func (a *Agent) about(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
 	if h := a.own(w, r, p); h != nil {
 		made := a.clock.Now()
 		j := h.describe()

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type Agent struct {
 	warnings *slog.Logger // for the locks, which log only warnings; the agent itself logs the rest
 	clock    elect.Clock
 	clocks   func() reading // reads the clocks that programs can read too
+	identify func(net.Conn) (process, *problem)
 	requests batch.Requests
 	barred   barred
 	counts   counts
@@ -49,14 +51,14 @@ type Agent struct {
 // New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clocks: readClocks, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string]promise{}}, holds: map[string]*hold{}, counts: newCounts()}
+	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, holds: map[string]*hold{}, counts: newCounts()}
 }
 
 // remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.
 const remembered = 1000
 
 // newHold returns a hold for a request. If it succeeds, the hold owns the peer.
-func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
+func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
 	}
@@ -64,11 +66,12 @@ func (a *Agent) newHold(r *request, p *peer.Peer) (*hold, *problem) {
 		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
 	}
 	p.Describe()
-	id := newID()
-	h := &hold{agent: a, id: id, holder: a.holderOf(id, r, p), asked: r, peer: p, events: loop.NewInbox[event](), lines: newLines(),
-		mute: make(chan struct{}), decided: make(chan struct{}), ended: make(chan struct{}), machine: machine{releasesAtEOF: r.releasesAtEOF}}
+	id, who := newID(), p.Who()
+	h := &hold{owner: owner{id, a.holderOf(id, r, who), r, who, p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
+		events: loop.NewInbox[event](), lines: newLines(), mute: make(chan struct{}), ended: make(chan struct{})}
 	h.log = a.Log.With("kind", r.kind, "names", r.names, "holder", h.holder)
-	h.waits, h.quit = context.WithCancelCause(context.Background())
+	h.wait.decided = make(chan struct{})
+	h.wait.ctx, h.wait.quit = context.WithCancelCause(context.Background())
 	var err error
 	if h.lock, err = newLocker(r, h); err != nil {
 		return nil, wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
@@ -116,8 +119,8 @@ func (a *Agent) add(h *hold) *problem {
 // repeats returns a name that both holds ask for if they belong to the same program, and "" otherwise. Semaphores don't
 // count. Neither does a hold that the program has given up: the program can wait until that hold is over.
 func (h *hold) repeats(other *hold) string {
-	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.phase()] && !other.peer.HasClosed()
-	if !wanted || other.peer.Key != h.peer.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
+	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.status().phase] && !other.peer.HasClosed()
+	if !wanted || other.who.Key != h.who.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
 		return ""
 	}
 	for _, name := range h.asked.names {
@@ -130,7 +133,8 @@ func (h *hold) repeats(other *hold) string {
 
 // ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
-	h.quit(nil)
+	h.wait.quit(nil)
+	a.barred.prune()
 	a.counts.end(h)
 	a.mu.Lock()
 	delete(a.holds, h.id)
@@ -188,7 +192,7 @@ func (a *Agent) stop(ctx context.Context, holds []*hold, reason string) {
 	}
 }
 
-// newID returns the id of a hold: 128 random bits, so that nobody can guess it.
+// newID returns a new id for a hold. It is a secret with 128 random bits: the program that knows it may release the hold.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
@@ -203,7 +207,7 @@ func proofOf(id string) string {
 }
 
 // holderOf returns the id of the holder for the lock table. It identifies the program, not the agent.
-func (a *Agent) holderOf(id string, r *request, p *peer.Peer) string {
+func (a *Agent) holderOf(id string, r *request, p peer.Identity) string {
 	program := r.label
 	if program == "" {
 		program = p.Command

@@ -321,8 +321,8 @@ func TestTooManyHoldsAreRefused(t *testing.T) {
 	assert.Equal(t, "too-many", j["code"])
 }
 
-// A program that closes its connection, or one direction of it, may still be working. It is told that the lock is lost,
-// but nobody else gets the lock until the lease has expired.
+// A program that closes its connection, or one direction of it, may still be working. The agent sends it lost, but no
+// other program gets the lock until the lease has expired.
 func TestAClosedConnectionDoesNotReleaseTheLock(t *testing.T) {
 	for how, closing := range map[string]func(net.Conn) error{
 		"half":  func(c net.Conn) error { return c.(*net.UnixConn).CloseWrite() },
@@ -457,7 +457,27 @@ func TestOnceRunsUntilItIsDone(t *testing.T) {
 	assert.Equal(t, "passed", j["code"])
 }
 
-// A waiting candidate is told who leads. A leader that is asked to step down reads stop, and keeps its lock until it
+// If a lock has been released, it is too late to record its key as done, and the answer says so.
+func TestAReleasedKeyCannotBeDone(t *testing.T) {
+	b := newBed(t)
+	s := b.open("/v1/once?name=a&key=v1&lease=1s")
+	hello := s.reads("hello")
+	s.reads("held")
+	status, _ := b.call("POST", "/v1/holds/"+hello.Hold+"/release")
+	assert.Equal(t, http.StatusOK, status)
+	status, j := b.call("POST", "/v1/holds/"+hello.Hold+"/done")
+	assert.Equal(t, http.StatusGone, status)
+	assert.Equal(t, "lost", j["code"])
+	s = b.open("/v1/once?name=a&key=v1&lease=1s")
+	hello = s.reads("hello")
+	s.reads("held")
+	for _, how := range []string{"done", "done", "release"} {
+		status, _ = b.call("POST", "/v1/holds/"+hello.Hold+"/"+how)
+		assert.Equal(t, http.StatusOK, status)
+	}
+}
+
+// A waiting candidate reads who leads. A leader that is asked to step down reads stop, and keeps its lock until it
 // releases it. Then the next candidate leads.
 func TestALeaderStepsDown(t *testing.T) {
 	b := newBed(t)

@@ -1,20 +1,27 @@
 package agent
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// barred remembers the locks that programs of this agent have lost. A program that has lost a lock may go on acting
-// until the last time it was promised, so no other program of this agent gets the lock before then. Usually the lease
-// already ensures that. But if an operator releases the lock or deletes its rows, this agent would immediately see that
-// the lock is free.
+// barred remembers what programs of this agent were promised. Until a program can no longer act, or its promise is over,
+// no other program of this agent gets the lock. Usually the lease already ensures that. But if an operator releases the
+// lock or deletes its rows, the other programs see that the lock is free, and they may see it before the agent finds out
+// that the first program has lost it.
 type barred struct {
 	clock elect.Clock
 	mu    sync.Mutex
-	names map[string]promise
+	names map[string][]bar // of locks; the promises that may not be over
+}
+
+// bar is a promise to the program of a hold.
+type bar struct {
+	promise
+	hold string // its id
 }
 
 // promise records that a program was told, at the time made, that it will hold a lock for at least as long as left.
@@ -26,32 +33,52 @@ type promise struct {
 // over returns how much longer the promise lasts. The result is not positive once the promise is over.
 func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Since(p.made) }
 
-// until bars the names until the promise is over.
-func (b *barred) until(p promise, names []string) {
+// until bars the names until the promise to a hold is over. It replaces earlier promises to that hold.
+func (b *barred) until(p promise, hold string, names []string) {
+	now := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
-	for name, earlier := range b.names {
-		if earlier.over(now) <= 0 {
-			delete(b.names, name)
-		}
-	}
 	for _, name := range names {
-		if earlier, ok := b.names[name]; !ok || earlier.over(now) < p.over(now) {
-			b.names[name] = p
-		}
+		b.names[name] = append(b.without(name, func(o bar) bool { return o.hold == hold || o.over(now) <= 0 }), bar{p, hold})
 	}
 }
 
-// left returns how long it takes until none of the names is barred.
-func (b *barred) left(names []string) (left time.Duration) {
+// lift forgets the promises to a hold, whose program can no longer act.
+func (b *barred) lift(hold string, names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
 	for _, name := range names {
-		if p, ok := b.names[name]; ok {
-			left = max(left, p.over(now))
-		}
+		b.keep(name, b.without(name, func(o bar) bool { return o.hold == hold }))
+	}
+}
+
+// prune forgets promises that are over.
+func (b *barred) prune() {
+	now := b.clock.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name := range b.names {
+		b.keep(name, b.without(name, func(o bar) bool { return o.over(now) <= 0 }))
+	}
+}
+
+func (b *barred) without(name string, gone func(bar) bool) []bar {
+	return slices.DeleteFunc(b.names[name], gone)
+}
+
+func (b *barred) keep(name string, left []bar) {
+	if b.names[name] = left; len(left) == 0 {
+		delete(b.names, name)
+	}
+}
+
+// left returns how long it takes until a name is no longer barred.
+func (b *barred) left(name string) (left time.Duration) {
+	now := b.clock.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bar := range b.names[name] {
+		left = max(left, bar.over(now))
 	}
 	return left
 }

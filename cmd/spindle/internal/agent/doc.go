@@ -3,7 +3,9 @@
 //
 //   - machine.go: the state machine of a hold, which decides when a lock may be released
 //   - hold.go: carries out what the state machine decides
+//   - account.go: what requests can see of a hold
 //   - lines.go: the lines that a program is sent
+//   - process.go: the process that sent a request
 //   - clocks.go: the times until which a program may act
 //   - barred.go: lost locks that no other program may get yet
 //   - kinds.go: mutexes, sets, semaphores, elections and work that is done once

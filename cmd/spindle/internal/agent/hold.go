@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -18,34 +17,38 @@ import (
 )
 
 // hold is one response: a program waits for a lock, and then holds it for one term. Only the goroutine that executes
-// run may use machine. Other goroutines send events to it with put.
+// run may use machine, reads and doubts. Other goroutines send events to it with put, and read the account.
 type hold struct {
-	agent  *Agent
-	id     string
-	holder string // its id in the lock table
-	asked  *request
-	peer   *peer.Peer
-	log    *slog.Logger
+	owner
+	account
+	agent *Agent
+	log   *slog.Logger
 
 	machine machine
 	events  *loop.Inbox[event]
 	lines   *lines
 	reads   attention // whether the program reads its lines
+	wait    wait
 	lock    locker
-	doubts  event                   // the event that began the doubt
-	mute    chan struct{}           // closed to stop the heartbeats
-	waits   context.Context         // canceled when the hold stops waiting for the lock
-	quit    context.CancelCauseFunc // cancels waits
-	decided chan struct{}           // closed once the lock has been won or refused
-	ended   chan struct{}           // closed once the hold is over
+	doubts  event         // the event that began the doubt
+	mute    chan struct{} // closed to stop the heartbeats
+	ended   chan struct{} // closed once the hold is over
+}
 
-	mu       sync.Mutex
-	state    phase   // copied from machine
-	promised promise // the one that lasts longest
-	refusal  error   // why the lock was not acquired
-	lost     string  // why the program lost the lock, or ""
-	stops    string  // why somebody asked the agent to stop the program, or ""
-	failure  error   // why the release failed
+// owner is the program that a hold belongs to, with what it asked for. It never changes.
+type owner struct {
+	id     string // of the hold
+	holder string // the id in the lock table
+	asked  *request
+	who    peer.Identity
+	peer   process
+}
+
+// wait is the wait for the lock.
+type wait struct {
+	ctx     context.Context // canceled when the hold stops waiting
+	quit    context.CancelCauseFunc
+	decided chan struct{} // closed once the lock has been won or refused
 }
 
 // event is something that happened to a hold.
@@ -65,9 +68,9 @@ func (h *hold) options() []spindle.Option {
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process = fmt.Sprintf("agent %p, %s", a, h.peer.Key) // each program counts as a process of its own in queues
+			c.Process = fmt.Sprintf("agent %p, %s", a, h.who.Key) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
-			c.HoldOff = func() time.Duration { return a.barred.left(r.names) }
+			c.HoldOff = a.barred.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
 		},
 	}
@@ -92,10 +95,10 @@ func (h *hold) happened(e elect.TermEvent) {
 // begin starts to acquire the lock, and to handle events.
 func (h *hold) begin() {
 	if h.asked.wait > 0 {
-		time.AfterFunc(h.asked.wait, func() { h.quit(errTimeout) })
+		time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) })
 	}
 	go func() {
-		if err := h.lock.acquire(h.waits); err != nil {
+		if err := h.lock.acquire(h.wait.ctx); err != nil {
 			h.put(event{what: refused, err: err})
 			return
 		}
@@ -146,14 +149,12 @@ func (h *hold) receive() {
 func (h *hold) handle(e event) {
 	wasWaiting := h.machine.phase <= quitting
 	actions := h.machine.on(e.what)
-	h.mu.Lock()
-	h.state = h.machine.phase
-	h.mu.Unlock()
+	h.change(func(s *status) { s.phase = h.machine.phase })
 	for _, a := range actions {
 		h.do(a, e)
 	}
 	if wasWaiting && h.machine.phase > quitting {
-		close(h.decided)
+		close(h.wait.decided)
 	}
 }
 
@@ -180,12 +181,11 @@ func (h *hold) do(a action, e event) {
 		h.doubts = e
 		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
 	case quit:
-		h.quit(errUnwanted)
+		h.wait.quit(errUnwanted)
 	case mute:
 		close(h.mute)
-	case bar:
-		h.agent.barred.until(h.longest(), h.asked.names)
 	case release:
+		h.lift()
 		go h.release(e.done)
 	case discard:
 		go func() { _ = h.giveBack(false) }() // the error only says that the lock is no longer held
@@ -225,9 +225,7 @@ func (h *hold) sayLost(e event) {
 	case errors.Is(why, spindle.ErrExpired):
 		reason = "expired"
 	}
-	h.mu.Lock()
-	h.lost = why.Error()
-	h.mu.Unlock()
+	h.change(func(s *status) { s.lost = why.Error() })
 	if e.what != termEnded { // the lock has already logged its own loss
 		h.log.Warn("lost", "reason", why)
 	}
@@ -235,9 +233,7 @@ func (h *hold) sayLost(e event) {
 }
 
 func (h *hold) sayRefused(err error) {
-	h.mu.Lock()
-	h.refusal = err
-	h.mu.Unlock()
+	h.change(func(s *status) { s.refusal = err })
 	said := line{Event: "refused", Detail: err.Error()}
 	switch {
 	case errors.Is(err, errDone):
@@ -246,9 +242,9 @@ func (h *hold) sayRefused(err error) {
 		said.Reason = "busy"
 	case errors.Is(err, lock.ErrPassed):
 		said.Reason = "passed"
-	case errors.Is(context.Cause(h.waits), errTimeout):
+	case errors.Is(context.Cause(h.wait.ctx), errTimeout):
 		said.Event = "timeout"
-	case errors.Is(context.Cause(h.waits), errUnwanted):
+	case errors.Is(context.Cause(h.wait.ctx), errUnwanted):
 		said.Reason = "stopping"
 	}
 	h.log.Debug("not acquired", "reason", err)
@@ -258,9 +254,7 @@ func (h *hold) sayRefused(err error) {
 // release releases the lock, and then notifies the machine.
 func (h *hold) release(done bool) {
 	err := h.giveBack(done)
-	h.mu.Lock()
-	h.failure = err
-	h.mu.Unlock()
+	h.change(func(s *status) { s.done, s.failure = done, err })
 	if err != nil {
 		h.log.Warn("not released", "err", err)
 	} else {
@@ -276,29 +270,24 @@ func (h *hold) giveBack(done bool) error {
 	return h.lock.release(ctx, done)
 }
 
-// stop asks the program to release the lock. In an election, the followers are told first.
+// stop asks the program to release the lock. In an election, it first announces to the followers that the lock will be
+// released.
 func (h *hold) stop(reason string) {
-	h.mu.Lock()
-	h.stops = reason
-	h.mu.Unlock()
-	asks := h.ask
-	if h.phase() != held {
-		asks()
+	h.change(func(s *status) { s.stops = reason })
+	if h.status().phase != held {
+		h.ask()
 		return
 	}
-	go h.lock.stepDown(context.Background(), asks)
+	go h.lock.stepDown(context.Background(), h.ask)
 }
 
-// ask asks the program to release the lock. If nobody asked the agent for that, the reason is a handover to another
-// candidate.
+// ask asks the program to release the lock. Unless stop has recorded a different reason, the lock is handed over to
+// another candidate.
 func (h *hold) ask() {
-	h.mu.Lock()
-	reason := cmp.Or(h.stops, "handover")
-	h.mu.Unlock()
-	h.put(event{what: stopAsked, reason: reason})
+	h.put(event{what: stopAsked, reason: cmp.Or(h.status().stops, "handover")})
 }
 
-// stamp fills in the times of a line that is about to be sent, and remembers what the line promises.
+// stamp fills in the times of a line just before it is sent, and records the time that the line promises.
 func (h *hold) stamp(l *line) {
 	switch l.Event {
 	case "hello":
@@ -313,25 +302,24 @@ func (h *hold) stamp(l *line) {
 	}
 }
 
-// promise remembers p if it lasts longer than all earlier promises.
+// promise records p, unless an earlier promise lasts longer or the program can no longer act.
 func (h *hold) promise(p promise) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now := h.agent.clock.Now(); p.over(now) > h.promised.over(now) {
-		h.promised = p
-	}
+	now, names := h.agent.clock.Now(), h.lock.names()
+	h.change(func(s *status) {
+		if !s.lifted && p.over(now) > s.promised.over(now) {
+			s.promised = p
+			h.agent.barred.until(p, h.id, names)
+		}
+	})
 }
 
-func (h *hold) longest() promise {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.promised
-}
-
-func (h *hold) phase() phase {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state
+// lift ends the promises to the program, because it can no longer act.
+func (h *hold) lift() {
+	names := h.lock.names()
+	h.change(func(s *status) {
+		s.lifted = true
+		h.agent.barred.lift(h.id, names)
+	})
 }
 
 // sayLeader tells a program that is waiting in an election who leads.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -35,7 +34,7 @@ func (a *Agent) Serve(on net.Listener) *http.Server {
 func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, kind := range []string{locks, elections, semaphores, onces} {
-		mux.Handle("POST /v1/"+kind, a.by(func(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+		mux.Handle("POST /v1/"+kind, a.by(func(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
 			return a.acquire(w, r, p, kind)
 		}))
 	}
@@ -71,7 +70,7 @@ func (a *Agent) readOnly(mux *http.ServeMux) {
 
 // by returns a handler that passes each request to do, together with the process that sent it. It closes the peer
 // unless do reports that it keeps the peer. It refuses requests that came through a proxy.
-func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept bool)) http.Handler {
+func (a *Agent) by(do func(http.ResponseWriter, *http.Request, process) (kept bool)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range []string{"Via", "Forwarded", "X-Forwarded-For"} {
 			if r.Header.Get(h) != "" {
@@ -79,14 +78,10 @@ func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept
 				return
 			}
 		}
-		c, ok := r.Context().Value(connection{}).(*net.UnixConn)
-		if !ok {
-			wrong(http.StatusForbidden, "no-socket", "programs must connect over a Unix socket").write(w)
-			return
-		}
-		p, err := peer.Of(c)
-		if err != nil {
-			wrong(http.StatusForbidden, "unknown-peer", "%v", err).write(w)
+		c, _ := r.Context().Value(connection{}).(net.Conn)
+		p, bad := a.identify(c)
+		if bad != nil {
+			bad.write(w)
 			return
 		}
 		if !do(w, r, p) {
@@ -96,7 +91,7 @@ func (a *Agent) by(do func(http.ResponseWriter, *http.Request, *peer.Peer) (kept
 }
 
 // acquire begins a hold, and answers with its lines.
-func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, kind string) (kept bool) {
+func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p process, kind string) (kept bool) {
 	asked, bad := parse(kind, r.URL.Query())
 	if bad != nil {
 		bad.write(w)
@@ -113,7 +108,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 	}
 	h.begin()
 	if asked.try {
-		<-h.decided
+		<-h.wait.decided
 		if bad := h.refused(); bad != nil {
 			bad.write(w)
 			return true
@@ -130,9 +125,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p *peer.Peer, ki
 
 // refused returns why a request with wait=0 did not get its lock, or nil if it did.
 func (h *hold) refused() *problem {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch err := h.refusal; {
+	switch err := h.status().refusal; {
 	case err == nil:
 		return nil
 	case errors.Is(err, errBusy):
@@ -148,9 +141,9 @@ func (h *hold) refused() *problem {
 
 // own returns the hold that a request names. If the user has no such hold, own writes an error response and returns
 // nil. Root may use the holds of every user.
-func (a *Agent) own(w http.ResponseWriter, r *http.Request, p *peer.Peer) *hold {
+func (a *Agent) own(w http.ResponseWriter, r *http.Request, p process) *hold {
 	h := a.find(r.PathValue("id"))
-	if h == nil || h.peer.UID != p.UID && p.UID != 0 {
+	if h == nil || h.who.UID != p.Who().UID && p.Who().UID != 0 {
 		wrong(http.StatusNotFound, "no-such-hold", "no hold of this user has that id, or the hold ended long ago").write(w)
 		return nil
 	}
@@ -158,7 +151,7 @@ func (a *Agent) own(w http.ResponseWriter, r *http.Request, p *peer.Peer) *hold 
 }
 
 // release ends a hold once the program's work has returned. If the path ends in /done, it also records the key as done.
-func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+func (a *Agent) release(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
 	h := a.own(w, r, p)
 	if h == nil {
 		return false
@@ -171,29 +164,31 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p *peer.Peer) (k
 	h.put(event{what: asked, done: done})
 	select {
 	case <-h.ended:
-		h.becameOf(w)
+		h.becameOf(w, done)
 	case <-r.Context().Done():
 	}
 	return false
 }
 
-// becameOf answers with how the hold ended.
-func (h *hold) becameOf(w http.ResponseWriter) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// becameOf answers with how the hold ended. The argument done says that the program asked to record the key as done,
+// which an earlier release may have prevented.
+func (h *hold) becameOf(w http.ResponseWriter, done bool) {
+	s := h.status()
 	switch {
-	case h.lost != "":
-		wrong(http.StatusGone, "lost", "%s", h.lost).write(w)
-	case h.failure == nil:
+	case done && !s.done && s.lost == "":
+		wrong(http.StatusGone, "lost", "the lock was released before, without recording the key as done").write(w)
+	case s.lost != "":
+		wrong(http.StatusGone, "lost", "%s", s.lost).write(w)
+	case s.failure == nil:
 		answer(w, http.StatusOK, map[string]string{"state": "released"})
-	case errors.Is(h.failure, lock.ErrNotHeld), errors.Is(h.failure, spindle.ErrSuperseded), errors.Is(h.failure, spindle.ErrExpired):
-		wrong(http.StatusGone, "lost", "%v", h.failure).write(w)
+	case errors.Is(s.failure, lock.ErrNotHeld), errors.Is(s.failure, spindle.ErrSuperseded), errors.Is(s.failure, spindle.ErrExpired):
+		wrong(http.StatusGone, "lost", "%v", s.failure).write(w)
 	default:
-		answer(w, http.StatusAccepted, map[string]string{"state": "unknown", "detail": h.failure.Error()})
+		answer(w, http.StatusAccepted, map[string]string{"state": "unknown", "detail": s.failure.Error()})
 	}
 }
 
-func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
+func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
 	if h := a.own(w, r, p); h != nil {
 		h.stop("stepdown")
 		answer(w, http.StatusAccepted, map[string]string{"state": "stopping"})
@@ -203,8 +198,9 @@ func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p *peer.Peer) (
 
 // stepDownAll asks all programs of a user to release their locks, and answers once they have. For root and the agent's
 // own user, it asks the programs of all users. With the parameter drain, the agent also stops giving out locks.
-func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer) (kept bool) {
-	everybody := p.UID == 0 || p.UID == ownUID()
+func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
+	uid := p.Who().UID
+	everybody := uid == 0 || uid == ownUID()
 	if r.URL.Query().Has("drain") {
 		if !everybody {
 			wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain the agent").write(w)
@@ -212,11 +208,11 @@ func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer
 		}
 		a.Drain(r.Context(), "stepdown")
 	} else {
-		a.stop(r.Context(), slices.DeleteFunc(a.all(), func(h *hold) bool { return !everybody && h.peer.UID != p.UID }), "stepdown")
+		a.stop(r.Context(), slices.DeleteFunc(a.all(), func(h *hold) bool { return !everybody && h.who.UID != uid }), "stepdown")
 	}
 	left := 0
 	for _, h := range a.all() {
-		if everybody || h.peer.UID == p.UID {
+		if everybody || h.who.UID == uid {
 			left++
 		}
 	}
@@ -225,7 +221,7 @@ func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p *peer.Peer
 }
 
 // releaseOrphan releases a lock that a program got from an agent that has ended. The program must know the hold's id.
-func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ *peer.Peer) (kept bool) {
+func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ process) (kept bool) {
 	q := r.URL.Query()
 	token, err := strconv.ParseInt(q.Get("token"), 10, 64)
 	if err != nil || q.Get("hold") == "" || len(q["name"]) == 0 {
@@ -245,7 +241,7 @@ func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ *peer.Pe
 func (a *Agent) leading(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	for _, h := range a.all() {
-		if p := h.phase(); h.asked.kind == elections && h.asked.names[0] == name && p >= held && p <= doubtful {
+		if h.asked.kind == elections && h.asked.names[0] == name && h.status().phase.holds() {
 			answer(w, http.StatusOK, map[string]string{"state": "leading"})
 			return
 		}

@@ -17,7 +17,7 @@ type phase int
 
 const (
 	waiting   phase = iota // for the lock
-	quitting               // waiting, but nobody wants the lock any more
+	quitting               // waiting, but the program no longer wants the lock
 	held                   // the program may act
 	stopping               // held, but the program was asked to release the lock
 	doubtful               // held, but either the stream is closed or the process has ended; the other may follow
@@ -25,6 +25,9 @@ const (
 	releasing              // the release is in progress
 	over
 )
+
+// holds reports whether the program holds its lock and may know it.
+func (p phase) holds() bool { return p == held || p == stopping || p == doubtful }
 
 // happening is the kind of an event.
 type happening int
@@ -40,7 +43,7 @@ const (
 	stalls                      // the program does not read its lines
 	doubted                     // longestDoubt has passed
 	asked                       // the program asked to release the lock
-	stopAsked                   // somebody asked the program to stop; reason says why
+	stopAsked                   // the program is to be asked to stop; reason says why
 	released                    // the call that releases the lock has returned
 )
 
@@ -57,8 +60,7 @@ const (
 	doubt   // wait for the second sign that the program has died
 	quit    // stop waiting for the lock
 	mute    // send no more heartbeats
-	release // the lock
-	bar     // keep other programs of this agent from the lock until the last promised time
+	release // the lock, because the program can't act any more
 	discard // free what this process keeps for a lost lock
 	end     // the response
 )
@@ -100,8 +102,8 @@ func (m *machine) wait(what happening) []action {
 	return nil
 }
 
-// giveUp handles an event while nobody wants the lock any more. The program was never told that it holds the lock, so
-// the lock may be released in any case.
+// giveUp handles an event after the program has stopped wanting the lock. The program never learned that it holds the
+// lock, so the lock may be released in any case.
 func (m *machine) giveUp(what happening) []action {
 	switch what {
 	case won:
@@ -125,12 +127,12 @@ func (m *machine) hold(what happening) []action {
 	case asked:
 		return m.to(releasing, release)
 	case termEnded:
-		return m.to(over, sayLost, bar, discard, end)
+		return m.to(over, sayLost, discard, end)
 	case stalls:
-		return m.to(orphaned, sayLost, mute, bar)
+		return m.to(orphaned, sayLost, mute)
 	case doubted:
 		if m.phase == doubtful {
-			return m.to(orphaned, sayLost, mute, bar)
+			return m.to(orphaned, sayLost, mute)
 		}
 	case streamEnds, exits:
 		if m.mayRelease() {

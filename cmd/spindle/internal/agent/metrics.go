@@ -19,15 +19,14 @@ func newCounts() counts {
 }
 
 func (c counts) end(h *hold) {
-	state := h.describe().State
-	h.mu.Lock()
-	if state == "released" && h.failure != nil {
-		state = "unknown"
+	s := h.status()
+	outcome := s.outcome()
+	if outcome == "released" && s.failure != nil {
+		outcome = "unknown"
 	}
-	h.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outcome[state]++
+	c.outcome[outcome]++
 }
 
 var (

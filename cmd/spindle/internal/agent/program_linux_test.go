@@ -152,7 +152,7 @@ func (p *program) order(text string) {
 
 func (p *program) signal(s os.Signal) { require.NoError(p, p.command.Process.Signal(s)) }
 
-// boottime returns the time by CLOCK_BOOTTIME, which is not affected when somebody sets the time of day.
+// boottime returns the time by CLOCK_BOOTTIME, which does not change when the time of day is set.
 func boottime(t *testing.T) int64 {
 	var ts unix.Timespec
 	require.NoError(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts))
@@ -175,8 +175,8 @@ func TestTheLockOfAKilledProgramIsReleasedImmediately(t *testing.T) {
 	assert.Less(t, time.Now().UnixMilli(), first.Until["unix_ms"])
 }
 
-// If a program gives up its connection in any way but continues to run, nobody else gets its lock until the last time
-// that it was promised.
+// If a program gives up its connection in any way but continues to run, no other program gets its lock until the last
+// time that it was promised.
 func TestAProgramThatContinuesKeepsOthersFromItsLock(t *testing.T) {
 	for _, order := range []string{"close", "close all descriptors", "execve", "daemonize"} {
 		t.Run(order, func(t *testing.T) {
@@ -207,6 +207,21 @@ func TestAChildWithTheConnectionKeepsOthersFromTheLock(t *testing.T) {
 	p.order("leave a child with the socket")
 	next.reads("held")
 	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
+}
+
+// If an operator releases a lock, its program may still act. The other programs of the agent see that the lock is free
+// before the agent learns of the loss at its next heartbeat, but none of them gets the lock until the last promise is
+// over.
+func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
+	b := newBed(t)
+	p := b.start("/v1/locks?name=a&lease=2s")
+	last := p.reads("held")
+	next := b.start("/v1/locks?name=a&lease=2s")
+	next.reads("waiting")
+	require.NoError(t, b.agent.Locks.Release(t.Context(), table.Token(last.Token), "a"))
+	held := next.reads("held")
+	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
+	assert.Greater(t, held.Token, last.Token)
 }
 
 // A program that is stopped for longer than its lease keeps its lock, because the agent sends the heartbeats.

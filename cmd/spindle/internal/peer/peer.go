@@ -13,13 +13,18 @@ import (
 	"strings"
 )
 
-// A Peer is the process that connected to a Unix socket.
-type Peer struct {
+// Identity says which process a peer is.
+type Identity struct {
 	UID     int
 	PID     int    // 0 if the process is in another pid namespace and has no id in ours
 	Command string // the name of the process, or ""; set by Describe
 	Unit    string // its systemd unit or container, or ""; set by Describe
 	Key     string // differs between processes; the same for all connections of one process, if the system can tell
+}
+
+// A Peer is the process that connected to a Unix socket.
+type Peer struct {
+	Identity
 
 	conn   *net.UnixConn
 	socket int // a duplicate, used to wait for the end of the stream; -1 if there is none
@@ -39,6 +44,9 @@ func Of(c *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
+// Who returns what is known of the process so far.
+func (p *Peer) Who() Identity { return p.Identity }
+
 // Closed returns a channel that is closed once the peer's end of the stream is closed or shut down for writing. If
 // several processes have the socket, all of them must have closed it. Watch must be called first.
 func (p *Peer) Closed() <-chan struct{} { return p.closed }
@@ -51,13 +59,13 @@ func (p *Peer) Exited() <-chan struct{} { return p.exited }
 func (p *Peer) CanExit() bool { return p.canExit }
 
 // String returns a description of the process for people.
-func (p *Peer) String() string {
-	s := p.Command
-	if p.PID != 0 {
-		s += "[" + strconv.Itoa(p.PID) + "]"
+func (i Identity) String() string {
+	s := i.Command
+	if i.PID != 0 {
+		s += "[" + strconv.Itoa(i.PID) + "]"
 	}
-	if p.Unit != "" {
-		s = strings.TrimSpace(s + " in " + p.Unit)
+	if i.Unit != "" {
+		s = strings.TrimSpace(s + " in " + i.Unit)
 	}
 	if s == "" {
 		return "a process in another pid namespace"
