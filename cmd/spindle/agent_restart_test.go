@@ -83,7 +83,7 @@ func TestFiftyHoldersOfAnAgentThatIsKilledAndStartedAgain(t *testing.T) {
 	slices.Sort(expired)
 	t.Logf("held again after the kill: released ones after %v (median) to %v, others after %v to %v (%.2f leases)", returned[len(returned)/2], slices.Max(returned),
 		expired[len(expired)/2], slices.Max(expired), slices.Max(expired).Seconds()/lease.Seconds())
-	assert.Less(t, slices.Min(returned), slices.Min(expired), "a release at the new agent frees no lock")
+	assert.Less(t, slices.Min(returned), slices.Min(expired)*2/3, "a release at the new agent frees no lock")
 }
 
 // locksOf returns the names of a program's locks, as the parameters of requests.
