@@ -185,6 +185,9 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
 	}
 	on, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, fmt.Errorf("--listen unix:%s: this path has %d bytes, which is too long for a Unix socket: Linux allows 107 bytes, macOS 103", path, len(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
 	}

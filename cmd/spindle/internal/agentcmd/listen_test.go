@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,6 +35,13 @@ func TestTheSocketOfAKilledAgentIsReplaced(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+}
+
+// The kernel says only "invalid argument" if a socket's path is too long.
+func TestAPathThatIsTooLongIsNamedAsTheMistake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("s", 107))
+	_, err := listenOn(path, 0o600)
+	require.ErrorContains(t, err, "too long for a Unix socket")
 }
 
 // An agent leaves the socket of a running agent alone, and says why it does not start.
