@@ -28,6 +28,7 @@ def step():
     sys.stdin.readline()
     by = int(sys.argv[3]) * 10**9
     time.clock_gettime_ns = lambda clock: read(clock) + by if clock == time.CLOCK_REALTIME else read(clock)
+    print("stepped", flush=True)
 threading.Thread(target=step, daemon=True).start()
 
 with lock(sys.argv[2], lease=1) as held:
@@ -42,7 +43,10 @@ const [clients, name, by] = process.argv.slice(1);
 const { lock } = await import(clients + '/node/src/index.js');
 
 const read = Date.now;
-process.stdin.once('data', () => { Date.now = () => read() + by * 1000; });
+process.stdin.once('data', () => {
+  Date.now = () => read() + by * 1000;
+  console.log('stepped');
+});
 
 await lock(name, { lease: '1s' }, async (held) => {
   for (;;) {
@@ -94,8 +98,9 @@ func TestProgramsWithOtherClocksActUntilTheAgentsUntil(t *testing.T) {
 	two.eventually("the next programs wait", func() bool { return len(two.all()) == len(all) })
 	for _, w := range all {
 		w.first.write("step\n")
+		w.first.says("stepped")
 	}
-	time.Sleep(500 * time.Millisecond) // so that the time of day has stepped while the agent's lines arrive
+	time.Sleep(500 * time.Millisecond) // the agent sends lines meanwhile
 	stopped := time.Now().UnixMilli()
 	require.NoError(t, one.agent.Process.Signal(syscall.SIGSTOP))
 	for _, w := range all {
