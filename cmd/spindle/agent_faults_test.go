@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/testkit/emulator"
+	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
 var agentFaults = flag.Int("agent-faults", 12, "how many faults programs of agents have, one after the other")
@@ -33,7 +34,9 @@ var agentFaults = flag.Int("agent-faults", 12, "how many faults programs of agen
 type site struct {
 	testing.TB
 	dir, path, host string
-	request         string // the request that its programs send
+	link            *network.Link // between the agent and Spanner, if the test breaks it
+	kernel          string        // if it is older, its version
+	request         string        // the request that its programs send
 	agent           *exec.Cmd
 	workers         []*worker
 }
@@ -44,14 +47,23 @@ type worker struct {
 	orders  io.WriteCloser
 	log     string
 	quiet   bool          // it writes no fenced rows
+	env     []string      // more of agentWorker's environment
 	held    <-chan string // receives each token under which the worker holds the lock
 }
 
 func (s *site) socket() string { return filepath.Join(s.dir, "agent.sock") }
 
 func (s *site) startAgent() {
-	s.agent = exec.Command("spindle", "agent", "--listen", "unix:"+s.socket())
-	s.agent.Env = append(os.Environ(), "SPINDLE_DB="+s.path, "SPANNER_EMULATOR_HOST="+s.host)
+	command := []string{"spindle", "agent", "--listen", "unix:" + s.socket()}
+	if s.kernel != "" {
+		command = append([]string{"olderkernel", s.kernel}, command...)
+	}
+	s.agent = exec.Command(command[0], command[1:]...)
+	host := s.host
+	if s.link != nil {
+		host = s.link.Addr()
+	}
+	s.agent.Env = append(os.Environ(), "SPINDLE_DB="+s.path, "SPANNER_EMULATOR_HOST="+host)
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	require.NoError(s, err)
 	defer log.Close()
@@ -64,7 +76,8 @@ func (s *site) start(w *worker) {
 	held := make(chan string, 1000)
 	w.held = held
 	w.command = exec.Command("agentworker", s.socket(), s.request, w.log)
-	w.command.Env = append(os.Environ(), "SPANNER_EMULATOR_HOST="+s.host)
+	w.command.Dir = s.dir // for core dumps
+	w.command.Env = append(append(os.Environ(), "SPANNER_EMULATOR_HOST="+s.host), w.env...)
 	if !w.quiet {
 		w.command.Env = append(w.command.Env, "SPINDLE_DB="+s.path)
 	}
@@ -86,44 +99,108 @@ func kill(c *exec.Cmd) {
 	_ = c.Wait()
 }
 
-// tokens adds the times at which programs worked to the map, by token.
-func (s *site) tokens(into map[int64][]int64) {
-	for _, w := range s.workers {
-		text, err := os.ReadFile(w.log)
-		require.NoError(s, err)
-		for line := range strings.Lines(string(text)) {
-			var at, token int64
-			if n, _ := fmt.Sscan(line, &at, &token); n == 2 && strings.HasSuffix(line, "\n") {
-				into[token] = append(into[token], at)
-			}
+// works adds the times at which a program worked to the map, by token.
+func works(t testing.TB, log string, into map[int64][]int64) {
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		var at, token int64
+		if n, _ := fmt.Sscan(line, &at, &token); n == 2 && strings.HasSuffix(line, "\n") {
+			into[token] = append(into[token], at)
 		}
 	}
 }
 
-// Programs of two agents take turns at holding one lock, while programs and agents are killed and stopped. According to
-// the until that they have read, no two programs ever work at the same time. No fenced write commits after one with a
+// takesTurns checks that no program worked under a token after work under a later one had begun, and returns the tokens
+// in order.
+func takesTurns(t testing.TB, worked map[int64][]int64) []int64 {
+	tokens := slices.Sorted(maps.Keys(worked))
+	for i := 1; i < len(tokens); i++ {
+		last, next := slices.Max(worked[tokens[i-1]]), slices.Min(worked[tokens[i]])
+		assert.LessOrEqual(t, last, next, "work under %d, %d ms after work under %d has begun", tokens[i-1], last-next, tokens[i])
+	}
+	return tokens
+}
+
+const agentFaultLease = time.Second
+
+// agentFaultKinds are what happens to the program that holds the lock and to its agent. After each of them, another term
+// begins.
+var agentFaultKinds = []struct {
+	name   string
+	happen func(*site, *worker)
+}{
+	{"the program is killed", func(s *site, w *worker) { kill(w.command); s.start(w) }},
+	{"the program is killed again", func(s *site, w *worker) { kill(w.command); s.start(w) }}, // twice as often as the others
+	{"the program dumps core", func(s *site, w *worker) { w.order("abort"); _ = w.command.Wait(); s.start(w) }},
+	{"the program is stopped", func(s *site, w *worker) { stopFor(2*agentFaultLease, w.command); w.order("release") }},
+	{"the agent is killed", func(s *site, w *worker) { kill(s.agent); time.Sleep(rand.N(agentFaultLease)); s.startAgent() }},
+	{"the agent is stopped", func(s *site, w *worker) { stopFor(2*agentFaultLease, s.agent) }},
+	{"the agent is stopped for longer than its program", func(s *site, w *worker) {
+		_ = s.agent.Process.Signal(syscall.SIGSTOP)
+		stopFor(2*agentFaultLease, w.command)
+		time.Sleep(rand.N(agentFaultLease / 4))
+		_ = s.agent.Process.Signal(syscall.SIGCONT)
+	}},
+	{"both are killed", func(s *site, w *worker) { kill(s.agent); kill(w.command); s.start(w); s.startAgent() }},
+	{"the program closes its connection", func(s *site, w *worker) { w.order("close") }},
+	{"the program releases the lock", func(s *site, w *worker) { w.order("release") }},
+	{"replies to the agent are lost", func(s *site, w *worker) { loseReplies(s, rand.N(2*agentFaultLease)); w.order("release") }},
+	{"the reply to the release is lost", func(s *site, w *worker) {
+		s.link.From.BlackHole()
+		w.order("release")
+		loseReplies(s, rand.N(2*agentFaultLease))
+	}},
+	{"the agent is cut off", func(s *site, w *worker) {
+		s.link.Cut()
+		time.Sleep(rand.N(2 * agentFaultLease))
+		s.link.Mend()
+		w.order("release")
+	}},
+}
+
+func (w *worker) order(text string) { _, _ = io.WriteString(w.orders, text+"\n") }
+
+func stopFor(d time.Duration, c *exec.Cmd) {
+	_ = c.Process.Signal(syscall.SIGSTOP)
+	time.Sleep(d)
+	_ = c.Process.Signal(syscall.SIGCONT)
+}
+
+// loseReplies executes what the agent asks of Spanner for so long, but the agent never reads the results.
+func loseReplies(s *site, d time.Duration) {
+	s.link.From.BlackHole()
+	time.Sleep(d)
+	s.link.Cut()
+	s.link.Mend()
+}
+
+// startSite starts an agent behind a link, and two programs that want its lock.
+func startSite(t *testing.T, path, host string) *site {
+	link, err := network.NewLink(host)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	s := &site{TB: t, dir: t.TempDir(), path: path, host: host, link: link, request: "/v1/locks?name=job&lease=" + agentFaultLease.String()}
+	s.startAgent()
+	t.Cleanup(func() { kill(s.agent) })
+	for i := range 2 {
+		w := &worker{log: filepath.Join(s.dir, fmt.Sprint("worker-", i))}
+		s.start(w)
+		s.workers = append(s.workers, w)
+		t.Cleanup(func() { kill(w.command) })
+	}
+	return s
+}
+
+// Programs of two agents take turns at holding one lock, while programs and agents are killed, stopped and cut off. According
+// to the until that they have read, no two programs ever work at the same time. No fenced write commits after one with a
 // later token. And after each fault, the lock is held again.
 func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t, "CREATE TABLE written (token STRING(MAX), written TIMESTAMP OPTIONS (allow_commit_timestamp=true)) PRIMARY KEY (token, written)")
-	const lease = time.Second
 	var sites []*site
 	for range 2 {
-		s := &site{TB: t, dir: t.TempDir(), path: path, host: e.Addr(), request: "/v1/locks?name=job&lease=" + lease.String()}
-		s.startAgent()
-		t.Cleanup(func() { kill(s.agent) })
-		for i := range 2 {
-			w := &worker{log: filepath.Join(s.dir, fmt.Sprint("worker-", i))}
-			s.start(w)
-			s.workers = append(s.workers, w)
-		}
-		t.Cleanup(func() {
-			for _, w := range s.workers {
-				_ = w.command.Process.Signal(syscall.SIGCONT)
-				kill(w.command)
-			}
-		})
-		sites = append(sites, s)
+		sites = append(sites, startSite(t, path, e.Addr()))
 	}
 	t.Cleanup(func() {
 		for _, s := range sites {
@@ -134,68 +211,29 @@ func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 	})
 	holder := holders(sites)
 	first := holder(t)
-	for i := range *agentFaults {
-		s, w := first.site, first.worker
-		fault := rand.IntN(9)
-		time.Sleep(rand.N(lease))
-		switch fault {
-		case 0, 1:
-			kill(w.command)
-			s.start(w)
-		case 2:
-			_ = w.command.Process.Signal(syscall.SIGSTOP)
-			time.Sleep(2 * lease)
-			_ = w.command.Process.Signal(syscall.SIGCONT)
-			_, _ = io.WriteString(w.orders, "release\n")
-		case 3:
-			kill(s.agent)
-			time.Sleep(rand.N(lease))
-			s.startAgent()
-		case 4:
-			_ = s.agent.Process.Signal(syscall.SIGSTOP)
-			time.Sleep(2 * lease)
-			_ = s.agent.Process.Signal(syscall.SIGCONT)
-		case 5:
-			_ = w.command.Process.Signal(syscall.SIGSTOP)
-			_ = s.agent.Process.Signal(syscall.SIGSTOP)
-			time.Sleep(2 * lease)
-			_ = w.command.Process.Signal(syscall.SIGCONT)
-			time.Sleep(rand.N(lease / 4))
-			_ = s.agent.Process.Signal(syscall.SIGCONT)
-		case 6:
-			kill(s.agent)
-			kill(w.command)
-			s.start(w)
-			s.startAgent()
-		case 7:
-			_, _ = io.WriteString(w.orders, "close\n")
-		case 8:
-			_, _ = io.WriteString(w.orders, "release\n")
-		}
+	kinds := map[string]int{}
+	for range *agentFaults {
+		fault := agentFaultKinds[rand.IntN(len(agentFaultKinds))]
+		kinds[fault.name]++
+		time.Sleep(rand.N(agentFaultLease))
+		fault.happen(first.site, first.worker)
 		next := holder(t)
 		if next.worker == nil {
-			require.Fail(t, "no program holds the lock", "after fault %d of kind %d", i, fault)
+			require.Fail(t, "no program holds the lock", "after: %s", fault.name)
 		}
 		first = next
 	}
-	for _, s := range sites {
-		for _, w := range s.workers {
-			_ = w.command.Process.Signal(syscall.SIGCONT)
-			kill(w.command)
-		}
-	}
 	worked := map[int64][]int64{}
 	for _, s := range sites {
-		s.tokens(worked)
+		for _, w := range s.workers {
+			kill(w.command)
+			works(t, w.log, worked)
+		}
 	}
-	tokens := slices.Sorted(maps.Keys(worked))
+	tokens := takesTurns(t, worked)
 	require.Greater(t, len(tokens), *agentFaults/2, "the lock changed hands")
-	for i := 1; i < len(tokens); i++ {
-		last, next := slices.Max(worked[tokens[i-1]]), slices.Min(worked[tokens[i]])
-		assert.LessOrEqual(t, last, next, "work under %d, %d ms after work under %d has begun", tokens[i-1], last-next, tokens[i])
-	}
 	fenced(t, path, e)
-	t.Logf("%d faults, %d terms, %d works", *agentFaults, len(tokens), len(slices.Concat(slices.Collect(maps.Values(worked))...)))
+	t.Logf("%d faults, %d terms, %d works: %v", *agentFaults, len(tokens), len(slices.Concat(slices.Collect(maps.Values(worked))...)), kinds)
 }
 
 // held is a program that holds the lock.

@@ -34,6 +34,11 @@ type candidate struct {
 	Priority                   int // if Handover
 	Partitions                 int // it is a member of the group Lock, which has so many
 	Reclaim                    bool
+
+	Agents   int    // so many members are programs of agents
+	Command  string // the path of the command spindle, for agents
+	Socket   string // it is a program of the agent that listens there
+	Postgres bool   // the database's dialect
 }
 
 const (
@@ -91,6 +96,10 @@ func runCandidate(args []string, orders <-chan string) error {
 		opts = append(opts, spindle.WithPriority(c.Priority))
 	}
 	w.lock = spindle.New(w.db, c.Table, c.Lock, opts...)
+	w.stepsDown = w.stepDown
+	if c.Socket != "" {
+		return w.runProgram(orders)
+	}
 	go w.obey(orders)
 	done := make(chan error, 1)
 	if err := w.lock.Run(ctx, done); err != nil {
@@ -121,6 +130,8 @@ type worker struct {
 	value atomic.Int64
 	works atomic.Int64  // the token that it works under
 	last  spindle.Token // of the last term, once Run is done
+
+	stepsDown func()
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -342,7 +353,7 @@ func (w *worker) obey(orders <-chan string) {
 		var err error
 		switch c.Do {
 		case "step down":
-			go w.stepDown()
+			go w.stepsDown()
 		case "ask":
 			go w.ask(c.Token)
 		case "read":

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package chaos tests real processes: candidates and members of groups that are killed, stopped and cut off from a real
-// emulator for a few hundred terms. Checkers look for two holders at a time, for writes that wrongly passed the fence, for
-// a register that is not linearizable, and for register writes that were lost or applied twice.
+// Package chaos tests real processes: candidates, programs of agents, and members of groups. They are killed, stopped and
+// cut off from a real emulator for a few hundred terms. Checkers look for two holders at a time, for writes that wrongly
+// passed the fence, for a register that is not linearizable, and for register writes that were lost or applied twice.
 //
 //	go test -race -v ./verify/chaos                                        about two minutes
 //	go test -race -v ./verify/chaos -run TestChaos -chaos.for 30m -timeout 40m
@@ -11,6 +11,7 @@
 // The files are:
 //
 //   - chaos_test.go: the run and its output
+//   - agent_test.go: the run for programs of agents, the code in their processes, and their agents
 //   - group_test.go: the run for groups, and the code in their processes
 //   - candidate_test.go: the code in a candidate's process
 //   - process_test.go: processes, and the network of each
@@ -124,6 +125,7 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 	for _, g := range grounds {
 		db := newDatabase(t, g.postgres, g.flags...)
 		base.Lock, base.Database, base.Table, base.Handover = g.lock, db.Path, db.Table, true
+		base.Postgres = g.postgres
 		teams = append(teams, newTeam(t, h, base, db, size))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), goesOn)

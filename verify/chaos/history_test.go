@@ -102,6 +102,7 @@ type history struct {
 	values  map[int64]*write
 	finals  []record
 	lost    []record        // ends of terms, as their processes said
+	agents  map[string]bool // processes that are programs of agents
 	seldom  map[string]bool // locks that are not always to have a holder
 	faults  map[string]int
 	given   map[string]int // handovers without an error, by how they were asked for
@@ -124,7 +125,7 @@ func newHistory(tb testing.TB) *history {
 	require.NoError(tb, err)
 	h := &history{
 		dir: dir, file: file, out: json.NewEncoder(file), changed: make(chan struct{}),
-		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, seldom: map[string]bool{}, faults: map[string]int{}, given: map[string]int{},
+		last: map[string]record{}, open: map[string]*term{}, newest: map[string]*term{}, values: map[int64]*write{}, seldom: map[string]bool{}, agents: map[string]bool{}, faults: map[string]int{}, given: map[string]int{},
 	}
 	tb.Cleanup(func() {
 		_ = file.Close()
@@ -136,6 +137,13 @@ func newHistory(tb testing.TB) *history {
 		}
 	})
 	return h
+}
+
+// addAgent notes that the process is a program of an agent.
+func (h *history) addAgent(who string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.agents[who] = true
 }
 
 func (h *history) add(r record) {

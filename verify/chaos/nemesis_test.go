@@ -124,6 +124,7 @@ type attack struct {
 	holder bool          // it is meant for the holder
 	lock   int           // of this of the team's locks
 	member int           // or for this one
+	agent  bool          // or for its agent
 }
 
 func (t *team) next(r *rand.Rand) attack {
@@ -132,6 +133,7 @@ func (t *team) next(r *rand.Rand) attack {
 	if r.IntN(25) == 0 {
 		rest = 8 // a priority asks for three leases in which nothing fails
 	}
+	ofAgent := t.base.Agents > 0 && r.IntN(2) == 0
 	return attack{
 		fault:  f,
 		lasts:  t.leases(f.shortest + r.Float64()*(f.longest-f.shortest)),
@@ -139,6 +141,7 @@ func (t *team) next(r *rand.Rand) attack {
 		holder: r.IntN(4) > 0, // most of them: a fault of anybody else changes little
 		lock:   r.IntN(len(t.locks)),
 		member: r.IntN(len(t.members)),
+		agent:  ofAgent,
 	}
 }
 
@@ -211,6 +214,9 @@ func (m *member) lock(from int) string {
 }
 
 func (m *member) suffer(a attack) {
+	if f, ok := agentFaults[a.fault.name]; ok && a.agent && m.agent != nil {
+		a.fault = f
+	}
 	r := record{Kind: kindFault, Lock: m.team.base.Lock, Who: m.current().who, Note: a.fault.name}
 	if (a.fault.name == "SIGTERM" || a.fault.name == "leave and join") && m.current().handover {
 		r.Note += " with handover"

@@ -43,11 +43,12 @@ type team struct {
 
 // member is one candidate: one process at a time, and its network.
 type member struct {
-	team *team
-	name string
-	link *network.Link
-	busy atomic.Bool // the nemesis is at it
-	mend func()      // what it has damaged: the nemesis's
+	team  *team
+	name  string
+	link  *network.Link // shared by its agent
+	agent *agent        // or nil
+	busy  atomic.Bool   // the nemesis is at it
+	mend  func()        // what it has damaged: the nemesis's
 
 	mu      sync.Mutex
 	process *process
@@ -76,7 +77,10 @@ func newTeam(tb testing.TB, h *history, base candidate, db *spindletest.Database
 		t.members = append(t.members, &member{team: t, name: fmt.Sprintf("%s%d", base.Lock, i+1), link: newLink(tb, db.Host)})
 	}
 	tb.Cleanup(t.kill)
-	for _, m := range t.members {
+	for i, m := range t.members {
+		if i >= size-base.Agents {
+			m.newAgent()
+		}
 		m.start()
 		require.NotNil(tb, m.current())
 	}
@@ -92,6 +96,10 @@ func (m *member) startAs(c candidate) {
 	c.Who, c.FirstValue = fmt.Sprintf("%s.%d", m.name, n), n*valuesOfAProcess
 	c.Handover, c.Priority = c.Handover && n%3 > 0, 8+int(n%2)
 	c.Reclaim = c.Partitions > 0 && n%2 > 0
+	if m.agent != nil {
+		c.Socket = m.agent.socket()
+		m.team.h.addAgent(c.Who)
+	}
 	p, err := m.spawn(c)
 	if err != nil {
 		m.team.tb.Errorf("cannot start %s: %v", c.Who, err)
@@ -194,13 +202,21 @@ func (t *team) kill() {
 		if m.current() != nil {
 			m.kill()
 		}
+		if m.agent != nil && m.agent.current() != nil {
+			m.agent.end(syscall.SIGKILL)
+		}
 	}
 }
 
 func (t *team) terminate() {
 	var all sync.WaitGroup
 	for _, m := range t.members {
-		all.Go(m.terminate)
+		all.Go(func() {
+			m.terminate()
+			if m.agent != nil {
+				m.agent.end(syscall.SIGTERM)
+			}
+		})
 	}
 	all.Wait()
 }

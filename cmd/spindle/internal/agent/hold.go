@@ -203,7 +203,7 @@ var (
 	errUnwanted = errors.New("the program no longer waits for the lock")
 	errTimeout  = errors.New("timed out waiting for the lock")
 	errStalled  = errors.New("the program does not read its lines")
-	errClosed   = errors.New("the program closed the connection, but has not ended")
+	errClosed   = errors.New("the program closed the connection, but may still be running")
 	errExited   = errors.New("the program has ended, but another process still has its connection open")
 )
 

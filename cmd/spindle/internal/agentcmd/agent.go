@@ -181,13 +181,13 @@ func (s *serving) look(ctx context.Context, db *connect.Connection) error {
 // listenOn listens on a socket that only users with these permissions can connect to. It replaces a socket that an
 // earlier agent left behind.
 func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
-	if c, err := net.Dial("unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("--listen unix:%s: another agent is already listening there", path)
-	} else if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path)
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
 	}
 	on, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, fmt.Errorf("--listen unix:%s: this path has %d bytes, which is too long for a Unix socket: Linux allows 107 bytes, macOS 103", path, len(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
 	}
@@ -196,6 +196,30 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("--mode: %w", err)
 	}
 	return on, nil
+}
+
+// removeStale removes a socket on which no process listens. connect(2) reports a file of another type in the same way,
+// so removeStale checks the type first.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errors.New("a file that is not a socket is in the way, and the agent does not remove it")
+	}
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return errors.New("another agent is already listening there")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return fmt.Errorf("another process may be listening there: %w", err)
 }
 
 func (s *serving) serveProbes(a *agent.Agent) (end func(), err error) {

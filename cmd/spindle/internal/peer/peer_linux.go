@@ -41,11 +41,30 @@ func (p *Peer) identify() error {
 	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped
 		p.canExit = true
 		close(p.exited)
-	} // otherwise the kernel can't tell: ENOPROTOOPT before Linux 6.5
+	default: // ENOPROTOOPT before Linux 6.5
+		p.openByID()
+	}
 	if p.Key == "" {
 		p.Key = p.keyOf()
 	}
 	return nil
+}
+
+// openByID finds the process by its id, which works since Linux 5.3. If the process has ended meanwhile, a new process
+// may have its id. In that case the end is reported late, but never early: the id was free, so the process has ended.
+func (p *Peer) openByID() {
+	if p.PID == 0 { // it is in another pid namespace
+		return
+	}
+	pidfd, err := unix.PidfdOpen(p.PID, 0)
+	switch {
+	case err == nil:
+		p.pidfd = pidfd
+		p.canExit = true
+	case errors.Is(err, unix.ESRCH):
+		p.canExit = true
+		close(p.exited)
+	} // otherwise the kernel can't tell: ENOSYS before Linux 5.3
 }
 
 // keyOf returns a key for the process on kernels that give it no inode.

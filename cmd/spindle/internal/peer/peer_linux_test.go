@@ -116,6 +116,24 @@ func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	happens(t, p.Closed(), "the end of the stream")
 }
 
+// A process that has ended before its connection is accepted is reported as ended.
+func TestAProcessThatEndedBeforeItWasAcceptedIsSeenToHaveEnded(t *testing.T) {
+	l := listen(t)
+	c := exec.Command(os.Args[0], "-test.run=^$")
+	c.Env = append(os.Environ(), "PEER_SOCKET="+l.Addr().String())
+	require.NoError(t, c.Run()) // it ends because its standard input is empty
+	conn, err := l.AcceptUnix()
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	p, err := peer.Of(conn)
+	require.NoError(t, err)
+	defer p.Close()
+	require.NoError(t, p.Watch())
+	require.True(t, p.CanExit())
+	happens(t, p.Exited(), "the end of the process")
+	happens(t, p.Closed(), "the end of the stream")
+}
+
 // When a process closes its end of the stream in any way, it is not reported as ended.
 func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 	for _, does := range []string{"close", "half-close", "one byte more, and close", "execve"} {

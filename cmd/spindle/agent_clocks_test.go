@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// These programs print the time and the token whenever they may work under a lock. Their arguments are the client, the
+// lock, and by how many seconds their time of day steps once they have read a line. The times that they print do not
+// step.
+var printsWorks = map[string][]string{
+	"Python": {"python3", "-c", `
+import sys, threading, time
+sys.path.insert(0, sys.argv[1] + "/python")
+from spindle_lock import lock
+
+read = time.clock_gettime_ns
+def step():
+    sys.stdin.readline()
+    by = int(sys.argv[3]) * 10**9
+    time.clock_gettime_ns = lambda clock: read(clock) + by if clock == time.CLOCK_REALTIME else read(clock)
+    print("stepped", flush=True)
+threading.Thread(target=step, daemon=True).start()
+
+with lock(sys.argv[2], lease=1) as held:
+    while True:
+        at = read(time.CLOCK_REALTIME) // 10**6
+        if held.still():
+            print(at, held.token, flush=True)
+        time.sleep(0.005)
+`},
+	"Node": {"node", "--input-type=module", "-e", `
+const [clients, name, by] = process.argv.slice(1);
+const { lock } = await import(clients + '/node/src/index.js');
+
+const read = Date.now;
+process.stdin.once('data', () => {
+  Date.now = () => read() + by * 1000;
+  console.log('stepped');
+});
+
+await lock(name, { lease: '1s' }, async (held) => {
+  for (;;) {
+    const at = read();
+    if (held.still()) console.log(at, held.token);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+});
+`},
+}
+
+// otherClock is a program with another clock, and the next program for its lock.
+type otherClock struct {
+	name         string
+	first, next  *program
+	stepsForward bool // it may act for less time
+}
+
+// otherClocks starts programs in both languages for each kind of clock. The first ones work under their locks.
+func otherClocks(one, two *recipes, clients string) (all []otherClock) {
+	half := fmt.Sprint(-bootMillis() / 2000) // seconds; no clock may be negative
+	inNamespace := func(offset string) []string {
+		return []string{"unshare", "--user", "--map-root-user", "--time", "--boottime=" + offset, "--monotonic=" + offset, "--fork", "--kill-child"}
+	}
+	for language, command := range printsWorks {
+		for name, c := range map[string]struct {
+			in   []string
+			step int
+		}{
+			"in a time namespace that is behind": {in: inNamespace(half)},
+			"in a time namespace that is ahead":  {in: inNamespace("100000")},
+			"its time of day is set back":        {step: -3600},
+			"its time of day is set forward":     {step: 3600},
+		} {
+			w := otherClock{name: language + ", " + name, stepsForward: c.step > 0}
+			args := append(slices.Clone(command), clients, fmt.Sprint("job-", len(all)))
+			w.first = one.program(slices.Concat(c.in, args, []string{fmt.Sprint(c.step)})...)
+			w.first.works()
+			w.next = two.program(append(args, "0")...)
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Programs whose clocks differ from their agent's, or whose time of day is set, act until their agent's last until, and
+// never longer: not even if their agent is stopped and can't tell them anything.
+func TestProgramsWithOtherClocksActUntilTheAgentsUntil(t *testing.T) {
+	t.Parallel()
+	e, path := newDatabase(t)
+	one, two := twoAgents(t, path, e.Addr())
+	clients, err := filepath.Abs("../../clients")
+	require.NoError(t, err)
+	all := otherClocks(one, two, clients)
+	two.eventually("the next programs wait", func() bool { return len(two.all()) == len(all) })
+	for _, w := range all {
+		w.first.write("step\n")
+		w.first.says("stepped")
+	}
+	time.Sleep(500 * time.Millisecond) // the agent sends lines meanwhile
+	stopped := time.Now().UnixMilli()
+	require.NoError(t, one.agent.Process.Signal(syscall.SIGSTOP))
+	for _, w := range all {
+		w.next.works()
+		worked := map[int64][]int64{}
+		works(t, w.next.output, worked)
+		works(t, w.first.output, worked)
+		tokens := takesTurns(t, worked)
+		require.Len(t, tokens, 2, w.name)
+		last := slices.Max(worked[tokens[0]])
+		t.Logf("%s: acts until %d ms after the agent was stopped, the next program acts %d ms later", w.name, last-stopped, slices.Min(worked[tokens[1]])-last)
+		if w.stepsForward {
+			assert.Less(t, last, stopped, "%s: one of its clocks is past until", w.name)
+		} else {
+			assert.Greater(t, last, stopped, "%s: it may act until the last until", w.name)
+		}
+	}
+}
+
+// works waits until the program has worked.
+func (p *program) works() {
+	p.eventually("it works", func() bool {
+		worked := map[int64][]int64{}
+		works(p.recipes, p.output, worked)
+		return len(worked) > 0
+	})
+}

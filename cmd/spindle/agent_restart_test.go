@@ -1,0 +1,132 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An agent with fifty holders is killed and started again, while programs of another agent wait for the same locks. All
+// locks are held again, and no two programs work under one lock at a time. If a program's work has returned, the program
+// can release its lock at the new agent: then the next holder does not wait until the lock has expired.
+func TestFiftyHoldersOfAnAgentThatIsKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	e, path := newDatabase(t)
+	const lease, programs, each = 6 * time.Second, 5, 10
+	first := startHolders(t, path, e.Addr(), lease, programs, each)
+	first.eventually("it holds all locks", func() bool { return len(first.held()) == programs*each })
+	sites := []*recipes{first, startHolders(t, path, e.Addr(), lease, programs, each)}
+	before := sites[0].held()
+	killed := bootMillis()
+	kill(sites[0].agent)
+	sites[0].startAgent()
+	sites[0].eventually("all locks are held again", func() bool { return len(heldByAny(sites)) == programs*each })
+	time.Sleep(lease / 20) // so that the last holder has worked
+	for _, s := range sites {
+		for _, w := range s.workers {
+			kill(w.command)
+		}
+	}
+	var returned, expired []time.Duration
+	for p := range programs {
+		for _, lock := range locksOf(p, each) {
+			worked := map[int64][]int64{}
+			for _, s := range sites {
+				works(t, s.workers[p].log+lock, worked)
+			}
+			takesTurns(t, worked)
+			again := heldAgain(worked, tokenOf(before, lock))
+			require.NotZero(t, again, "no program has worked under %s since", lock)
+			if p%2 == 0 {
+				returned = append(returned, time.Duration(again-killed)*time.Millisecond)
+			} else {
+				expired = append(expired, time.Duration(again-killed)*time.Millisecond)
+			}
+		}
+	}
+	slices.Sort(returned)
+	slices.Sort(expired)
+	t.Logf("held again after the kill: released ones after %v (median) to %v, others after %v to %v (%.2f leases)", returned[len(returned)/2], slices.Max(returned),
+		expired[len(expired)/2], slices.Max(expired), slices.Max(expired).Seconds()/lease.Seconds())
+	assert.Less(t, slices.Min(returned), slices.Min(expired)*2/3, "a release at the new agent frees no lock")
+}
+
+// startHolders starts an agent and its programs, and waits until the agent has all of their holds.
+func startHolders(t *testing.T, path, host string, lease time.Duration, programs, each int) *recipes {
+	r := &recipes{site: &site{TB: t, dir: t.TempDir(), path: path, host: host, request: "/v1/locks?lease=" + lease.String()}}
+	r.startAgent()
+	t.Cleanup(func() { kill(r.agent) })
+	r.eventually("the agent listens", func() bool { return r.ask(http.MethodGet, "/livez", &struct{}{}) == nil })
+	for p := range programs {
+		w := &worker{log: filepath.Join(r.dir, fmt.Sprint("worker-", p)), quiet: true, env: []string{"WORKER_LOCKS=" + strings.Join(locksOf(p, each), " ")}}
+		if p%2 == 0 {
+			w.env = append(w.env, "WORKER_RETURNS=1")
+		}
+		r.start(w)
+		r.workers = append(r.workers, w)
+		t.Cleanup(func() { kill(w.command) })
+	}
+	r.eventually("it has all holds", func() bool { return len(r.all()) == programs*each })
+	return r
+}
+
+// heldByAny returns the names of all locks that a program of one of the agents holds.
+func heldByAny(sites []*recipes) map[string]bool {
+	held := map[string]bool{}
+	for _, s := range sites {
+		if s.ask(http.MethodGet, "/livez", &struct{}{}) == nil {
+			for _, h := range s.held() {
+				held[h.Names[0]] = true
+			}
+		}
+	}
+	return held
+}
+
+// locksOf returns the names of a program's locks, as the parameters of requests.
+func locksOf(program, each int) (locks []string) {
+	for i := range each {
+		locks = append(locks, fmt.Sprintf("&name=job-%d-%d", program, i))
+	}
+	return locks
+}
+
+// all returns all holds of the agent.
+func (r *recipes) all() []heldBy {
+	var all struct{ Holds []heldBy }
+	require.NoError(r, r.ask(http.MethodGet, "/v1/holds", &all))
+	return all.Holds
+}
+
+// held returns the holds that have their lock.
+func (r *recipes) held() []heldBy {
+	return slices.DeleteFunc(r.all(), func(h heldBy) bool { return h.State != "held" })
+}
+
+func tokenOf(holds []heldBy, lock string) int64 {
+	for _, h := range holds {
+		if "&name="+h.Names[0] == lock {
+			return h.Token
+		}
+	}
+	return 0
+}
+
+// heldAgain returns when a program first worked under a later token, or 0.
+func heldAgain(worked map[int64][]int64, token int64) (first int64) {
+	for later, times := range worked {
+		if at := slices.Min(times); later > token && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
