@@ -218,7 +218,7 @@ func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
 	last := p.reads("held")
 	next := b.start("/v1/locks?name=a&lease=2s")
 	next.reads("waiting")
-	require.NoError(t, b.agent.Locks.Release(t.Context(), table.Token(last.Token), "a"))
+	require.NoError(t, b.agent.Locks.Break(t.Context(), table.Token(last.Token), "a"))
 	held := next.reads("held")
 	assert.GreaterOrEqual(t, boottime(t), last.Until["boottime_ms"])
 	assert.Greater(t, held.Token, last.Token)

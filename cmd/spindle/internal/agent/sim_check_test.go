@@ -102,10 +102,11 @@ func (w *world) completed(key string) {
 }
 
 // expectRelease checks that the lock of a program that ends is released, if its agent lives and no fault delays it.
-// The argument after says when both signs of the end are visible. If that is late, the lock may expire first. w.mu is
-// held.
+// The argument after says when both signs of the end are visible. A lock that may expire before that is not checked. w.mu
+// is held.
 func (w *world) expectRelease(t *tenure, after time.Duration) {
-	if !t.working || t.socket.agent.dead || after > t.p.role.lease/4 {
+	ms := after.Milliseconds() + 1
+	if !t.working || t.socket.agent.dead || !t.p.clocks().plus(reading{ms, ms, ms}, 1).before(t.until) {
 		return
 	}
 	h, since := t.p.host, time.Now()
