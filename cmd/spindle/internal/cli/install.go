@@ -17,8 +17,9 @@ func newInstall() *cobra.Command {
 		Use:   "install DIR",
 		Short: "Copy this program to a directory",
 		Long: `Install copies the running spindle program to the directory DIR, under the name
-spindle (spindle.exe on Windows). DIR must exist. A program of that name in DIR is
-replaced in one step, even while it runs. Install does not require a database.
+spindle (spindle.exe on Windows). DIR must exist. Install replaces a file of
+that name in one step, even while it is being executed. Install does not require
+a database.
 
 In Kubernetes, an init container can use it to give spindle to a program whose
 image does not contain it. Spindle's own image needs no shell for that.
