@@ -61,7 +61,8 @@ func (c checkout) with(env []string, name string, args ...string) {
 	c.t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z", "GOWORK=off", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z", "GOWORK=off", "GOFLAGS=",
+		"GOMODCACHE="+filepath.Join(c.dir, ".git", "modules")) // go build records there that it has seen this version of spindle
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(c.t, err, "%s %q: %s", name, args, out)
