@@ -1,7 +1,7 @@
 // Package cli assembles the spindle command from its subcommands.
 //
 //   - root.go: the root command
-//   - version.go, man.go, schema.go: the subcommands of these names
+//   - version.go, install.go, man.go, schema.go: the subcommands of these names
 //
 // The other subcommands are in packages of their own. Package compete has exec and guard. Package inspect has ls,
 // status and members. Package operate has init, doctor, handover, release and prune. Packages watchcmd, servecmd and

@@ -114,7 +114,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.Flags(root.PersistentFlags())
-	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), inspect.NewLs(o), watchcmd.NewWatch(o), inspect.NewStatus(o), inspect.NewMembers(o), servecmd.NewServe(o), agentcmd.New(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newMan())
+	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), inspect.NewLs(o), watchcmd.NewWatch(o), inspect.NewStatus(o), inspect.NewMembers(o), servecmd.NewServe(o), agentcmd.New(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
 	complete.Flags(o, root)
 	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
+)
+
+// push pushes the index to the repository under its version, with the credentials that docker login stores. A version
+// never changes: push fails if the repository has another image under this version.
+func push(ctx context.Context, repository string, index v1.ImageIndex, version string) error {
+	if !semver.IsValid(version) || semver.Canonical(version) != version || module.IsPseudoVersion(version) {
+		return fmt.Errorf("%s is not a release: build the programs from a clean checkout of its tag", version)
+	}
+	tag, err := name.NewTag(repository + ":" + version)
+	if err != nil {
+		return err
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	switch there, err := remote.Head(tag, options...); {
+	case err == nil && there.Digest != digest:
+		return fmt.Errorf("%s exists with another digest: %s instead of %s", tag, there.Digest, digest)
+	case err == nil:
+		return nil
+	case !missing(err):
+		return err
+	}
+	return remote.WriteIndex(tag, index, options...)
+}
+
+// missing reports whether err says that the registry does not have what it was asked for. Some registries deny access to
+// a repository that does not exist yet. If access is really denied, the push fails.
+func missing(err error) bool {
+	var e *transport.Error
+	return errors.As(err, &e) && slices.Contains([]int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden}, e.StatusCode)
+}
