@@ -112,7 +112,7 @@ func (k *kubelet) becomes(t *testing.T, ready func(core.Pod) bool) {
 }
 
 // report writes a pod's status, unless it is written already. A ready pod has been ready for an hour, so no test waits for
-// minReadySeconds. A conflict is ignored, because a newer version of the pod is about to be reported.
+// minReadySeconds. The pod may be gone.
 func (k *kubelet) report(ctx context.Context, p core.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,14 +123,12 @@ func (k *kubelet) report(ctx context.Context, p core.Pod) {
 	case k.ready(p):
 		want = core.ConditionTrue
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == core.PodReady && c.Status == want && p.Status.Phase == phase {
-			return
-		}
+	if p.Status.Phase == phase && isReady(p) == (want == core.ConditionTrue) {
+		return
 	}
-	p.Status.Phase = phase
-	p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: want, LastTransitionTime: meta.NewTime(time.Now().Add(-time.Hour))}}
-	_, _ = k.CoreV1().Pods(k.namespace).UpdateStatus(ctx, &p, meta.UpdateOptions{})
+	patch := fmt.Appendf(nil, `{"status": {"phase": %q, "conditions": [{"type": "Ready", "status": %q, "lastTransitionTime": %q}]}}`,
+		phase, want, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	_, _ = k.CoreV1().Pods(k.namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
 }
 
 // pods returns the pods that are not being deleted, the oldest first.
