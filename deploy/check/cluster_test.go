@@ -198,6 +198,16 @@ func (k *kubelet) settled(t *testing.T, m manifest, pods, updated int) {
 	}, limit, pause)
 }
 
+// available waits until so many pods of a deployment are available.
+func (k *kubelet) available(t *testing.T, deployment string, pods int) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		d, err := k.AppsV1().Deployments(k.namespace).Get(t.Context(), deployment, meta.GetOptions{})
+		require.NoError(c, err)
+		require.EqualValues(c, pods, d.Status.AvailableReplicas)
+	}, limit, pause, deployment)
+}
+
 // evict asks the API server to evict a pod, as a drain does, until it agrees.
 func (k *kubelet) evict(t *testing.T, p core.Pod) {
 	t.Helper()
@@ -261,6 +271,7 @@ func (c cluster) onlyTheHolderIsReady(t *testing.T, m manifest, namespace string
 	k := c.kubelet(t, namespace, noPod)
 	k.settled(t, m, 3, 3)
 	k.becomes(t, k.oldest(t))
+	k.available(t, "nightly", 1)
 	holder := k.pods(t)[0].Name
 	k.setImage(t, m, badImage)
 	k.settled(t, m, 4, 3)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,15 +17,26 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// spindle builds the command.
+var binary = filepath.Join(os.TempDir(), fmt.Sprint("spindle-check-", os.Getpid()))
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.Remove(binary)
+	os.Exit(code)
+}
+
+var build = sync.OnceValues(func() ([]byte, error) {
+	c := exec.Command("go", "build", "-o", binary, "./cmd/spindle")
+	c.Dir = "../.."
+	return c.CombinedOutput()
+})
+
+// spindle returns the path of the command, which the first test that needs it builds.
 func spindle(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "spindle")
-	build := exec.Command("go", "build", "-o", path, "./cmd/spindle")
-	build.Dir = "../.."
-	out, err := build.CombinedOutput()
+	out, err := build()
 	require.NoError(t, err, "%s", out)
-	return path
+	return binary
 }
 
 // run runs the command with these variables alone, and returns what it printed and its exit code.

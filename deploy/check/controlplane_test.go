@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-var binaries = flag.String("binaries", "", "the `directory` of etcd, kube-apiserver and kube-controller-manager (default: they are built, which takes minutes)")
+var binaries = flag.String("binaries", "", "the `directory` of etcd, kube-apiserver, kube-controller-manager and kubectl (default: they are built, which takes minutes)")
 
 // controllers are those that replace pods, and protect them from drains.
 const controllers = "--controllers=deployment-controller,replicaset-controller,statefulset-controller,disruption-controller,serviceaccount-controller"
@@ -33,7 +34,9 @@ const controllers = "--controllers=deployment-controller,replicaset-controller,s
 // A cluster is a control plane on loopback. It has no nodes: a kubelet in the test writes the status of the pods.
 type cluster struct {
 	*kubernetes.Clientset
-	dynamic dynamic.Interface
+	dynamic    dynamic.Interface
+	kubeconfig string
+	programs   string // the directory of the programs
 }
 
 // start starts a control plane for the test.
@@ -76,10 +79,10 @@ func start(t *testing.T) cluster {
 	require.NoError(t, err)
 	dynamic, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return cluster{client, dynamic}
+	return cluster{client, dynamic, kubeconfig, from}
 }
 
-// programs returns a directory with the three programs, built from the versions in controlplane/go.mod.
+// programs returns a directory with the programs, built from the versions in controlplane/go.mod.
 func programs(t *testing.T) string {
 	t.Helper()
 	if *binaries != "" {
@@ -93,6 +96,7 @@ func programs(t *testing.T) string {
 		"etcd":                    "go.etcd.io/etcd/server/v3",
 		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
 		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+		"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
 	} {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), path)
 		build.Dir = "controlplane"
@@ -142,4 +146,12 @@ func ready(config *rest.Config) bool {
 	}
 	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK
+}
+
+// kubectl runs kubectl, and shows what it printed.
+func (c cluster) kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(c.programs, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
 }

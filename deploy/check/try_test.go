@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -34,17 +35,16 @@ type node struct {
 	address string // the emulator's
 
 	mu sync.Mutex
-	up map[string]*pod
+	up map[string]pod
 }
 
-// A pod is one whose container runs.
+// A pod is one that has been created and not deleted.
 type pod struct {
 	name, ip string
-	process  *exec.Cmd
-	ended    chan struct{} // closed when the process has exited
+	stop     context.CancelFunc
 }
 
-// TestTryLeadsFromNothingToALeader: with one command, three pods compete, one leads, and spindle serve shows it. If the
+// TestTryLeadsFromNothingToALeader: with one kubectl command, three pods compete, one leads, and spindle serve shows it. If the
 // leader is drained, another pod leads.
 func TestTryLeadsFromNothingToALeader(t *testing.T) {
 	e, err := emulator.Start(t.Context())
@@ -53,12 +53,11 @@ func TestTryLeadsFromNothingToALeader(t *testing.T) {
 	c := start(t)
 	const namespace = "spindle-try"
 	m := named(t, "try")
-	n := &node{kubelet: &kubelet{cluster: c, namespace: namespace, ready: everyPod}, m: m, program: spindle(t), address: e.Addr(), up: map[string]*pod{}}
+	n := &node{kubelet: &kubelet{cluster: c, namespace: namespace, ready: everyPod}, m: m, program: spindle(t), address: e.Addr(), up: map[string]pod{}}
 	began := time.Now()
-	c.apply(t, m, namespace)
+	c.kubectl(t, "apply", "-k", manifests+"/try")
 	n.run(t)
-
-	n.available(t, "leader", 3)
+	c.kubectl(t, "-n", namespace, "rollout", "status", "deployment/leader", "--timeout", limit.String())
 	n.available(t, "spindle-serve", 1)
 	leader := n.leader(t, "")
 	t.Logf("from nothing to a leader: %v", time.Since(began).Round(100*time.Millisecond))
@@ -91,88 +90,73 @@ func (n *node) run(t *testing.T) {
 			switch {
 			case is && e.Type == watch.Added:
 				last++
-				running.Go(func() { n.runs(ctx, t, *p, fmt.Sprint("127.0.1.", last)) })
+				ctx, stop := context.WithCancel(ctx)
+				started := pod{p.Name, fmt.Sprint("127.0.1.", last), stop}
+				n.change(func() { n.up[p.Name] = started })
+				running.Go(func() { n.runs(ctx, *p, started.ip) })
+				running.Go(func() { n.probes(ctx, *p, started.ip) })
 			case is && e.Type == watch.Deleted:
-				running.Go(func() { n.stops(p.Name) })
+				n.change(func() {
+					n.up[p.Name].stop()
+					delete(n.up, p.Name)
+				})
 			}
 		}
 	})
 }
 
-// runs runs a pod: its init containers one after the other, and then its only container, until ctx ends.
-func (n *node) runs(ctx context.Context, t *testing.T, p core.Pod, ip string) {
-	defer func() { <-ctx.Done(); n.stops(p.Name) }()
-	if strings.HasPrefix(p.Name, "emulator-") {
-		n.report(ctx, p)
+func (n *node) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+}
+
+// runs runs a pod's containers until ctx ends: each init container until it succeeds, and then the only other one. A
+// container that exits is started again.
+func (n *node) runs(ctx context.Context, p core.Pod, ip string) {
+	if p.Labels["app"] == "emulator" {
 		return
 	}
 	for _, c := range p.Spec.InitContainers {
-		for ctx.Err() == nil {
-			out, err := n.command(c, ip).CombinedOutput()
-			if err == nil {
-				break
-			}
-			t.Logf("%s: %s", c.Name, out)
+		for ctx.Err() == nil && n.command(ctx, c, ip).Run() != nil {
+			time.Sleep(pause) // the back-off of a container
 		}
 	}
-	c := p.Spec.Containers[0]
-	started := &pod{name: p.Name, ip: ip, process: n.command(c, ip), ended: make(chan struct{})}
-	started.process.Stderr = os.Stderr
-	if !assert.NoError(t, started.process.Start()) {
-		return
+	for ctx.Err() == nil {
+		_ = n.command(ctx, p.Spec.Containers[0], ip).Run()
+		time.Sleep(pause)
 	}
-	go func() { _ = started.process.Wait(); close(started.ended) }()
-	n.mu.Lock()
-	n.up[p.Name] = started
-	n.mu.Unlock()
-	for probe := c.ReadinessProbe.HTTPGet; ctx.Err() == nil; time.Sleep(pause) {
-		if status(fmt.Sprint("http://", ip, listening(c, c.ReadinessProbe), probe.Path)) == http.StatusOK {
+}
+
+// probes reports the pod as ready once its readiness probe has succeeded.
+func (n *node) probes(ctx context.Context, p core.Pod, ip string) {
+	c := p.Spec.Containers[0]
+	for ctx.Err() == nil {
+		probe := c.ReadinessProbe
+		if probe.HTTPGet == nil || status("http://"+ip+listening(c, probe)+probe.HTTPGet.Path) == http.StatusOK {
 			n.report(ctx, p)
 			return
 		}
+		time.Sleep(pause)
 	}
 }
 
 // command returns the process that stands for a container: spindle in place of its image, with an address on loopback in
-// place of the pod's.
-func (n *node) command(c core.Container, ip string) *exec.Cmd {
+// place of the pod's. When ctx ends, the process gets SIGTERM, and is killed at the end of the grace period.
+func (n *node) command(ctx context.Context, c core.Container, ip string) *exec.Cmd {
 	here := strings.NewReplacer(":8118", ip+":8118", ":8117", ip+":8117", "/spindle", n.program, "emulator:9010", n.address)
 	var args []string
 	for _, a := range c.Args {
 		args = append(args, here.Replace(a))
 	}
-	process := exec.Command(n.program, args...)
+	process := exec.CommandContext(ctx, n.program, args...)
+	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
+	process.WaitDelay = 30 * time.Second
+	process.Stderr = os.Stderr
 	for _, e := range environment(n.m, c) {
 		process.Env = append(process.Env, here.Replace(e))
 	}
 	return process
-}
-
-// stops ends a pod's process as Kubernetes does, and waits for its end.
-func (n *node) stops(name string) {
-	n.mu.Lock()
-	p := n.up[name]
-	delete(n.up, name)
-	n.mu.Unlock()
-	if p == nil {
-		return
-	}
-	_ = p.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(30 * time.Second):
-		_ = p.process.Process.Kill()
-	}
-}
-
-// available waits until so many pods of a deployment are available.
-func (n *node) available(t *testing.T, deployment string, pods int) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		d, err := n.AppsV1().Deployments(n.namespace).Get(t.Context(), deployment, meta.GetOptions{})
-		require.NoError(c, err)
-		require.EqualValues(c, pods, d.Status.AvailableReplicas)
-	}, limit, pause, deployment)
 }
 
 // leader waits until a pod leads, other than one of a given name, and returns its name.
@@ -204,12 +188,8 @@ func (n *node) metrics(t *testing.T) (text string) {
 	return text
 }
 
-func (n *node) processes() (pods []*pod) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, p := range n.up {
-		pods = append(pods, p)
-	}
+func (n *node) processes() (pods []pod) {
+	n.change(func() { pods = slices.Collect(maps.Values(n.up)) })
 	return pods
 }
 
