@@ -1,3 +1,4 @@
+// The programs that the tests with the tag controlplane run, and their versions.
 module github.com/spindle-lock/spindle/deploy/check/controlplane
 
 go 1.26.0
