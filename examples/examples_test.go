@@ -266,12 +266,12 @@ func get(t *testing.T, url string) (from, body string) {
 	return resp.Request.URL.String(), string(text)
 }
 
-// probe returns the status codes of the manifest's liveness and readiness probes.
+// probe returns the status codes of the manifest's readiness and liveness probes.
 func probe(t *testing.T, url string) (codes []int) {
 	t.Helper()
 	manifest, err := os.ReadFile("../deploy/kubernetes/leader.yaml")
 	require.NoError(t, err)
-	for _, path := range regexp.MustCompile(`(?s)livenessProbe:.*?path: (/\w+).*readinessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
+	for _, path := range regexp.MustCompile(`(?s)readinessProbe:.*?path: (/\w+).*livenessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
 		codes = append(codes, code(t, url+path))
 	}
 	return codes

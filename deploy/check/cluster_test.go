@@ -212,7 +212,7 @@ func (k *kubelet) available(t *testing.T, deployment string, pods int) {
 func (k *kubelet) evict(t *testing.T, p core.Pod) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		err := k.PolicyV1().Evictions(k.namespace).Evict(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: p.Name}})
+		err := k.PolicyV1().Evictions(k.namespace).Evict(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: p.Name, Namespace: k.namespace}})
 		if !apierrors.IsNotFound(err) {
 			require.NoError(c, err)
 		}
