@@ -229,7 +229,9 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 	assert.Equal(t, firstURL+" "+token+"\n", leader)
 
 	assert.Equal(t, []int{http.StatusOK, http.StatusOK}, probe(t, firstURL), "the leader is live and ready")
-	assert.Equal(t, []int{http.StatusOK, http.StatusServiceUnavailable}, probe(t, secondURL), "its follower is live")
+	assert.Equal(t, []int{http.StatusOK, http.StatusOK}, probe(t, secondURL), "so is its follower, which redirects to it")
+	assert.Equal(t, http.StatusOK, code(t, firstURL+"/readyz"))
+	assert.Equal(t, http.StatusServiceUnavailable, code(t, secondURL+"/readyz"), "only the leader leads")
 
 	job := first.until(ran)
 	from, jobs := get(t, secondURL+"/jobs")
@@ -264,18 +266,23 @@ func get(t *testing.T, url string) (from, body string) {
 	return resp.Request.URL.String(), string(text)
 }
 
-// probe returns the status codes of the manifest's liveness and readiness probes.
+// probe returns the status codes of the manifest's readiness and liveness probes.
 func probe(t *testing.T, url string) (codes []int) {
 	t.Helper()
 	manifest, err := os.ReadFile("../deploy/kubernetes/leader.yaml")
 	require.NoError(t, err)
-	for _, path := range regexp.MustCompile(`(?s)livenessProbe:.*?path: (/\w+).*readinessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
-		resp, err := http.Get(url + path)
-		require.NoError(t, err)
-		resp.Body.Close()
-		codes = append(codes, resp.StatusCode)
+	for _, path := range regexp.MustCompile(`(?s)readinessProbe:.*?path: (/\w+).*livenessProbe:.*?path: (/\w+)`).FindStringSubmatch(string(manifest))[1:] {
+		codes = append(codes, code(t, url+path))
 	}
 	return codes
+}
+
+func code(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Only the leader is ready and serves requests. Followers are live. The probes' paths are read from deploy/kubernetes.
+// Only the leader is ready and serves requests. Followers are live. The probes' paths are read from the manifest.
 func TestOnlyTheLeaderIsReadyAndServes(t *testing.T) {
 	needEmulator(t)
-	manifest, err := os.ReadFile("../../deploy/kubernetes/leader.yaml")
+	manifest, err := os.ReadFile("../../deploy/kubernetes/service.yaml")
 	require.NoError(t, err)
 	probe := func(kind string) string {
 		path := regexp.MustCompile(kind + `Probe:\s+httpGet: \{path: ([^,]+),`).FindSubmatch(manifest)

@@ -12,12 +12,10 @@ import (
 
 func (r *replica) handler() http.Handler {
 	mux := http.NewServeMux()
-	leader := r.whoLeads(func(w http.ResponseWriter, _ *http.Request, leader spindle.Leader) {
+	mux.HandleFunc("GET /leader", r.whoLeads(func(w http.ResponseWriter, _ *http.Request, leader spindle.Leader) {
 		fmt.Fprintln(w, leader.Value, leader.Token)
-	})
-	mux.HandleFunc("GET /leader", leader)
-	mux.HandleFunc("GET /healthz", leader)                   // readiness if followers also serve requests
-	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // liveness: restart the replica if this fails
+	}))
+	mux.Handle("GET /livez", spindle.Probe(r.lock.Live))     // liveness, and readiness if followers also serve requests
 	mux.Handle("GET /readyz", spindle.Probe(r.lock.Leading)) // readiness if only the leader serves requests
 	mux.HandleFunc("GET /jobs", r.whoLeads(func(w http.ResponseWriter, req *http.Request, leader spindle.Leader) {
 		if leader.Value != r.url {

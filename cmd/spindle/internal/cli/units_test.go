@@ -106,28 +106,3 @@ func systemdReads(t *testing.T, path string) {
 	assert.NoError(t, err, "%s", out)
 	assert.Empty(t, string(out))
 }
-
-// The manifests start this program with flags that it has, and probe what it serves.
-func TestTheManifestsOfKubernetesAreRead(t *testing.T) {
-	for _, name := range []string{"deployment.yaml", "service.yaml"} {
-		text, err := os.ReadFile(filepath.Join(deploy, "kubernetes", name))
-		require.NoError(t, err)
-		manifest := string(text)
-		command := regexp.MustCompile(`command: \["/spindle/spindle", (.*)\]`).FindStringSubmatch(manifest)
-		require.NotNil(t, command, name)
-		c := parse(t, arguments(strings.ReplaceAll(command[1], ",", " ")))
-		variables := regexp.MustCompile(`name: (SPINDLE_\w+)`).FindAllStringSubmatch(manifest, -1)
-		assert.NotEmpty(t, variables)
-		for _, v := range variables {
-			assert.True(t, setsAFlag(c, v[1]), "%s: no flag of %s has %s", name, c.Name(), v[1])
-		}
-		port := regexp.MustCompile(`name: SPINDLE_HEALTH_LISTEN, value: ":(\d+)"`).FindStringSubmatch(manifest)
-		require.NotNil(t, port, name)
-		probes := regexp.MustCompile(`httpGet: \{path: (/\w+), port: (\w+)\}`).FindAllStringSubmatch(manifest, -1)
-		assert.NotEmpty(t, probes)
-		for _, p := range probes {
-			assert.Contains(t, []string{"/livez", "/readyz"}, p[1])
-			assert.Equal(t, port[1], p[2], name)
-		}
-	}
-}
