@@ -181,7 +181,13 @@ func figure(f float64) string {
 	return fmt.Sprintf("%.3g", f)
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.2g %%", share*100) }
+// percent formats a share with two significant digits, or as a whole number if it is 100 % or more.
+func percent(share float64) string {
+	if share >= 0.995 { // otherwise, two digits would be 1e+02
+		return thousands(int64(math.Round(share*100))) + " %"
+	}
+	return fmt.Sprintf("%.2g %%", share*100)
+}
 
 // thousands formats a number with its digits in groups of three.
 func thousands(n int64) string {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -63,4 +64,37 @@ func TestAnEstimateIsAShareOfANodeAndMoney(t *testing.T) {
 			assert.Contains(t, text, want)
 		}
 	}
+}
+
+func TestAPercentageHasNoExponent(t *testing.T) {
+	for share, want := range map[float64]string{0.00011: "0.011 %", 0.0567: "5.7 %", 0.99: "99 %", 0.996: "100 %", 1.133: "113 %", 12.5: "1,250 %"} {
+		assert.Equal(t, want, percent(share))
+	}
+}
+
+// Each row of the table in docs/costs.md begins with flags of doctor. The other cells are what doctor prints for them.
+func TestTheTableOfCostsIsWhatDoctorPrints(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/costs.md")
+	require.NoError(t, err)
+	assumed := regexp.MustCompile(`spindle doctor --locks 50 (--candidates 3 --lease 10s --node-price ([\d.]+))`).FindSubmatch(text)
+	require.NotNil(t, assumed)
+	rows := regexp.MustCompile("(?m)^\\| `(--[^`]*)` \\| (.*) \\|$").FindAllSubmatch(text, -1)
+	require.Len(t, rows, 5)
+	for _, row := range rows {
+		var w fleet
+		f := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
+		w.flags(f)
+		require.NoError(t, f.Parse(strings.Fields(string(assumed[1])+" "+string(row[1]))))
+		require.NoError(t, w.check(f))
+		var b bytes.Buffer
+		w.estimate().print(&terminal.Terminal{Writer: &b})
+		cells := strings.Split(string(row[2]), " | ")
+		require.Len(t, cells, 5)
+		assert.Contains(t, b.String(), cells[0]+" commits and "+cells[1]+" reads (", "%s", row[1])
+		assert.Contains(t, b.String(), " "+cells[2]+" of a node, or "+cells[3]+" of 100 processing units", "%s", row[1])
+		assert.Contains(t, b.String(), " "+cells[4]+" a month", "%s", row[1])
+	}
+	price, err := strconv.ParseFloat(string(assumed[2]), 64)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), strconv.FormatFloat(price*month.Hours()*fewUnits/nodeUnits, 'f', 2, 64)+" a month")
 }
