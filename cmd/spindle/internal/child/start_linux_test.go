@@ -19,17 +19,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
-// watching is the first argument of a watchdog of these tests. What follows is a file, in which it writes that it acts.
-const watching = "watching"
-
-func watchFor(file string) {
-	Watch(func(a Act) {
-		if err := os.WriteFile(file, []byte(strconv.Itoa(int(a.Why))), 0o600); err != nil {
-			panic(err)
-		}
-	})
-}
-
 // unable are programs that can't be run, with the exit codes that a shell has for them.
 func unable(t *testing.T) map[string]int {
 	dir := t.TempDir()
