@@ -175,32 +175,33 @@ func loseReplies(s *site, d time.Duration) {
 	s.link.Mend()
 }
 
-// startSite starts an agent behind a link, and two programs that want its lock.
-func startSite(t *testing.T, path, host string) *site {
-	link, err := network.NewLink(host)
-	require.NoError(t, err)
-	t.Cleanup(link.Close)
-	s := &site{TB: t, dir: t.TempDir(), path: path, host: host, link: link, request: "/v1/locks?name=job&lease=" + agentFaultLease.String()}
-	s.startAgent()
-	t.Cleanup(func() { kill(s.agent) })
-	for i := range 2 {
-		w := &worker{log: filepath.Join(s.dir, fmt.Sprint("worker-", i))}
-		s.start(w)
-		s.workers = append(s.workers, w)
-		t.Cleanup(func() { kill(w.command) })
-	}
-	return s
-}
-
 // Programs of two agents take turns at holding one lock, while programs and agents are killed, stopped and cut off. According
 // to the until that they have read, no two programs ever work at the same time. No fenced write commits after one with a
 // later token. And after each fault, the lock is held again.
 func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t, "CREATE TABLE written (token STRING(MAX), written TIMESTAMP OPTIONS (allow_commit_timestamp=true)) PRIMARY KEY (token, written)")
+	const lease = agentFaultLease
 	var sites []*site
 	for range 2 {
-		sites = append(sites, startSite(t, path, e.Addr()))
+		link, err := network.NewLink(e.Addr())
+		require.NoError(t, err)
+		t.Cleanup(link.Close)
+		s := &site{TB: t, dir: t.TempDir(), path: path, host: e.Addr(), link: link, request: "/v1/locks?name=job&lease=" + lease.String()}
+		s.startAgent()
+		t.Cleanup(func() { kill(s.agent) })
+		for i := range 2 {
+			w := &worker{log: filepath.Join(s.dir, fmt.Sprint("worker-", i))}
+			s.start(w)
+			s.workers = append(s.workers, w)
+		}
+		t.Cleanup(func() {
+			for _, w := range s.workers {
+				_ = w.command.Process.Signal(syscall.SIGCONT)
+				kill(w.command)
+			}
+		})
+		sites = append(sites, s)
 	}
 	t.Cleanup(func() {
 		for _, s := range sites {
@@ -215,7 +216,7 @@ func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 	for range *agentFaults {
 		fault := agentFaultKinds[rand.IntN(len(agentFaultKinds))]
 		kinds[fault.name]++
-		time.Sleep(rand.N(agentFaultLease))
+		time.Sleep(rand.N(lease))
 		fault.happen(first.site, first.worker)
 		next := holder(t)
 		if next.worker == nil {
@@ -223,10 +224,15 @@ func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 		}
 		first = next
 	}
+	for _, s := range sites {
+		for _, w := range s.workers {
+			_ = w.command.Process.Signal(syscall.SIGCONT)
+			kill(w.command)
+		}
+	}
 	worked := map[int64][]int64{}
 	for _, s := range sites {
 		for _, w := range s.workers {
-			kill(w.command)
 			works(t, w.log, worked)
 		}
 	}

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -68,52 +66,6 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	a.job("job", "&lease=2s")
 	a.eventually("the agent gets locks again", func() bool { return a.token("job") > token })
 	worksInTurns(t, a, b)
-}
-
-// If the reply to a claim is lost, the agent does not act under that claim until it knows its outcome. Its program has the
-// lock in the end.
-func TestTheReplyToAClaimIsLost(t *testing.T) {
-	t.Parallel()
-	e, path := newDatabase(t)
-	db, err := e.Connect(t.Context(), path)
-	require.NoError(t, err)
-	defer db.Close()
-	a, b := twoAgents(t, path, e.Addr())
-	lost := false
-	for tries := 0; !lost && tries < 5; tries++ {
-		lost = losesReplyToClaim(db, a, b)
-	}
-	require.True(t, lost, "each reply came before the test had seen the claim")
-	time.Sleep(500 * time.Millisecond)
-	assert.Equal(t, "waiting", a.state("job"), "it can't know that it has claimed the lock")
-	a.link.Mend()
-	a.holder("job", 0)
-	worksInTurns(t, a, b)
-}
-
-// losesReplyToClaim lets a program of a claim the lock, and cuts a off before the reply to the claim arrives. It reports
-// false if it was too late for that.
-func losesReplyToClaim(db *spanner.Client, a, b *recipes) bool {
-	const lease = "&lease=10s"
-	first := b.job("job", lease)
-	b.holder("job", 0)
-	next := a.job("job", lease)
-	a.eventually("the program waits", func() bool { return a.state("job") == "waiting" })
-	a.link.From.Slow(300 * time.Millisecond) // so that a claim is in the table before its reply has arrived
-	kill(first.command)
-	a.eventually("its agent has claimed the lock", func() bool {
-		var claimant spanner.NullString
-		row, err := db.Single().ReadRow(a.Context(), "locktable", spanner.Key{"job"}, []string{"writer"})
-		return err == nil && row.Columns(&claimant) == nil && strings.Contains(claimant.StringVal, fmt.Sprintf("/%d/", next.command.Process.Pid))
-	})
-	a.link.Cut()
-	if a.state("job") == "waiting" {
-		return true
-	}
-	a.link.Mend()
-	kill(next.command)
-	a.eventually("the lock is free", func() bool { return a.state("job") == "" })
-	return false
 }
 
 // worksInTurns ends the programs and checks that no two of them worked at a time.
