@@ -49,9 +49,9 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t)
 	a, b := twoAgents(t, path, e.Addr())
-	first := a.job("job", "&lease=2s")
+	first := a.job("job", "&lease=4s")
 	token := a.holder("job", 0)
-	next := b.job("job", "&lease=2s")
+	next := b.job("job", "&lease=4s")
 	b.eventually("the next program waits", func() bool { return b.state("job") == "waiting" })
 	a.link.From.BlackHole()
 	require.NoError(t, first.command.Process.Signal(syscall.SIGSTOP)) // its work has returned
@@ -63,7 +63,7 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	a.link.Cut()
 	a.link.Mend()
 	next.order("release")
-	a.job("job", "&lease=2s")
+	a.job("job", "&lease=4s")
 	a.eventually("the agent gets locks again", func() bool { return a.token("job") > token })
 	worksInTurns(t, a, b)
 }
