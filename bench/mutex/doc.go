@@ -1,5 +1,4 @@
-// Package bench compares spindle's mutex (package lock) with etcd's mutex on one machine. It contains only benchmarks.
-// It is a separate Go module, so the main module does not depend on etcd's server.
+// Package mutex compares spindle's mutex (package lock) with etcd's mutex on one machine. It contains only benchmarks.
 //
 //	go test -run '^$' -bench . -benchtime 1x
 //
@@ -12,4 +11,4 @@
 //
 // The benchmarks are in bench_test.go. The code that starts the servers and connects to them is in system_test.go. The
 // code that runs in the waiting processes is in worker_test.go, and turns_test.go evaluates their reports.
-package bench
+package mutex
