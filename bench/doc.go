@@ -4,7 +4,7 @@
 //	cd bench && go run .           # prints the results as a table
 //	cd bench && go run . -write    # also writes them to README.md and docs/performance.md
 //
-// Run nothing else on the machine meanwhile. A full run takes about nine minutes. The systems are measured one after
+// Run nothing else on the machine meanwhile. A full run takes about ten minutes. The systems are measured one after
 // the other, each on servers that are started for it: spindle on the emulator, etcd on a single server with default
 // settings, and client-go on a kube-apiserver with such an etcd. Every candidate is a separate process.
 //

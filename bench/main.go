@@ -69,7 +69,7 @@ func (o options) run() error {
 		return err
 	}
 	defer tools.remove()
-	n := rounds{kills: 3, crews: 4, stops: 6, rest: 3, cycles: 300, turns: 10 * time.Second}
+	n := rounds{kills: 3, crews: 4, stops: 8, rest: 3, cycles: 300, turns: 10 * time.Second}
 	if o.short {
 		n = rounds{kills: 1, crews: 2, stops: 1, rest: 1, cycles: 20, turns: 2 * time.Second}
 	}
@@ -102,6 +102,11 @@ func (o options) compare(n rounds, tools tools) (comparison, error) {
 		default:
 			r, err := s.measure(n, tools, stderr)
 			c.results, failures = append(c.results, r), append(failures, err)
+			for _, col := range columns { // in case a later measurement is interrupted
+				if cell := col.cell(r); cell != "" {
+					fmt.Fprintf(os.Stderr, "  %s: %s\n", col.title, cell)
+				}
+			}
 		}
 	}
 	return c, errors.Join(failures...)

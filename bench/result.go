@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -72,42 +71,39 @@ func (c column) main(r result) string {
 	return value
 }
 
-// A defeat is a measure in which another system is better than its counterparts in spindle.
+// A defeat is a measure in which another system is better than at least one of its counterparts in spindle.
 type defeat struct {
-	column     column
-	peer, ours result
+	column column
+	peer   result
+	ours   []result // the counterparts
 }
 
-// defeats compares each peer with the best of its counterparts.
+// defeats compares each peer with all its counterparts.
 func defeats(results []result) (all []defeat) {
 	for _, c := range columns {
 		for _, peer := range results {
-			theirs := c.of(peer)
-			if !peer.system.peer || len(theirs) == 0 {
+			if !peer.system.peer || len(c.of(peer)) == 0 {
 				continue
 			}
-			ours := slices.DeleteFunc(slices.Clone(results), func(r result) bool {
-				return r.system.peer || r.system.kind != peer.system.kind || len(c.of(r)) == 0
-			})
-			if len(ours) == 0 {
-				continue
+			d := defeat{column: c, peer: peer}
+			for _, r := range results {
+				if !r.system.peer && r.system.kind == peer.system.kind && c.worse(r, peer) {
+					d.ours = append(d.ours, r)
+				}
 			}
-			best := slices.MinFunc(ours, func(a, b result) int { return c.compare(c.of(a)[0], c.of(b)[0]) })
-			if c.compare(theirs[0], c.of(best)[0]) < 0 && c.main(peer) != c.main(best) {
-				all = append(all, defeat{c, peer, best})
+			if len(d.ours) > 0 {
+				all = append(all, d)
 			}
 		}
 	}
 	return all
 }
 
-// compare returns a negative number if a is better.
-func (c column) compare(a, b float64) int {
-	switch {
-	case a == b:
-		return 0
-	case (a < b) != c.most:
-		return -1
+// worse reports whether r was measured, and its main value is worse than the peer's, even after both are rounded.
+func (c column) worse(r, peer result) bool {
+	values := c.of(r)
+	if len(values) == 0 || c.main(r) == c.main(peer) {
+		return false
 	}
-	return 1
+	return (values[0] > c.of(peer)[0]) != c.most
 }

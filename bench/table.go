@@ -40,7 +40,11 @@ func (c comparison) print(w io.Writer) {
 func (c comparison) remarks() (lines []string) {
 	for _, d := range defeats(c.results) {
 		title, _, _ := strings.Cut(d.column.title, ":")
-		lines = append(lines, fmt.Sprintf("%q: %s (%s) is better than %s (%s).", title, d.peer.system.name, d.column.main(d.peer), d.ours.system.name, d.column.main(d.ours)))
+		var ours []string
+		for _, r := range d.ours {
+			ours = append(ours, fmt.Sprintf("%s (%s)", r.system.name, d.column.main(r)))
+		}
+		lines = append(lines, fmt.Sprintf("%q: %s (%s) is better than %s.", title, d.peer.system.name, d.column.main(d.peer), strings.Join(ours, " and ")))
 	}
 	lines = append(lines, c.conditions+" Versions: "+strings.Join(c.versions, ", ")+".")
 	return append(lines, c.missing...)
