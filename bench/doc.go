@@ -1,15 +1,27 @@
-// Package bench compares spindle's mutex (package lock) with etcd's mutex on one machine. It contains only benchmarks.
-// It is a separate Go module, so the main module does not depend on etcd's server.
+// Command bench compares spindle with other systems that elect leaders, on one machine and with the same lease: with
+// etcd's elections and mutexes, and with client-go's leader election.
 //
-//	go test -run '^$' -bench . -benchtime 1x
+//	cd bench && go run .           # prints the results as a table
+//	cd bench && go run . -write    # also writes them to README.md and docs/performance.md
 //
-// Spindle runs on the Spanner emulator, and etcd runs on a single server with its default settings. Each benchmark
-// starts a new server, because the emulator slows down with each commit. The server and all waiters run in separate
-// processes. The TTL of etcd's sessions is 10 s, the same as spindle's default lease.
+// Run nothing else on the machine meanwhile. A full run takes about ten minutes. The systems are measured one after
+// the other, each on servers that are started for it: spindle on the emulator, etcd on a single server with default
+// settings, and client-go on a kube-apiserver with such an etcd. Every candidate is a separate process.
 //
-// No benchmark fails because it is slow. A benchmark fails only if a count is wrong, such as the number of times
-// that each process got the lock, or the number of permits granted.
+// Client-go is measured if there is a kube-apiserver, which -build-apiserver compiles. That takes several minutes, but
+// only once, because the result stays in the user's cache directory.
 //
-// The benchmarks are in bench_test.go. The code that starts the servers and connects to them is in system_test.go. The
-// code that runs in the waiting processes is in worker_test.go, and turns_test.go evaluates their reports.
-package bench
+// The benchmarks in package mutex examine mutexes more closely.
+//
+// The source files:
+//
+//   - main.go: the flags, and the order of the measurements; system.go: what is compared
+//   - failover.go, crew.go: candidates that are killed and stopped; rest.go: the requests of idle candidates; cycles.go:
+//     mutexes
+//   - process.go: the processes of candidates and servers; ground.go: all processes of one measurement
+//   - spindle.go, agent.go, etcd.go, clientgo.go: how a candidate uses each system, and its servers
+//   - apiserver.go: starts a kube-apiserver; tools.go: builds it, and spindle's command; proxy.go: counts requests
+//   - result.go: the measures; table.go: prints them, and writes them to documents
+//
+// Bench is a separate Go module, so the main module does not depend on etcd's server or on Kubernetes.
+package main

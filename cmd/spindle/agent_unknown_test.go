@@ -62,7 +62,7 @@ func TestTheReplyToAReleaseIsLost(t *testing.T) {
 	assert.Greater(t, b.holder("job", token), token)
 	a.link.Cut()
 	a.link.Mend()
-	next.order("release")
+	kill(next.command)
 	a.job("job", "&lease=4s")
 	a.eventually("the agent gets locks again", func() bool { return a.token("job") > token })
 	worksInTurns(t, a, b)

@@ -1,9 +1,8 @@
-package bench
+package mutex
 
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -49,23 +47,6 @@ func startSpindle(b *testing.B) server {
 func startEtcd(b *testing.B) server {
 	etcd := startWorker(b, work{Kind: "etcd", Dir: b.TempDir()})
 	return server{System: "etcd", At: etcd.hear(b).Endpoint}
-}
-
-// serveEtcd runs an etcd server until the process ends.
-func serveEtcd(dir string, say func(report)) error {
-	anywhere := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	c := embed.NewConfig()
-	c.Dir, c.LogLevel = dir, "error"
-	c.ListenClientUrls, c.AdvertiseClientUrls = anywhere, anywhere
-	c.ListenPeerUrls, c.AdvertisePeerUrls = anywhere, anywhere
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		return err
-	}
-	<-etcd.Server.ReadyNotify()
-	say(report{Endpoint: etcd.Clients[0].Addr().String()})
-	return <-etcd.Err()
 }
 
 // A client creates locks and counts their RPCs.

@@ -1,4 +1,4 @@
-package bench
+package mutex
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/bench/internal/etcd"
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -53,7 +54,7 @@ func runWork(args []string, orders <-chan string) error {
 		_ = out.Encode(r)
 	}
 	if w.Kind == "etcd" {
-		return serveEtcd(w.Dir, say)
+		return etcd.Serve(w.Dir, func(endpoint string) { say(report{Endpoint: endpoint}) })
 	}
 	c, err := w.Server.connect()
 	if err != nil {

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
+)
+
+// lease is the lease of all systems. Etcd and Kubernetes count whole seconds.
+var lease = 4 * time.Second
+
+// turn is how long a process holds a mutex that others want.
+const turn = 20 * time.Millisecond
+
+// rounds is how often each measurement is made.
+type rounds struct {
+	kills, crews int // kills of each of the crews, which run at the same time
+	stops        int
+	rest         int // leases
+	cycles       int
+	turns        time.Duration
+}
+
+// options are the flags.
+type options struct {
+	only            *regexp.Regexp
+	write, short    bool
+	apiserver       string
+	compile, stderr bool
+}
+
+func main() {
+	subprocess.Main(runTask)
+	o, err := parse()
+	if err == nil {
+		err = o.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse() (o options, err error) {
+	flag.BoolVar(&o.short, "short", false, "measure everything once or twice, to see whether it works")
+	only := flag.String("only", "", "measure only systems whose names match this `regexp`")
+	flag.BoolVar(&o.write, "write", false, "write the table to README.md and docs/performance.md")
+	flag.BoolVar(&o.compile, "build-apiserver", false, "compile a kube-apiserver first, unless the cache has one")
+	flag.StringVar(&o.apiserver, "apiserver", "", "the `path` of a kube-apiserver (default: the one in the cache)")
+	flag.BoolVar(&o.stderr, "v", false, "print what the processes write to stderr")
+	flag.Parse()
+	if o.write && (o.short || *only != "") {
+		return o, errors.New("-write needs a full run, without -short and -only")
+	}
+	o.only, err = regexp.Compile(*only)
+	return o, err
+}
+
+func (o options) run() error {
+	tools, err := findTools(o.apiserver, o.compile)
+	if err != nil {
+		return err
+	}
+	defer tools.remove()
+	n := rounds{kills: 3, crews: 4, stops: 8, rest: 3, cycles: 300, turns: 10 * time.Second}
+	if o.short {
+		n = rounds{kills: 1, crews: 2, stops: 1, rest: 1, cycles: 20, turns: 2 * time.Second}
+	}
+	c, err := o.compare(n, tools)
+	c.print(os.Stdout)
+	if err != nil || !o.write {
+		return err
+	}
+	for _, path := range documents {
+		if err := c.write(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare measures the systems one after the other. If a measurement fails, the others are still made.
+func (o options) compare(n rounds, tools tools) (comparison, error) {
+	c := comparison{conditions: n.String(), versions: tools.versions()}
+	var stderr io.Writer
+	if o.stderr {
+		stderr = os.Stderr
+	}
+	var failures []error
+	for _, s := range systems {
+		switch {
+		case !o.only.MatchString(s.name):
+		case s.onKubernetes && tools.apiserver == "":
+			c.missing = append(c.missing, s.name+" was not measured, because there is no kube-apiserver. Use -build-apiserver.")
+		default:
+			r, err := s.measure(n, tools, stderr)
+			c.results, failures = append(c.results, r), append(failures, err)
+			for _, col := range columns { // in case a later measurement is interrupted
+				if cell := col.cell(r); cell != "" {
+					fmt.Fprintf(os.Stderr, "  %s: %s\n", col.title, cell)
+				}
+			}
+		}
+	}
+	return c, errors.Join(failures...)
+}
+
+func (n rounds) String() string {
+	return fmt.Sprintf("The lease is %v. %d kills, %d stops, %d leases at rest, %d cycles of lock and unlock, %v of turns that hold the lock for %v.",
+		lease, n.kills*n.crews, n.stops, n.rest, n.cycles, n.turns, turn)
+}
+
+// measure measures a system. Each measurement has servers of its own.
+func (s system) measure(n rounds, tools tools, stderr io.Writer) (result, error) {
+	r := result{system: s}
+	var failures []error
+	steps := []struct {
+		name string
+		skip bool
+		run  func(*ground) error
+	}{
+		{"stops", false, func(g *ground) (err error) {
+			r.closed, err = s.measureFailovers(g, 1, n.stops, syscall.SIGTERM)
+			return err
+		}},
+		{"kills", s.stopsOnly, func(g *ground) (err error) {
+			r.killed, err = s.measureFailovers(g, n.crews, n.kills, syscall.SIGKILL)
+			return err
+		}},
+		{"at rest", s.stopsOnly, func(g *ground) (err error) { r.rest, err = s.measureRest(g, n.rest); return err }},
+		{"lock and unlock", s.mutex == nil, func(g *ground) (err error) { r.cycles, err = s.measureCycles(g, n.cycles); return err }},
+		{"turns", s.mutex == nil, func(g *ground) (err error) { r.turns, err = s.measureTurns(g, 10, n.turns); return err }},
+	}
+	for _, step := range steps {
+		if step.skip {
+			continue
+		}
+		start := time.Now()
+		g, err := newGround(tools, stderr)
+		if err == nil {
+			err = step.run(g)
+			g.close()
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s (%v)\n", s.name, step.name, time.Since(start).Round(time.Second))
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %s: %w", s.name, step.name, err))
+		}
+	}
+	return r, errors.Join(failures...)
+}
