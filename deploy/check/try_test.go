@@ -44,8 +44,8 @@ type pod struct {
 	stop     context.CancelFunc
 }
 
-// TestTryLeadsFromNothingToALeader: with one kubectl command, three pods compete, one leads, and spindle serve shows it. If the
-// leader is drained, another pod leads.
+// TestTryLeadsFromNothingToALeader: with one kubectl command, three pods compete, one leads, and spindle serve shows it.
+// If the leader is drained, another pod leads.
 func TestTryLeadsFromNothingToALeader(t *testing.T) {
 	e, err := emulator.Start(t.Context())
 	require.NoError(t, err)
