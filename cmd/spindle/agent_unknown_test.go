@@ -98,7 +98,12 @@ func TestAProgramIsKilledWhenItHasSaidDone(t *testing.T) {
 			w.order(order)
 			_ = w.command.Wait()
 			r.soon("its hold is over", func() bool { return r.state(name) == "" })
-			switch answer := r.tries("/v1/once?key=k&lease=1m&wait=0&name=" + name); answer {
+			answer := ""
+			r.eventually("the agent can tell", func() bool {
+				answer = r.tries("/v1/once?key=k&lease=1m&wait=0&name=" + name)
+				return answer != "503 Service Unavailable"
+			})
+			switch answer {
 			case "409 Conflict": // done
 				recorded[order]++
 			case "200 OK":

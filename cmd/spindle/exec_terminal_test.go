@@ -19,6 +19,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A shell is an interactive bash at a terminal of its own, in which somebody types.
@@ -43,7 +44,8 @@ func newShell(t *testing.T) *shell {
 	s.bash.Env = append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+e.Addr(), "SPINDLE_NAME=job", "SHELL_OF="+path, "PS1=ready> ", "TERM=dumb", "HISTFILE=", "BASH_SILENCE_DEPRECATION_WARNING=1")
 	tty, err := pty.StartWithSize(s.bash, &pty.Winsize{Rows: 24, Cols: 80})
 	require.NoError(t, err)
-	fd, err := syscall.Dup(int(tty.Fd()))
+	// If another test's process had this side, too, closing it would not hang up the terminal.
+	fd, err := unix.FcntlInt(tty.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, tty.Close())
 	require.NoError(t, syscall.SetNonblock(fd, true)) // or Close would wait for a read
