@@ -102,7 +102,7 @@ type recipes struct {
 }
 
 func (r *recipes) exclude() {
-	shell := r.hold("locks?name=both&lease=2s", "cat")
+	shell := r.hold("locks?name=both&lease=6s", "cat")
 	token := r.holder("both", 0)
 	java := r.example("both")
 	r.eventually("the program in Java waits", func() bool { return len(r.holds("both")) == 2 })
@@ -113,14 +113,14 @@ func (r *recipes) exclude() {
 	shell.ends(0)
 	next := r.holder("both", token)
 	java.says(fmt.Sprintf("held under token %d\n", next))
-	busy := r.hold("locks?name=both&lease=2s&wait=0", "echo", "runs")
+	busy := r.hold("locks?name=both&lease=6s&wait=0", "echo", "runs")
 	busy.ends(75)
 	assert.Contains(r, busy.String(), "busy")
 	java.write("step\n")
 	java.says("did step\n")
 	require.NoError(r, java.input.Close())
 	java.ends(0)
-	free := r.hold("locks?name=both&lease=2s&wait=0", "echo", "runs")
+	free := r.hold("locks?name=both&lease=6s&wait=0", "echo", "runs")
 	free.ends(0)
 	free.says("runs\n")
 }
@@ -132,7 +132,7 @@ func (r *recipes) codes() {
 	assert.Contains(r, refused.String(), "unknown-parameter")
 	noAgent := &recipes{site: &site{TB: r.TB, dir: r.TempDir()}}
 	noAgent.hold("locks?name=code", "true").ends(75)
-	lost := r.hold("locks?name=code&lease=2s", "sh", "-c", "trap 'echo asked' TERM; echo works; while :; do sleep 0.05; done")
+	lost := r.hold("locks?name=code&lease=6s", "sh", "-c", "trap 'echo asked' TERM; echo works; while :; do sleep 0.05; done")
 	lost.says("works\n")
 	token := r.holder("code", 0)
 	c := exec.Command("spindle", "release", "code", "--token", fmt.Sprint(token), "--yes")
@@ -144,13 +144,13 @@ func (r *recipes) codes() {
 }
 
 func (r *recipes) stop() {
-	p := r.hold("locks?name=stop&lease=2s", "sh", "-c", "trap 'echo stops; sleep 0.3; exit 3' TERM; echo works; while :; do sleep 0.05; done")
+	p := r.hold("locks?name=stop&lease=6s", "sh", "-c", "trap 'echo stops; sleep 0.3; exit 3' TERM; echo works; while :; do sleep 0.05; done")
 	p.says("works\n")
 	require.NoError(r, r.ask(http.MethodPost, "/v1/holds/"+r.holds("stop")[0].Hold+"/stepdown", &struct{}{}))
 	p.says("stops\n")
 	assert.NotZero(r, r.token("stop"), "released before the command has ended")
 	p.ends(3)
-	p = r.hold("locks?name=stop&lease=2s&wait=0", "sh", "-c", "trap 'exit 4' TERM; echo works; while :; do sleep 0.05; done")
+	p = r.hold("locks?name=stop&lease=6s&wait=0", "sh", "-c", "trap 'exit 4' TERM; echo works; while :; do sleep 0.05; done")
 	p.says("works\n")
 	require.NoError(r, p.Process.Signal(syscall.SIGTERM))
 	p.ends(4)
@@ -206,7 +206,7 @@ func (r *recipes) endWaiting() {
 }
 
 func (r *recipes) killAgent() {
-	shell := r.hold("locks?name=a&lease=2s", "cat")
+	shell := r.hold("locks?name=a&lease=6s", "cat")
 	java := r.example("b")
 	r.holder("a", 0)
 	r.holder("b", 0)

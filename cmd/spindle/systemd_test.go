@@ -89,7 +89,7 @@ func TestSystemdKnowsHowGuardIs(t *testing.T) {
 
 func TestSystemdKnowsHowExecIs(t *testing.T) {
 	dir := t.TempDir()
-	c, n := unit(t, dir, "exec", "--name", "job", "--lease", "2s", "sh", "-c", `env >on; exec sleep 1000`)
+	c, n := unit(t, dir, "exec", "--name", "job", "--lease", "6s", "sh", "-c", `env >on; exec sleep 1000`)
 	n.until("READY=1")
 	for holding := false; !holding; {
 		before := n.until("WATCHDOG=1")

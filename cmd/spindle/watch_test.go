@@ -134,7 +134,7 @@ func TestWatchAtATerminal(t *testing.T) {
 func TestWatchHandsALockOver(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	exec := []string{"exec", "--name", "job", "--lease", "2s", "--handover", "--id"}
+	exec := []string{"exec", "--name", "job", "--lease", "6s", "--handover", "--id"}
 	a := atTerminal(t, 80, 24, s.env, "spindle", append(exec, "machine-a", "sleep", "1000")...)
 	x := atTerminal(t, 80, 24, s.env, "spindle", "watch", "--every", "100ms")
 	x.shows("> held +job +machine-a")
