@@ -122,7 +122,7 @@ func takesTurns(t testing.TB, worked map[int64][]int64) []int64 {
 	return tokens
 }
 
-const agentFaultLease = time.Second
+const agentFaultLease = 2 * time.Second
 
 // agentFaultKinds are what happens to the program that holds the lock and to its agent. After each of them, another term
 // begins.
@@ -252,7 +252,7 @@ type held struct {
 func holders(sites []*site) func(t testing.TB) held {
 	var last string
 	return func(testing.TB) held {
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(3 * patience)
 		for time.Now().Before(deadline) {
 			for _, s := range sites {
 				for _, w := range s.workers {

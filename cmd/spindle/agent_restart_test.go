@@ -49,7 +49,7 @@ func TestTheHoldersOfAnAgentThatIsKilledAndStartedAgain(t *testing.T) {
 	killed := bootMillis()
 	kill(sites[0].agent)
 	sites[0].startAgent()
-	sites[0].eventually("all locks are held again", func() bool {
+	require.Eventually(t, func() bool {
 		again := sites[1].held()
 		if sites[0].ask(http.MethodGet, "/livez", &struct{}{}) == nil {
 			again = append(again, sites[0].held()...)
@@ -59,7 +59,7 @@ func TestTheHoldersOfAnAgentThatIsKilledAndStartedAgain(t *testing.T) {
 			held[h.Names[0]] = true
 		}
 		return len(held) == programs*each
-	})
+	}, 3*patience, 100*time.Millisecond, "all locks are held again")
 	time.Sleep(lease / 20) // so that the last holder has worked
 	for _, s := range sites {
 		for _, w := range s.workers {
