@@ -61,23 +61,37 @@ func fenced(t testing.TB, l *standing, token spindle.Token) {
 // unhurried is a lease that no term of these tests loses, however slow the machine is. No test waits for it to pass.
 const unhurried = time.Minute
 
+// twoTerms are a term that is in a backup, and a term that began after it.
+type twoTerms struct {
+	rows                  backup
+	first, second         *standing
+	inBackup, afterBackup spindle.Token
+}
+
+// aroundABackup makes a backup under the first term, stops its leader, and starts the leader of the second term.
+func aroundABackup(t testing.TB, db *spindletest.Database) (terms twoTerms) {
+	t.Helper()
+	terms.first = stand(t, connect(t, db), db)
+	eventually(t, 20*time.Second, "election", terms.first.has)
+	terms.inBackup = terms.first.token()
+	terms.rows = backUp(t, db)
+	require.NoError(t, terms.first.stop())
+	terms.second = stand(t, connect(t, db), db)
+	eventually(t, 20*time.Second, "a later term", terms.second.has)
+	terms.afterBackup = terms.second.token()
+	return terms
+}
+
 // The guarantee of the runbook's procedure: all processes are stopped before the old rows come back, and started after
 // it. No lease of the past is waited for, the tokens grow, and every earlier term is over.
 func TestARestoredTableHasALeaderAtOnceAndEveryEarlierTermIsOver(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		first := stand(t, connect(t, db), db)
-		eventually(t, 20*time.Second, "election", first.has)
-		inBackup := first.token()
-		rows := backUp(t, db)
-		require.NoError(t, first.stop())
-		second := stand(t, connect(t, db), db)
-		eventually(t, 20*time.Second, "a later term", second.has)
-		afterBackup := second.token()
-		require.NoError(t, second.stop())
+		terms := aroundABackup(t, db)
+		require.NoError(t, terms.second.stop())
 		time.Sleep(lease) // a backup is older than a lease
 
-		rows.restore(t, db)
-		fenced(t, second, afterBackup)
+		terms.rows.restore(t, db)
+		fenced(t, terms.second, terms.afterBackup)
 		long := spindle.WithLease(unhurried)
 		a, b := stand(t, connect(t, db), db, long), stand(t, connect(t, db), db, long)
 		eventually(t, unhurried/2, "a leader, for whom no lease has to pass", func() bool { return a.has() || b.has() })
@@ -86,9 +100,9 @@ func TestARestoredTableHasALeaderAtOnceAndEveryEarlierTermIsOver(t *testing.T) {
 			leader = b
 		}
 		oneHolder(t, a, b)
-		assert.Greater(t, leader.token(), afterBackup)
-		fenced(t, first, inBackup)
-		fenced(t, second, afterBackup)
+		assert.Greater(t, leader.token(), terms.afterBackup)
+		fenced(t, terms.first, terms.inBackup)
+		fenced(t, terms.second, terms.afterBackup)
 		_, err := leader.Apply(t.Context(), leader.token(), write(1))
 		assert.NoError(t, err)
 	})
@@ -134,34 +148,27 @@ func TestATermOfTheBackupIsValidAgainUntilTheNextClaimOrUntilItsRowIsDeleted(t *
 // restore on.
 func TestOldRowsThatComeBackUnderAHolderEndItsTerm(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		first := stand(t, connect(t, db), db)
-		eventually(t, 20*time.Second, "election", first.has)
-		inBackup := first.token()
-		rows := backUp(t, db)
-		require.NoError(t, first.stop())
-		second := stand(t, connect(t, db), db)
-		eventually(t, 20*time.Second, "a later term", second.has)
-		afterBackup := second.token()
+		terms := aroundABackup(t, db)
 		other := stand(t, connect(t, db), db)
 		eventually(t, 20*time.Second, "a follower", func() bool { return other.saw(spindle.LeaderSeen) })
 		time.Sleep(lease) // a backup is older than a lease
 
-		rows.restore(t, db)
-		fenced(t, second, afterBackup)
+		terms.rows.restore(t, db)
+		fenced(t, terms.second, terms.afterBackup)
 		var both time.Time // since when two processes have the lock
 		eventually(t, 2*lease, "the end of the term", func() bool {
 			if both.IsZero() && other.has() {
 				both = time.Now()
 			}
-			return second.token() != afterBackup
+			return terms.second.token() != terms.afterBackup
 		})
 		if !both.IsZero() {
 			t.Logf("two holders for %.2f leases", time.Since(both).Seconds()/lease.Seconds())
 		}
-		oneHolder(t, second, other)
-		eventually(t, 20*time.Second, "a later term", func() bool { return max(second.token(), other.token()) > afterBackup })
-		fenced(t, first, inBackup)
-		fenced(t, second, afterBackup)
+		oneHolder(t, terms.second, other)
+		eventually(t, 20*time.Second, "a later term", func() bool { return max(terms.second.token(), other.token()) > terms.afterBackup })
+		fenced(t, terms.first, terms.inBackup)
+		fenced(t, terms.second, terms.afterBackup)
 		_, err := db.Client.Single().ReadRow(t.Context(), "register", spanner.Key{1}, []string{"value"})
 		assert.ErrorIs(t, err, spanner.ErrRowNotFound, "nothing was written through the fence")
 	})

@@ -154,7 +154,7 @@ func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 		}
 		rest[0].link.Counts()
 		rest[1].link.Counts()
-		assert.Less(t, c.until(4*lease, "the rest to have all", spreadOver(n, rest...)), lease*14/10)
+		assert.Less(t, c.until(4*lease, "the rest to have all", spreadOver(n, rest...)), 2*lease)
 		assert.LessOrEqual(t, rest[0].link.Counts()["evict"]+rest[1].link.Counts()["evict"], 16)
 		c.end(rest...)
 		for _, p := range dead {

@@ -224,8 +224,8 @@ func (r *recipes) clocks(t *testing.T) {
 	for name, by := range map[string]fakeAgent{
 		"the same":                            {},
 		"the same, of an agent that has died": {dies: true},
-		"those of another machine, behind":    {shift: -3_600_000},
-		"those of another machine, ahead":     {shift: 3_600_000},
+		"as on another machine, behind":       {shift: -3_600_000},
+		"as on another machine, ahead":        {shift: 3_600_000},
 		"ahead, and the lock is lost already": {shift: 3_600_000, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestServiceAccountsAreDefined(t *testing.T) {
 	}
 }
 
-// Everything that selects pods selects those of a workload in the same manifest, which has the ports that it names.
+// Every selector matches the pods of a workload in the same manifest. If a port is named with it, the workload has that port.
 func TestSelectorsSelectPods(t *testing.T) {
 	for _, m := range all(t) {
 		all := workloads(t, m)

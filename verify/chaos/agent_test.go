@@ -292,7 +292,7 @@ func (p *program) release(t *agentTerm) {
 	}
 }
 
-// leave ends the response, because this process was told to end.
+// leave ends the response when this process has to exit.
 func (p *program) leave(conn net.Conn) {
 	p.mu.Lock()
 	t := p.term

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-const needed = packages.NeedName | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesSizes | packages.NeedModule
+const needed = packages.NeedName | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesSizes
 
 func main() {
 	own, err := os.Getwd()
@@ -46,7 +46,8 @@ func main() {
 	}
 }
 
-// errorsIn returns the errors in files of a directory, and those of no file. Others are about the missing functions.
+// errorsIn returns the errors in files of a directory, and the errors that name no file. Errors in other files are ignored,
+// because they are about function bodies that parse left out.
 func errorsIn(own string, all []*packages.Package) (errs []error) {
 	for _, p := range all {
 		for _, err := range p.Errors {

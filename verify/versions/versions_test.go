@@ -159,7 +159,7 @@ func TestAWaiterOfTheOtherVersionGetsTheMutexOfADeadHolder(t *testing.T) {
 }
 
 // A row of a format that a version does not know keeps the lock held for this version, also long after the lease, until the
-// lock is released. The rows are those of a leader of a future version.
+// lock is released. A leader of a future version wrote the rows.
 func TestALockOfAFutureVersionIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"previous", "this"} {

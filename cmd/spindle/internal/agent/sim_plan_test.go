@@ -25,7 +25,7 @@ type plan struct {
 	driver map[string]int // weights of what the driver does
 }
 
-// chances are those of the faults of one request to Spanner.
+// chances are the probabilities of faults in one request to Spanner.
 type chances struct{ lost, silent, slow, refused, again, abort float64 }
 
 // role is what the programs of one slot do again and again.

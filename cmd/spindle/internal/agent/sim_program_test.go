@@ -19,7 +19,7 @@ type program struct {
 	role  role
 	host  *host
 	name  string
-	shift reading // its clocks minus those of its host's agent, as in a time namespace
+	shift reading // what its clocks show, minus what the agent's clocks show, as in a time namespace
 	died  chan struct{}
 
 	// Under w.mu.
