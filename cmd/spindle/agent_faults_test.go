@@ -54,6 +54,9 @@ type worker struct {
 func (s *site) socket() string { return filepath.Join(s.dir, "agent.sock") }
 
 func (s *site) startAgent() {
+	if s.agent == nil {
+		s.Cleanup(s.logIfFailed)
+	}
 	command := []string{"spindle", "agent", "--listen", "unix:" + s.socket()}
 	if s.kernel != "" {
 		command = append([]string{"olderkernel", s.kernel}, command...)
@@ -69,6 +72,12 @@ func (s *site) startAgent() {
 	defer log.Close()
 	s.agent.Stderr = log
 	require.NoError(s, s.agent.Start())
+}
+
+func (s *site) logIfFailed() {
+	if text, _ := os.ReadFile(filepath.Join(s.dir, "log")); s.Failed() {
+		s.Logf("the log of the agent in %s:\n%s", s.dir, text)
+	}
 }
 
 // start starts a program. It also replaces a program that has ended.
@@ -203,13 +212,6 @@ func TestNoTwoProgramsWorkWhateverHappensToThemAndTheirAgents(t *testing.T) {
 		})
 		sites = append(sites, s)
 	}
-	t.Cleanup(func() {
-		for _, s := range sites {
-			if text, _ := os.ReadFile(filepath.Join(s.dir, "log")); t.Failed() {
-				t.Logf("%s", text)
-			}
-		}
-	})
 	holder := holders(sites)
 	first := holder(t)
 	kinds := map[string]int{}
