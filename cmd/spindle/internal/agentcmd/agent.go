@@ -18,6 +18,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
@@ -179,8 +180,16 @@ func (s *serving) look(ctx context.Context, db *connect.Connection) error {
 }
 
 // listenOn listens on a socket that only users with these permissions can connect to. It replaces a socket that an
-// earlier agent left behind.
+// earlier agent left behind. Agents that start at the same time take turns, so that none removes the socket of another.
 func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
+	turn, err := child.NewLockFile(path + ".lock")
+	switch {
+	case errors.Is(err, child.ErrBusy):
+		return nil, fmt.Errorf("--listen unix:%s: another agent is just starting there", path)
+	case err != nil:
+		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
+	}
+	defer turn.End()
 	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
 	}
@@ -189,7 +198,7 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen unix:%s: this path has %d bytes, which is too long for a Unix socket: Linux allows 107 bytes, macOS 103", path, len(path))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
+		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		_ = on.Close()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,6 +56,32 @@ func TestTheSocketOfARunningAgentIsLeftAlone(t *testing.T) {
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "the first agent can still be reached")
 	require.NoError(t, conn.Close())
+}
+
+// If agents start at the same time where one was killed, one of them has the socket, and the others say so.
+func TestOneOfSeveralAgentsThatStartAtOnceHasTheSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 50 {
+		stale(t, path)
+		listeners := make(chan net.Listener, 8)
+		var starts sync.WaitGroup
+		for range cap(listeners) {
+			starts.Go(func() {
+				on, err := listenOn(path, 0o600)
+				if err == nil {
+					listeners <- on
+					return
+				}
+				assert.ErrorContains(t, err, "another agent")
+			})
+		}
+		starts.Wait()
+		require.Len(t, listeners, 1)
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.NoError(t, (<-listeners).Close())
+	}
 }
 
 // A mistake in --listen never deletes a file.
