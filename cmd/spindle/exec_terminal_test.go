@@ -204,8 +204,8 @@ func TestAProgramUnderExecHasTheTerminal(t *testing.T) {
 
 	s.types("PS1='inner> ' spindle exec -q -- bash --norc --noprofile\r")
 	s.sees(`inner> $`)
-	s.types("sleep 1000\r")
-	time.Sleep(100 * time.Millisecond)
+	s.types("sh -c 'echo sleeping; exec sleep 1000'\r")
+	s.sees(`^sleeping$`) // bash itself would ignore Ctrl-C
 	s.types("\x03")
 	s.sees(`inner> $`)
 	s.types("exit 7\r")
