@@ -91,9 +91,10 @@ func (s *contender) candidate(l *line, names ...string) elect.Candidate {
 // acquire polls the locks until it can claim the ones that choose selects. choose must not select locks while other
 // waiters are ahead in the queue.
 //
-// If try is set, acquire polls only once, and returns no term if the locks are held or other waiters are ahead.
-// Otherwise, a waiter that can't claim its locks puts a ticket into the queues, unless another goroutine is already
-// waiting there for this process.
+// If try is set, acquire returns no term if the locks are held or other waiters are ahead. It polls again only after a
+// lost claim, because Spanner may have aborted the claim although no process holds the locks. If try is not set, a
+// waiter that can't claim its locks puts a ticket into the queues, unless another goroutine is already waiting there
+// for this process.
 func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elect.Choose, try bool, w *waiting) (*elect.Term, error) {
 	for ctx.Err() == nil {
 		step := s.attempt(ctx, c, choose, s.maxPause(), w.watch)
@@ -111,13 +112,13 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 			return nil, nil
 		case step.Err != nil && (try || permanent(step.Err)):
 			return nil, step.Err
-		case try:
+		case try && !step.Lost:
 			return nil, nil
 		case !step.CoolingDown:
 			w.last = step.Err
 		}
 		pause := step.Pause
-		if step.Seen != nil && step.Err == nil {
+		if step.Seen != nil && step.Err == nil && !try {
 			if err := s.attend(ctx, w); err != nil && w.last == nil {
 				w.last = err
 			}

@@ -33,6 +33,46 @@ func TestATryWhoseCtxEndsSaysSo(t *testing.T) {
 	})
 }
 
+// Spanner may abort a claim although no process holds the lock. A try then claims again, and says that the lock is not
+// free only if a process has it. It does not go on for ever.
+func TestATryWhoseClaimWasAbortedClaimsAgain(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, aborts := b.process(), 0
+		p.Refuse(func(step string) error {
+			if step == "claim" && aborts > 0 {
+				aborts--
+				return table.ErrAborted
+			}
+			return nil
+		})
+		for _, kind := range []struct {
+			name string
+			try  func(name string) (bool, error)
+		}{
+			{"mutex", func(name string) (bool, error) { return p.mutex(name).TryLock(b.Context()) }},
+			{"set", func(name string) (bool, error) { return p.set(name, name+" too").TryLock(b.Context()) }},
+			{"semaphore", func(name string) (bool, error) {
+				permit, ok, err := p.semaphore(name, 2).TryAcquire(b.Context())
+				return ok && permit != nil, err
+			}},
+		} {
+			aborts = 3
+			ok, err := kind.try(kind.name)
+			require.NoError(t, err)
+			assert.True(t, ok, kind.name)
+
+			aborts = 1000
+			ok, err = kind.try("another " + kind.name)
+			assert.ErrorContains(t, err, "10 claims in a row have failed, although no process holds the lock", kind.name)
+			assert.False(t, ok)
+		}
+		aborts = 0
+		ok, err := b.process().mutex("mutex").TryLock(b.Context())
+		require.NoError(t, err)
+		assert.False(t, ok, "it is held")
+	})
+}
+
 // The goroutine that lost a lock may still be at work. So the other goroutines of its process wait for its Unlock. If
 // Unlock does not follow, they learn what they are waiting for, even those that began to wait before the loss.
 func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {

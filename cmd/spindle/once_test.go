@@ -50,7 +50,7 @@ var (
 // fires runs exec as cron does, and kills it after a time, unless that is zero. It reports whether the tick is done.
 func (c *crons) fires(kill time.Duration) bool {
 	var said bytes.Buffer
-	p := exec.Command("spindle", "exec", "--name", "job", "--every", firesEvery.String(), "--lease", "4s", "--", "sh", "-c", job)
+	p := exec.Command("spindle", "exec", "--name", "job", "--every", firesEvery.String(), "--lease", "10s", "--", "sh", "-c", job)
 	p.Dir, p.Stderr = c.dir, &said
 	p.Env = append(os.Environ(), "SPINDLE_DB="+c.path, "SPANNER_EMULATOR_HOST="+c.emulator.Addr())
 	p.WaitDelay = patience // the watchdog has the same standard error

@@ -13,6 +13,7 @@ type Step struct {
 	Term        *Term         // the term of the locks that were claimed, or nil
 	Pause       time.Duration // until the next step, if Term is nil
 	Err         error         // why the poll or claim failed; nil if another candidate was first, unless that keeps happening
+	Lost        bool          // another candidate claimed the locks first, or the claim was aborted, which looks the same
 	CoolingDown bool          // the candidate leaves the locks to other candidates, for example because it could not confirm
 }
 
@@ -95,7 +96,7 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		step := Step{Seen: seen, Pause: min(maxPause, c.spread(seen))} // the next poll shows which candidate was first
+		step := Step{Seen: seen, Lost: true, Pause: min(maxPause, c.spread(seen))} // the next poll shows which candidate was first
 		if c.contests >= lostInARow {
 			step.Err = fmt.Errorf("%d claims in a row have failed, although no process holds the lock: %w", c.contests, err)
 		}
