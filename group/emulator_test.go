@@ -116,12 +116,13 @@ func TestACheckpointOfAPartitionThatHasMovedIsRefused(t *testing.T) {
 			_, err = c.db.Client.Apply(ctx, append(write(5), p.Fence()))
 			assert.True(t, spindle.IsFenced(err, c.db.Table), "%v", err)
 			sql := databasepb.DatabaseDialect(databasepb.DatabaseDialect_value[map[string]string{"GoogleSQL": "GOOGLE_STANDARD_SQL", "PostgreSQL": "POSTGRESQL"}[name]])
-			_, err = c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-				counts, err := txn.BatchUpdate(ctx, []spanner.Statement{p.FenceStatement(sql), moved.FenceStatement(sql)})
-				assert.Equal(t, []int64{0, 1}, counts)
+			var counts []int64
+			_, err = c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) (err error) {
+				counts, err = txn.BatchUpdate(ctx, []spanner.Statement{p.FenceStatement(sql), moved.FenceStatement(sql)})
 				return err
 			})
 			assert.NoError(t, err)
+			assert.Equal(t, []int64{0, 1}, counts)
 			_, err = moved.Apply(ctx, write(6))
 			assert.NoError(t, err)
 		})
@@ -159,12 +160,13 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 			before := await(t, "b to have the new list", has(b, 3))
 			require.Equal(t, []string{"3"}, view().Unassigned)
 
-			_, err := c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-				n, err := txn.Update(ctx, spanner.NewStatement(strings.ReplaceAll(strings.Replace(statement, "locktable", c.db.Table, 1), "/17", "/3")))
-				assert.EqualValues(t, 2, n, "the lock row and the lease row")
+			var deleted int64
+			_, err := c.db.Client.ReadWriteTransaction(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) (err error) {
+				deleted, err = txn.Update(ctx, spanner.NewStatement(strings.ReplaceAll(strings.Replace(statement, "locktable", c.db.Table, 1), "/17", "/3")))
 				return err
 			})
 			require.NoError(t, err)
+			assert.EqualValues(t, 2, deleted, "the lock row and the lease row")
 			assert.Empty(t, view().Unassigned)
 			for i, p := range b.Held() {
 				assert.Equal(t, before[i].Token(), p.Token())
