@@ -90,7 +90,7 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			ended = nil
 			t.stop(ctx)
 		}
-		wake.Reset(t.due())
+		wake.Reset(max(t.due(), 1)) // not zero: see elect.Sleep
 		select {
 		case reason := <-t.lost:
 			_ = t.lastBeat() // it returns the same reason
