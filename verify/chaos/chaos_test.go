@@ -45,7 +45,7 @@ import (
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 0, "how long TestChaos goes on, and TestGroupChaos; 0: 45 s and 30 s")
+	chaosFor = flag.Duration("chaos.for", 0, "how long the attacks go on; 0: 45 s in TestChaos, 30 s in TestAgentChaos, 20 s in TestGroupChaos")
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
 	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
 )

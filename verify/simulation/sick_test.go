@@ -100,10 +100,8 @@ func (w *ward) close() {
 // The leading machine becomes sick, and an operator moves the lock once. Or the lock returns to the sick machine by
 // itself, because it has the highest priority.
 func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
-	length := 6 * time.Hour
-	if fleets.Brief() {
-		length = 2 * time.Hour
-	}
+	t.Parallel()
+	const length = 2 * time.Hour
 	for i, preferred := range []bool{false, true} {
 		for j, step := range lockSteps {
 			for k, how := range memstore.Sicknesses {
@@ -148,6 +146,7 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 //
 //	go test -v ./verify/simulation -run TestSickMachines -seed=N
 func TestSickMachines(t *testing.T) {
+	t.Parallel()
 	first, n := rand.Uint64N(1<<40), 12
 	switch {
 	case *flagSeed != 0:
@@ -215,6 +214,7 @@ var memberSicknesses = []string{"look", "observe", "claim", "confirm", "heartbea
 // Healthy members work on the partitions that a sick member can't work on, whether it becomes sick later or was sick
 // when it joined.
 func TestASickMemberKeepsNoPartitionFromHealthyOnes(t *testing.T) {
+	t.Parallel()
 	for i, step := range memberSicknesses {
 		for j, how := range memstore.Sicknesses {
 			for k, since := range []string{"always", "later"} {
@@ -230,11 +230,7 @@ func TestASickMemberKeepsNoPartitionFromHealthyOnes(t *testing.T) {
 }
 
 func sickMember(t *testing.T, s sickness, always bool) {
-	const members, partitions, lease = 3, 6, 10 * time.Second
-	length := time.Hour
-	if fleets.Brief() {
-		length = 20 * time.Minute
-	}
+	const members, partitions, lease, length = 3, 6, 10 * time.Second, 20 * time.Minute
 	store := &memstore.Store{}
 	groups, dones := make([]*group.Group, members), make([]chan error, members)
 	var sick *memstore.Link

@@ -18,7 +18,7 @@ import (
 // determines everything, so a seed that fails can be replayed:
 //
 //	go test -short ./verify/simulation                 fixed seeds, a few seconds (-v prints what was simulated)
-//	go test ./verify/simulation                        fixed and fresh seeds, for most of a minute
+//	go test ./verify/simulation                        fixed seeds, and 20 s of fresh ones
 //	go test -v ./verify/simulation -run 'TestSimulation$' -seed=N      one seed, with its trace
 //	go test -v ./verify/simulation -run 'TestSimulation$' -soak=10m -timeout=0
 //
@@ -47,18 +47,24 @@ type suite struct {
 }
 
 var (
-	locks = suite{test: "TestSimulation", of: func(w *world) fleet { return w }, seeds: 60, freshFor: 45 * time.Second,
+	locks = suite{test: "TestSimulation", of: func(w *world) fleet { return w }, seeds: 60, freshFor: 12 * time.Second,
 		known: []uint64{
 			1007001401514, 112690593433, // a mutex was held while a process was stopped at its clock
 			127650477477, // the last fault left a term hardly any lease
 			416116064904, // rows are deleted by hand, and a claim lands that was sent before they were inserted
 		}}
-	members = suite{test: "TestGroups", of: newGroups, seeds: 12, freshFor: 20 * time.Second, traced: true}
+	members = suite{test: "TestGroups", of: newGroups, seeds: 12, freshFor: 8 * time.Second, traced: true}
 )
 
-func TestSimulation(t *testing.T) { locks.run(t) }
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	locks.run(t)
+}
 
-func TestGroups(t *testing.T) { members.run(t) }
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	members.run(t)
+}
 
 func (k suite) run(t *testing.T) {
 	var total totals

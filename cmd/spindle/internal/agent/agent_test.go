@@ -190,6 +190,7 @@ func TestALockIsHeldUntilItsRelease(t *testing.T) {
 // The time until which a program may act is never later, by any clock, than the end of the lease in the table. It is
 // given in whole milliseconds.
 func TestUntilIsBeforeTheEndOfTheLease(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	before := time.Now()
 	s := b.open("/v1/locks?name=a&lease=1s")
@@ -324,6 +325,7 @@ func TestTooManyHoldsAreRefused(t *testing.T) {
 // A program that closes its connection, or one direction of it, may still be working. The agent sends it lost, but no
 // other program gets the lock until the lease has expired.
 func TestAClosedConnectionDoesNotReleaseTheLock(t *testing.T) {
+	t.Parallel()
 	for how, closing := range map[string]func(net.Conn) error{
 		"half":  func(c net.Conn) error { return c.(*net.UnixConn).CloseWrite() },
 		"whole": net.Conn.Close,
@@ -367,6 +369,7 @@ func TestWithEOFReleaseTheEndOfTheStreamReleasesTheLock(t *testing.T) {
 // If a program has asked for stall= and does not read for that long, it loses its lock, and the agent sends no more
 // heartbeats for it.
 func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=400ms&stall=600ms")
 	hello := s.reads("hello")
@@ -384,6 +387,7 @@ func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
 // A program that reads late still gets the last until and the last of every other event, however many lines it has
 // missed.
 func TestAProgramThatReadsLateKeepsItsLock(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=200ms")
 	s.reads("held")
@@ -398,6 +402,7 @@ func TestAProgramThatReadsLateKeepsItsLock(t *testing.T) {
 // The loss of a superseded lock is noticed at the next heartbeat. No other program of this agent gets the lock until
 // the last until has passed.
 func TestALostLockIsBarredUntilTheLastPromise(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	s := b.open("/v1/locks?name=a&lease=3s")
 	held := s.reads("held")

@@ -178,6 +178,7 @@ func TestTheLockOfAKilledProgramIsReleasedImmediately(t *testing.T) {
 // If a program gives up its connection in any way but continues to run, no other program gets its lock until the last
 // time that it was promised.
 func TestAProgramThatContinuesKeepsOthersFromItsLock(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"close", "close all descriptors", "execve", "daemonize"} {
 		t.Run(order, func(t *testing.T) {
 			b := newBed(t)
@@ -213,6 +214,7 @@ func TestAChildWithTheConnectionKeepsOthersFromTheLock(t *testing.T) {
 // before the agent learns of the loss at its next heartbeat, but none of them gets the lock until the last promise is
 // over.
 func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=2s")
 	last := p.reads("held")
@@ -226,6 +228,7 @@ func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
 
 // A program that is stopped for longer than its lease keeps its lock, because the agent sends the heartbeats.
 func TestAStoppedProgramKeepsItsLock(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=400ms")
 	held := p.reads("held")
@@ -239,6 +242,7 @@ func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 
 // A stopped program that has asked for stall= loses its lock after it has not read for that long.
 func TestAStoppedProgramLosesItsLockIfItAskedForIt(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	p := b.start("/v1/locks?name=a&lease=400ms&stall=800ms")
 	p.reads("held")
@@ -333,7 +337,7 @@ func TestHundredsOfConnectionsLeaveNothing(t *testing.T) {
 	before := descriptors(t)
 	var all []*stream
 	for i := range 300 {
-		s := b.open("/v1/semaphores?name=" + strconv.Itoa(i%10) + "&slots=1&lease=10s")
+		s := b.open("/v1/semaphores?name=" + strconv.Itoa(i%10) + "&slots=1&lease=3s")
 		all = append(all, s)
 	}
 	for _, s := range all {
