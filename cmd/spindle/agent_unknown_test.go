@@ -94,7 +94,7 @@ func TestAProgramIsKilledWhenItHasSaidDone(t *testing.T) {
 			w := &worker{log: filepath.Join(r.dir, name), quiet: true}
 			r.request = "/v1/once?key=k&lease=1m&name=" + name
 			r.start(w)
-			r.holder(name, 0)
+			<-w.held // the program knows its hold, which the agent shows before
 			w.order(order)
 			_ = w.command.Wait()
 			r.soon("its hold is over", func() bool { return r.state(name) == "" })
