@@ -142,7 +142,7 @@ func run(t *testing.T, dir, pkg string, number int, args ...string) (string, err
 	run := exec.Command("sh", append(limited, args...)...)
 	run.Dir = source
 	run.WaitDelay = 5 * time.Second // what a mutant leaves behind may have its output for ever
-	run.Env = append(os.Environ(), fmt.Sprintf("%s=%d", running, number), "GOMAXPROCS=1", "GOGC=400")
+	run.Env = append(os.Environ(), fmt.Sprintf("%s=%d", running, number), "GOMAXPROCS=1", "GOGC=400", "SPINDLE_ALL_CASES=1")
 	var out head
 	run.Stdout, run.Stderr = &out, &out
 	err = run.Run()

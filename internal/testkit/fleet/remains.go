@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -179,15 +180,17 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
-// Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
-// with -race.
-func Brief() bool { return testing.Short() || raced }
+// allCases is set if the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes.
+var allCases = os.Getenv("SPINDLE_ALL_CASES") != ""
 
-// Part returns all its arguments or, with -race, a quarter of them. Every call chooses that quarter at random. The race
-// detector makes virtual time five times slower, and finds as many races in a quarter of the cases as in all of them.
-// Runs without -race cover all cases.
+// Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
+// without SPINDLE_ALL_CASES.
+func Brief() bool { return testing.Short() || !allCases }
+
+// Part returns all its arguments or, without SPINDLE_ALL_CASES, a quarter of them. Every call chooses that quarter at
+// random.
 func Part[T any](all ...T) []T {
-	if !raced {
+	if allCases {
 		return all
 	}
 	drawn := slices.Clone(all)

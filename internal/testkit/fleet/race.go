@@ -1,5 +1,0 @@
-//go:build race
-
-package fleet
-
-const raced = true // the race detector makes everything five times slower
