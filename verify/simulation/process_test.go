@@ -265,6 +265,8 @@ func (p *process) nap(done <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-p.died:
 	case <-done:
+		d := p.w.dice(p, "work")
+		time.Sleep(d.between(1, 100*time.Microsecond)) // the process may be stopped at the very instant
 	case <-t.C:
 	}
 	p.gate("work")
