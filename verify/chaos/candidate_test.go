@@ -65,15 +65,20 @@ func runCandidate(args []string, orders <-chan string) error {
 	w.value.Store(c.FirstValue)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	var err error
-	w.db, err = spanner.NewClientWithConfig(ctx, c.Database, spanner.ClientConfig{DisableNativeMetrics: true})
+	w.ctx = ctx
+	err := w.run(orders)
 	if ctx.Err() != nil {
-		return nil // it was told to end
+		return nil // it was told to end, perhaps before it could start
 	}
+	return err
+}
+
+func (w *worker) run(orders <-chan string) (err error) {
+	c := w.candidate
+	w.db, err = spanner.NewClientWithConfig(w.ctx, c.Database, spanner.ClientConfig{DisableNativeMetrics: true})
 	if err != nil {
 		return err
 	}
-	w.ctx = ctx
 	opts := []spindle.Option{
 		spindle.WithID(c.id()),
 		spindle.WithLease(c.Lease),
@@ -102,7 +107,7 @@ func runCandidate(args []string, orders <-chan string) error {
 	}
 	go w.obey(orders)
 	done := make(chan error, 1)
-	if err := w.lock.Run(ctx, done); err != nil {
+	if err := w.lock.Run(w.ctx, done); err != nil {
 		return err
 	}
 	w.watch(done, &interval{lock: c.Lock, has: w.lock.HasLock})
