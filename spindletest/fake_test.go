@@ -339,8 +339,8 @@ func supersedePartition(t *testing.T, p *spindletest.Process, supersede func(gro
 	_, err = again.Apply(t.Context(), nil)
 	assert.NoError(t, err, "a late release does nothing")
 
-	supersede("orders", "a/b")
 	start = time.Now()
+	supersede("orders", "a/b")
 	<-ended
 	<-begun
 	assert.GreaterOrEqual(t, time.Since(start), lease-lease/10, "it is not heard from again")
@@ -376,7 +376,7 @@ func TestAFakeWorksInRealTime(t *testing.T) {
 	fake := spindletest.NewFake(t)
 	a, b := fake.Process("a"), fake.Process("b")
 	ofA, ofB := spindletest.NewEvents(t), spindletest.NewEvents(t)
-	lease := spindle.WithLease(200 * time.Millisecond)
+	lease := spindle.WithLease(2 * time.Second)
 	first := spindle.New(nil, a.Table, "job", a.Option(), ofA.Option(), lease)
 	ctx, stop := context.WithCancel(t.Context())
 	doneA, doneB := make(chan error, 1), make(chan error, 1)

@@ -202,7 +202,7 @@ func TestTheOtherWorkerTakesOverOnSpanner(t *testing.T) {
 	db, out := spindletest.New(t), &outbox{}
 	a, b := db.Process("a"), db.Process("b")
 	ofA, ofB := spindletest.NewEvents(t), spindletest.NewEvents(t)
-	short := spindle.WithLease(time.Second)
+	short := spindle.WithLease(3 * time.Second)
 	start(t, a, "a", out, ofA.Option(), short)
 	ofA.Await(10*time.Second, spindle.Elected)
 	start(t, b, "b", out, ofB.Option(), short)
