@@ -144,11 +144,12 @@ func (r *recipes) codes() {
 }
 
 func (r *recipes) stop() {
-	p := r.hold("locks?name=stop&lease=6s", "sh", "-c", "trap 'echo stops; sleep 0.3; exit 3' TERM; echo works; while :; do sleep 0.05; done")
+	p := r.hold("locks?name=stop&lease=6s", "sh", "-c", "trap 'echo stops; read go; exit 3' TERM; echo works; while :; do sleep 0.05; done")
 	p.says("works\n")
 	require.NoError(r, r.ask(http.MethodPost, "/v1/holds/"+r.holds("stop")[0].Hold+"/stepdown", &struct{}{}))
 	p.says("stops\n")
 	assert.NotZero(r, r.token("stop"), "released before the command has ended")
+	p.write("go\n")
 	p.ends(3)
 	p = r.hold("locks?name=stop&lease=6s&wait=0", "sh", "-c", "trap 'exit 4' TERM; echo works; while :; do sleep 0.05; done")
 	p.says("works\n")
@@ -180,10 +181,10 @@ func (r *recipes) killShells() {
 
 // killAbove kills processes of hold.sh, but not curl and the command, which works on under the lock.
 func (r *recipes) killAbove(name, processes string) {
-	p := r.hold("locks?name="+name+"&lease=1s", "sh", "-c", "sleep 0.1; kill -9 "+processes+"; echo killed; exec cat")
+	p := r.hold("locks?name="+name+"&lease=4s", "sh", "-c", "sleep 0.1; kill -9 "+processes+"; echo killed; exec cat")
 	p.says("killed\n")
 	require.Error(r, p.Wait())
-	time.Sleep(1500 * time.Millisecond) // longer than the lease
+	time.Sleep(6 * time.Second) // longer than the lease
 	assert.NotZero(r, r.token(name), "the lock is lost, and the command works")
 	p.write("works\n")
 	p.says("works\n")
@@ -230,7 +231,7 @@ func (r *recipes) clocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 5 {
+			for end := time.Now().Add(2 * patience); time.Now().Before(end); {
 				asked := by.serves(t, r.classes)
 				if by.shift != 0 {
 					assert.True(t, asked, "it does not ask an agent that has other clocks")
@@ -253,7 +254,7 @@ type fakeAgent struct {
 
 // serves lets a program in Java act for as long as it may, and reports whether that has asked how long.
 func (f fakeAgent) serves(t *testing.T, classes string) bool {
-	const promised = 1500
+	const promised = 5000
 	var asked, released atomic.Bool
 	var end atomic.Int64
 	r := &recipes{site: &site{TB: t, dir: t.TempDir()}, classes: classes}
@@ -294,6 +295,7 @@ func (f fakeAgent) serves(t *testing.T, classes string) bool {
 	java := r.example("job")
 	java.says("held under token 7\n")
 	if asked.Load() && f.shift == 0 {
+		kill(java.Cmd)
 		return true
 	}
 	if !f.lost {

@@ -30,7 +30,7 @@ def step():
     time.clock_gettime_ns = lambda clock: read(clock) + by if clock == time.CLOCK_REALTIME else read(clock)
 threading.Thread(target=step, daemon=True).start()
 
-with lock(sys.argv[2], lease=3) as held:
+with lock(sys.argv[2], lease=9) as held:
     while True:
         at = read(time.CLOCK_REALTIME) // 10**6
         if held.still():
@@ -44,7 +44,7 @@ const { lock } = await import(clients + '/node/src/index.js');
 const read = Date.now;
 process.stdin.once('data', () => { Date.now = () => read() + by * 1000; });
 
-await lock(name, { lease: '3s' }, async (held) => {
+await lock(name, { lease: '9s' }, async (held) => {
   for (;;) {
     const at = read();
     if (held.still()) console.log(at, held.token);
@@ -95,7 +95,7 @@ func TestProgramsWithOtherClocksActUntilTheAgentsUntil(t *testing.T) {
 	for _, w := range all {
 		w.first.write("step\n")
 	}
-	time.Sleep(1500 * time.Millisecond) // so that the time of day has stepped while the agent's lines arrive
+	time.Sleep(4 * time.Second) // so that the time of day has stepped while the agent's lines arrive
 	stopped := time.Now().UnixMilli()
 	require.NoError(t, one.agent.Process.Signal(syscall.SIGSTOP))
 	for _, w := range all {

@@ -22,14 +22,17 @@ func TestAProgramThatDumpsCoreKeepsItsLockUntilItsProcessHasEnded(t *testing.T) 
 	t.Parallel()
 	d := dumpsCore(t, "&lease=1m")
 	assert.False(t, d.held.Before(d.dumped), "the next program had the lock %v before the core dump was complete", d.dumped.Sub(d.held))
-	assert.Less(t, d.held.Sub(d.ended), 5*time.Second, "the lock was released, and has not expired")
+	assert.Less(t, d.held.Sub(d.ended), 20*time.Second, "the lock was released, and has not expired")
 	t.Logf("core dump of %d MB: %v; the next program had the lock %v later", d.size>>20, d.ended.Sub(d.began), d.held.Sub(d.ended))
 }
 
 // With stall=, a program that dumps core for long loses its lock, because it does not read its lines.
 func TestAProgramThatDumpsCoreForLongLosesItsLockIfItAskedForIt(t *testing.T) {
 	t.Parallel()
-	const lease, stall = 2 * time.Second, time.Second
+	lease, stall := 6*time.Second, time.Second
+	if *agentCore > 32 {
+		lease = 2 * time.Second // the dump is to take longer
+	}
 	d := dumpsCore(t, fmt.Sprintf("&lease=%v&stall=%v", lease, stall))
 	if took := d.ended.Sub(d.began); took > lease+2*stall {
 		assert.Less(t, d.held.Sub(d.began), took, "the agent sends heartbeats for a program that dumps core")

@@ -93,13 +93,13 @@ func TestProgramsAreKilledOnOlderKernels(t *testing.T) {
 			r.asksTwice(version + "-twice")
 			r.diesEarly(version + "-early")
 			r.holdAndKill(version+"-eof", "&eof=release&lease=1m")
-			r.soon("the lock is free", func() bool { return len(r.holds(version+"-eof")) == 0 })
+			r.eventually("the lock is free", func() bool { return len(r.holds(version+"-eof")) == 0 })
 			if tells {
 				r.holdAndKill(version, "&lease=1m")
-				r.soon("the lock is free", func() bool { return len(r.holds(version)) == 0 })
+				r.eventually("the lock is free", func() bool { return len(r.holds(version)) == 0 })
 				return
 			}
-			r.holdAndKill(version, "&lease=3s")
+			r.holdAndKill(version, "&lease=10s")
 			r.eventually("the agent sends no more heartbeats", func() bool { return r.state(version) == "orphaned" })
 			r.eventually("the lock has expired", func() bool { return r.state(version) == "" })
 			log, err := os.ReadFile(filepath.Join(r.dir, "log"))

@@ -24,7 +24,7 @@ var agentHolders = flag.Int("agent-holders", 15, "how many locks the agent holds
 func TestTheHoldersOfAnAgentThatIsKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t)
-	const lease, programs = 6 * time.Second, 5
+	const lease, programs = 12 * time.Second, 5
 	each := *agentHolders / programs
 	var sites []*recipes
 	for range 2 {

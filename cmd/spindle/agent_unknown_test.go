@@ -97,7 +97,7 @@ func TestAProgramIsKilledWhenItHasSaidDone(t *testing.T) {
 			<-w.held // the program knows its hold, which the agent shows before
 			w.order(order)
 			_ = w.command.Wait()
-			r.soon("its hold is over", func() bool { return r.state(name) == "" })
+			r.eventually("its hold is over", func() bool { return r.state(name) == "" })
 			answer := ""
 			r.eventually("the agent can tell", func() bool {
 				answer = r.tries("/v1/once?key=k&lease=1m&wait=0&name=" + name)

@@ -36,7 +36,7 @@ const beats = `exec perl -e 'use Time::HiRes "time"; open B, ">>", "beats"; for 
 func startRun(t *testing.T, name, path, host string) *run {
 	r := &run{dir: t.TempDir(), ended: make(chan struct{})}
 	r.env = append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+host, "SPINDLE_NAME="+name, "RUN="+r.dir)
-	r.spin = exec.Command("spindle", "exec", "--lease", "2s", "--", "sh", "-c", `setsid sh -c 'echo $$ >stray; while :; do sleep 0.1; done' & echo $$ >program; `+beats)
+	r.spin = exec.Command("spindle", "exec", "--lease", "6s", "--", "sh", "-c", `setsid sh -c 'echo $$ >stray; while :; do sleep 0.1; done' & echo $$ >program; `+beats)
 	r.reader = exec.Command("sh", "-c", "while read line; do echo \"$line\" >>messages; done")
 	out, err := r.spin.StderrPipe()
 	require.NoError(t, err)
@@ -133,7 +133,9 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 			})
 			require.Eventually(t, func() bool { return r.pid("program") != 0 && r.pid("stray") != 0 && r.watchdog() != 0 }, patience, 10*time.Millisecond)
 			time.Sleep(rand.N(2 * time.Second))
-			require.NoError(t, syscall.Kill(f.victim(r), f.signal), f.name)
+			victim := f.victim(r)
+			require.Positive(t, victim, "%s: exec has ended before", f.name) // 0 would be the tests' own group
+			require.NoError(t, syscall.Kill(victim, f.signal), f.name)
 			if !f.itself {
 				time.Sleep(rand.N(time.Second))
 				require.NoError(t, r.spin.Process.Signal(syscall.SIGTERM))
@@ -145,7 +147,7 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 			}
 			assert.Equal(t, f.code, r.code(), f.name)
 
-			next := exec.Command("spindle", "exec", "--lease", "2s", "--wait", "30s", "-q", "--", "date", "+%s.%N")
+			next := exec.Command("spindle", "exec", "--lease", "6s", "--wait", "30s", "-q", "--", "date", "+%s.%N")
 			next.Env = r.env[:len(r.env)-1]
 			out, err := next.Output()
 			require.NoError(t, err, f.name)

@@ -328,7 +328,7 @@ func TestExecTakesNoTerminalFromAShell(t *testing.T) {
 func TestAProgramThatIsSuspendedForALeaseIsKilled(t *testing.T) {
 	atATerminal(t)
 	s := newShell(t)
-	s.types("spindle exec --lease 2s -- " + s.script("beat", "echo $$ >pid; "+beating) + "\r")
+	s.types("spindle exec --lease 5s -- " + s.script("beat", "echo $$ >pid; "+beating) + "\r")
 	pid := s.pid("pid")
 	s.types("\x1a")
 	s.sees(`is stopped`)

@@ -45,7 +45,7 @@ type machine struct {
 
 func (m *machine) start() {
 	m.guard = exec.Command("spindle", "guard", "--name", "service", "--id", m.name,
-		"--renew", "400ms", "--failures", "3", "--confirm", "3",
+		"--renew", "400ms", "--failures", "3", "--confirm", "6",
 		"--activate", "sh on.sh "+m.name+" 3", "--deactivate", "sh off.sh "+m.name+" 1", "--healthcheck", "sh health.sh "+m.name)
 	m.guard.Dir, m.guard.Env = m.dir, m.env
 	m.logs = append(m.logs, filepath.Join(m.dir, fmt.Sprintf("%s.%d.log", m.name, len(m.logs))))

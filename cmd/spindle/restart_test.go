@@ -162,10 +162,10 @@ func TestCandidatesSurviveTheLossOfTheirSessions(t *testing.T) {
 // If only the session is lost, the term continues under its token, and so does the program.
 func TestAHolderGoesOnWithoutItsOldSession(t *testing.T) {
 	w := newWorld(t)
-	w.run("exec", "exec", "--name", "job", "--lease", "4s", "--", "sh", "-c", "exec sleep 100")
+	w.run("exec", "exec", "--name", "job", "--lease", "8s", "--", "sh", "-c", "exec sleep 100")
 	token := w.says("exec", `holding job, token (\d+)$`)
 	w.loseSessions()
-	time.Sleep(8 * time.Second) // two leases
+	time.Sleep(16 * time.Second) // two leases
 	w.run("status", "status", "job", "--token", token)
 	w.says("status", `^job is held`)
 }

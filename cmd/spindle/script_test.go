@@ -55,7 +55,7 @@ const patience = 30 * time.Second
 
 // budget is how long a script may take. A process that still runs then prints its goroutines and is killed: a process that
 // never ends would hide which script it belongs to.
-const budget = 3 * time.Minute
+const budget = 8 * time.Minute
 
 // TestScripts runs the command as at a terminal. Each script has its own database with the lock table, in SPINDLE_DB, and
 // besides testscript's commands those below.
@@ -89,8 +89,23 @@ func TestScripts(t *testing.T) {
 			"silent":   silent,
 			"far":      far,
 			"valid":    valid,
+			"complete": complete,
 		},
 	})
+}
+
+// complete completes the last of its words, as a shell does. It does so again if the table has not answered within the second for
+// which a shell waits.
+func complete(ts *testscript.TestScript, neg bool, words []string) {
+	if neg {
+		ts.Fatalf("unsupported: ! complete")
+	}
+	for end := time.Now().Add(patience); ; {
+		ts.Check(ts.Exec("spindle", append([]string{"__complete"}, words...)...))
+		if !strings.HasPrefix(ts.ReadFile("stdout"), ":") || time.Now().After(end) {
+			return
+		}
+	}
 }
 
 type proxyKey struct{}
