@@ -200,7 +200,8 @@ func TestUntilIsBeforeTheEndOfTheLease(t *testing.T) {
 		l := s.reads("held", "until")
 		row := b.store.Rows()["a"]
 		assert.Less(t, l.Until["unix_ms"], row.Heartbeat.Add(time.Second).UnixMilli()+1)
-		assert.InDelta(t, 990, l.Left, 200)
+		assert.LessOrEqual(t, l.Left, int64(990))
+		assert.Positive(t, l.Left)
 		for clock, until := range l.Until {
 			assert.Greater(t, until, hello.Now[clock], clock)
 		}
@@ -336,7 +337,7 @@ func TestAClosedConnectionDoesNotReleaseTheLock(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			b := newBed(t)
-			s := b.open("/v1/locks?name=a&lease=500ms")
+			s := b.open("/v1/locks?name=a&lease=2s")
 			hello := s.reads("hello")
 			held := s.reads("held")
 			require.NoError(t, closing(s.conn))
@@ -371,7 +372,7 @@ func TestWithEOFReleaseTheEndOfTheStreamReleasesTheLock(t *testing.T) {
 func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	s := b.open("/v1/locks?name=a&lease=400ms&stall=600ms")
+	s := b.open("/v1/locks?name=a&lease=2s&stall=600ms")
 	hello := s.reads("hello")
 	s.reads("held") // and no line after that
 	b.eventually(func() bool { return b.holder("a") != "" }, "it is held")
@@ -389,9 +390,9 @@ func TestAProgramThatDoesNotReadLosesItsLock(t *testing.T) {
 func TestAProgramThatReadsLateKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	s := b.open("/v1/locks?name=a&lease=200ms")
+	s := b.open("/v1/locks?name=a&lease=1s")
 	s.reads("held")
-	time.Sleep(2 * time.Second) // the test needs time to pass
+	time.Sleep(3 * time.Second) // the test needs time to pass
 	l := s.reads("until")
 	for time.Until(time.UnixMilli(l.Until["unix_ms"])) <= 0 {
 		l = s.reads("until")
@@ -419,7 +420,7 @@ func TestALostLockIsBarredUntilTheLastPromise(t *testing.T) {
 // While Spanner can't be reached, the program gets a warning. When the lease ends, it loses its lock.
 func TestAnOutageIsJeopardyAndThenALoss(t *testing.T) {
 	b := newBed(t)
-	s := b.open("/v1/locks?name=a&lease=500ms")
+	s := b.open("/v1/locks?name=a&lease=3s")
 	s.reads("held")
 	b.link.Refuse(func(string) error { return memstore.ErrCut })
 	s.reads("jeopardy")
@@ -436,8 +437,10 @@ func TestAWaitEndsWithItsTime(t *testing.T) {
 		s.reads("timeout")
 		s.ends()
 	}
-	_, j := b.call("GET", "/v1/holds")
-	assert.Empty(t, j["holds"])
+	b.eventually(func() bool {
+		_, j := b.call("GET", "/v1/holds")
+		return len(j["holds"].([]any)) == 0
+	}, "nothing is left behind")
 }
 
 // Work that is done once is repeated until it has been done, and never again after that.

@@ -230,7 +230,7 @@ func TestALockThatAnOperatorReleasesIsBarred(t *testing.T) {
 func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	p := b.start("/v1/locks?name=a&lease=400ms")
+	p := b.start("/v1/locks?name=a&lease=1s")
 	held := p.reads("held")
 	p.signal(syscall.SIGSTOP)
 	row := b.store.Rows()["a"]
@@ -244,7 +244,7 @@ func TestAStoppedProgramKeepsItsLock(t *testing.T) {
 func TestAStoppedProgramLosesItsLockIfItAskedForIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	p := b.start("/v1/locks?name=a&lease=400ms&stall=800ms")
+	p := b.start("/v1/locks?name=a&lease=2s&stall=800ms")
 	p.reads("held")
 	p.signal(syscall.SIGSTOP)
 	b.start("/v1/locks?name=a&lease=400ms").reads("held")

@@ -79,7 +79,7 @@ func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
 	n := wrote(t, dir+"/other")
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
 	ends(t, c)
-	assert.Equal(t, "S", stateOf(t, n), "it was killed")
+	assert.NotContains(t, "ZX", stateOf(t, n), "it was killed")
 	assert.Equal(t, 1, c.Strays())
 	other.Kill()
 	<-other.Done()
@@ -95,7 +95,7 @@ func TestTheEndOfAProgramSparesWhatWasThereBefore(t *testing.T) {
 	require.NoError(t, err)
 	<-c.Done()
 	assert.Equal(t, 1, c.Strays())
-	assert.Equal(t, "S", stateOf(t, before.Process.Pid), "it was killed")
+	assert.NotContains(t, "ZX", stateOf(t, before.Process.Pid), "it was killed")
 }
 
 // A program may run its own spindle, whose watchdog has work to do when that spindle is killed: a guard's watchdog

@@ -192,6 +192,7 @@ func (w *world) until(name string) time.Duration {
 		time.Sleep(time.Millisecond)
 		require.Less(w.t, time.Since(start), time.Hour, "%s does not become active", name)
 	}
+	synctest.Wait() // the guard may not have reported it yet
 	return time.Since(start)
 }
 

@@ -136,7 +136,7 @@ func TestTheEndWaitsForNoRequest(t *testing.T) {
 func TestARequestThatIsNotSentIsGivenUp(t *testing.T) {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer serve(on, newAsked("nightly").Handler(), 50*time.Millisecond)()
+	defer serve(on, newAsked("nightly").Handler(), time.Second)()
 	slow, err := net.Dial("tcp", on.Addr().String())
 	require.NoError(t, err)
 	defer slow.Close()
