@@ -18,7 +18,7 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     const began = performance.now();
     program.kill();
     const held = await next;
-    assert.ok(performance.now() - began < 10_000, 'it did not wait for the end of the lease');
+    assert.ok(performance.now() - began < 30_000, 'it did not wait for the end of the lease');
     await held.release();
   });
 
@@ -37,14 +37,14 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
   it('after the agent was killed, a lock is held until its time, and then it is lost', async (t) => {
     const name = newName();
     const agent = await startAgent(t);
-    const held = await lock(name, { socket: agent.socket, lease: '2s' });
+    const held = await lock(name, { socket: agent.socket, lease: '5s' });
     await agent.end();
     assert.ok(held.still(), 'the agent has promised it');
     const [left, began] = [held.left(), performance.now()];
     assert.ok(left > 500);
     const error = await aborted(held.signal);
     const took = performance.now() - began;
-    assert.ok(took >= left - 20 && took < left + 1000, `lost after ${took} ms of ${left}`);
+    assert.ok(took >= left - 20 && took < left + 5000, `lost after ${took} ms of ${left}`);
     assert.equal(held.still(), false);
     assert.deepEqual([error.name, error.reason], ['LostError', 'agent']);
     assert.throws(() => held.check(), error);
@@ -89,7 +89,7 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
   it('a release that no agent answers says that its outcome is not known', async (t) => {
     const name = newName();
     const agent = await startAgent(t);
-    const held = await lock(name, { socket: agent.socket, lease: '1s' });
+    const held = await lock(name, { socket: agent.socket, lease: '5s' });
     await agent.end();
     await assert.rejects(held.release(), { name: 'ReleaseUnknownError', code: 'release-unknown' });
     assert.equal(held.signal.aborted, false, 'the work had returned');
@@ -116,7 +116,7 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     const name = newName();
     const [agent, other] = [await startAgent(t), await startAgent(t)];
     const program = await startProgram(t, agent.socket);
-    await program.call('acquire', 'lock', name, { lease: '1s' });
+    await program.call('acquire', 'lock', name, { lease: '4s' });
     const computing = program.next('computing');
     const lost = program.next('lost');
     const result = program.call('computeWhileHeld');
@@ -138,9 +138,9 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     const name = newName();
     const { socket } = await startAgent(t);
     const program = await startProgram(t, socket);
-    await program.call('acquire', 'lock', name, { lease: '3s' });
+    await program.call('acquire', 'lock', name, { lease: '6s' });
     program.kill('SIGSTOP');
-    await assert.rejects(lock(name, { socket, wait: '4s' }), { code: 'timeout' });
+    await assert.rejects(lock(name, { socket, wait: '7s' }), { code: 'timeout' });
     program.kill('SIGCONT');
     assert.equal((await program.call('block', 0)).then, true);
     await program.call('release');
@@ -150,8 +150,8 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     const name = newName();
     const { socket } = await startAgent(t);
     const program = await startProgram(t, socket);
-    await program.call('acquire', 'lock', name, { lease: '3s' });
-    assert.deepEqual(await program.call('block', 4000), { before: true, first: false, then: true });
+    await program.call('acquire', 'lock', name, { lease: '6s' });
+    assert.deepEqual(await program.call('block', 7000), { before: true, first: false, then: true });
     await program.call('release');
   });
 
@@ -159,10 +159,10 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
     const name = newName();
     const { socket } = await startAgent(t);
     const program = await startProgram(t, socket);
-    await program.call('acquire', 'lock', name, { lease: '1s', stall: '500ms' });
+    await program.call('acquire', 'lock', name, { lease: '3s', stall: '1500ms' });
     const lost = program.next('lost');
     const next = lock(name, { socket });
-    const blocked = program.call('block', 4000);
+    const blocked = program.call('block', 6000);
     const held = await next;
     assert.equal((await lost).reason, 'stalled');
     assert.deepEqual(await blocked, { before: true, first: false, then: false });
@@ -186,7 +186,7 @@ describe('faults', { concurrency: true, timeout: 50_000 }, () => {
   it('a lock that an operator released is lost', async (t) => {
     const name = newName();
     const { socket } = await startAgent(t);
-    const held = await lock(name, { socket, lease: '2s' });
+    const held = await lock(name, { socket, lease: '6s' });
     await promisify(execFile)(process.env.SPINDLE, ['release', name, '--token', String(held.token), '--yes']);
     assert.equal((await aborted(held.signal)).reason, 'superseded');
     assert.equal(held.still(), false);

@@ -87,7 +87,7 @@ describe('lead', options, () => {
 
   it('hands over when it is asked to', async () => {
     const name = newName();
-    for await (const term of lead(name, { socket, lease: '1s', handover: true })) {
+    for await (const term of lead(name, { socket, lease: '5s', handover: true })) {
       await term.stepDown();
       assert.equal((await aborted(term.stopSignal)).code, 'stop');
       break;
@@ -97,9 +97,9 @@ describe('lead', options, () => {
   it('yields to a higher priority', async (t) => {
     const name = newName();
     const other = await startAgent(t);
-    const low = lead(name, { socket, lease: '500ms', priority: 1, handover: true });
+    const low = lead(name, { socket, lease: '2s', priority: 1, handover: true });
     const { value: term } = await low.next();
-    const high = lead(name, { socket: other.socket, lease: '500ms' });
+    const high = lead(name, { socket: other.socket, lease: '2s' });
     const next = high.next();
     assert.equal((await aborted(term.stopSignal)).reason, 'handover');
     await low.return();
@@ -112,7 +112,7 @@ describe('lead', options, () => {
     const where = newSocket();
     const mortal = await startAgent(t, where);
     const tokens = [];
-    for await (const term of lead(name, { socket: where, lease: '1s' })) {
+    for await (const term of lead(name, { socket: where, lease: '3s' })) {
       tokens.push(term.token);
       if (tokens.length === 2) break;
       await mortal.end();

@@ -8,8 +8,8 @@ import { agentOfSuite, newName } from './support/agent.js';
 import { aborted } from './support/aborted.js';
 import { startProgram } from './support/program.js';
 
-/** Far less than the lease: what is acquired so soon was released. With wait: 0, a lock may be busy because another wanted it. */
-const soon = '5s';
+/** Far less than a long lease: what is acquired so soon was released. With wait: 0, a lock may be busy because another wanted it. */
+const [soon, long] = ['25s', '60s'];
 
 describe('lock', { concurrency: true, timeout: 40_000 }, () => {
   const socket = agentOfSuite();
@@ -36,7 +36,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
   it('does work while it is held, resolves with its result, and releases it', async () => {
     const name = newName();
     let inside;
-    const result = await lock(name, { socket }, async (held) => {
+    const result = await lock(name, { socket, lease: long }, async (held) => {
       inside = held;
       assert.ok(held.still());
       return 'result';
@@ -51,13 +51,13 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
     const work = () => {
       throw new Error('work');
     };
-    await assert.rejects(lock(name, { socket }, work), { message: 'work' });
+    await assert.rejects(lock(name, { socket, lease: long }, work), { message: 'work' });
     await (await lock(name, { socket, wait: soon })).release();
   });
 
   it('is released at the end of a block that uses it', { skip: !Symbol.asyncDispose }, async () => {
     const name = newName();
-    const held = await lock(name, { socket });
+    const held = await lock(name, { socket, lease: long });
     await held[Symbol.asyncDispose]();
     await (await lock(name, { socket, wait: soon })).release();
   });
@@ -108,7 +108,7 @@ describe('lock', { concurrency: true, timeout: 40_000 }, () => {
   it('takes all names of a set, or none', async (t) => {
     const [a, b, c] = [newName(), newName(), newName()];
     const program = await startProgram(t, socket);
-    const set = await lock([a, b], { socket });
+    const set = await lock([a, b], { socket, lease: long });
     assert.equal(set.fence.length, 2);
     await assert.rejects(program.call('acquire', 'lock', b, { wait: 0 }), { code: 'busy' });
     await assert.rejects(program.call('acquire', 'lock', [b, c], { wait: 0 }), { code: 'busy' });

@@ -76,7 +76,7 @@ class Asyncio(SpindleTest):
             in_the_queue = asyncio.ensure_future(_get(name))
             await asyncio.sleep(0)
             in_the_queue.cancel()
-        task = asyncio.ensure_future(_get(name))
+        task = asyncio.ensure_future(_get(name, lease=60))
         await asyncio.sleep(0.02)  # at some moment of the acquisition, or after it
         task.cancel()
         try:
@@ -85,7 +85,7 @@ class Asyncio(SpindleTest):
             pass
         begin = time.monotonic()
         async with aio.lock(name, wait=20):
-            self.assertLess(time.monotonic() - begin, 5, "of a lease of 10 s")
+            self.assertLess(time.monotonic() - begin, 20, "of a lease of 60 s")
 
     @in_a_loop
     async def test_a_cancelled_block_releases_its_lock(self) -> None:
@@ -107,7 +107,7 @@ class Asyncio(SpindleTest):
     @in_a_loop
     async def test_work_is_cancelled_when_its_lock_is_lost(self) -> None:
         agent, lost = self.agent(), []
-        held = await aio.lock(self.name(), lease=1, agent=agent.path, on_lost=lost.append)
+        held = await aio.lock(self.name(), lease=3, agent=agent.path, on_lost=lost.append)
         self.assertEqual(7, await held.run(asyncio.sleep(0, 7)))
         agent.signal(KILL)
         self.assertTrue(held.still())
@@ -124,15 +124,15 @@ class Asyncio(SpindleTest):
         agent = self.agent()
         held = await aio.lock(self.name(), lease=1, agent=agent.path)
         agent.signal(STOP)
-        await asyncio.wait_for(held.lost.wait(), 3)
+        await asyncio.wait_for(held.lost.wait(), 20)
         agent.signal(CONT)
         with self.assertRaises(Lost):
             await held.release()
 
     @in_a_loop
     async def test_a_loop_that_is_blocked_loses_nothing(self) -> None:
-        async with aio.lock(self.name(), lease=0.5) as held:
-            time.sleep(1)  # longer than the lease
+        async with aio.lock(self.name(), lease=2) as held:
+            time.sleep(3)  # longer than the lease
             self.assertTrue(held.still(), "what the agent sent meanwhile counts")
 
     @in_a_loop
@@ -146,14 +146,14 @@ class Asyncio(SpindleTest):
                 time.sleep(0.001)
 
         await asyncio.get_running_loop().run_in_executor(None, watch)
-        await asyncio.wait_for(held.lost.wait(), 1)
+        await asyncio.wait_for(held.lost.wait(), 20)
         with self.assertRaises(Lost):
             await held.release()
 
     @in_a_loop
     async def test_terms_follow_each_other(self) -> None:
         name, tokens = self.name(), []  # type: str, List[int]
-        async for term in aio.lead(name, lease=1):
+        async for term in aio.lead(name, lease=3):
             async with term:
                 tokens.append(term.token)
                 if len(tokens) == 2:

@@ -11,7 +11,7 @@ from spindle_lock._driver import Blocking, finish
 from .world import KILL, TERM, SpindleTest
 
 LEADER = """
-for term in lead(sys.argv[1], lease=2, value="here"):
+for term in lead(sys.argv[1], lease=5, value="here"):
     with term:
         print("leads")
         term.stopping.wait()
@@ -39,7 +39,7 @@ class Elections(SpindleTest):
         name, seen = self.name(), []
         program = self.program(LEADER, name)
         self.assertEqual("leads", program.says())
-        terms = lead(name, lease=2, on_leader=seen.append)
+        terms = lead(name, lease=5, on_leader=seen.append)
         first = self.thread(lambda: next(terms))
         self.eventually(lambda: "here" in [leader.value for leader in seen if leader], "the leader is seen")
         program.signal(KILL)
@@ -96,7 +96,7 @@ class Elections(SpindleTest):
 
     def test_a_leader_leads_again_after_its_agents_death(self) -> None:
         name, agent = self.name(), self.agent()
-        terms = lead(name, lease=1, agent=agent.path)
+        terms = lead(name, lease=3, agent=agent.path)
         first = next(terms)
         agent.signal(KILL)
         agent.end()

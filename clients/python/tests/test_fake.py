@@ -39,17 +39,17 @@ class Clocks(unittest.TestCase):
         for off in (-3_600_000, 3_600_000):
             def ask(c: Connection, off: int = off) -> None:
                 c.hello(off)
-                c.held(1000, off)
+                c.held(10_000, off)
                 c.gone()
 
             def about(c: Connection) -> None:
                 time.sleep(0.2)  # an answer that is slow must not lengthen the time
-                c.answer(200, left_ms=1000)
+                c.answer(200, left_ms=10_000)
 
             agent = FakeAgent(self, ask=ask, about=about)
             with lock("a", agent=agent.path) as held:
                 self.assertTrue(held.still())
-                self.assertLessEqual(held.left(), 0.8)
+                self.assertLessEqual(held.left(), 9.8)
             self.assertIn(("GET", "/v1/holds/h1"), agent.requests)
 
     def test_each_line_of_other_clocks_is_asked_about(self) -> None:
@@ -57,18 +57,18 @@ class Clocks(unittest.TestCase):
 
         def ask(c: Connection) -> None:
             c.hello(10_000_000)
-            c.held(300, 10_000_000)
+            c.held(5_000, 10_000_000)
             more.wait(PATIENCE)
             c.held(60_000, 10_000_000, "until")
             c.gone()
 
-        left = [60_000, 300]
+        left = [60_000, 5_000]
         agent = FakeAgent(self, ask=ask, about=lambda c: c.answer(200, left_ms=left.pop()))
         held = lock("a", agent=agent.path)
-        self.assertLessEqual(held.left(), 0.3)
+        self.assertLessEqual(held.left(), 5)
         more.set()
         ends = time.monotonic() + PATIENCE
-        while held.left() < 1:
+        while held.left() <= 5:
             self.assertLess(time.monotonic(), ends)
         held.release()
 
