@@ -39,11 +39,14 @@ func TestPausedLeaderLosesAnUpdateUnlessItIsFenced(t *testing.T) {
 	}
 }
 
-const pausedRow = 1
+const (
+	pausedRow   = 1
+	pausedLease = 3 * time.Second // so that nothing but the pause costs the lock
+)
 
 func pausedLeader(t *testing.T, h *history, write string) verdict {
 	db := newDatabase(t, false)
-	team := newTeam(t, h, candidate{Lock: "p", Database: db.Path, Table: db.Table, Lease: lease, Scripted: true}, db, 2)
+	team := newTeam(t, h, candidate{Lock: "p", Database: db.Path, Table: db.Table, Lease: pausedLease, Scripted: true}, db, 2)
 	first := team.elected(0, settle)
 	paused := team.member(first.who)
 	bothHalves(t, team, paused, first.token, "write", kindAccepted)
