@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const patience = "2m" // for the simulation of one mutant
+const patience = "10m" // for the simulation of one mutant; only one that is not caught takes so long
 
 // early lists seeds that catch mutants which few seeds catch. Each is tried before the seeds from 1 on. If the code has
 // changed since, so that the seed has no special effect any more, the other seeds still have all the time that they

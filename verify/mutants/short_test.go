@@ -22,7 +22,7 @@ func TestShortMutants(t *testing.T) {
 	for i, m := range shortMutants() {
 		t.Run(strings.Trim(m.pkg, "./")+"/"+m.name, func(t *testing.T) {
 			t.Parallel()
-			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, chances, time.Minute, m.breaks); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
+			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, chances, 10*time.Minute, m.breaks); err == nil || !strings.Contains(out, "--- FAIL: "+m.breaks) {
 				t.Fatalf("%s did not notice: %v\n%s", m.breaks, err, out)
 			}
 		})
@@ -39,7 +39,7 @@ func TestNoShortMutant(t *testing.T) {
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(pkg, func(t *testing.T) {
 			t.Parallel()
-			if out, err := short(t, pkg, 0, 1, 5*time.Minute, tests[pkg]...); err != nil {
+			if out, err := short(t, pkg, 0, 1, 20*time.Minute, tests[pkg]...); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
