@@ -43,7 +43,7 @@ func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spind
 
 // jobs lists the last runs.
 func (r *replica) jobs(w http.ResponseWriter, req *http.Request) error {
-	query := spanner.NewStatement("SELECT second, token FROM runs ORDER BY second DESC LIMIT 10")
+	query := spanner.NewStatement("SELECT second, token FROM runs ORDER BY second DESC LIMIT 60")
 	return r.db.Single().Query(req.Context(), query).Do(func(row *spanner.Row) error {
 		var second time.Time
 		var token int64
