@@ -27,14 +27,14 @@ func TestElectorsOnSpanner(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(link.Close)
 	far, err := spanner.NewClientWithConfig(t.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
-		append(append(db.ClientOptions(), option.WithEndpoint(link.Addr())), spindle.ClientOptions(2*time.Second)...)...)
+		append(append(db.ClientOptions(), option.WithEndpoint(link.Addr())), spindle.ClientOptions(5*time.Second)...)...)
 	require.NoError(t, err)
 	t.Cleanup(far.Close)
 
 	var leading atomic.Int32
 	leads := make(chan string, 10)
 	run := func(id string, client *spanner.Client) (end func()) {
-		lock, err := New(client, db.Table, "mylock", spindle.WithID(id), spindle.WithLease(2*time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler)))
+		lock, err := New(client, db.Table, "mylock", spindle.WithID(id), spindle.WithLease(5*time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		elector, err := leaderelection.NewLeaderElector(lock.Config(leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {

@@ -28,7 +28,7 @@ import (
 // This file runs electors as processes of their own, for what only a process can suffer. They report on the machine's
 // one clock.
 
-const short = 2 * time.Second // the lease
+const short = 5 * time.Second // the lease
 
 // report is what a child says.
 type report struct {
@@ -100,7 +100,7 @@ func work(ctx context.Context, lock *Lock, say func(string, time.Time)) {
 	if !last.IsZero() {
 		say("stopped", last)
 	}
-	limit, cancel := context.WithTimeout(context.Background(), short)
+	limit, cancel := context.WithTimeout(context.Background(), 10*short)
 	defer cancel()
 	kind := "applied"
 	if _, err := lock.Spindle().Apply(limit, token, nil); errors.Is(err, spindle.ErrFenced) {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	testcheck.Main(m)
 }
 
-const lease = 2 * time.Second
+const lease = 5 * time.Second
 
 var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
 

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	testcheck.Main(m)
 }
 
-const lease = 2 * time.Second
+const lease = 5 * time.Second
 
 var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
 
@@ -47,7 +47,7 @@ func newMachine(t *testing.T, db *spindletest.Database, opts ...gocron.Scheduler
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	s, err := gocron.NewScheduler(opts...)
+	s, err := gocron.NewScheduler(append(opts, gocron.WithStopTimeout(time.Minute))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Shutdown() })
 	return &machine{s, client, db.Table, make(chan string, 100), make(chan bool, 100), make(chan error, 100), make(chan error, 100)}
