@@ -68,10 +68,10 @@ func (r Report) Err() error {
 }
 
 // limit is the time limit for a run, not including the final cleanup.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // Run checks a database and its lock table. It needs the same permissions as a process that competes for a lock. If it
-// also has permission to read the table's schema, it verifies the schema. Run stops after a minute or when ctx ends.
+// also has permission to read the table's schema, it verifies the schema. Run stops after three minutes or when ctx ends.
 //
 // Run returns an error if some checks could not be made, for example because an argument is invalid, because the
 // database cannot be reached or stops responding, or because ctx ends. The report still contains the results of the
