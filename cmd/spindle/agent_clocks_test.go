@@ -96,6 +96,11 @@ func TestProgramsWithOtherClocksActUntilTheAgentsUntil(t *testing.T) {
 		w.first.write("step\n")
 	}
 	time.Sleep(4 * time.Second) // so that the time of day has stepped while the agent's lines arrive
+	for _, w := range all {
+		if w.stopsForward {
+			w.first.eventually("it acts no more", func() bool { return w.first.last() < time.Now().Add(-2*time.Second).UnixMilli() })
+		}
+	}
 	stopped := time.Now().UnixMilli()
 	require.NoError(t, one.agent.Process.Signal(syscall.SIGSTOP))
 	for _, w := range all {
@@ -117,14 +122,15 @@ func TestProgramsWithOtherClocksActUntilTheAgentsUntil(t *testing.T) {
 
 // works waits until the program has worked after that time.
 func (p *program) works(after int64) {
-	p.eventually("it works", func() bool {
-		worked := map[int64][]int64{}
-		works(p.recipes, p.output, worked)
-		for _, times := range worked {
-			if slices.Max(times) > after {
-				return true
-			}
-		}
-		return false
-	})
+	p.eventually("it works", func() bool { return p.last() > after })
+}
+
+// last returns when the program has worked last, or 0.
+func (p *program) last() (at int64) {
+	worked := map[int64][]int64{}
+	works(p.recipes, p.output, worked)
+	for _, times := range worked {
+		at = max(at, slices.Max(times))
+	}
+	return at
 }
