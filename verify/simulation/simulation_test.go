@@ -102,15 +102,8 @@ func TestSimulationIsDeterministic(t *testing.T) {
 		seeds = 6
 	}
 	for seed := range seeds {
-		// Two events may still share a nanosecond, once in a while. If a decision does not come from the seed, all runs differ.
-		var runs []string
-		for repeated := false; !repeated; {
-			if len(runs) == 4 {
-				t.Fatalf("seed %d took %d courses:\n%s", seed+1, len(runs), difference(runs[0], runs[1]))
-			}
-			run := locks.simulate(t, seed+1, true).history()
-			repeated = slices.Contains(runs, run)
-			runs = append(runs, run)
+		if first, second, repeats := fleets.Repeats(4, func() string { return locks.simulate(t, seed+1, true).history() }); !repeats {
+			t.Fatalf("seed %d: each run differs from all others:\n%s", seed+1, difference(first, second))
 		}
 	}
 }

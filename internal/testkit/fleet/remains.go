@@ -180,6 +180,21 @@ func Troubles(late time.Duration, steps ...string) []Trouble {
 	return all
 }
 
+// Repeats makes at most n runs of one seed, until a run repeats an earlier one. If no run does, it returns two of them. Two
+// events in the same nanosecond can occur in either order, so some runs differ. If a choice did not come from the seed,
+// every run would differ from all others.
+func Repeats(n int, run func() string) (first, second string, repeats bool) {
+	var runs []string
+	for range n {
+		r := run()
+		if slices.Contains(runs, r) {
+			return "", "", true
+		}
+		runs = append(runs, r)
+	}
+	return runs[0], runs[1], false
+}
+
 // allCases is set if the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes.
 var allCases = os.Getenv("SPINDLE_ALL_CASES") != ""
 
