@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,13 +16,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // A thousand locks of one process that share their requests cost at most ten commits a lease, no lock waits longer for its
 // heartbeat than it would alone, and what happens to one happens to no other.
 func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		const n, lease = 1000, 10 * time.Second
 		memory := &memstore.Store{}
 		var heartbeats atomic.Int64

@@ -47,7 +47,7 @@ func seeds(n int) []uint64 {
 }
 
 func inVirtualTime(t *testing.T, f func(*cluster)) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		c := &cluster{t: t, store: &memstore.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
 		defer func() { // also if the test has failed
 			for _, p := range c.all {

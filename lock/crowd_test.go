@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -63,7 +62,7 @@ func (w *waiter) Transact(ctx context.Context, step string, fn func(context.Cont
 
 // inACrowd holds one mutex while n more waiters wait for it. It sends each holder to locked.
 func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder *waiter)) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		store := &memstore.Store{}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

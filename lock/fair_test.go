@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,7 +41,7 @@ type fairground struct {
 }
 
 func takingTurns(t *testing.T, f func(g *fairground)) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		g := &fairground{T: t, rows: &memstore.Store{}, turns: map[string]int{}, waits: map[string][]time.Duration{}, left: map[string]time.Time{}}
 		g.spanner = memstore.NewLocking(g.rows)
 		g.ctx, g.stop = context.WithTimeout(context.Background(), time.Hour)

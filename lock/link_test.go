@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -20,6 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -130,7 +130,7 @@ func (j *journal) lines(text string) (found []string) {
 var lastProcess atomic.Int64 // of all tests: queues are of a real process
 
 func inVirtualTime(t *testing.T, f func(b *bed)) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		b := &bed{T: t, store: &memstore.Store{}}
 		f(b)
 		for _, p := range b.processes {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -171,7 +170,7 @@ func TestEachTickIsDoneOnceHoweverWrongTheClocksAre(t *testing.T) {
 	}
 	for _, seed := range fleet.Part(seeds...) {
 		t.Logf("again: go test -run TestEachTick ./lock -lock.seed=%d", seed)
-		synctest.Test(t, func(t *testing.T) {
+		fleet.Bubble(t, func(t *testing.T) {
 			s := &schedule{t: t, store: &memstore.Store{}, done: map[string]bool{}}
 			s.store.OnCommit = s.committed
 			var faults atomic.Bool

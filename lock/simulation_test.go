@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -332,7 +331,7 @@ func (w *world) turn(u int, who user, n int) {
 
 // simulate returns how many turns each name had, and a record of who had them when.
 func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace string) {
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
 		n := len(c.users)
 		w := &world{t: t, store: &memstore.Store{}, dice: newDice(seed, 0), seed: seed, turns: map[string]int{},
 			tokens: make([]func() spindle.Token, n), names: make([][]string, n), wires: make([]*wire, n)}

@@ -33,7 +33,7 @@ import (
 // whatever happens to a candidate's process happens to the program or to its agent.
 func TestAgentChaos(t *testing.T) {
 	command := buildCommand(t)
-	h := chaos(t, 30*time.Second, teamSize, candidate{Lease: agentLease, Agents: 2, Command: command}, func(team *team, mended int64) {
+	h := chaos(t, 15*time.Second, teamSize, candidate{Lease: agentLease, Agents: 2, Command: command}, func(team *team, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})

@@ -248,6 +248,11 @@ func (h *history) accepted(lock string, after int64) int {
 	return n
 }
 
+// fenced reports whether a write was refused because its token was old. The history must be locked.
+func (h *history) fenced() bool {
+	return slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced })
+}
+
 // mostAtATime returns the maximum number of the locks that each process held at the same time, after that time.
 func (h *history) mostAtATime(locks []string, after int64) map[string]int {
 	h.mu.Lock()

@@ -5,6 +5,8 @@ package fleet
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +40,17 @@ type Fleet struct {
 
 // InVirtualTime runs f in virtual time, with an empty table.
 func InVirtualTime(t *testing.T, f func(*Fleet)) {
-	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
+	Bubble(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
+}
+
+// Bubble runs f in a bubble of package synctest. In the meantime, the whole process uses one core, and collects garbage
+// rarely. A crowd's goroutines wake each other all the time. With more cores, each of them also wakes a thread that finds
+// nothing to do, which takes a third of the processor time. No other test may run at the same time.
+func Bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	synctest.Test(t, f)
 }
 
 // Machine is a process with one candidate.
