@@ -22,7 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-var failovers = flag.Int("failovers", 8, "how many failovers each of the four pairs of guarded machines has")
+var failovers = flag.Int("failovers", 4, "how many failovers each of the four pairs of guarded machines has")
 
 // The scripts of a service that says when it was active: from before its activation to after its
 // deactivation. Files say whether it is sick, or hangs.
