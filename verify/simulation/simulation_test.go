@@ -98,8 +98,8 @@ func (k suite) always() []uint64 {
 
 func TestSimulationIsDeterministic(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() {
-		seeds = 6
+	if fleets.Brief() {
+		seeds = 10
 	}
 	for seed := range seeds {
 		if first, second, repeats := fleets.Repeats(4, func() string { return locks.simulate(t, seed+1, true).history() }); !repeats {
