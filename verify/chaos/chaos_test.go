@@ -45,7 +45,7 @@ import (
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 0, "how long the attacks go on; 0: 20 s in TestChaos, 15 s in TestAgentChaos and TestGroupChaos")
+	chaosFor = flag.Duration("chaos.for", 0, "how long the attacks go on, and up to 30 s more until they have shown enough; 0: 20 s in TestChaos, 15 s in TestAgentChaos and TestGroupChaos")
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
 	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
 )
@@ -112,7 +112,7 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 	needEmulator(t)
 	goesOn = cmp.Or(*chaosFor, goesOn)
 	if end, ok := t.Deadline(); ok {
-		require.Greater(t, time.Until(end), goesOn+2*settle, "-timeout must leave time for -chaos.for")
+		require.Greater(t, time.Until(end), goesOn+3*settle, "-timeout must leave time for -chaos.for")
 	}
 	seed := *seedFlag
 	if seed == 0 {
