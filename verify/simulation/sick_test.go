@@ -110,7 +110,7 @@ func TestASickMachineKeepsTheLockFromNoHealthyOne(t *testing.T) {
 				}
 				s := sickness{step, how, 4 * time.Second} // longer than an attempt is given
 				t.Run(fmt.Sprintf("preferred=%v/%s/%s", preferred, step, how), func(t *testing.T) {
-					fleets.InVirtualTime(t, func(b *fleets.Fleet) {
+					fleets.BesideOthers(t, func(b *fleets.Fleet) {
 						priority := spindle.WithPriority(9)
 						if preferred {
 							priority = spindle.WithPriority(8)
@@ -160,7 +160,7 @@ func TestSickMachines(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			fleets.InVirtualTime(t, func(b *fleets.Fleet) {
+			fleets.BesideOthers(t, func(b *fleets.Fleet) {
 				d := seeded(seed)
 				base := pick(&d, time.Second, 10*time.Second, time.Minute)
 				s := sickness{step: pick(&d, lockSteps...), how: pick(&d, memstore.Sicknesses...)}

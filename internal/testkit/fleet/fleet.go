@@ -40,14 +40,29 @@ type Fleet struct {
 
 // InVirtualTime runs f in virtual time, with an empty table.
 func InVirtualTime(t *testing.T, f func(*Fleet)) {
+	t.Helper()
 	Bubble(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
+// BesideOthers is like InVirtualTime, but for a test that runs in parallel with others. It does not change how many cores
+// the process uses.
+func BesideOthers(t *testing.T, f func(*Fleet)) {
+	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
+}
+
+// inBubble is locked while a test is in Bubble.
+var inBubble sync.Mutex
+
 // Bubble runs f in a bubble of package synctest. In the meantime, the whole process uses one core, and collects garbage
 // rarely. A crowd's goroutines wake each other all the time. With more cores, each of them also wakes a thread that finds
-// nothing to do, which takes a third of the processor time. No other test may run at the same time.
+// nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble, because each
+// would restore what another has set.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
+	if !inBubble.TryLock() {
+		t.Fatal("fleet.Bubble is called by two tests at the same time: use fleet.BesideOthers or synctest.Test in parallel tests")
+	}
+	defer inBubble.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	synctest.Test(t, f)
