@@ -78,6 +78,17 @@ func (r *run) pid(name string) int {
 	return n
 }
 
+// lastBeat is when its program has beaten last, in seconds since 1970, or 0.
+func (r *run) lastBeat() float64 {
+	b, _ := os.ReadFile(filepath.Join(r.dir, "beats"))
+	beats := strings.Fields(string(b))
+	if len(beats) == 0 {
+		return 0
+	}
+	last, _ := strconv.ParseFloat(beats[len(beats)-1], 64)
+	return last
+}
+
 // watchdog is the number of exec's watchdog, or 0.
 func (r *run) watchdog() int {
 	for _, pid := range r.processes() {
@@ -131,7 +142,7 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 					t.Logf("%s: %s", f.name, text)
 				}
 			})
-			require.Eventually(t, func() bool { return r.pid("program") != 0 && r.pid("stray") != 0 && r.watchdog() != 0 }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return r.lastBeat() != 0 && r.pid("stray") != 0 && r.watchdog() != 0 }, patience, 10*time.Millisecond)
 			time.Sleep(rand.N(2 * time.Second))
 			victim := f.victim(r)
 			require.Positive(t, victim, "%s: exec has ended before", f.name) // 0 would be the tests' own group
@@ -155,12 +166,7 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 			_, err = fmt.Sscan(string(out), &begins)
 			require.NoError(t, err)
 			require.Eventually(t, func() bool { return len(r.processes()) == 0 }, patience, 10*time.Millisecond, "%s: a process survives", f.name)
-			text, err := os.ReadFile(filepath.Join(r.dir, "beats"))
-			require.NoError(t, err)
-			lines := strings.Fields(string(text))
-			last, err := strconv.ParseFloat(lines[len(lines)-1], 64)
-			require.NoError(t, err)
-			assert.Less(t, last, begins, "%s: the program works beside the next one", f.name)
+			assert.Less(t, r.lastBeat(), begins, "%s: the program works beside the next one", f.name)
 		})
 	}
 }
