@@ -18,7 +18,7 @@ func TestAsPID1ExecLeavesNoZombies(t *testing.T) {
 	program := s.script("program", `for i in 1 2 3 4 5; do (sleep 0.1 & setsid sleep 0.1 &) ; done; sleep 1; ps -e -o stat= -o comm=; echo end.`)
 	out := namespaced(t, s, "spindle", "exec", "--name", "job", "-q", "--", program)
 	assert.Contains(t, out, "end.")
-	assert.NotRegexp(t, `(?m)^Z`, out, "a process that nobody waits for")
+	assert.NotRegexp(t, `(?m)^Z`, out, "exec has left a zombie, because it has not waited for a process")
 	assert.Contains(t, out, "spindle")
 }
 

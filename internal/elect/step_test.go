@@ -32,7 +32,7 @@ func TestCandidatesComeAtDifferentTimesToALeaseThatEnds(t *testing.T) {
 			instants[step.Pause] = true
 		}
 		assert.GreaterOrEqual(t, first, time.Second, "not before the lease has ended")
-		assert.LessOrEqual(t, last, time.Second+lease/50+time.Millisecond) // the table counts microseconds, and no two commits have the same
+		assert.LessOrEqual(t, last, time.Second+lease/50+10*time.Microsecond) // a commit's timestamp may be microseconds ahead
 		assert.Greater(t, last-first, lease/100)
 		assert.Greater(t, len(instants), 40)
 	})
