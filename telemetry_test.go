@@ -54,15 +54,23 @@ func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
 		a := b.Start("a", r.Options()...)
 		hang := make(chan struct{})
 		a.Link.After(func(string) { <-hang })
+		agree := func() (held bool) {
+			metrics := r.Metrics(t)
+			held, token := a.HasLock()
+			assert.Equal(t, held, metrics["held{lock=mylock}"] == 1)
+			assert.Equal(t, float64(token), metrics["token{lock=mylock}"])
+			return held
+		}
 		for range 200 {
 			time.Sleep(fleet.Lease / 100)
-			metrics := r.Metrics(t)
-			has, token := a.HasLock()
-			assert.Equal(t, has, metrics["held{lock=mylock}"] == 1)
-			assert.Equal(t, float64(token), metrics["token{lock=mylock}"])
+			agree()
 		}
 		assert.False(t, a.Has())
 		close(hang)
+		b.Until(2*fleet.Lease, a.Has)
+		assert.True(t, agree())
+		a.Clock.Wall.Add(int64(time.Hour)) // the machine was suspended, and no timer has run yet
+		assert.False(t, agree())
 		b.End(a)
 	})
 }
