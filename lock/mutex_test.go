@@ -290,9 +290,11 @@ func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { assert.NoError(t, m.Lock(b.Context())) })
 		synctest.Wait()
+		start := time.Now()
 		require.NoError(t, m.Unlock(b.Context()))
 		all.Wait()
 		assert.NotZero(t, m.Token(), "what the first gave back is not what the second holds")
+		assert.Equal(t, 30*time.Millisecond, time.Since(start), "one request after the other")
 		assert.Equal(t, []string{"observe", "claim", "confirm", "release", "observe", "claim"}, p.sent(), "what was released is claimed without a confirmation")
 		require.NoError(t, m.Unlock(b.Context()))
 	})

@@ -37,7 +37,7 @@ var agentMutants = slices.Concat(
 			{agentFolder + "hold.go", "\th.change(func(s *status) { s.lost = why.Error() })\n",
 				"\th.change(func(s *status) { s.lost = why.Error(); h.agent.barred.until(s.promised, h.id, h.lock.names()) })\n"},
 		}},
-		one("a promise that bars the lock after the release", inSimulation, agentFolder+"hold.go", "\t\th.lift()\n", ""),
+		one("a promise that bars the lock after the release", "TestTheNextProgramOfAnAgentHasAReleasedLockAtOnce", agentFolder+"hold.go", "\t\th.lift()\n", ""),
 		one("a doubt that lasts ten seconds", inSimulation, agentFolder+"hold.go",
 			"time.AfterFunc(longestDoubt, ", "time.AfterFunc(100*longestDoubt, "),
 		one("a key that was only released is reported as done", "TestAReleasedKeyCannotBeDone", agentFolder+"http.go",

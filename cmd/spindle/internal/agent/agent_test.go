@@ -417,6 +417,20 @@ func TestALostLockIsBarredUntilTheLastPromise(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Now().UnixMilli(), last)
 }
 
+// A released lock is not barred, although its program was promised a whole lease.
+func TestTheNextProgramOfAnAgentHasAReleasedLockAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	s := b.open("/v1/locks?name=a&lease=10s")
+	id := s.reads("hello").Hold
+	s.reads("held")
+	status, j := b.call("POST", "/v1/holds/"+id+"/release")
+	require.Equal(t, http.StatusOK, status, j)
+	released := time.Now()
+	b.open("/v1/locks?name=a&lease=10s").reads("held")
+	assert.Less(t, time.Since(released), 5*time.Second)
+}
+
 // While Spanner can't be reached, the program gets a warning. When the lease ends, it loses its lock.
 func TestAnOutageIsJeopardyAndThenALoss(t *testing.T) {
 	b := newBed(t)
