@@ -7,6 +7,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -20,6 +21,7 @@ class Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
+        self.promised = 0.0  # until when the lock is held, by the monotonic clock
         data = b""
         while b"\r\n\r\n" not in data:
             more = sock.recv(65536)
@@ -53,6 +55,7 @@ class Connection:
 
     def held(self, left_ms: int, off: int = 0, event: str = "held") -> None:
         until = _clocks.later(_clocks.read(), left_ms + off)
+        self.promised = time.monotonic() + left_ms / 1000
         self.line(event=event, names=["a"], token=7, until=until, left_ms=left_ms, fence=[])
 
     def gone(self) -> None:
@@ -65,7 +68,10 @@ class Connection:
 
 
 class FakeAgent:
-    """Answers requests by handlers, which are found by the beginning of method and path."""
+    """Answers requests by handlers, which are found by the beginning of method and path.
+
+    It answers by itself for how long the lock is held, unless a handler does: on a busy machine, any program may have to ask.
+    """
 
     def __init__(self, test: unittest.TestCase, **handlers: Handler) -> None:
         folder = tempfile.TemporaryDirectory(prefix="spindle-fake-")
@@ -77,6 +83,7 @@ class FakeAgent:
         self._listener.bind(self.path)
         self._listener.listen()
         self._open: List[socket.socket] = []
+        self._connections: List[Connection] = []
         test.addCleanup(self.end)
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -92,17 +99,22 @@ class FakeAgent:
     def _answer(self, sock: socket.socket) -> None:
         with sock:
             connection = Connection(sock)
+            self._connections.append(connection)
             self.requests.append((connection.method, connection.path))
             self._handler(connection)(connection)
 
     def _handler(self, connection: Connection) -> Handler:
         if connection.method == "GET":
-            return self._handlers.get("about", lambda c: c.answer(404))
+            return self._handlers.get("about", self._about)
         if connection.path.startswith("/v1/holds/"):
             return self._handlers.get("release", lambda c: c.answer(200, state="released"))
         if connection.path.startswith("/v1/release"):
             return self._handlers.get("orphan", lambda c: c.answer(404))
         return self._handlers["ask"]
+
+    def _about(self, connection: Connection) -> None:
+        left = max(c.promised for c in self._connections) - time.monotonic()
+        connection.answer(200, left_ms=max(int(left * 1000), 0))
 
     def end(self) -> None:
         """End it, as if it were killed."""

@@ -100,7 +100,7 @@ class Clocks(unittest.TestCase):
             c.held(5000)
             c.gone()
 
-        agent = FakeAgent(self, ask=ask)
+        agent = FakeAgent(self, ask=ask, about=lambda c: c.answer(404))
         with self.assertRaisesRegex(AgentUnreachable, "until when"):
             lock("a", agent=agent.path)
 

@@ -7,7 +7,7 @@ import time
 
 from spindle_lock import AgentUnreachable, Lost, ReleaseUnknown, lock
 
-from .world import CONT, KILL, STOP, SpindleTest
+from .world import CONT, KILL, STOP, SpindleTest, if_clocks_compare
 
 LEASE = 3.0
 
@@ -69,6 +69,7 @@ class Time(SpindleTest):
         agent.signal(CONT)
         self.assertRaises(Lost, held.release)
 
+    @if_clocks_compare
     def test_a_stopped_program_loses_nothing_while_its_agent_runs(self) -> None:
         program = self.program(PROGRAM, self.name(), "0")
         self.assertEqual("held", program.says())
@@ -101,6 +102,7 @@ class Time(SpindleTest):
         program.signal(CONT)
         self.assertEqual("lost until-passed", program.says())
 
+    @if_clocks_compare
     def test_a_thread_that_does_not_let_others_run_loses_nothing(self) -> None:
         with lock(self.name(), lease=2) as held:
             follower = held._hold._reading
