@@ -27,7 +27,6 @@ var early = map[string]uint64{
 	"holder that was seen forgotten with its rows":     41,
 	"claim over orphanLeases that nobody waited for":   66,
 	"group/two reads for one snapshot":                 12,
-	"group/acting again after a release was sent":      24,
 	"group/what the table shows as the own is adopted": 15,
 }
 

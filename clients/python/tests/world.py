@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import http.client
 import json
 import os
@@ -22,7 +21,6 @@ import uuid
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from spindle_lock import Lost
 from spindle_lock._ask import ask
 from spindle_lock._driver import Blocking, finish
 
@@ -36,23 +34,13 @@ _SUPERVISOR = '"$@" & echo $!; read -r _; kill -KILL 0'
 PATIENCE = 20.0
 
 
-def if_clocks_compare(test: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Repeat a test that fails, twice at most.
+def clocks_compare(held: Any) -> bool:
+    """Report whether a program has compared the agent's clocks with its own.
 
-    A program that takes over 100 ms to compare the agent's clocks with its own, as on a busy machine, has to ask the agent from
-    then on, and loses its lock if it cannot ask in time.
+    On a busy machine, a program may need over 100 ms for it. Then it asks the agent from then on, and loses its lock if it cannot
+    ask in time.
     """
-
-    @functools.wraps(test)
-    def run(self: Any) -> None:
-        for more in (True, True, False):
-            try:
-                return test(self)
-            except (AssertionError, Lost):
-                if not more:
-                    raise
-
-    return run
+    return held._hold._difference is not None
 
 
 class Supervised:
