@@ -33,7 +33,7 @@ import (
 // whatever happens to a candidate's process happens to the program or to its agent.
 func TestAgentChaos(t *testing.T) {
 	command := buildCommand(t)
-	h := chaos(t, 15*time.Second, teamSize, candidate{Lease: agentLease, Agents: 2, Command: command}, func(team *team, mended int64) {
+	h := chaos(t, teamSize, candidate{Lease: agentLease, Agents: 2, Command: command}, func(team *team, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})
@@ -44,8 +44,11 @@ func TestAgentChaos(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d terms are of programs of agents", byAgent, len(h.terms))
-	assert.Greater(t, byAgent, len(h.terms)/5, "terms of programs of agents")
-	assert.True(t, byAgent < len(h.terms) || len(h.terms) < 40, "no candidate has led")
+	assert.Positive(t, byAgent, "no program of an agent has led")
+	if len(h.terms) >= 40 { // fewer may be of one kind by chance
+		assert.Greater(t, byAgent, len(h.terms)/5, "terms of programs of agents")
+		assert.Less(t, byAgent, len(h.terms), "no candidate has led")
+	}
 }
 
 // agentLease is longer than the lease of candidates alone, because an agent is one more process that has to run in time.
@@ -55,7 +58,7 @@ const agentLease = time.Second
 func buildCommand(t *testing.T) string {
 	needEmulator(t)
 	path := filepath.Join(t.TempDir(), "spindle")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/spindle").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../cmd/spindle").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
 }

@@ -1,10 +1,10 @@
 //go:build unix
 
 // Package chaos tests real processes: candidates, programs of agents, and members of groups. They are killed, stopped and
-// cut off from a real emulator for a few hundred terms. Checkers look for two holders at a time, for writes that wrongly
-// passed the fence, for a register that is not linearizable, and for register writes that were lost or applied twice.
+// cut off from a real emulator, term after term. Checkers look for two holders at a time, for writes that wrongly passed
+// the fence, for a register that is not linearizable, and for register writes that were lost or applied twice.
 //
-//	go test -race -v ./verify/chaos                                        about two minutes
+//	go test -v ./verify/chaos                                              less than a minute; SPINDLE_ALL_CASES=1: longer
 //	go test -race -v ./verify/chaos -run TestChaos -chaos.for 30m -timeout 40m
 //	go test -race -v ./verify/chaos -run TestGroupChaos -chaos.seed 7      repeats the attacks of that run
 //
@@ -24,7 +24,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -40,12 +39,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 var (
-	chaosFor = flag.Duration("chaos.for", 0, "how long the attacks go on, and up to 30 s more until they have shown enough; 0: 20 s in TestChaos, 15 s in TestAgentChaos and TestGroupChaos")
+	chaosFor = flag.Duration("chaos.for", 0, "how long the attacks of each test go on, and up to 30 s more until they have shown enough; 0: 8 s, or 16 s if SPINDLE_ALL_CASES is set")
 	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of the attacks; 0: a new one")
 	keepIn   = flag.String("chaos.keep", "", "keep histories and logs in this directory, even of tests that pass")
 )
@@ -97,7 +97,7 @@ func newDatabase(t *testing.T, postgres bool, flags ...string) *spindletest.Data
 }
 
 func TestChaos(t *testing.T) {
-	h := chaos(t, 20*time.Second, teamSize, candidate{Lease: lease}, func(team *team, mended int64) {
+	h := chaos(t, teamSize, candidate{Lease: lease}, func(team *team, mended int64) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})
@@ -108,9 +108,9 @@ func TestChaos(t *testing.T) {
 
 // chaos attacks a team of such candidates on each of the grounds, and requires that it recovers. recovers waits until a
 // team is in the required state again, once the attacks have stopped for a while.
-func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recovers func(team *team, mended int64)) *history {
+func chaos(t *testing.T, size int, base candidate, recovers func(team *team, mended int64)) *history {
 	needEmulator(t)
-	goesOn = cmp.Or(*chaosFor, goesOn)
+	goesOn := howLong()
 	if end, ok := t.Deadline(); ok {
 		require.Greater(t, time.Until(end), goesOn+3*settle, "-timeout must leave time for -chaos.for")
 	}
@@ -155,6 +155,16 @@ func chaos(t *testing.T, goesOn time.Duration, size int, base candidate, recover
 	v.require(t)
 	assert.True(t, enough(), "%d terms, a write was fenced: %t; too little to show anything", len(h.terms), h.fenced())
 	return h
+}
+
+func howLong() time.Duration {
+	switch {
+	case *chaosFor > 0:
+		return *chaosFor
+	case fleet.Brief():
+		return 8 * time.Second
+	}
+	return 16 * time.Second
 }
 
 // requireOneClock fails if the machine's clock was set, because the intervals of different processes are then not

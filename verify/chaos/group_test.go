@@ -30,7 +30,7 @@ const (
 // Each partition of a group is a lock in the history, with its own register, which the member that has the partition
 // increments.
 func TestGroupChaos(t *testing.T) {
-	chaos(t, 15*time.Second, groupSize, candidate{Lease: groupLease, Partitions: partitions}, func(team *team, mended int64) {
+	chaos(t, groupSize, candidate{Lease: groupLease, Partitions: partitions}, func(team *team, mended int64) {
 		team.recovers()
 		for _, lock := range team.locks {
 			ok := team.h.await(settle, func() bool { return team.h.accepted(lock, mended) > 0 })
