@@ -75,8 +75,9 @@ func (t *term) ends(was, l table.Listing) {
 	case was.LeaseRecord == nil:
 		t.end = released
 	case !t.to.Before(was.Heartbeat.Add(was.LeaseRecord.Lease)):
-		// Heartbeats between the two reads may have extended the lease.
-		if t.end = unseen; l.At.Sub(was.At) < was.LeaseRecord.Lease/2 {
+		// Heartbeats after the previous read may have extended the lease. If the next claim followed within half a lease, that
+		// read had already found the holder late.
+		if t.end = unseen; t.to.Sub(was.At) < was.LeaseRecord.Lease/2 {
 			t.to, t.end = was.Heartbeat.Add(was.LeaseRecord.Lease), expired
 		}
 	case t.leaving:
