@@ -3,11 +3,13 @@
 package versions
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,13 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What scripts, dashboards and alerts read stays: the previous version's metrics, exit codes, and keys of JSON are also
-// this version's. Keys may go only with the first number of the schema's version.
+// What scripts, clients, dashboards and alerts use stays: the previous version's commands, flags, variables, exit codes,
+// metrics, keys and values of JSON, and the names in the agent's requests and lines are also this version's. Keys may go
+// only with the first number of the schema's version.
 func TestWhatScriptsAndDashboardsReadStays(t *testing.T) {
 	for file, names := range map[string]func([]byte) []string{
-		"cmd/spindle/internal/cli/schema.json": schemaKeys,
-		"cmd/spindle/internal/exit/exit.go":    matches(`(?m)^\t(\w+ += \d+) //`),
-		"docs/monitoring.md":                   matches("`(spindle[._][a-z._]+)`"),
+		"cmd/spindle/internal/cli/schema.json":     schemaKeys,
+		"cmd/spindle/internal/cli/commandline.txt": matches(`(?m)^(.+)$`),
+		"cmd/spindle/internal/exit/exit.go":        matches(`(?m)^\t\w+ += (\d+ // \w+)`), // the code, and the command
+		"docs/monitoring.md":                       matches("`(spindle[._][a-z._]+)`"),
+		"docs/agent.md":                            inTables(matches("`((?:GET|POST) /[^`?]*|[a-z_-]+)[`?]")), // requests, parameters, codes, events, keys
 	} {
 		before, err := os.ReadFile(filepath.Join(dir, "source", file))
 		if os.IsNotExist(err) {
@@ -36,8 +41,10 @@ func TestWhatScriptsAndDashboardsReadStays(t *testing.T) {
 			continue
 		}
 		kept := names(now)
-		for _, name := range names(before) {
-			assert.Contains(t, kept, name, "of %s, in %s", *previous, file)
+		promised := names(before)
+		slices.Sort(promised)
+		for _, name := range slices.Compact(promised) {
+			assert.True(t, slices.Contains(kept, name), "%s of %s has %s", file, *previous, name)
 		}
 	}
 }
@@ -51,7 +58,14 @@ func matches(pattern string) func([]byte) []string {
 	}
 }
 
-// schemaKeys returns the place of each key that a schema allows, with its type, and the keys that are always there.
+// inTables applies names to the rows of a document's tables.
+func inTables(names func([]byte) []string) func([]byte) []string {
+	rows := regexp.MustCompile(`(?m)^\|.*$`)
+	return func(text []byte) []string { return names(bytes.Join(rows.FindAll(text, -1), []byte("\n"))) }
+}
+
+// schemaKeys returns the place of each key that a schema allows, with its type, its values if only some are allowed, and
+// the keys that are always there.
 func schemaKeys(text []byte) []string {
 	var schema map[string]any
 	if err := json.Unmarshal(text, &schema); err != nil {
@@ -65,13 +79,15 @@ func keysBelow(place string, schema map[string]any) (found []string) {
 		at := place + "/" + name
 		switch value := value.(type) {
 		case map[string]any:
-			if kind, ok := value["type"].(string); ok {
-				found = append(found, at+": "+kind)
+			for _, says := range []string{"type", "const", "$ref"} {
+				if said, ok := value[says]; ok {
+					found = append(found, fmt.Sprint(at, ": ", said))
+				}
 			}
 			found = append(found, keysBelow(at, value)...)
 		case []any:
 			for _, key := range value {
-				if name == "required" {
+				if name == "required" || name == "enum" {
 					found = append(found, fmt.Sprint(at, ": ", key))
 				}
 			}

@@ -70,7 +70,7 @@ before the lease expires, the holder stops by itself, and another process can
 take the lock. Each process that takes the lock gets a new fencing token, which
 is larger than all earlier ones.
 
-To see a demonstration (no database required):
+To see a demonstration, on an emulator of Spanner instead of your database:
 
   spindle demo
 

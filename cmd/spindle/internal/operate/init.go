@@ -162,10 +162,10 @@ func printRoles(f *os.File, db string) {
 		project, instance, database = partsOf(db)
 	}
 	fmt.Fprintf(f, `Roles on the database:
-  roles/spanner.databaseUser    to hold and change locks: exec, guard, handover,
-                                release, prune, doctor, and Go programs
+  roles/spanner.databaseUser    to create the table, and to hold and change locks:
+                                init, exec, guard, agent, handover, release,
+                                prune, doctor, and Go programs
   roles/spanner.databaseReader  to view locks: ls, watch, status, members, serve
-  roles/spanner.databaseAdmin   to create the table: init
 
   gcloud spanner databases add-iam-policy-binding %s \
     --project=%s --instance=%s \
