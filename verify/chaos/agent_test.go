@@ -37,14 +37,8 @@ func TestAgentChaos(t *testing.T) {
 		ok := team.h.await(settle, func() bool { return team.h.accepted(team.base.Lock, mended) > 0 })
 		assert.True(t, ok, "lock %s: no write was accepted in %v after the last fault", team.base.Lock, settle)
 	})
-	byAgent := 0
-	for _, term := range h.terms {
-		if m := h.agents[term.who]; m {
-			byAgent++
-		}
-	}
+	byAgent := h.byAgents()
 	t.Logf("%d of %d terms are of programs of agents", byAgent, len(h.terms))
-	assert.Positive(t, byAgent, "no program of an agent has led")
 	if len(h.terms) >= 40 { // fewer may be of one kind by chance
 		assert.Greater(t, byAgent, len(h.terms)/5, "terms of programs of agents")
 		assert.Less(t, byAgent, len(h.terms), "no candidate has led")

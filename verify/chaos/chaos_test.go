@@ -129,7 +129,9 @@ func chaos(t *testing.T, size int, base candidate, recovers func(team *team, men
 		base.Postgres = g.postgres
 		teams = append(teams, newTeam(t, h, base, db, size))
 	}
-	enough := func() bool { return float64(len(h.terms)) > goesOn.Seconds()/4 && h.fenced() }
+	enough := func() bool {
+		return float64(len(h.terms)) > goesOn.Seconds()/4 && h.fenced() && (base.Agents == 0 || h.byAgents() > 0)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	time.AfterFunc(goesOn, func() {
@@ -153,7 +155,7 @@ func chaos(t *testing.T, size int, base candidate, recovers func(team *team, men
 	v := h.check()
 	t.Log(summary(h, v, base.Lease, time.Since(start), seed, start))
 	v.require(t)
-	assert.True(t, enough(), "%d terms, a write was fenced: %t; too little to show anything", len(h.terms), h.fenced())
+	assert.True(t, enough(), "%d terms, %d by agents, a write was fenced: %t; too little to show anything", len(h.terms), h.byAgents(), h.fenced())
 	return h
 }
 

@@ -253,6 +253,16 @@ func (h *history) fenced() bool {
 	return slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced })
 }
 
+// byAgents returns how many terms are of programs of agents. The history must be locked.
+func (h *history) byAgents() (n int) {
+	for _, t := range h.terms {
+		if h.agents[t.who] {
+			n++
+		}
+	}
+	return n
+}
+
 // mostAtATime returns the maximum number of the locks that each process held at the same time, after that time.
 func (h *history) mostAtATime(locks []string, after int64) map[string]int {
 	h.mu.Lock()

@@ -3,9 +3,7 @@
 package versions
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,9 +22,9 @@ func TestWhatScriptsAndDashboardsReadStays(t *testing.T) {
 	for file, names := range map[string]func([]byte) []string{
 		"cmd/spindle/internal/cli/schema.json":     schemaKeys,
 		"cmd/spindle/internal/cli/commandline.txt": matches(`(?m)^(.+)$`),
-		"cmd/spindle/internal/exit/exit.go":        matches(`(?m)^\t\w+ += (\d+ // \w+)`), // the code, and the command
+		"cmd/spindle/internal/exit/exit.go":        exitCodes,
 		"docs/monitoring.md":                       matches("`(spindle[._][a-z._]+)`"),
-		"docs/agent.md":                            inTables(matches("`((?:GET|POST) /[^`?]*|[a-z_-]+)[`?]")), // requests, parameters, codes, events, keys
+		"docs/agent.md":                            agentNames,
 	} {
 		before, err := os.ReadFile(filepath.Join(dir, "source", file))
 		if os.IsNotExist(err) {
@@ -58,42 +56,112 @@ func matches(pattern string) func([]byte) []string {
 	}
 }
 
-// inTables applies names to the rows of a document's tables.
-func inTables(names func([]byte) []string) func([]byte) []string {
-	rows := regexp.MustCompile(`(?m)^\|.*$`)
-	return func(text []byte) []string { return names(bytes.Join(rows.FindAll(text, -1), []byte("\n"))) }
+// exitCodes returns each exit code, and each command that uses it.
+func exitCodes(text []byte) (found []string) {
+	for _, m := range regexp.MustCompile(`(?m)^\t\w+ += (\d+) // (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		found = append(found, m[1])
+		for _, command := range regexp.MustCompile(`(\w+):`).FindAllStringSubmatch(m[2], -1) {
+			found = append(found, m[1]+" of "+command[1])
+		}
+	}
+	return found
+}
+
+// agentNames returns the agent's requests with their parameters, its codes, and its events with their keys: what is in
+// backquotes in the tables of these sections. Names after the first cell of a row belong to that cell.
+func agentNames(text []byte) (found []string) {
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "## ") {
+			inside = line == "## Requests\n" || line == "## Lines\n"
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if !inside || !strings.HasPrefix(line, "|") || len(cells) < 2 {
+			continue
+		}
+		first := namesIn(cells[0])
+		found = append(found, first...)
+		row := strings.TrimSpace(cells[0]) // a status
+		if len(first) > 0 {
+			row = first[0]
+		}
+		for _, name := range namesIn(strings.Join(cells[1:], " ")) {
+			found = append(found, row+": "+name)
+		}
+	}
+	return found
+}
+
+// namesIn returns the paths, the parameters, and the single words in backquotes.
+func namesIn(cell string) (found []string) {
+	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+		path, query, asked := strings.Cut(span[1], "?")
+		switch {
+		case strings.Contains(path, " /"):
+			found = append(found, path)
+			for _, name := range regexp.MustCompile(`(\w+)=`).FindAllStringSubmatch(query, -1) {
+				found = append(found, path+" "+name[1])
+			}
+		case asked:
+			found = append(found, query)
+		default:
+			if word := regexp.MustCompile(`^([a-z_-]+)(=\S*)?$`).FindStringSubmatch(path); word != nil {
+				found = append(found, word[1])
+			}
+		}
+	}
+	return found
 }
 
 // schemaKeys returns the place of each key that a schema allows, with its type, its values if only some are allowed, and
-// the keys that are always there.
+// the keys that are always there. A key that is described elsewhere in the schema has what is there.
 func schemaKeys(text []byte) []string {
 	var schema map[string]any
 	if err := json.Unmarshal(text, &schema); err != nil {
 		return nil
 	}
-	return keysBelow("", schema)
+	return keysBelow(schema, "", schema)
 }
 
-func keysBelow(place string, schema map[string]any) (found []string) {
+func keysBelow(whole map[string]any, place string, schema map[string]any) (found []string) {
+	if ref, ok := schema["$ref"].(string); ok {
+		return keysBelow(whole, place, whole["$defs"].(map[string]any)[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any))
+	}
 	for name, value := range schema {
-		at := place + "/" + name
 		switch value := value.(type) {
-		case map[string]any:
-			for _, says := range []string{"type", "const", "$ref"} {
-				if said, ok := value[says]; ok {
-					found = append(found, fmt.Sprint(at, ": ", said))
+		case string:
+			if name == "type" {
+				found = append(found, place+": "+value)
+			}
+			if name == "const" {
+				found = append(found, place+" can be "+value)
+			}
+		case []any:
+			for _, one := range value {
+				switch one := one.(type) {
+				case map[string]any: // one of several forms
+					found = append(found, keysBelow(whole, place+"/"+formOf(one), one)...)
+				case string:
+					found = append(found, place+map[string]string{"required": " always has ", "enum": " can be ", "type": ": "}[name]+one)
 				}
 			}
-			found = append(found, keysBelow(at, value)...)
-		case []any:
-			for _, key := range value {
-				if name == "required" || name == "enum" {
-					found = append(found, fmt.Sprint(at, ": ", key))
+		case map[string]any:
+			if name == "properties" {
+				for key, below := range value {
+					found = append(found, keysBelow(whole, place+"/"+key, below.(map[string]any))...)
 				}
+			} else if name != "$defs" {
+				found = append(found, keysBelow(whole, place+"/"+name, value)...)
 			}
 		}
 	}
 	return found
+}
+
+// formOf returns the name of one of several forms that an object can have.
+func formOf(schema map[string]any) string {
+	ref, _ := schema["$ref"].(string)
+	return strings.TrimPrefix(ref, "#/$defs/")
 }
 
 // schemaMajor returns the first number of a schema's version, or "" for other files.

@@ -195,7 +195,8 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	return runs[0], runs[1], false
 }
 
-// allCases is set if the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes.
+// allCases is set if the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
+// of verify/chaos last longer.
 var allCases = os.Getenv("SPINDLE_ALL_CASES") != ""
 
 // Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and

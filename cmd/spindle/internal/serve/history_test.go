@@ -83,6 +83,8 @@ func TestTheTableTellsWhyATermEnded(t *testing.T) {
 		"taken again by its holder":  {func(s *scene) { s.beats(3); s.look(3.5); s.holds("a", 4); s.look(4.5) }, []string{"a 0-4 reclaimed", "a 4-"}},
 		"expired and taken soon after a look, long before the next one": {func(s *scene) { s.beats(3); s.look(8); s.holds("b", 12.4); s.beats(29); s.look(30) },
 			[]string{"a 0-12 expired", "b 12.4-"}},
+		"late and released, long before the next look": {func(s *scene) { s.beats(3); s.look(8); s.beats(8.2); s.releases(12.3); s.look(30) },
+			[]string{"a 0-12.3 unseen"}},
 		"taken too long after a look": {func(s *scene) { s.beats(3); s.look(7.8); s.holds("b", 12.4); s.look(12.5) }, []string{"a 0-12.4 unseen", "b 12.4-"}},
 		"the looks are too far apart": {func(s *scene) { s.beats(3); s.look(3.5); s.holds("b", 50); s.look(52) }, []string{"a 0-50 unseen", "b 50-"}},
 		"rows deleted":                {func(s *scene) { s.beats(3); s.look(3.5); s.row = table.Listing{}; s.look(4.5) }, []string{"a 0-4.5 deleted"}},

@@ -75,9 +75,14 @@ func (t *term) ends(was, l table.Listing) {
 	case was.LeaseRecord == nil:
 		t.end = released
 	case !t.to.Before(was.Heartbeat.Add(was.LeaseRecord.Lease)):
-		// Heartbeats after the previous read may have extended the lease. If the next claim followed within half a lease, that
-		// read had already found the holder late.
-		if t.end = unseen; t.to.Sub(was.At) < was.LeaseRecord.Lease/2 {
+		// Heartbeats after the previous read may have extended the lease. They probably did not if that read had found the
+		// holder late, and the next claim followed within half a lease. If a later read finds the lock released, it must
+		// itself follow that soon, because the holder may have recovered and released the lock.
+		within := t.to.Sub(was.At)
+		if l.State() == table.Released {
+			within = l.At.Sub(was.At)
+		}
+		if t.end = unseen; within < was.LeaseRecord.Lease/2 {
 			t.to, t.end = was.Heartbeat.Add(was.LeaseRecord.Lease), expired
 		}
 	case t.leaving:
