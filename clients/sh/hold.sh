@@ -14,15 +14,16 @@ request=$1
 shift
 socket=${SPINDLE_AGENT:-/run/spindle/agent.sock}
 
+lines='' dir=''
+trap 'kill "${lines:-$!}" 2>/dev/null; rm -rf "$dir"' EXIT # before curl starts: alone, it would go on to wait for the lock
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 dir=$(mktemp -d) && mkfifo "$dir/lines" || exit 1
 curl -sSN --unix-socket "$socket" -X POST "http://agent/v1/$request" >"$dir/lines" &
 lines=$!
 exec 3<"$dir/lines" 4<&0
 rm -r "$dir"
-trap 'kill "$lines" 2>/dev/null' EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 hold='' held='' said=''
 while [ -z "$held" ] && IFS= read -r line <&3; do

@@ -196,7 +196,10 @@ func (r *recipes) killAbove(name, processes string) {
 func (r *recipes) endWaiting() {
 	first := r.hold("locks?name=wait", "cat")
 	r.holder("wait", 0)
-	second := r.hold("locks?name=wait", "echo", "runs")
+	// With a slow rm, the signal arrives when the request has been sent, but the script has not yet read its first line.
+	bin := r.TempDir()
+	require.NoError(r, os.WriteFile(filepath.Join(bin, "rm"), []byte("#!/bin/sh\nsleep 0.5\nexec /bin/rm \"$@\"\n"), 0o755))
+	second := r.program("env", "PATH="+bin+":"+os.Getenv("PATH"), holdScript(r), "locks?name=wait", "echo", "runs")
 	r.eventually("it waits", func() bool { return len(r.holds("wait")) == 2 })
 	require.NoError(r, second.Process.Signal(syscall.SIGTERM))
 	second.ends(143)
@@ -339,9 +342,13 @@ type program struct {
 
 // hold runs hold.sh.
 func (r *recipes) hold(args ...string) *program {
+	return r.program(append([]string{holdScript(r)}, args...)...)
+}
+
+func holdScript(r *recipes) string {
 	script, err := filepath.Abs("../../clients/sh/hold.sh")
 	require.NoError(r, err)
-	return r.program(append([]string{script}, args...)...)
+	return script
 }
 
 // example runs the example for Java.
