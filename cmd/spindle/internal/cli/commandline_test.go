@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "write commandline.txt anew")
 // the previous version.
 const commandLine = "commandline.txt"
 
-// Whoever removes or renames a command, a flag or a variable, or changes a flag's type, has to change a line of that file.
+// A change that removes or renames a command, a flag or a variable, or gives a flag another type, must also change a line
+// of that file. A reviewer then sees it.
 func TestTheCommandLineIsAsRecorded(t *testing.T) {
 	var b strings.Builder
 	flags.Commands(newRoot(), func(c *cobra.Command) {
