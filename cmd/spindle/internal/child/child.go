@@ -22,7 +22,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -87,12 +87,19 @@ type Child struct {
 	whole bool // processes that have left its group are killed when it exits
 	leash leash
 
-	stopped atomic.Pointer[os.Signal] // the signal that stopped the program, or nil
+	state   state
 	changed chan struct{}
 	done    chan struct{}
 	code    int
 	strays  int
 	spared  int
+}
+
+// state is whether a program is stopped.
+type state struct {
+	sync.Mutex
+	stopped   os.Signal // or nil
+	continued int       // how often Continue was called
 }
 
 // Start starts a program. The program uses this process's standard input, output and error, and the given environment.
@@ -211,10 +218,9 @@ func (c *Child) Changed() <-chan struct{} { return c.changed }
 
 // Stopped returns the signal that stopped the program, or nil.
 func (c *Child) Stopped() os.Signal {
-	if s := c.stopped.Load(); s != nil {
-		return *s
-	}
-	return nil
+	c.state.Lock()
+	defer c.state.Unlock()
+	return c.state.stopped
 }
 
 // Signal sends a signal to the whole group.

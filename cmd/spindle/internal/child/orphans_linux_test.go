@@ -231,3 +231,25 @@ func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
 	<-c.Done()
 	assert.Equal(t, 128+int(syscall.SIGTERM), c.Code())
 }
+
+// Once a program has been continued, it does not count as stopped because of a stop from before, and so exec does not
+// stop for a program that is about to exit.
+func TestAStopEndsWhenTheProgramIsContinued(t *testing.T) {
+	const stops = `while :; do kill -STOP $$; done`
+	for range 100 {
+		c, err := Start([]string{"sh", "-c", stops}, os.Environ(), Apart)
+		require.NoError(t, err)
+		<-c.Changed()
+		c.Continue() // it will be stopped again at once
+		c.Signal(syscall.SIGTERM)
+		c.Continue()
+		for ended := false; !ended; {
+			require.Nil(t, c.Stopped())
+			select {
+			case <-c.Done():
+				ended = true
+			default:
+			}
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 func (c *Child) await() {
 	defer func() { _ = c.cmd.Process.Release() }()
 	for {
+		continued := c.state.timesContinued()
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(c.Pid(), &status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
 		switch {
@@ -20,9 +21,9 @@ func (c *Child) await() {
 			c.code = CannotRun
 			return
 		case status.Stopped():
-			c.note(status.StopSignal())
+			c.note(status.StopSignal(), continued)
 		case status.Continued():
-			c.note(nil)
+			c.note(nil, continued)
 		default:
 			c.code = exitCode(status)
 			return
@@ -30,13 +31,40 @@ func (c *Child) await() {
 	}
 }
 
-// note records the program's state. Only the latest state matters.
-func (c *Child) note(stopped os.Signal) {
-	c.stopped.Store(&stopped)
+// note records that a signal has stopped the program, or with nil, that the program was continued. If Continue has been
+// called since the count continued was taken, the stop may be one that Continue has ended. Then note only continues the
+// program again, because a program that still waits for the terminal will be stopped again.
+func (c *Child) note(stopped os.Signal, continued int) {
+	c.state.Lock()
+	defer c.state.Unlock()
+	if stopped != nil && c.state.continued != continued {
+		c.goOn()
+		return
+	}
+	c.state.stopped = stopped
 	select {
-	case c.changed <- struct{}{}:
+	case c.changed <- struct{}{}: // only the latest state matters
 	default:
 	}
+}
+
+// Continue continues a stopped group. Afterwards, Stopped returns nil until the program is stopped again.
+func (c *Child) Continue() {
+	c.state.Lock()
+	defer c.state.Unlock()
+	c.goOn()
+}
+
+func (c *Child) goOn() {
+	c.state.stopped = nil
+	c.state.continued++
+	signalGroup(c.Pid(), syscall.SIGCONT)
+}
+
+func (s *state) timesContinued() int {
+	s.Lock()
+	defer s.Unlock()
+	return s.continued
 }
 
 func exitCode(status syscall.WaitStatus) int {
@@ -45,6 +73,3 @@ func exitCode(status syscall.WaitStatus) int {
 	}
 	return status.ExitStatus()
 }
-
-// Continue continues a stopped group.
-func (c *Child) Continue() { signalGroup(c.Pid(), syscall.SIGCONT) }

@@ -126,6 +126,7 @@ func (t *Terminal) Suspend() bool {
 	case <-t.stops: // the SIGTSTP that was sent to the whole group
 	case <-time.After(soon):
 	}
+	time.Sleep(soon / steps) // a signal that was sent before SIGCONT may still be on its way, in another thread
 	return stopped
 }
 

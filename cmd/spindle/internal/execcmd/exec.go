@@ -43,7 +43,7 @@ type Program interface {
 	Spared() int           // once Done is closed, the number of its processes still running because they belong to other users
 	Pid() int              // the id of the process and of its group
 	Signal(s os.Signal)    // sends a signal to the group
-	Continue()             // continues the group if it was stopped
+	Continue()             // continues the group if it was stopped; Stopped returns nil from then on, until the next stop
 	Kill()                 // kills the group
 
 	Changed() <-chan struct{} // has a value after the program was stopped or continued
@@ -138,7 +138,8 @@ type runner struct {
 }
 
 // await waits for an event and returns it. If exec has also received signals, or if it has waited for the lock as long
-// as it may, await returns these events first, so that the program does not start after them.
+// as it may, await returns these events first, so that the program does not start after them, and exec does not stop
+// before it has handled them.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -155,11 +156,11 @@ func (r *runner) await() (all []event) {
 		last = event{what: exited, code: r.program.Code()}
 	case <-r.program.ticks():
 	case <-r.program.changes():
-		r.handleStop()
+		last = event{what: paused}
 	case <-r.program.unwatched():
 		last = r.rewatch()
 	case <-r.keys():
-		r.handleKey()
+		last = event{what: stopKey}
 	case <-r.Asks:
 	}
 	for len(r.Signals) > 0 {
@@ -178,8 +179,8 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive passes an event on to the machine. If the event begins or ends a wait, a term or a program, receive updates
-// the runner first.
+// receive passes an event on to the machine. If the event begins or ends a wait, a term or a program, or if it is about
+// stopping at a terminal, receive handles it first.
 func (r *runner) receive(e event) {
 	switch e.what {
 	case elected:
@@ -187,6 +188,10 @@ func (r *runner) receive(e event) {
 		r.wait = r.wait.end()
 	case withdrawn, unable:
 		r.wait = r.wait.end()
+	case paused:
+		r.handleStop()
+	case stopKey:
+		r.handleKey()
 	case exited:
 		r.takeBack()
 		if n := r.program.Strays(); n > 0 {

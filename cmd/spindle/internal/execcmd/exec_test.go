@@ -82,17 +82,21 @@ func (p *program) Stopped() os.Signal {
 // stop stops the program, as a signal does.
 func (p *program) stop(s os.Signal) {
 	p.stopped.Store(&s)
-	p.changed <- struct{}{}
+	p.change()
+}
+
+func (p *program) change() {
+	select {
+	case p.changed <- struct{}{}: // only the latest state matters
+	default:
+	}
 }
 
 func (p *program) Continue() {
 	if p.stopped.Swap(nil) == nil {
 		return
 	}
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	p.change()
 	if p.goesOn != nil {
 		p.goesOn()
 	}

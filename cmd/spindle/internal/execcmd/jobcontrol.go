@@ -20,11 +20,12 @@ func (r *runner) keys() <-chan os.Signal {
 
 // handleKey handles Ctrl-Z. It stops the program if there is one; handleStop then stops exec.
 func (r *runner) handleKey() {
-	if r.program == nil {
+	switch {
+	case r.program != nil:
+		r.program.Signal(keyStop)
+	case r.m.signal == nil: // otherwise exec is about to end
 		r.Terminal.Suspend()
-		return
 	}
-	r.program.Signal(keyStop)
 }
 
 // handleStop handles a program that was stopped or continued.
@@ -35,6 +36,7 @@ func (r *runner) handleStop() {
 	case s == nil:
 	case asksForTerminal(s) && r.lend():
 		p.Continue()
+	case r.m.phase == announcing: // the program will be continued when it gets its signal to end
 	case r.Terminal != nil && r.suspend():
 		p.Continue()
 	case r.Terminal != nil && s == keyStop: // no shell would continue exec, so Ctrl-Z has no effect

@@ -199,6 +199,63 @@ func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
 	})
 }
 
+// A job that a shell has stopped ends at one signal and one SIGCONT. Exec must not stop again when it has been continued
+// and has not handled the signal yet, although the program is stopped again in the meantime, because it still waits for
+// the terminal.
+func TestOneSignalEndsExecThatIsStoppedWithItsProgram(t *testing.T) {
+	for range 20 { // exec chooses at random among several events
+		synctest.Test(t, func(t *testing.T) {
+			tty := &terminal{shell: time.Second}
+			s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
+			work := s.running()
+			work.goesOn = func() {
+				if len(work.got) == 0 {
+					work.stop(syscall.SIGTTIN)
+				}
+			}
+			work.stop(syscall.SIGTTIN)
+			synctest.Wait()
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code)
+			assert.Equal(t, 1, tty.suspended)
+		})
+	}
+}
+
+// While the other candidates are told that the lock will be released, exec does not stop: the program gets its signal
+// when they know.
+func TestExecDoesNotStopBeforeItHasPassedASignalOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tty := &terminal{shell: lease}
+		s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Handover = true }).start()
+		work := s.running()
+		s.signals <- syscall.SIGTERM
+		work.stop(syscall.SIGTTIN)
+		assert.Equal(t, byTerm, s.ends().Code)
+		assert.Zero(t, tty.suspended)
+	})
+}
+
+func TestCtrlZDoesNotStopExecThatEnds(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			holder := newSite(t, store, "holder").start()
+			work := holder.running()
+			tty := &terminal{foreground: true, shell: time.Second}
+			s := newSite(t, store, "a", on(tty)).start()
+			time.Sleep(lease)
+			synctest.Wait()
+			tty.keys <- syscall.SIGTSTP
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code)
+			assert.Zero(t, tty.suspended)
+			work.exit(0)
+			holder.ends()
+		})
+	}
+}
+
 func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 	for _, handover := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -79,6 +79,8 @@ const (
 	exited                // the program has exited, and so has its whole group (code)
 	jeopardy              // a heartbeat has failed (err)
 	safe                  // a heartbeat was acknowledged again
+	paused                // the program was stopped or continued; the machine ignores it
+	stopKey               // exec got Ctrl-Z; the machine ignores it
 	lost                  // the lock is no longer held (err)
 	released              // the lock was released
 	notReleased           // the lock could not be released (err)
