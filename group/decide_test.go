@@ -163,3 +163,46 @@ func TestCoolDowns(t *testing.T) {
 	assert.Equal(t, []float64{0, 1, 2}, coolDowns(f, silent, 3), "it was about to be given up")
 	assert.True(t, f.trial)
 }
+
+// A member is useless if it has failed for two leases at two partitions that it must claim or release. A partition that no
+// member can claim may fail for longer. Beside it, a second one that fails for a moment, or that another member has
+// claimed since then, makes no member useless.
+func TestAMemberIsUselessOnlyIfItFailsAtTwoPartitionsForLong(t *testing.T) {
+	var p progress
+	c, no := &still{}, errors.New("no")
+	useless := func() bool { return p.useless(c.Now(), 2*lease, 1) }
+	bad, theirs, mine := &entry{target: true}, &entry{target: true}, &entry{}
+	p.failed(c.Now(), no, bad)
+	c.now += 9 * lease
+	assert.False(t, useless(), "only one partition fails")
+	p.failed(c.Now(), no, theirs)
+	assert.True(t, p.sick())
+	c.now += 2*lease - 1
+	p.failed(c.Now(), no, bad, theirs)
+	assert.False(t, useless(), "the second one does not fail for two leases yet")
+	c.now++
+	assert.True(t, useless())
+
+	theirs.target = false
+	p.absolve()
+	assert.False(t, p.sick(), "the plan has assigned the second one to another member")
+	theirs.target = true
+	p.failed(c.Now(), no, theirs)
+	assert.False(t, useless(), "it fails again, and not for long")
+	theirs.target = false
+
+	mine.become(unresolved, 0) // it must be released
+	p.failed(c.Now(), no, mine)
+	c.now += 2 * lease
+	p.absolve()
+	assert.True(t, useless())
+	mine.clear(0)
+	p.absolve()
+	assert.False(t, useless(), "it was released")
+
+	p.succeeded()
+	p.failed(c.Now(), no)
+	c.now += 2 * lease
+	assert.False(t, useless())
+	assert.True(t, p.useless(c.Now(), 2*lease, 0), "it has no partition")
+}

@@ -2,6 +2,8 @@ package group
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -61,26 +63,33 @@ func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
 // progress records for how long a member has tried to claim or release partitions without success.
 type progress struct {
-	since elect.Instant // the first failure since the last success; zero: none
-	alone map[*entry]bool
+	since elect.Instant            // the first failure since the last success; zero: none
+	alone map[*entry]elect.Instant // the first failure of each partition that has failed by itself since then
 	err   error
 }
 
 // failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
-// The alone parameter lists partitions that failed by themselves. If that has happened to at least two partitions, sick
-// reports that the problem is probably this member.
+// The alone parameter lists partitions that failed by themselves.
 func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 	if p.since == (elect.Instant{}) {
-		p.since, p.alone = now, map[*entry]bool{}
+		p.since, p.alone = now, map[*entry]elect.Instant{}
 	}
 	p.err = err
 	for _, e := range alone {
-		p.alone[e] = true
+		if _, known := p.alone[e]; !known {
+			p.alone[e] = now
+		}
 	}
 }
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (p *progress) succeeded() { *p = progress{} }
+
+// absolve forgets the failures at partitions that the member no longer has to claim or release, for example because
+// another member has claimed them since then.
+func (p *progress) absolve() {
+	maps.DeleteFunc(p.alone, func(e *entry, _ elect.Instant) bool { return e.done() })
+}
 
 // lasts returns the time since the first failure, or zero if there was none since the last success.
 func (p *progress) lasts(now elect.Instant) time.Duration {
@@ -90,10 +99,26 @@ func (p *progress) lasts(now elect.Instant) time.Duration {
 	return now.Since(p.since)
 }
 
-// sick reports whether the problem is probably this member, rather than a single partition that no member can claim.
+// sick reports whether the problem is probably this member, rather than a single partition that no member can claim: at
+// least two partitions have failed by themselves.
 func (p *progress) sick() bool { return len(p.alone) >= 2 }
 
-// useless reports whether the member withholds partitions from other members although it cannot claim or release them.
+// sickFor returns for how long the member has been sick. A healthy member is sick for a moment if a second partition
+// fails once, while there is one that no member can claim.
+func (p *progress) sickFor(now elect.Instant) time.Duration {
+	if !p.sick() {
+		return 0
+	}
+	var lasts []time.Duration
+	for _, since := range p.alone {
+		lasts = append(lasts, now.Since(since))
+	}
+	slices.Sort(lasts)
+	return lasts[len(lasts)-2]
+}
+
+// useless reports whether the member has withheld partitions from other members for at least that long, although it
+// cannot claim or release them.
 func (p *progress) useless(now elect.Instant, limit time.Duration, holds int) bool {
-	return p.since != (elect.Instant{}) && p.lasts(now) >= limit && (p.sick() || holds == 0)
+	return p.sickFor(now) >= limit || holds == 0 && p.lasts(now) >= limit
 }

@@ -124,6 +124,7 @@ func TestAClaimThatFailedOnceCostsNoTerm(t *testing.T) {
 		a.link.Refuse(nil)
 		time.Sleep(5 * lease)
 		assert.Equal(t, before, tokens(a))
+		assert.Contains(t, a.log.String(), "can keep up with the group again", "nothing is left to be claimed")
 		c.end(a, b, e)
 	})
 }

@@ -92,6 +92,9 @@ func (e *entry) clear(look int) {
 	e.become(free, look)
 }
 
+// done reports whether the member no longer has to claim or release the partition.
+func (e *entry) done() bool { return e.state == free && !e.target }
+
 // suspicion records that a partition could not be claimed or released. Such a partition is suspect. It is tried again
 // in a commit of its own, at growing intervals.
 type suspicion struct {
@@ -149,7 +152,7 @@ func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 // absolve trusts the suspects that no longer have to be claimed or released, and those whose rows can be read again.
 func (v *inventory) absolve(legible []*entry) {
 	for _, e := range slices.Clone(v.suspects) {
-		if e.state == free && !e.target || e.suspect.pause == 0 && slices.Contains(legible, e) {
+		if e.done() || e.suspect.pause == 0 && slices.Contains(legible, e) {
 			v.trust(e)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -288,5 +289,48 @@ func TestAHandoverWaitsForNoLook(t *testing.T) {
 		took := c.until(lease, "work to end", func() bool { return a.has() == 0 })
 		assert.InDelta(t, lease/3, took, float64(lease/20))
 		assert.NoError(t, <-a.done)
+	})
+}
+
+// A claim that fails while another member is away does not count against a member once the other one has returned and
+// taken its partitions. If it did, the member would leave a little later, because one partition still fails.
+func TestClaimsThatAnotherMemberHasMadeSinceDoNotCount(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n = 12
+		bad := table.PartitionName("orders", "7")
+		var row atomic.Value
+		member := func(id string) *process {
+			p := c.process(id, Numbered(n), WithIdentity(10*lease), spindle.WithHeartbeat(lease/10))
+			p.link.Store = poison{c.store, &row}
+			c.run(p)
+			return p
+		}
+		a, b := member("a"), member("b")
+		c.until(2*lease, "an even spread", spreadOver(n, a, b))
+		row.Store(bad)
+		if has, _ := a.Has("7"); has {
+			a, b = b, a
+		}
+		b.kill() // it has the bad partition
+		c.until(3*lease, "a to have the others", func() bool { return a.has() == n-1 })
+		b = member(b.id)
+		c.until(5*lease, "an even spread of the others", func() bool { return a.has()+b.has() == n-1 && min(a.has(), b.has()) == n/2-1 })
+		c.sleep(4 * lease)
+		if b.Health() != nil { // a shall be the one to which the bad partition is assigned
+			a, b = b, a
+		}
+		require.ErrorContains(t, a.Health(), "partition \"7\"")
+
+		b.kill()
+		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		c.until(2*lease, "b to be evicted", func() bool { return a.link.Counts()["evict"] > 0 })
+		c.sleep(lease / 10) // a fails at what b had
+		require.Equal(t, n/2-1, a.has())
+		b = member(b.id)
+		c.until(lease*3/2, "b to have its share again", func() bool { return b.has() >= n/2-1 })
+		a.link.Refuse(nil)
+		c.sleep(5 * lease)
+		assert.NotContains(t, a.log.String(), "msg=left")
+		c.end(a, b)
 	})
 }

@@ -73,6 +73,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		t.m.inventory.illegible(e, t.m.config.Clock.Now(), s.Unreadable[e.lock])
 	}
 	t.m.inventory.absolve(d.legible)
+	t.progress.absolve()
 	t.looks.open = len(d.claim) >= window
 	t.lose(d.lose)
 	t.revokeAll(d.revoke)

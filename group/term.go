@@ -213,7 +213,7 @@ func (t *term) checkFitness() {
 			t.soon(0)
 		}
 	}
-	if !t.leaving() && t.progress.lasts(now) >= limit && t.progress.useless(now, limit, t.m.inventory.holds()) {
+	if !t.leaving() && t.progress.useless(now, limit, t.m.inventory.holds()) {
 		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.progress.err))
 	}
 }
