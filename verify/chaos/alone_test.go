@@ -99,15 +99,13 @@ func (t *team) sufferDamage(r *rand.Rand, d damage) {
 	assert.True(t.tb, len(left) == 0 || len(expired) > 0, "members gave their terms up, as %s could not be claimed: %v", lock, left)
 }
 
-// lost returns the terms of running members that ended after that time: those that ended because the machine was too slow,
-// and the others. A slow machine lets terms expire, and claims be aborted, because the emulator runs one transaction at a
-// time. A member takes an aborted claim for a failure of its own. With the partition that fails anyway, that is enough to
-// make it give up its term.
+// lost returns the terms of running members that ended after that time: those that expired because the machine was too
+// slow, and the others.
 func (t *team) lost(after int64) (expired, others []record) {
 	for _, r := range t.h.lostAfter(after) {
 		switch {
 		case t.member(r.Who) == nil:
-		case r.Expired || t.h.aborted(r.Who, after):
+		case r.Expired:
 			expired = append(expired, r)
 		default:
 			others = append(others, r)

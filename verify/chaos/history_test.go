@@ -253,19 +253,6 @@ func (h *history) fenced() bool {
 	return slices.ContainsFunc(h.writes, func(w *write) bool { return w.outcome == kindFenced })
 }
 
-// aborted reports whether the process has logged after that time that a claim was aborted.
-func (h *history) aborted(who string, after int64) bool {
-	text, _ := os.ReadFile(filepath.Join(h.dir, who+".log")) // without a log, there is no excuse
-	for line := range strings.Lines(string(text)) {
-		stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
-		at, err := time.Parse(time.RFC3339, stamp)
-		if err == nil && at.UnixNano() > after && strings.Contains(line, "transaction aborted") {
-			return true
-		}
-	}
-	return false
-}
-
 // byAgents returns how many terms are of programs of agents. The history must be locked.
 func (h *history) byAgents() (n int) {
 	for _, t := range h.terms {
