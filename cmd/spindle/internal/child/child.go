@@ -98,8 +98,7 @@ type Child struct {
 // state is whether a program is stopped.
 type state struct {
 	sync.Mutex
-	stopped   os.Signal // or nil
-	continued int       // how often Continue was called
+	stopped os.Signal // by which signal; nil: it is not stopped
 }
 
 // Start starts a program. The program uses this process's standard input, output and error, and the given environment.

@@ -221,6 +221,7 @@ func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
 	c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart)
 	require.NoError(t, err)
 	assert.Nil(t, c.Stopped())
+	c.Continue() // it runs, so this has no effect, also not on a later stop
 	c.Signal(syscall.SIGSTOP)
 	<-c.Changed()
 	assert.Equal(t, os.Signal(syscall.SIGSTOP), c.Stopped())
@@ -230,6 +231,27 @@ func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
 	c.Signal(syscall.SIGTERM)
 	<-c.Done()
 	assert.Equal(t, 128+int(syscall.SIGTERM), c.Code())
+}
+
+// A stop that Continue has ended, before its report was recorded, leaves nothing.
+func TestAReportOfAStopMayComeTooLate(t *testing.T) {
+	c := &Child{cmd: exec.Command("sleep", "1000"), changed: make(chan struct{}, 1)} // nothing waits for it but this test
+	require.NoError(t, ownGroup(c.cmd))
+	require.NoError(t, c.startOwn())
+	t.Cleanup(c.Kill)
+	report := func(s syscall.Signal) (syscall.WaitStatus, error) {
+		c.Signal(s)
+		status, _, err := c.wait(0)
+		return status, err
+	}
+	status, err := report(syscall.SIGSTOP)
+	c.Continue()
+	assert.False(t, c.note(status, err))
+	assert.Nil(t, c.Stopped())
+	assert.False(t, c.note(report(syscall.SIGTSTP)))
+	assert.Equal(t, os.Signal(syscall.SIGTSTP), c.Stopped())
+	assert.True(t, c.note(report(syscall.SIGKILL)))
+	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 }
 
 // Once a program has been continued, it does not count as stopped because of a stop from before, and so exec does not

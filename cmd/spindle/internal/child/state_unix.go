@@ -11,60 +11,66 @@ import (
 // await waits until the program exits, and records when it is stopped or continued.
 func (c *Child) await() {
 	defer func() { _ = c.cmd.Process.Release() }()
+	for exited := false; !exited; {
+		status, _, err := c.wait(0)
+		exited = c.note(status, err)
+	}
+}
+
+// wait returns what the kernel reports about the program. With the option WNOHANG, there may be no news.
+func (c *Child) wait(options int) (status syscall.WaitStatus, news bool, err error) {
 	for {
-		continued := c.state.timesContinued()
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.Pid(), &status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil: // the program is no longer this process's child
-			c.code = CannotRun
-			return
-		case status.Stopped():
-			c.note(status.StopSignal(), continued)
-		case status.Continued():
-			c.note(nil, continued)
-		default:
-			c.code = exitCode(status)
-			return
+		pid, err := syscall.Wait4(c.Pid(), &status, options|syscall.WUNTRACED|syscall.WCONTINUED, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return status, pid != 0, err
 		}
 	}
 }
 
-// note records that a signal has stopped the program, or with nil, that the program was continued. If Continue has been
-// called since the count continued was taken, the stop may be one that Continue has ended. Then note only continues the
-// program again, because a program that still waits for the terminal will be stopped again.
-func (c *Child) note(stopped os.Signal, continued int) {
+// note records what wait has returned, and reports whether the program has exited. Before it lets go of the lock, it
+// reads all further reports. If Continue has ended a stop in the meantime, one of them says so.
+func (c *Child) note(status syscall.WaitStatus, err error) (exited bool) {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if stopped != nil && c.state.continued != continued {
-		c.goOn()
-		return
+	for news := true; news && err == nil; status, news, err = c.wait(syscall.WNOHANG) {
+		stopped, continued := stopOf(status)
+		if stopped == nil && !continued {
+			c.code = exitCode(status)
+			return true
+		}
+		c.state.stopped = stopped
 	}
-	c.state.stopped = stopped
+	if err != nil { // the program is no longer this process's child
+		c.code = CannotRun
+		return true
+	}
 	select {
 	case c.changed <- struct{}{}: // only the latest state matters
 	default:
 	}
+	return false
+}
+
+// stopOf returns the signal that stopped the program, or whether the program was continued. The methods of WaitStatus
+// don't know this on macOS: they take SIGSTOP for the report of a continued program, which is SIGCONT there.
+func stopOf(status syscall.WaitStatus) (stopped os.Signal, continued bool) {
+	const isStopped, isContinued = 0x7f, 0xffff // of the low byte, and of the whole on Linux
+	s := syscall.Signal(status >> 8 & 0xff)
+	switch {
+	case status == isContinued, status&0xff == isStopped && s == syscall.SIGCONT:
+		return nil, true
+	case status&0xff == isStopped:
+		return s, false
+	}
+	return nil, false
 }
 
 // Continue continues a stopped group. Afterwards, Stopped returns nil until the program is stopped again.
 func (c *Child) Continue() {
 	c.state.Lock()
 	defer c.state.Unlock()
-	c.goOn()
-}
-
-func (c *Child) goOn() {
 	c.state.stopped = nil
-	c.state.continued++
 	signalGroup(c.Pid(), syscall.SIGCONT)
-}
-
-func (s *state) timesContinued() int {
-	s.Lock()
-	defer s.Unlock()
-	return s.continued
 }
 
 func exitCode(status syscall.WaitStatus) int {

@@ -36,17 +36,21 @@ func (r *runner) handleStop() {
 	case s == nil:
 	case asksForTerminal(s) && r.lend():
 		p.Continue()
-	case r.m.phase == announcing: // the program will be continued when it gets its signal to end
-	case r.Terminal != nil && r.suspend():
+	case r.Terminal != nil && !r.announcesEnd() && r.suspend():
 		p.Continue()
-	case r.Terminal != nil && s == keyStop: // no shell would continue exec, so Ctrl-Z has no effect
+	case r.Terminal != nil && s == keyStop: // no shell would continue exec, or it is about to end, so Ctrl-Z has no effect
 		r.lend()
 		p.Continue()
+	case r.announcesEnd(): // the program will be continued when it gets its signal to end
 	default:
 		p.stalls = time.Now().Add(r.lease())
 		r.Warn("%s was stopped; if it does not continue within %v, exec will end it and release %s", r.Program, r.lease(), r.name())
 	}
 }
+
+// announcesEnd reports whether exec has received a signal to end, and will pass it on to the program once the other
+// candidates know that the lock will be released. If exec stopped then, the signal would have no effect.
+func (r *runner) announcesEnd() bool { return r.m.phase == announcing && r.m.signal != nil }
 
 // suspend stops exec and returns true after exec has been continued. If exec could not be stopped, suspend returns
 // false. If the program had the terminal before, suspend lends it the terminal again, unless exec is continued in the

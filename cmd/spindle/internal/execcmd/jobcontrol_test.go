@@ -5,6 +5,7 @@ package execcmd
 import (
 	"errors"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -223,16 +226,51 @@ func TestOneSignalEndsExecThatIsStoppedWithItsProgram(t *testing.T) {
 }
 
 // While the other candidates are told that the lock will be released, exec does not stop: the program gets its signal
-// when they know.
+// when they know. Until then, it may stop, but not because of Ctrl-Z, as it has the terminal then.
 func TestExecDoesNotStopBeforeItHasPassedASignalOn(t *testing.T) {
+	for _, by := range []os.Signal{syscall.SIGTTIN, syscall.SIGSTOP, syscall.SIGTSTP} {
+		synctest.Test(t, func(t *testing.T) {
+			tty := &terminal{foreground: by == syscall.SIGTSTP, shell: lease}
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Handover = true }).start()
+			work := s.running()
+			s.signals <- syscall.SIGTERM
+			began := time.Now()
+			work.stop(by)
+			synctest.Wait()
+			assert.Equal(t, by == syscall.SIGTSTP, work.Stopped() == nil)
+			assert.Equal(t, by == syscall.SIGTSTP, tty.lent.Load())
+			assert.Equal(t, byTerm, s.ends().Code)
+			assert.Zero(t, tty.suspended)
+			assert.GreaterOrEqual(t, work.told.Sub(began), lease/3, "the candidates knew")
+		})
+	}
+}
+
+// While exec is to hand the lock over, it stops with its program as ever, because nobody has told it to end.
+func TestExecStopsAlthoughItHandsTheLockOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tty := &terminal{shell: lease}
-		s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Handover = true }).start()
+		store := &memstore.Store{}
+		tty := &terminal{shell: time.Second}
+		announces := make(chan bool, 1)
+		s := newSite(t, store, "a", on(tty), func(s *site) {
+			s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true
+			s.exec.Say = func(f string, _ ...any) {
+				if strings.Contains(f, "asked to hand over") {
+					announces <- true
+				}
+			}
+		}).start()
 		work := s.running()
-		s.signals <- syscall.SIGTERM
+		require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "job", s.terms[0]))
+		<-announces
 		work.stop(syscall.SIGTTIN)
-		assert.Equal(t, byTerm, s.ends().Code)
-		assert.Zero(t, tty.suspended)
+		synctest.Wait()
+		assert.Equal(t, 1, tty.suspended)
+		time.Sleep(lease)
+		synctest.Wait()
+		assert.Equal(t, []os.Signal{syscall.SIGTERM}, work.got)
+		s.signals <- syscall.SIGTERM
+		s.ends()
 	})
 }
 
