@@ -109,6 +109,9 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	d = decide(v, func(e *entry) partitionView { return see[e.name] }, f)
 	assert.True(t, d.again, "f was not read")
 	assert.True(t, d.awaits, "e is another's")
+	assert.Equal(t, v.all[4:5], d.taken)
+	see["e"] = partitionView{read: true, own: true, wait: never}
+	assert.Empty(t, decide(v, func(e *entry) partitionView { return see[e.name] }, f).taken, "its own claim was applied, after all")
 	v.all[3].paused = true
 	assert.Empty(t, decide(v, func(e *entry) partitionView { return see[e.name] }, f).claim, "the program has paused d")
 }
@@ -165,44 +168,62 @@ func TestCoolDowns(t *testing.T) {
 }
 
 // A member is useless if it has failed for two leases at two partitions that it must claim or release. A partition that no
-// member can claim may fail for longer. Beside it, a second one that fails for a moment, or that another member has
-// claimed since then, makes no member useless.
+// member can claim may fail for longer. Beside it, a second one makes no member useless if it fails for a moment, if
+// another holder has taken it since then, or if the member no longer has to claim it.
 func TestAMemberIsUselessOnlyIfItFailsAtTwoPartitionsForLong(t *testing.T) {
-	var p progress
 	c, no := &still{}, errors.New("no")
-	useless := func() bool { return p.useless(c.Now(), 2*lease, 1) }
-	bad, theirs, mine := &entry{target: true}, &entry{target: true}, &entry{}
-	p.failed(c.Now(), no, bad)
-	c.now += 9 * lease
-	assert.False(t, useless(), "only one partition fails")
-	p.failed(c.Now(), no, theirs)
-	assert.True(t, p.sick())
+	bad, second := &entry{target: true}, &entry{target: true}
+	useless := func(p *progress) bool { return p.useless(c.Now(), 2*lease, 1) }
+	begin := func() (p progress) {
+		p.failed(c.Now(), no, true, bad)
+		c.now += 9 * lease
+		assert.False(t, useless(&p), "only one partition fails")
+		return p
+	}
+
+	p := begin()
+	p.failed(c.Now(), no, false, bad, second)
+	assert.False(t, p.sick(), "the second one may have failed because of the first one")
 	c.now += 2*lease - 1
-	p.failed(c.Now(), no, bad, theirs)
-	assert.False(t, useless(), "the second one does not fail for two leases yet")
+	p.failed(c.Now(), no, true, second)
+	assert.True(t, p.sick())
+	assert.False(t, useless(&p))
 	c.now++
-	assert.True(t, useless())
-
-	theirs.target = false
-	p.absolve()
-	assert.False(t, p.sick(), "the plan has assigned the second one to another member")
-	theirs.target = true
-	p.failed(c.Now(), no, theirs)
-	assert.False(t, useless(), "it fails again, and not for long")
-	theirs.target = false
-
-	mine.become(unresolved, 0) // it must be released
-	p.failed(c.Now(), no, mine)
-	c.now += 2 * lease
-	p.absolve()
-	assert.True(t, useless())
-	mine.clear(0)
-	p.absolve()
-	assert.False(t, useless(), "it was released")
-
+	assert.True(t, useless(&p))
 	p.succeeded()
-	p.failed(c.Now(), no)
+	assert.False(t, useless(&p))
+
+	for why, change := range map[string]func() (taken []*entry){
+		"not assigned": func() []*entry { second.target = false; return nil },
+		"paused":       func() []*entry { second.paused = true; return nil },
+		"taken":        func() []*entry { return []*entry{second} },
+	} {
+		p := begin()
+		p.failed(c.Now(), no, true, second)
+		c.now += 2 * lease
+		p.absolve(nil)
+		assert.True(t, useless(&p), why)
+		p.absolve(change())
+		assert.False(t, p.sick(), why)
+		second.target, second.paused = true, false
+		p.failed(c.Now(), no, true, second)
+		assert.False(t, useless(&p), "%s: it fails again, and not for long", why)
+	}
+
+	p = begin()
+	second.target = false
+	second.become(unresolved, 0) // it must be released
+	p.failed(c.Now(), no, true, second)
 	c.now += 2 * lease
-	assert.False(t, useless())
+	p.absolve(nil)
+	assert.True(t, useless(&p))
+	second.clear(0)
+	p.absolve(nil)
+	assert.False(t, useless(&p), "it was released")
+
+	p = progress{}
+	p.failed(c.Now(), no, false)
+	c.now += 2 * lease
+	assert.False(t, useless(&p))
 	assert.True(t, p.useless(c.Now(), 2*lease, 0), "it has no partition")
 }

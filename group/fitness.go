@@ -1,8 +1,8 @@
 package group
 
 import (
+	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -64,20 +64,24 @@ func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 // progress records for how long a member has tried to claim or release partitions without success.
 type progress struct {
 	since elect.Instant            // the first failure since the last success; zero: none
-	alone map[*entry]elect.Instant // the first failure of each partition that has failed by itself since then
+	first map[*entry]elect.Instant // the first failure of each partition since then
+	alone map[*entry]bool          // the partitions that have failed by themselves since then
 	err   error
 }
 
-// failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
-// The alone parameter lists partitions that failed by themselves.
-func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
+// failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt. If
+// alone is true, the partitions have failed by themselves.
+func (p *progress) failed(now elect.Instant, err error, alone bool, entries ...*entry) {
 	if p.since == (elect.Instant{}) {
-		p.since, p.alone = now, map[*entry]elect.Instant{}
+		p.since, p.first, p.alone = now, map[*entry]elect.Instant{}, map[*entry]bool{}
 	}
 	p.err = err
-	for _, e := range alone {
-		if _, known := p.alone[e]; !known {
-			p.alone[e] = now
+	for _, e := range entries {
+		if _, known := p.first[e]; !known {
+			p.first[e] = now
+		}
+		if alone {
+			p.alone[e] = true
 		}
 	}
 }
@@ -85,10 +89,15 @@ func (p *progress) failed(now elect.Instant, err error, alone ...*entry) {
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (p *progress) succeeded() { *p = progress{} }
 
-// absolve forgets the failures at partitions that the member no longer has to claim or release, for example because
-// another member has claimed them since then.
-func (p *progress) absolve() {
-	maps.DeleteFunc(p.alone, func(e *entry, _ elect.Instant) bool { return e.done() })
+// absolve forgets the failures at partitions that the member no longer has to claim or release, and at those that it
+// can't claim because another holder has them.
+func (p *progress) absolve(taken []*entry) {
+	for e := range p.first {
+		if e.done() || slices.Contains(taken, e) {
+			delete(p.first, e)
+			delete(p.alone, e)
+		}
+	}
 }
 
 // lasts returns the time since the first failure, or zero if there was none since the last success.
@@ -103,22 +112,23 @@ func (p *progress) lasts(now elect.Instant) time.Duration {
 // least two partitions have failed by themselves.
 func (p *progress) sick() bool { return len(p.alone) >= 2 }
 
-// sickFor returns for how long the member has been sick. A healthy member is sick for a moment if a second partition
-// fails once, while there is one that no member can claim.
-func (p *progress) sickFor(now elect.Instant) time.Duration {
+// sickSince returns since when two of the partitions that have failed by themselves have failed, or zero if there are no
+// two. A healthy member is sick for a moment if a second partition fails once, while there is one that no member can
+// claim.
+func (p *progress) sickSince() elect.Instant {
 	if !p.sick() {
-		return 0
+		return elect.Instant{}
 	}
-	var lasts []time.Duration
-	for _, since := range p.alone {
-		lasts = append(lasts, now.Since(since))
+	var first []elect.Instant
+	for e := range p.alone {
+		first = append(first, p.first[e])
 	}
-	slices.Sort(lasts)
-	return lasts[len(lasts)-2]
+	slices.SortFunc(first, func(a, b elect.Instant) int { return cmp.Compare(a.Mono, b.Mono) })
+	return first[1]
 }
 
 // useless reports whether the member has withheld partitions from other members for at least that long, although it
 // cannot claim or release them.
 func (p *progress) useless(now elect.Instant, limit time.Duration, holds int) bool {
-	return p.sickFor(now) >= limit || holds == 0 && p.lasts(now) >= limit
+	return p.sick() && now.Since(p.sickSince()) >= limit || holds == 0 && p.lasts(now) >= limit
 }

@@ -65,8 +65,12 @@ func (m *member) trouble(t *term) (worst *trouble) {
 		}
 	}
 	note("the process has not been in the group", m.out, m.failing)
-	if t != nil && (t.progress.sick() || m.inventory.held.Load() == 0) {
-		note("no partition could be claimed or released", t.progress.since, t.progress.err)
+	if t != nil {
+		since := t.progress.sickSince()
+		if m.inventory.held.Load() == 0 {
+			since = t.progress.since
+		}
+		note("no partition could be claimed or released", since, t.progress.err)
 	}
 	for _, e := range m.inventory.suspects {
 		note(fmt.Sprintf("partition %q could not be claimed or released", e.name), e.suspect.since, e.suspect.err)

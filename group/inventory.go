@@ -92,8 +92,8 @@ func (e *entry) clear(look int) {
 	e.become(free, look)
 }
 
-// done reports whether the member no longer has to claim or release the partition.
-func (e *entry) done() bool { return e.state == free && !e.target }
+// done reports whether the member does not have to claim or release the partition.
+func (e *entry) done() bool { return e.state == free && (!e.target || e.paused) }
 
 // suspicion records that a partition could not be claimed or released. Such a partition is suspect. It is tried again
 // in a commit of its own, at growing intervals.

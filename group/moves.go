@@ -221,7 +221,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 			e.doubt(t.looks.number)
 		}
 		t.m.problems.Note(fmt.Errorf("release: %w", err))
-		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err))
+		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err), false)
 		t.revokes.off() // revoke nothing more until the next poll
 		t.soon(t.redo.Pause(t.m.config.Clock))
 		return
@@ -271,11 +271,7 @@ func (t *term) reconcileEnded(c *commit, _ result, err error) {
 func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
 	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
 	aborted := errors.Is(err, table.ErrAborted)
-	if aborted || elect.First(err) || len(c.entries) == 1 {
-		t.progress.failed(now, err, c.entries[:min(len(c.entries), 2)]...)
-	} else {
-		t.progress.failed(now, err)
-	}
+	t.progress.failed(now, err, aborted || elect.First(err) || len(c.entries) == 1, c.entries...)
 	t.exec.slow(t.progress.sick())
 	switch {
 	case aborted && len(c.entries) > 1:

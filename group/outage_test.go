@@ -334,3 +334,21 @@ func TestClaimsThatAnotherMemberHasMadeSinceDoNotCount(t *testing.T) {
 		c.end(a, b)
 	})
 }
+
+// A partition that can't be claimed and then is paused does not end the term of a member that has no other.
+func TestAPartitionThatIsPausedCountsNoLonger(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(1))
+		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		c.run(a)
+		c.until(lease, "a to fail", func() bool { return strings.Contains(a.log.String(), "not today") })
+		require.NoError(t, a.Pause("0"))
+		c.sleep(5 * lease)
+		assert.NotContains(t, a.log.String(), "msg=left")
+		assert.NoError(t, a.Health())
+		a.link.Refuse(nil)
+		require.NoError(t, a.Resume("0"))
+		c.until(lease, "a to have it", spreadOver(1, a))
+		c.end(a)
+	})
+}

@@ -73,7 +73,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 		t.m.inventory.illegible(e, t.m.config.Clock.Now(), s.Unreadable[e.lock])
 	}
 	t.m.inventory.absolve(d.legible)
-	t.progress.absolve()
+	t.progress.absolve(d.taken)
 	t.looks.open = len(d.claim) >= window
 	t.lose(d.lose)
 	t.revokeAll(d.revoke)
@@ -103,7 +103,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 // owes reports whether any partition still has to be claimed or freed after a failure.
 func (t *term) owes() bool {
 	return slices.ContainsFunc(t.m.inventory.all, func(e *entry) bool {
-		return e.suspect.since != (elect.Instant{}) && (e.target || e.state != free)
+		return e.suspect.since != (elect.Instant{}) && !e.done()
 	})
 }
 

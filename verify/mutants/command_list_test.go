@@ -10,6 +10,7 @@ const (
 	childLeashGo    = "cmd/spindle/internal/child/leash.go"
 	childDogGo      = "cmd/spindle/internal/child/watchdog.go"
 	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
+	childStateGo    = "cmd/spindle/internal/child/state_unix.go"
 	execJobGo       = "cmd/spindle/internal/execcmd/jobcontrol.go"
 	execDeadlineGo  = "cmd/spindle/internal/execcmd/deadlines.go"
 	execGo          = "cmd/spindle/internal/execcmd/exec.go"
@@ -36,6 +37,10 @@ const (
 
 var (
 	childMutants = of("./cmd/spindle/internal/child",
+		one("a stop from before the program was continued", "TestAReportOfAStopMayComeTooLate", childStateGo,
+			"status, news, err = c.wait(syscall.WNOHANG)", "news = false"),
+		one("a program that was continued counts as stopped", "TestAStopEndsWhenTheProgramIsContinued", childStateGo,
+			"\tc.state.stopped = nil\n", ""),
 		one("a watchdog of a program that can't be run is kept", "TestAProgramThatCanNotBeRunLeavesNoProcess", childGo,
 			"err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n\t\tc.leash.drop()\n", "err = startError(args[0], <-started)\n\t}\n\tif err != nil {\n"),
 		one("a watchdog is kept when an option fails", "TestAnOptionThatFailsLeavesNoWatchdog", childGo,
@@ -86,7 +91,11 @@ var (
 		one("a program that reads is left without the terminal", "TestAProgramThatReadsGetsTheTerminalAndGoesOn", execJobGo,
 			"case asksForTerminal(s) && r.lend():", "case false:"),
 		one("exec goes on while its program is stopped", "TestExecStopsWithItsProgram", execJobGo,
-			"case r.Terminal != nil && r.suspend():", "case false:"),
+			"case r.Terminal != nil && !r.announcesEnd() && r.suspend():", "case false:"),
+		one("exec stops before it has handled a signal", "TestASignalComesBeforeAStop", execGo,
+			"\t\tlast = event{what: paused}\n", "\t\tr.handleStop()\n"),
+		one("exec stops while it announces that it will end", "TestExecDoesNotStopBeforeItHasPassedASignalOn", execJobGo,
+			"case r.Terminal != nil && !r.announcesEnd() && r.suspend():", "case r.Terminal != nil && r.suspend():"),
 		one("a program that goes on has lost the terminal", "TestExecStopsWithItsProgram", execJobGo,
 			"if had {", "if had && r.program == nil {"),
 		one("a key stops what nobody lets go on", "TestWithoutAShellNobodyIsStoppedByAKey", execJobGo,

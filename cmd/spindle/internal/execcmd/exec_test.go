@@ -42,6 +42,7 @@ type program struct {
 	changed   chan struct{}
 	stopped   atomic.Pointer[os.Signal]
 	goesOn    func() // at Continue
+	allows    func() // at Allow
 	unwatched chan struct{}
 	unwatches error // what Rewatch returns
 	rewatched int
@@ -57,12 +58,18 @@ func (p *program) exit(code int) {
 func (p *program) Done() <-chan struct{}      { return p.done }
 func (p *program) Code() int                  { return p.code }
 func (p *program) Kill()                      { p.exit(signalCode(syscall.SIGKILL)) }
-func (p *program) Allow(until time.Time)      { p.allowed.Store(&until) }
 func (p *program) Strays() int                { return 0 }
 func (p *program) Spared() int                { return 0 }
 func (p *program) Pid() int                   { return 4711 }
 func (p *program) Changed() <-chan struct{}   { return p.changed }
 func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
+
+func (p *program) Allow(until time.Time) {
+	p.allowed.Store(&until)
+	if p.allows != nil {
+		p.allows()
+	}
+}
 
 func (p *program) Rewatch() (bool, error) {
 	p.rewatched++
