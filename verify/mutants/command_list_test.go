@@ -10,6 +10,7 @@ const (
 	childLeashGo    = "cmd/spindle/internal/child/leash.go"
 	childDogGo      = "cmd/spindle/internal/child/watchdog.go"
 	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
+	childReportGo   = "cmd/spindle/internal/child/report_linux.go"
 	childStateGo    = "cmd/spindle/internal/child/state_unix.go"
 	execJobGo       = "cmd/spindle/internal/execcmd/jobcontrol.go"
 	execDeadlineGo  = "cmd/spindle/internal/execcmd/deadlines.go"
@@ -38,7 +39,9 @@ const (
 var (
 	childMutants = of("./cmd/spindle/internal/child",
 		one("a stop from before the program was continued", "TestAReportOfAStopMayComeTooLate", childStateGo,
-			"status, news, err = c.wait(syscall.WNOHANG)", "news = false"),
+			"r.taken && r.err == nil; r = wait(c.Pid(), syscall.WNOHANG) {", "r.taken && r.err == nil; r.taken = false {"),
+		one("a report of a stop is taken too early", "TestAReportOfAStopMayComeTooLate", childReportGo,
+			"|unix.WNOWAIT", ""),
 		one("a program that was continued counts as stopped", "TestAStopEndsWhenTheProgramIsContinued", childStateGo,
 			"\tc.state.stopped = nil\n", ""),
 		one("a watchdog of a program that can't be run is kept", "TestAProgramThatCanNotBeRunLeavesNoProcess", childGo,

@@ -4,7 +4,7 @@
 //   - child.go: starts a program, waits for it to exit, and kills the rest of its group
 //   - gate.go: delays a program until its watchdog is watching
 //   - leash.go: connects a child to its watchdog
-//   - state_*.go: tells whether a program is running, stopped or gone
+//   - state_*.go, report_*.go: tell whether a program is running, stopped or gone
 //   - terminal_*.go: lends the terminal to a program
 //   - family.go, orphans_*.go: find processes that a program left behind outside its group
 //   - again.go: starts this program again

@@ -12,35 +12,45 @@ import (
 func (c *Child) await() {
 	defer func() { _ = c.cmd.Process.Release() }()
 	for exited := false; !exited; {
-		status, _, err := c.wait(0)
-		exited = c.note(status, err)
+		exited = c.note(awaitReport(c.Pid()))
 	}
 }
 
-// wait returns what the kernel reports about the program. With the option WNOHANG, there may be no news.
-func (c *Child) wait(options int) (status syscall.WaitStatus, news bool, err error) {
+// A report is what the kernel says about a process.
+type report struct {
+	status syscall.WaitStatus
+	taken  bool // the kernel will not say it again; if not, there may be no report
+	err    error
+}
+
+// wait takes a report about a process from the kernel. With the option WNOHANG, there may be none.
+func wait(process, options int) (r report) {
 	for {
-		pid, err := syscall.Wait4(c.Pid(), &status, options|syscall.WUNTRACED|syscall.WCONTINUED, nil)
+		pid, err := syscall.Wait4(process, &r.status, options|syscall.WUNTRACED|syscall.WCONTINUED, nil)
 		if !errors.Is(err, syscall.EINTR) {
-			return status, pid != 0, err
+			r.taken, r.err = pid != 0, err
+			return r
 		}
 	}
 }
 
-// note records what wait has returned, and reports whether the program has exited. Before it lets go of the lock, it
-// reads all further reports. If Continue has ended a stop in the meantime, one of them says so.
-func (c *Child) note(status syscall.WaitStatus, err error) (exited bool) {
+// note records all that the kernel reports, and says whether the program has exited. Continue waits meanwhile. So a stop
+// that Continue has ended is either not reported any more, or it is reported together with its end.
+func (c *Child) note(r report) (exited bool) {
 	c.state.Lock()
 	defer c.state.Unlock()
-	for news := true; news && err == nil; status, news, err = c.wait(syscall.WNOHANG) {
-		stopped, continued := stopOf(status)
+	if !r.taken && r.err == nil {
+		r = wait(c.Pid(), syscall.WNOHANG)
+	}
+	for ; r.taken && r.err == nil; r = wait(c.Pid(), syscall.WNOHANG) {
+		stopped, continued := stopOf(r.status)
 		if stopped == nil && !continued {
-			c.code = exitCode(status)
+			c.code = exitCode(r.status)
 			return true
 		}
 		c.state.stopped = stopped
 	}
-	if err != nil { // the program is no longer this process's child
+	if r.err != nil { // the program is no longer this process's child
 		c.code = CannotRun
 		return true
 	}
