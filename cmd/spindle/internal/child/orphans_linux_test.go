@@ -251,7 +251,7 @@ func TestAReportOfAStopMayComeTooLate(t *testing.T) {
 	assert.False(t, c.note(r))
 	assert.Nil(t, c.Stopped())
 
-	r = reported(syscall.SIGSTOP)
+	reported(syscall.SIGSTOP)
 	taken := wait(c.Pid(), syscall.WNOHANG)
 	assert.True(t, taken.taken, "it was left in the kernel")
 	c.Continue()
