@@ -131,7 +131,7 @@ type decisions struct {
 	claim, reconcile           []table.Observation // sorted by name
 	revoke, lose, doubt, clear []*entry
 	illegible, legible         []*entry
-	taken                      []*entry      // free, as far as this member is concerned, but another holder has them
+	taken                      []*entry      // this member wants them, but another holder has them
 	again                      bool          // poll again immediately, before taking any other action
 	next                       time.Duration // the shortest pause that a partition asks for
 	awaits                     bool          // another member owns a partition that this member wants
@@ -146,7 +146,7 @@ func decide(v *inventory, see func(*entry) partitionView, f facts) (d decisions)
 		if x.read && !x.unreadable {
 			d.legible = append(d.legible, e)
 		}
-		if e.state == free && x.read && !x.unreadable && !x.own && x.wait == never {
+		if l.target && e.state == free && x.read && !x.unreadable && !x.own && x.wait == never {
 			d.taken = append(d.taken, e)
 		}
 		l.room, l.backoff = f.room > 0, max(e.suspect.left(f.now), e.earlyReturn.left(f.now))

@@ -1,8 +1,8 @@
 package group
 
 import (
-	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -63,26 +63,31 @@ func (f *fitness) recovered() { f.trial, f.pause = false, 0 }
 
 // progress records for how long a member has tried to claim or release partitions without success.
 type progress struct {
-	since elect.Instant            // the first failure since the last success; zero: none
-	first map[*entry]elect.Instant // the first failure of each partition since then
-	alone map[*entry]bool          // the partitions that have failed by themselves since then
-	err   error
+	since    elect.Instant // the first failure since the last success; zero: none
+	failures map[*entry]failure
+	err      error
+}
+
+// failure describes how a partition has failed since the last success.
+type failure struct {
+	since elect.Instant // the first time
+	alone bool          // at least once by itself
 }
 
 // failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt. If
 // alone is true, the partitions have failed by themselves.
 func (p *progress) failed(now elect.Instant, err error, alone bool, entries ...*entry) {
 	if p.since == (elect.Instant{}) {
-		p.since, p.first, p.alone = now, map[*entry]elect.Instant{}, map[*entry]bool{}
+		p.since, p.failures = now, map[*entry]failure{}
 	}
 	p.err = err
 	for _, e := range entries {
-		if _, known := p.first[e]; !known {
-			p.first[e] = now
+		f, known := p.failures[e]
+		if !known {
+			f.since = now
 		}
-		if alone {
-			p.alone[e] = true
-		}
+		f.alone = f.alone || alone
+		p.failures[e] = f
 	}
 }
 
@@ -92,12 +97,7 @@ func (p *progress) succeeded() { *p = progress{} }
 // absolve forgets the failures at partitions that the member no longer has to claim or release, and at those that it
 // can't claim because another holder has them.
 func (p *progress) absolve(taken []*entry) {
-	for e := range p.first {
-		if e.done() || slices.Contains(taken, e) {
-			delete(p.first, e)
-			delete(p.alone, e)
-		}
-	}
+	maps.DeleteFunc(p.failures, func(e *entry, _ failure) bool { return e.done() || slices.Contains(taken, e) })
 }
 
 // lasts returns the time since the first failure, or zero if there was none since the last success.
@@ -110,21 +110,23 @@ func (p *progress) lasts(now elect.Instant) time.Duration {
 
 // sick reports whether the problem is probably this member, rather than a single partition that no member can claim: at
 // least two partitions have failed by themselves.
-func (p *progress) sick() bool { return len(p.alone) >= 2 }
+func (p *progress) sick() bool { return p.sickSince() != (elect.Instant{}) }
 
 // sickSince returns since when two of the partitions that have failed by themselves have failed, or zero if there are no
 // two. A healthy member is sick for a moment if a second partition fails once, while there is one that no member can
 // claim.
 func (p *progress) sickSince() elect.Instant {
-	if !p.sick() {
-		return elect.Instant{}
+	var first, second elect.Instant
+	for _, f := range p.failures {
+		switch {
+		case !f.alone:
+		case first == (elect.Instant{}) || f.since.Mono < first.Mono:
+			first, second = f.since, first
+		case second == (elect.Instant{}) || f.since.Mono < second.Mono:
+			second = f.since
+		}
 	}
-	var first []elect.Instant
-	for e := range p.alone {
-		first = append(first, p.first[e])
-	}
-	slices.SortFunc(first, func(a, b elect.Instant) int { return cmp.Compare(a.Mono, b.Mono) })
-	return first[1]
+	return second
 }
 
 // useless reports whether the member has withheld partitions from other members for at least that long, although it

@@ -222,8 +222,9 @@ func TestASignalComesBeforeAStop(t *testing.T) {
 	}
 }
 
-// While the other candidates are told that the lock will be released, exec does not stop: the program gets its signal
-// when they know. Until then, it may stop, but not because of Ctrl-Z, as it has the terminal then.
+// Exec has received a signal to end, and announces that it will release the lock. Until exec has passed the signal on to
+// the program, exec does not stop. The program may stop, but Ctrl-Z does not stop it: the program has the terminal, so no
+// shell could continue it.
 func TestExecDoesNotStopBeforeItHasPassedASignalOn(t *testing.T) {
 	for _, by := range []os.Signal{syscall.SIGTTIN, syscall.SIGSTOP, syscall.SIGTSTP} {
 		synctest.Test(t, func(t *testing.T) {
@@ -243,7 +244,8 @@ func TestExecDoesNotStopBeforeItHasPassedASignalOn(t *testing.T) {
 	}
 }
 
-// While exec is to hand the lock over, it stops with its program as ever, because nobody has told it to end.
+// If exec was asked to hand over the lock, exec still stops together with its program, because exec has received no signal
+// to end.
 func TestExecStopsAlthoughItHandsTheLockOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -281,8 +283,8 @@ func TestCtrlZDoesNotStopExecThatEnds(t *testing.T) {
 			s := newSite(t, store, "a", on(tty)).start()
 			time.Sleep(lease)
 			synctest.Wait()
-			tty.keys <- syscall.SIGTSTP
 			s.signals <- syscall.SIGTERM
+			tty.keys <- syscall.SIGTSTP
 			assert.Equal(t, byTerm, s.ends().Code)
 			assert.Zero(t, tty.suspended)
 			work.exit(0)
