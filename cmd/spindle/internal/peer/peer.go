@@ -11,6 +11,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Identity says which process a peer is.
@@ -26,9 +27,12 @@ type Identity struct {
 type Peer struct {
 	Identity
 
-	conn   *net.UnixConn
-	socket int // a duplicate, used to wait for the end of the stream; -1 if there is none
-	pidfd  int // used to wait for the end of the process; -1 if there is none
+	conn *net.UnixConn
+
+	mu     sync.Mutex // guards the descriptors, whose numbers may be other files' after Close
+	socket int        // a duplicate, used to wait for the end of the stream; -1 if there is none
+	pidfd  int        // used to wait for the end of the process; -1 if there is none
+	waits  []uint64   // the poller's waits for both
 
 	canExit        bool // the system can tell when the process ends
 	closed, exited chan struct{}

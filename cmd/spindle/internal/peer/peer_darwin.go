@@ -51,16 +51,21 @@ func (p *Peer) Watch() error {
 
 // HasClosed reports whether the peer's end of the stream is closed now, or Close has been called.
 func (p *Peer) HasClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	poll := []unix.PollFd{{Fd: int32(p.socket)}}
 	n, err := unix.Poll(poll, 0)
-	return err != nil || n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
+	return p.socket < 0 || err != nil || n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
 }
 
 // Close closes the peer's descriptor.
 func (p *Peer) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.socket >= 0 {
 		_ = unix.Close(p.socket)
 	}
+	p.socket = -1
 }
 
 // Unread returns 0, because macOS can't tell what has been read.

@@ -18,12 +18,13 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the connection: %w", err)
 	}
 	var cred *unix.Ucred
-	var dup, pidfd int
 	var noCred, noDup, noPidfd error
 	err = raw.Control(func(fd uintptr) {
 		cred, noCred = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		dup, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
-		pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		p.socket, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		if p.pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); noPidfd != nil {
+			p.pidfd = -1
+		}
 	})
 	if err == nil {
 		err = errors.Join(noCred, noDup)
@@ -32,29 +33,29 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID, p.PID = int(cred.Uid), int(cred.Pid)
-	p.socket = dup
 	switch {
 	case noPidfd == nil:
-		p.pidfd = pidfd
-		p.Key = inodeOf(pidfd)
 		p.canExit = true
 	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped
 		p.canExit = true
 		close(p.exited)
-	default: // ENOPROTOOPT before Linux 6.5
-		p.openByID()
+	case errors.Is(noPidfd, unix.ENOPROTOOPT): // before Linux 6.5
+		err = p.openByID()
+	default: // no descriptor is left
+		err = noPidfd
 	}
-	if p.Key == "" {
-		p.Key = p.keyOf()
+	if err != nil {
+		return fmt.Errorf("the peer's process: %w", err)
 	}
+	p.Key = p.keyOf()
 	return nil
 }
 
 // openByID finds the process by its id, which works since Linux 5.3. If the process has ended meanwhile, a new process
 // may have its id. In that case the end is reported late, but never early: the id was free, so the process has ended.
-func (p *Peer) openByID() {
+func (p *Peer) openByID() error {
 	if p.PID == 0 { // it is in another pid namespace
-		return
+		return nil
 	}
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	switch {
@@ -64,13 +65,26 @@ func (p *Peer) openByID() {
 	case errors.Is(err, unix.ESRCH):
 		p.canExit = true
 		close(p.exited)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		return err
 	} // otherwise the kernel can't tell: ENOSYS before Linux 5.3
+	return nil
 }
 
-// keyOf returns a key for the process on kernels that give it no inode.
+// ended reports whether the process has ended, so that another process may have its id. It returns false if the kernel
+// can't tell.
+func (p *Peer) ended() bool {
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0
+}
+
+// keyOf returns a key that no other process has. Before Linux 6.9, it is made of the process's id and start time.
 func (p *Peer) keyOf() string {
+	if key := inodeOf(p.pidfd); key != "" {
+		return key
+	}
 	if proc, err := procfs.NewProc(p.PID); err == nil && p.PID != 0 {
-		if stat, err := proc.Stat(); err == nil {
+		if stat, err := proc.Stat(); err == nil && !p.ended() {
 			return fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
 		}
 	}
@@ -90,25 +104,29 @@ func inodeOf(pidfd int) string {
 	return fmt.Sprintf("process %d", stat.Ino)
 }
 
-// Describe sets Command and Unit from /proc, if the process has an id in our pid namespace.
+// Describe sets Command and Unit from /proc, if the process has an id in our pid namespace and has not ended.
 func (p *Peer) Describe() {
-	if p.PID == 0 {
-		return
+	command, unit := describe(p.PID)
+	if !p.ended() { // otherwise another process may have been described
+		p.Command, p.Unit = command, unit
 	}
-	proc, err := procfs.NewProc(p.PID)
-	if err != nil {
-		return
+}
+
+func describe(pid int) (command, unit string) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil || pid == 0 {
+		return "", ""
 	}
 	if name, err := proc.Comm(); err == nil {
-		p.Command = strings.ToValidUTF8(name, "")
+		command = strings.ToValidUTF8(name, "")
 	}
-	if groups, err := proc.Cgroups(); err == nil {
-		for _, g := range groups {
-			if unit := unitOf(g.Path); unit != "" {
-				p.Unit = unit
-			}
+	groups, _ := proc.Cgroups()
+	for _, g := range groups {
+		if u := unitOf(g.Path); u != "" {
+			unit = u
 		}
 	}
+	return command, unit
 }
 
 var container = regexp.MustCompile(`[0-9a-f]{64}`)
@@ -128,9 +146,13 @@ func unitOf(cgroup string) string {
 
 // Watch starts to watch the process and its end of the stream.
 func (p *Peer) Watch() error {
-	err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would first return data that the peer has sent
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	closed, err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would first return data that the peer has sent
+	p.waits = append(p.waits, closed)
 	if err == nil && p.pidfd >= 0 {
-		err = await(p.pidfd, unix.EPOLLIN, p.exited) // pidfd_open(2)
+		exited, failed := await(p.pidfd, unix.EPOLLIN, p.exited) // pidfd_open(2)
+		p.waits, err = append(p.waits, exited), failed
 	}
 	if err != nil {
 		return fmt.Errorf("the peer can't be watched: %w", err)
@@ -140,6 +162,8 @@ func (p *Peer) Watch() error {
 
 // HasClosed reports whether the peer's end of the stream is closed now.
 func (p *Peer) HasClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	poll := []unix.PollFd{{Fd: int32(p.socket), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n > 0 && poll[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
@@ -147,9 +171,13 @@ func (p *Peer) HasClosed() bool {
 
 // Close closes the peer's descriptors and stops watching it. Channels that are still open stay open.
 func (p *Peer) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, number := range p.waits {
+		forget(number)
+	}
 	for _, fd := range []int{p.socket, p.pidfd} {
 		if fd >= 0 {
-			forget(fd)
 			_ = unix.Close(fd)
 		}
 	}

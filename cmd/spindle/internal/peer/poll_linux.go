@@ -9,52 +9,65 @@ import (
 
 // poller waits for events on many descriptors in one goroutine. With the runtime's poller, each descriptor would need
 // its own goroutine.
+//
+// Each wait has a number, which is never used again and which its event carries. A descriptor would not do: when an
+// event is handled, its descriptor may already be closed, and the next file that was opened has the same one.
 type poller struct {
 	epoll int
 	mu    sync.Mutex
-	waits map[int32]wait
+	last  uint64 // the number of the last wait
+	waits map[uint64]wait
 }
 
 type wait struct {
+	fd       int
 	events   uint32
 	happened chan<- struct{}
 }
 
-// polling returns the poller of this process. The first call starts the poller, which never stops.
-var polling = sync.OnceValues(func() (*poller, error) {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, err
+// polling is the poller of this process.
+var polling poller
+
+// start starts the poller if it is not running yet. It never stops. The caller must hold mu.
+func (p *poller) start() (err error) {
+	if p.waits == nil {
+		if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
+			p.waits = map[uint64]wait{}
+			go p.run()
+		}
 	}
-	p := &poller{epoll: epoll, waits: map[int32]wait{}}
-	go p.run()
-	return p, nil
-})
+	return err
+}
 
 // await closes happened once one of the events occurs on fd, unless forget is called first. Until then, fd must stay
 // open.
-func await(fd int, events uint32, happened chan<- struct{}) error {
-	p, err := polling()
-	if err != nil {
-		return err
-	}
+func await(fd int, events uint32, happened chan<- struct{}) (number uint64, err error) {
+	p := &polling
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waits[int32(fd)] = wait{events, happened}
-	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	if err := p.start(); err != nil {
+		return 0, err
+	}
+	n := p.last + 1
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(n), Pad: int32(n >> 32)}); err != nil {
+		return 0, err
+	}
+	p.last, p.waits[n] = n, wait{fd, events, happened}
+	return n, nil
 }
 
-// forget stops waiting for events on fd, so that fd can be closed.
-func forget(fd int) {
-	p, err := polling()
-	if err != nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, waits := p.waits[int32(fd)]; waits {
-		delete(p.waits, int32(fd))
-		_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil)
+// forget stops waiting, so that the descriptor can be closed.
+func forget(number uint64) {
+	polling.mu.Lock()
+	defer polling.mu.Unlock()
+	polling.end(number)
+}
+
+// end ends a wait, unless it has already ended. The caller must hold mu.
+func (p *poller) end(n uint64) {
+	if w, waits := p.waits[n]; waits {
+		delete(p.waits, n)
+		_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, w.fd, nil)
 	}
 }
 
@@ -71,14 +84,14 @@ func (p *poller) run() {
 	}
 }
 
+// happens handles an event. The kernel also reports EPOLLHUP, which nobody asked for: on a socket it comes with
+// EPOLLRDHUP, and on a pidfd with EPOLLIN.
 func (p *poller) happens(e unix.EpollEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w, waits := p.waits[e.Fd]
-	if !waits || e.Events&(w.events|unix.EPOLLHUP) == 0 {
-		return
+	n := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
+	if w, waits := p.waits[n]; waits && e.Events&w.events != 0 {
+		p.end(n)
+		close(w.happened)
 	}
-	delete(p.waits, e.Fd)
-	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, int(e.Fd), nil)
-	close(w.happened)
 }
