@@ -95,10 +95,11 @@ type Child struct {
 	spared  int
 }
 
-// state is whether a program is stopped.
+// state is what the kernel has reported about a program.
 type state struct {
 	sync.Mutex
 	stopped os.Signal // by which signal; nil: it is not stopped
+	exited  bool      // other processes may have the program's id, and its group's
 }
 
 // Start starts a program. The program uses this process's standard input, output and error, and the given environment.
@@ -146,11 +147,8 @@ func (c *Child) live(started chan<- error) {
 	}
 	c.await()
 	disown(c.Pid())
-	if !c.leave { // kill the processes that the program left behind
-		c.Kill()
-		if c.whole {
-			c.strays, c.spared = endOrphans(c.Pid())
-		}
+	if c.whole {
+		c.strays, c.spared = endOrphans(c.Pid())
 	}
 	callOff()
 	c.leash.drop()
@@ -174,7 +172,8 @@ func (c *Child) begin() error {
 	if err != nil {
 		return err
 	}
-	dog.watch(c.Pid())
+	c.leash.leader = born(c.Pid())
+	dog.watch(c.Pid(), c.leash.leader)
 	until := *dog.until.Load()
 	if err := g.open(until); err != nil {
 		_ = c.cmd.Wait()
@@ -222,11 +221,22 @@ func (c *Child) Stopped() os.Signal {
 	return c.state.stopped
 }
 
-// Signal sends a signal to the whole group.
-func (c *Child) Signal(s os.Signal) { signalGroup(c.Pid(), s) }
+// Signal sends a signal to the whole group. It has no effect once the program has exited.
+func (c *Child) Signal(s os.Signal) {
+	c.state.Lock()
+	defer c.state.Unlock()
+	c.signal(s)
+}
 
-// Kill kills the whole group immediately.
-func (c *Child) Kill() { killGroup(c.Pid()) }
+// Kill kills the whole group immediately, even if it is stopped.
+func (c *Child) Kill() { c.Signal(os.Kill) }
+
+// signal is Signal for a caller that holds the state's mutex.
+func (c *Child) signal(s os.Signal) {
+	if !c.state.exited {
+		signalGroup(c.pid, s)
+	}
+}
 
 // Apart gives the child an empty standard input.
 func Apart(c *Child) error {

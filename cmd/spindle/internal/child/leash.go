@@ -10,6 +10,7 @@ type leash struct {
 	mu      sync.Mutex
 	dog     *Watchdog                                // or nil
 	again   func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
+	leader  string                                   // the start time of the program, which the watchdog knows; see born
 	dropped bool
 }
 
@@ -66,7 +67,7 @@ func (c *Child) Rewatch() (bool, error) {
 	}
 	_ = l.dog.pipe.Close()
 	go func(last *Watchdog) { _ = last.ended() }(l.dog)
-	dog.watch(c.Pid())
+	dog.watch(c.Pid(), l.leader)
 	l.dog = dog
 	return true, nil
 }
@@ -80,7 +81,7 @@ func (l *leash) drop() {
 	case l.again != nil:
 		l.dog.dismiss()
 	default:
-		l.dog.watch(0)
+		l.dog.watch(0, "")
 	}
 	l.dropped = true
 }

@@ -40,9 +40,7 @@ var adopts atomic.Bool
 // also has such children, because it adopts every orphan.
 func elders() {
 	before := map[int]string{}
-	for pid := range orphans() {
-		before[pid] = born(pid)
-	}
+	orphans(func(pid, _ int) { before[pid] = born(pid) })
 	family.Lock()
 	defer family.Unlock()
 	family.elders = before
@@ -66,7 +64,7 @@ func reap() (callOff func()) {
 		for {
 			select {
 			case <-ended:
-				orphans()
+				orphans(func(int, int) {})
 			case <-over:
 				return
 			}
@@ -90,16 +88,16 @@ func endOrphans(program int) (killed, left int) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		ends := false
 		left = 0
-		for pid, group := range orphans() { // this process then adopts their children
+		orphans(func(pid, group int) { // this process then adopts their children
 			if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
 				left++
-				continue
+				return
 			}
 			ends = true
 			if group != program {
 				strays[pid] = true
 			}
-		}
+		})
 		if !ends {
 			return len(strays), left
 		}
@@ -107,12 +105,13 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans reaps the orphans that have exited, and returns the ids of the others with their process groups. A child in
-// this process's own group is not an orphan, because a library started it and is waiting for it.
-func orphans() map[int]int {
+// orphans reaps the orphans that have exited, and calls alive with the ids of the others and of their process groups. Only
+// orphans reaps them, one call at a time, so during alive no other process can have these ids. A child in this process's
+// own group is not an orphan, because a library started it and is waiting for it.
+func orphans(alive func(pid, group int)) {
 	family.Lock()
 	defer family.Unlock()
-	alive, self, own := map[int]int{}, os.Getpid(), thisGroup()
+	self, own := os.Getpid(), thisGroup()
 	for p, stat := range processes() {
 		if stat.PPID != self || stat.PGRP == own || family.pids[p.PID] {
 			continue
@@ -123,10 +122,9 @@ func orphans() map[int]int {
 			}
 		}
 		if family.elders[p.PID] != started(stat) && !isWatchdog(p) {
-			alive[p.PID] = stat.PGRP
+			alive(p.PID, stat.PGRP)
 		}
 	}
-	return alive
 }
 
 // isWatchdog reports whether a process is the watchdog of another spindle command, which the program started. Such a
@@ -144,10 +142,15 @@ func KillMarked(entries ...string) (found bool) {
 		return false
 	}
 	for p, stat := range processes() {
-		if stat.State != zombie && p.PID != os.Getpid() && marked(p.PID, entries) {
-			found = true
-			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		if stat.State == zombie || p.PID == os.Getpid() {
+			continue
 		}
+		handle, err := os.FindProcess(p.PID) // before its marks are read: otherwise the id may be another process's when it is killed
+		if err == nil && marked(p.PID, entries) {
+			found = true
+			_ = handle.Kill()
+		}
+		_ = handle.Release()
 	}
 	return found
 }

@@ -125,3 +125,32 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 		require.Eventually(t, func() bool { return syscall.Kill(-group, 0) != nil || groupGone(group) }, 10*time.Second, time.Millisecond)
 	}
 }
+
+// A watchdog reads its orders late if it was stopped. By then, another group may have the number of the one it is to watch.
+func TestAWatchdogKnowsItsGroupFromItsParent(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		group, lives := echo(t)
+		leader := "of another process"
+		if own {
+			leader = born(group)
+		}
+		dog, err := StartWatchdog(time.Now().Add(time.Hour), os.Environ(), []string{watching, filepath.Join(t.TempDir(), "acted")})
+		require.NoError(t, err)
+		dog.watch(group, leader)
+		require.NoError(t, dog.Finish(t.Context()))
+		assert.Equal(t, !own, lives())
+	}
+}
+
+// A program that has exited is sent no signal: another group may have its number.
+func TestAProgramThatHasExitedIsSentNoSignal(t *testing.T) {
+	c, err := Start([]string{"true"}, os.Environ(), Apart)
+	require.NoError(t, err)
+	<-c.Done()
+	stranger, lives := echo(t)
+	c.pid = stranger
+	c.Signal(syscall.SIGTERM)
+	c.Continue()
+	c.Kill()
+	assert.True(t, lives(), "a stranger was killed")
+}

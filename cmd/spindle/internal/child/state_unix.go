@@ -45,20 +45,28 @@ func (c *Child) note(r report) (exited bool) {
 	for ; r.taken && r.err == nil; r = wait(c.Pid(), syscall.WNOHANG) {
 		stopped, continued := stopOf(r.status)
 		if stopped == nil && !continued {
-			c.code = exitCode(r.status)
-			return true
+			return c.exit(exitCode(r.status))
 		}
 		c.state.stopped = stopped
 	}
 	if r.err != nil { // the program is no longer this process's child
-		c.code = CannotRun
-		return true
+		return c.exit(CannotRun)
 	}
 	select {
 	case c.changed <- struct{}{}: // only the latest state matters
 	default:
 	}
 	return false
+}
+
+// exit kills the processes that the program left behind in its group. It does so at once and for the last time: when the
+// group is empty, another group may get its id.
+func (c *Child) exit(code int) (exited bool) {
+	if !c.leave {
+		killGroup(c.pid)
+	}
+	c.code, c.state.exited = code, true
+	return true
 }
 
 // stopOf returns the signal that stopped the program, or whether the program was continued. The methods of WaitStatus
@@ -80,7 +88,7 @@ func (c *Child) Continue() {
 	c.state.Lock()
 	defer c.state.Unlock()
 	c.state.stopped = nil
-	signalGroup(c.Pid(), syscall.SIGCONT)
+	c.signal(syscall.SIGCONT)
 }
 
 func exitCode(status syscall.WaitStatus) int {

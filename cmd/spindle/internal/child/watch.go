@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -63,7 +64,7 @@ func Watch(action WatchdogAction) {
 				return
 			}
 			if n, _ := fmt.Sscanf(order, "watch %d", &v.group); n == 1 {
-				v.leader = born(v.group)
+				_, v.leader, _ = strings.Cut(strings.TrimPrefix(order, "watch "), " ")
 				acted = acted && v.group == 0
 				break
 			}

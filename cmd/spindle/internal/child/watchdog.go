@@ -148,7 +148,9 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 	}
 }
 
-func (w *Watchdog) watch(group int) { _ = order(w.pipe, "watch %d\n", group) }
+// watch makes the watchdog watch a group. The watchdog can't read the start time of the group's leader by itself, because
+// another process may have the leader's id by then.
+func (w *Watchdog) watch(group int, leader string) { _ = order(w.pipe, "watch %d %s\n", group, leader) }
 
 // dismiss kills the watchdog, even if it is stopped. There is no process left that it would have to kill.
 func (w *Watchdog) dismiss() {

@@ -74,9 +74,8 @@ func (h *Hooks) free(k Kind) {
 func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	// The option Leaving is set because this function kills the rest of the hook's group itself, below. Hooks write to
-	// standard error, because standard output belongs to the program.
-	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart, child.Leaving)
+	// Hooks write to standard error, because standard output belongs to the program.
+	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart)
 	if err != nil {
 		h.failed(k, err)
 		return
@@ -88,9 +87,9 @@ func (h *Hooks) run(k Kind, env []string, limit time.Duration) {
 		}
 	case <-late.C:
 		h.failed(k, fmt.Errorf("killed after %v", limit))
+		c.Kill()
+		<-c.Done()
 	}
-	c.Kill()
-	<-c.Done()
 }
 
 func (h *Hooks) failed(k Kind, err error) {
