@@ -56,6 +56,9 @@ type command struct {
 const registerDDL = `CREATE TABLE register (id INT64 NOT NULL, value INT64) PRIMARY KEY (id)`
 
 func runCandidate(args []string, orders <-chan string) error {
+	if args[0] == "panic" {
+		return leadAndPanic()
+	}
 	var c candidate
 	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return err

@@ -34,7 +34,7 @@ var (
 	ErrStopped = errors.New("stopped")
 
 	// ErrSteppedDown reports that this Lock ended its term voluntarily: StepDown was called, a handover was requested,
-	// or the leader function returned (WithStepDownOnReturn).
+	// or the leader function returned.
 	ErrSteppedDown = errors.New("stepped down")
 
 	// ErrExpired reports that a term ended because no heartbeat was acknowledged for a whole lease, measured by the

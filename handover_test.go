@@ -272,7 +272,7 @@ func TestALeaderFunctionStepsDown(t *testing.T) {
 func TestALeaderFunctionGivesTheLockUpByReturning(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		to, log := logging()
-		a := b.Start("a", to, spindle.WithStepDownOnReturn(), spindle.WithLeader(func(context.Context, spindle.Term) { time.Sleep(time.Minute) }))
+		a := b.Start("a", to, spindle.WithLeader(func(context.Context, spindle.Term) { time.Sleep(time.Minute) }))
 		c := b.Start("c")
 		time.Sleep(time.Minute - 2*time.Second)
 		require.True(t, a.Has())
@@ -521,7 +521,7 @@ func TestAStopWhileSteppingDownSaysThatTheReleaseFailed(t *testing.T) {
 func TestATermThatExpiredWasNotGivenUp(t *testing.T) {
 	for range 20 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-			a := b.Start("a", spindle.WithStepDownOnReturn(), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done() }))
+			a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done() }))
 			a.Link.Cut()
 			time.Sleep(2 * fleet.Lease)
 			synctest.Wait()
@@ -624,7 +624,7 @@ func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
 			<-limited.Done()
 		})
 		machine := func(id string) *fleet.Machine {
-			return b.Machine(id, spindle.WithHandover(), spindle.WithStepDownOnReturn(), lead)
+			return b.Machine(id, spindle.WithHandover(), lead)
 		}
 		ms := []*fleet.Machine{machine("a"), machine("c"), machine("d")}
 		operator := b.Machine("operator")
@@ -689,7 +689,7 @@ func TestATermIsGivenUpOnceWhoeverAsks(t *testing.T) {
 func TestARequestIsSeenAsTheTermEnds(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		finish := make(chan struct{})
-		a := b.Machine("a", spindle.WithHandover(), spindle.WithStepDownOnReturn(),
+		a := b.Machine("a", spindle.WithHandover(),
 			spindle.WithLeader(func(context.Context, spindle.Term) { <-finish }))
 		var asked atomic.Bool
 		a.Link.After(func(step string) {

@@ -184,7 +184,7 @@ func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 func TestALeaderFunctionThatHangsAfterALossIsUnhealthy(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
-		a := b.Start("a", spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-hang; <-ctx.Done() }))
 		time.Sleep(time.Minute)
 		a.Link.Cut()
 		b.Until(2*fleet.Lease, func() bool { return !a.Has() })

@@ -39,7 +39,8 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
 	}
 	l := &leader{elector: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
-	l.machine = leadership{handover: e.config.Handover, stepDownOnReturn: e.config.StepDownOnReturn, idle: e.config.Lead == nil}
+	e.rest.began = e.config.Clock.Now()
+	l.machine = leadership{handover: e.config.Handover, keepOnReturn: e.config.KeepOnReturn, idle: e.config.Lead == nil}
 	l.keeper = e.config.Keeper(t, l.notify)
 	l.reminder = e.config.Clock.Timer(e.config.Lease)
 	l.reminder.Stop()
@@ -79,6 +80,9 @@ func (l *leader) begin() {
 // work calls the leader function.
 func (l *leader) work() {
 	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // the process ends, with other goroutines of the work still running, so the lock must not be released
+		}
 		close(l.worked)
 		l.events.Put(event{what: returned})
 	}()
@@ -155,11 +159,6 @@ var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPrefe
 
 func (l *leader) do(a action, e event) {
 	switch a {
-	case warnIdle:
-		if l.keeper.Over().Err() != nil {
-			return // the work was right to return: the event for the loss comes after this one
-		}
-		l.log.Warn("the leader function has returned, but its term continues without it", "token", l.keeper.Token())
 	case announce:
 		l.announce()
 	case cancelWork:
@@ -191,9 +190,12 @@ func (l *leader) announce() {
 func (l *leader) cancelWork() {
 	cause := ErrSteppedDown
 	l.why = ErrSteppedDown
-	if l.ctx.Err() != nil {
+	switch {
+	case l.ctx.Err() != nil:
 		cause = context.Cause(l.ctx)
 		l.why = fmt.Errorf("%w: %w", ErrStopped, cause)
+	case l.machine.early:
+		l.why = errReturned
 	}
 	l.keeper.CancelWork(cause)
 	if l.machine.phase != draining {
@@ -219,6 +221,9 @@ func (l *leader) releaseLock() {
 		return
 	}
 	l.candidate.Yield(err == nil, l.machine.by)
+	if l.machine.early {
+		l.restNow()
+	}
 }
 
 // leaveToExpire ends a term whose work does not return, and lets the lock expire.
@@ -270,8 +275,11 @@ func (l *leader) termOver(reason error, at elect.Instant) {
 	l.runs.Beat(at)
 	l.show(view{})
 	l.last = token
+	l.rest.over(at, l.config.Lease)
 	level, given := slog.LevelWarn, telemetry.Stopped
 	switch {
+	case errors.Is(reason, errReturned):
+		level, given = slog.LevelInfo, telemetry.Returned
 	case errors.Is(reason, ErrSteppedDown):
 		level, given = slog.LevelInfo, telemetry.SteppedDown
 	case errors.Is(reason, ErrStopped):

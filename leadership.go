@@ -10,11 +10,12 @@ import (
 // leadership is the state machine of one term. It maps each event to the actions to take. Two rules always hold. Once
 // the work's context has been canceled, the term must end. The lock is released only after the work has returned.
 type leadership struct {
-	handover         bool // whether the end of Run's ctx is announced, too
-	stepDownOnReturn bool
+	handover     bool // whether the end of Run's ctx is announced, too
+	keepOnReturn bool // whether the term continues without its work
 
 	phase phase
 	idle  bool          // whether the work has returned, or there is none
+	early bool          // whether the term ends because the work has returned
 	by    table.Request // the request that ends the term, or ""
 }
 
@@ -58,8 +59,7 @@ type event struct {
 type action int
 
 const (
-	warnIdle   action = iota // warn that the term continues without work
-	announce                 // announce that the leader is leaving
+	announce   action = iota // announce that the leader is leaving
 	cancelWork               // cancel the work's context
 	release                  // release the lock
 	expire                   // let the lock expire, because the work has not returned
@@ -100,10 +100,10 @@ func (l *leadership) lead(e event) []action {
 		l.by = e.by
 		return l.depart()
 	case returned:
-		if l.stepDownOnReturn {
+		if !l.keepOnReturn {
+			l.early = true
 			return l.stop() // an announcement would only prolong a term without work
 		}
-		return []action{warnIdle}
 	}
 	return nil
 }

@@ -62,13 +62,14 @@ func (s *surroundings) happens(what happening) {
 func (s *surroundings) does(a action, what happening) {
 	s.holds(a == concede || s.held || a == abandon, "nothing is done with a lock that is lost")
 	switch a {
-	case warnIdle:
-		s.holds(!s.working && !s.canceled && !s.announcing, "work has returned early")
 	case announce:
+		s.holds(s.working || what != returned, "nothing is announced because work has returned")
 		s.holds(!s.announcing && !s.canceled && (what != runEnded || s.handover), "a term is announced once, before its work is canceled")
 		s.announcing = true
 	case cancelWork:
 		s.holds(!s.canceled, "the work is canceled once")
+		s.holds(what != returned || s.announcing || !s.keepOnReturn, "a term goes on without its work if it is to")
+		s.holds(s.early == (what == returned && !s.announcing), "a term that ends otherwise is not a return")
 		s.canceled, s.announcing = true, false
 	case release:
 		s.holds(s.canceled && !s.working, "the lock is released once the work has returned")
@@ -86,7 +87,7 @@ func (s *surroundings) does(a action, what happening) {
 
 func (s *surroundings) holds(ok bool, what string) {
 	if !ok {
-		s.t.Fatalf("%s, but not after %v (handover %v, step down on return %v)", what, s.path, s.handover, s.stepDownOnReturn)
+		s.t.Fatalf("%s, but not after %v (handover %v, keep on return %v)", what, s.path, s.handover, s.keepOnReturn)
 	}
 }
 
@@ -109,7 +110,7 @@ func (s surroundings) explore() int {
 // released only after the work has returned, and each term comes to an end.
 func TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned(t *testing.T) {
 	n := 0
-	for _, l := range []leadership{{}, {handover: true}, {stepDownOnReturn: true}, {handover: true, stepDownOnReturn: true}} {
+	for _, l := range []leadership{{}, {handover: true}, {keepOnReturn: true}, {handover: true, keepOnReturn: true}} {
 		for _, working := range []bool{true, false} {
 			l.idle = !working
 			s := surroundings{leadership: l, t: t, working: working, held: true, reminders: 3}

@@ -105,9 +105,13 @@ func WithValue(value string) Option {
 // false immediately.
 //
 // The lock is not released until the leader function has returned, and this process does not claim the lock again
-// before then. If the function returns early, the term continues without it and a warning is logged, unless
-// WithStepDownOnReturn is given. So don't return when you get ErrFenced. Wait for ctx to end, which can take up to one
-// more heartbeat interval. If the function panics or calls os.Exit, the process ends and the lock expires.
+// before then. If the function panics or calls os.Exit, the process ends and the lock expires.
+//
+// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock. The
+// lock is released immediately, and another candidate can lead. This process competes again after a pause of a third of
+// the lease. The pause doubles each time the function returns early, up to three leases, and is reset by a term that
+// lasts at least that long. So the function must wait for ctx if it works in other goroutines. WithKeepOnReturn changes
+// this.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return func(c *options.Config) {
 		if lead == nil {
@@ -122,10 +126,10 @@ func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	}
 }
 
-// WithStepDownOnReturn makes the leader give up the lock when the leader function (WithLeader) returns. The lock is
-// released immediately, so other candidates can claim it. This Lock then competes again, as it does after StepDown.
-func WithStepDownOnReturn() Option {
-	return func(c *options.Config) { c.StepDownOnReturn = true }
+// WithKeepOnReturn makes the term continue when the leader function (WithLeader) returns before its ctx has ended. Use it
+// for a function that only starts the work, or whose work is done once per term.
+func WithKeepOnReturn() Option {
+	return func(c *options.Config) { c.KeepOnReturn = true }
 }
 
 // WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost

@@ -18,7 +18,7 @@ func TestALockThatChangesHandsWithNothingWrongIsWarnedOfNowhere(t *testing.T) {
 	for name, more := range map[string][]spindle.Option{
 		"at once":        nil,
 		"with handovers": {spindle.WithHandover()},
-		"after work":     {spindle.WithStepDownOnReturn()},
+		"after work":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {

@@ -22,6 +22,7 @@ type elector struct {
 	problems  loop.Problems
 	watch     *telemetry.Watch
 	last      table.Token // of this Lock's last term; 0 if there was none
+	rest      rest
 
 	gracePeriod <-chan struct{}   // closed when the grace period has elapsed
 	overdue     []<-chan struct{} // one for each of the caller's functions that did not return in time
@@ -31,7 +32,7 @@ func newElector(l *Lock, log *slog.Logger) *elector {
 	e := &elector{Lock: l, log: log, watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
-	e.candidate.LeaseRecord.Kind = table.Elector
+	e.candidate.LeaseRecord.Kind, e.candidate.HoldOff = table.Elector, e.holdOff
 	e.observer = loop.NewMailbox(l.config.Observe)
 	return e
 }

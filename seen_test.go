@@ -241,7 +241,7 @@ func TestALeaderFunctionThatReturnsEarlyIsAWarning(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		to, log := logging()
 		a := b.Start("a", to, spindle.WithLeader(func(context.Context, spindle.Term) {}))
-		assert.Contains(t, log.String(), "level=WARN msg=\"the leader function has returned")
+		assert.Contains(t, log.String(), "level=WARN msg=\"the leader function returned before its context ended")
 		b.End(a)
 
 		to, log = logging()

@@ -56,7 +56,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", nil), []string{"option 1 is nil"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(nil)), []string{"WithLeader(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(lead), spindle.WithLeader(lead)), []string{"WithLeader is given twice"}},
-		{spindle.New(db, "locktable", "mylock", spindle.WithStepDownOnReturn()), []string{"WithStepDownOnReturn", "needs WithLeader"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithKeepOnReturn()), []string{"WithKeepOnReturn", "needs WithLeader"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithPriority(10)), []string{"WithPriority(10)", "0 to 9"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithObserver(nil)), []string{"WithObserver(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLogger(nil)), []string{"WithLogger(nil)"}},

@@ -107,9 +107,17 @@ func TestTwoCandidatesOfAProcessHaveOneGauge(t *testing.T) {
 }
 
 func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
+	var finish chan struct{}
+	lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+		select {
+		case <-ctx.Done():
+		case <-finish:
+		}
+	})
 	for reason, end := range map[string]func(b *fleet.Fleet, a *fleet.Machine){
 		"stopped":      func(b *fleet.Fleet, a *fleet.Machine) { b.End(a) },
 		"stepped_down": func(b *fleet.Fleet, a *fleet.Machine) { _ = a.StepDown(context.Background()) },
+		"returned":     func(b *fleet.Fleet, _ *fleet.Machine) { close(finish); synctest.Wait() },
 		"superseded": func(b *fleet.Fleet, a *fleet.Machine) {
 			b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 			b.Until(fleet.Lease, func() bool { return !a.Has() })
@@ -123,12 +131,13 @@ func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				r := fleet.NewReports()
-				a := b.Start("a", r.Options()...)
+				finish = make(chan struct{})
+				a := b.Start("a", r.Options(lead)...)
 				began := time.Now()
 				time.Sleep(time.Minute)
 				end(b, a)
 				metrics := r.Metrics(t)
-				for _, other := range []string{"stopped", "stepped_down", "superseded", "expired"} {
+				for _, other := range []string{"stopped", "stepped_down", "returned", "superseded", "expired"} {
 					count, counted := metrics["terms{lock=mylock,reason="+other+"}"]
 					assert.Equal(t, other == reason, counted, other)
 					if counted {

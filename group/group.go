@@ -93,7 +93,7 @@ type Group struct {
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
-	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithStepDownOnReturn": c.StepDownOnReturn, "WithPoll": c.Poll > 0,
+	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithKeepOnReturn": c.KeepOnReturn, "WithPoll": c.Poll > 0,
 		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0, "WithSharedRequests": c.Shared} {
 		if given {
 			c.Refuse("%s is an option for spindle.New and cannot be used with a group", option)

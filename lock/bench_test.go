@@ -39,7 +39,7 @@ func BenchmarkUncontendedElector(b *testing.B) {
 		elected := make(chan struct{})
 		ctx, stop := context.WithCancel(b.Context())
 		done := make(chan error, 1)
-		l := spindle.New(client, db.Table, "m", quiet, spindle.WithLeader(func(context.Context, spindle.Term) { close(elected) }))
+		l := spindle.New(client, db.Table, "m", quiet, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { close(elected); <-ctx.Done() }))
 		require.NoError(b, l.Run(ctx, done))
 		<-elected
 		stop()

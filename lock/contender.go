@@ -39,7 +39,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
 	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
-		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithStepDownOnReturn": c.StepDownOnReturn} {
+		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithKeepOnReturn": c.KeepOnReturn} {
 		if given {
 			c.Refuse("%s is for spindle.New and can't be used here", option)
 		}

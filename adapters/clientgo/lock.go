@@ -40,14 +40,14 @@ var _ resourcelock.Interface = (*Lock)(nil)
 
 // New returns a Lock with the given name. The spindle lock is stored in the given table of db's database. Create this
 // table with ddl.Create. New starts no goroutines and makes no RPC. It accepts the options of spindle.New, except
-// WithLeader and WithStepDownOnReturn, which are not needed because the elector has callbacks. New returns an error if
-// an argument is invalid, or if the heartbeats are too far apart.
+// WithLeader and WithKeepOnReturn, because the elector has callbacks. New returns an error if an argument is invalid, or
+// if the heartbeats are too far apart.
 //
 // The most important setting is the lease (spindle.WithLease, 10 s by default), because after a crash there is no
 // leader until the lease has expired. The elector's settings are derived from the lease: see Config.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) (*Lock, error) {
 	l := &Lock{describe: table + "/" + name, name: name, changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
-	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead), spindle.WithStepDownOnReturn())
+	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead))
 	l.lock = spindle.New(db, table, name, opts...)
 	if err := l.lock.Err(); err != nil {
 		return nil, err

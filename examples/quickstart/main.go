@@ -23,7 +23,7 @@ func main() {
 	}
 	lock := spindle.New(db, "locktable", "mylock", spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 		log.Print("leading under token ", term.Token()) // term.Apply(ctx, …) writes only while this process leads
-		<-ctx.Done()                                    // it ends the instant the lock is lost
+		<-ctx.Done()                                    // it ends the instant the lock is lost; returning earlier gives up the lock
 	}))
 	log.Print("stopped: ", lock.RunAndWait(ctx)) // the work has returned, and the lock is released
 }

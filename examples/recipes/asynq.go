@@ -14,10 +14,12 @@ func Schedule(redis asynq.RedisConnOpt, register func(*asynq.Scheduler) error) f
 	return func(ctx context.Context, _ spindle.Term) {
 		scheduler := asynq.NewScheduler(redis, nil) // a scheduler can't be started twice, so each term needs a new one
 		if err := register(scheduler); err != nil {
-			log.Fatal("register a periodic task: ", err) // exit, so that another process leads instead
+			log.Print("register a periodic task: ", err)
+			return // gives up the lock, so that another process leads instead
 		}
 		if err := scheduler.Start(); err != nil {
-			log.Fatal("start asynq's scheduler: ", err)
+			log.Print("start asynq's scheduler: ", err)
+			return
 		}
 		<-ctx.Done()
 		scheduler.Shutdown() // the lock is not released before the last task is enqueued

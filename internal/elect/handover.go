@@ -26,7 +26,7 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 // successors.
 func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
-		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.coolDown.left(c.Clock) <= 0 {
+		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.restsFor(s.Name) <= 0 {
 			// If this fails, the other candidates only miss a signal.
 			_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Succeed(ctx, c.ID, s.Name, s.Token) })
 		}

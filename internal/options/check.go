@@ -111,8 +111,8 @@ func (c *Config) checkTogether() {
 	if c.Identity > 0 && c.ID == "" {
 		c.Refuse("WithIdentity(%v) needs WithID, because the default id is different in every process", c.Identity)
 	}
-	if c.StepDownOnReturn && c.Lead == nil {
-		c.Refuse("WithStepDownOnReturn() needs WithLeader, because the lock is given up when the leader function returns")
+	if c.KeepOnReturn && c.Lead == nil {
+		c.Refuse("WithKeepOnReturn() needs WithLeader, because it is about the return of the leader function")
 	}
 	if c.wrong != nil {
 		return // the values below may be defaults rather than the caller's

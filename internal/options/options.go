@@ -54,13 +54,13 @@ type Lock struct {
 
 // Elector has the settings for locks that compete for as long as they run.
 type Elector struct {
-	Poll             time.Duration // 0: a third of the shorter lease, the holder's or this candidate's
-	Reclaim          bool
-	Handover         bool
-	Rank             int  // how far the priority is below the highest one
-	StepDownOnReturn bool // the leader function gives the lock up by returning
-	Lead             func(context.Context, Lead)
-	Observe          func(elect.Event)
+	Poll         time.Duration // 0: a third of the shorter lease, the holder's or this candidate's
+	Reclaim      bool
+	Handover     bool
+	Rank         int  // how far the priority is below the highest one
+	KeepOnReturn bool // the term continues after the leader function has returned
+	Lead         func(context.Context, Lead)
+	Observe      func(elect.Event)
 }
 
 // Lead is the term of a leader function.

@@ -92,6 +92,7 @@ type Reason string
 const (
 	Stopped     Reason = "stopped"
 	SteppedDown Reason = "stepped_down"
+	Returned    Reason = "returned" // the leader function returned by itself
 	Superseded  Reason = "superseded"
 	Expired     Reason = "expired"
 	Released    Reason = "released" // by a call to package lock

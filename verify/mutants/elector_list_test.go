@@ -5,6 +5,9 @@ package mutants
 const (
 	brokenGo  = "internal/table/broken.go"
 	requestGo = "request.go"
+	restGo    = "rest.go"
+	givesUp   = "TestALeaderFunctionThatReturnsGivesTheLockToAHealthyCandidate"
+	evermore  = "TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom"
 	elector   = "TestALeaderWhoseHeartbeatsFailYields"
 	longLease = "TestALongLeaseDoesNotMakeAFailureExpensive"
 )
@@ -25,6 +28,25 @@ var electorMutants = of(".",
 		"return min(h.paceOr(r.lease)/50, longestSpread)", "return h.paceOr(r.lease) / 50"),
 	one("the lease counts from the read before the confirmation", "TestASlowNetworkCanKeepAShortLease", electGo,
 		"\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n", "\t\ts.sent()\n\t\twrites, err := fn(ctx, r)\n"),
+
+	// A leader function that returns gives the lock up, and its process rests.
+	one("a term goes on without its leader function", givesUp, leadershipGo,
+		"if !l.keepOnReturn {", "if false {"),
+	one("a term ends without its leader function although it is to go on", "TestATermGoesOnWithoutItsLeaderFunctionIfItIsTo", leadershipGo,
+		"if !l.keepOnReturn {", "if true {"),
+	one("a rest that counts as a candidate that can't hold the lock", evermore, stepGo,
+		"CoolingDown: c.coolDown.left(c.Clock) > 0}", "CoolingDown: c.restsFor(seen[0].Name) > 0}"),
+	one("rests that do not grow", evermore, restGo, "max(2*r.length, lease/3)", "lease/3"),
+	one("rests that grow without an end", evermore, restGo, "min(max(2*r.length, lease/3), 3*lease)", "max(2*r.length, lease/3)"),
+	one("a long term does not begin the rests anew", evermore, restGo, "\t\tr.length = 0\n", ""),
+	one("a rest ends once another candidate holds the lock", "TestTwoProcessesWhoseLeaderFunctionsReturnTakeTurnsSlowly", "lead.go",
+		"\t\tl.restNow()\n", "\t\tl.candidate.Yield(true, \"\")\n"),
+	one("a loss at which the function returns is a reason to rest", "TestALeaderFunctionThatReturnsAtALossIsNoReasonToRest", "lead.go",
+		"\tl.outcome = &reason\n", "\tl.outcome = &reason\n\tif l.machine.early {\n\t\tl.restNow()\n\t}\n"),
+	one("a panic is taken for a return", "TestALeaderFunctionThatPanicsReleasesNothing", "lead.go",
+		"if p := recover(); p != nil {", "if p := any(nil); p != nil {"),
+	one("a candidate that rests is a successor", "TestACandidateThatRestsIsNobodysSuccessor", "internal/elect/handover.go",
+		"c.restsFor(s.Name) <= 0", "c.coolDown.left(c.Clock) <= 0"),
 
 	// Failed steps are retried within seconds.
 	one("a first pause without an end", longLease, clockGo,

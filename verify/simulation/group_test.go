@@ -59,7 +59,7 @@ var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm"
 func (g *groups) draw(d *dice) plan {
 	p := g.world.draw(d)
 	of := p.leases
-	p.leases, p.handover, p.stepDownOnReturn, p.rank = nil, nil, make([]bool, 6), make([]int, 6)
+	p.leases, p.handover, p.keepOnReturn, p.rank = nil, nil, make([]bool, 6), make([]int, 6)
 	handover := d.chance(0.5)
 	for i := range pick(d, 1, 2, 2, 3, 3, 4, 5, 6) {
 		p.leases = append(p.leases, of[i%len(of)])

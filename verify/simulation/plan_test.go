@@ -41,12 +41,12 @@ type plan struct {
 	twice float64 // chance that a client runs a transaction again that was applied
 
 	// Handovers occur only in some seeds. By slot: whether the process hands over when it stops, how far its priority
-	// is below the highest, and whether its leader function gives up the lock by returning.
-	handovers        bool
-	handover         []bool
-	rank             []int
-	stepDownOnReturn []bool
-	hunts            bool // something happens to who has announced that it leaves
+	// is below the highest, and whether its term continues when its leader function returns.
+	handovers    bool
+	handover     []bool
+	rank         []int
+	keepOnReturn []bool
+	hunts        bool // something happens to who has announced that it leaves
 
 	driver map[string]int // weights of what the driver does
 	steps  []string
@@ -109,11 +109,11 @@ func (w *world) draw(d *dice) plan {
 
 func (p *plan) planHandovers(d dice) {
 	p.handovers = d.chance(0.5)
-	ranked, stepDownOnReturn := d.chance(0.5), d.chance(0.2)
+	ranked, givenUp := d.chance(0.5), d.chance(0.5)
 	spurns := p.sick && d.chance(0.5) // the preferred one can't hold the lock
 	for slot := range p.leases {
 		p.handover = append(p.handover, p.handovers && (spurns || d.chance(0.7)))
-		p.stepDownOnReturn = append(p.stepDownOnReturn, p.handovers && stepDownOnReturn && d.chance(0.5))
+		p.keepOnReturn = append(p.keepOnReturn, !p.handovers || !givenUp || d.chance(0.3)) // only handovers' terms may end with nothing wrong
 		rank := 0
 		if p.handovers && ranked {
 			rank = pick(&d, 0, 0, 4, 9)

@@ -114,8 +114,8 @@ func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...
 	opts := w.plan.options(p.slot, id)
 	if p.leads = d.chance(0.8); p.leads {
 		opts = append(opts, spindle.WithLeader(p.lead))
-		if w.plan.stepDownOnReturn[p.slot] {
-			opts = append(opts, spindle.WithStepDownOnReturn())
+		if w.plan.keepOnReturn[p.slot] {
+			opts = append(opts, spindle.WithKeepOnReturn())
 		}
 	}
 	if w.plan.handovers {

@@ -568,6 +568,9 @@ func (w *world) settle() {
 	w.mu.Lock()
 	w.tracef(nil, "quiet")
 	bound := 2*w.plan.longest + w.plan.lockDelay + 3*time.Second // an attempt takes a second at least
+	if slices.Contains(w.plan.keepOnReturn, false) {
+		bound += 3 * w.plan.longest // every process may rest, because its leader function has returned
+	}
 	if w.plan.sick {
 		bound *= 6 // the sick have their turns too
 	}

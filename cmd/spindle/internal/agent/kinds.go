@@ -204,7 +204,7 @@ type election struct {
 func (e *election) acquire(ctx context.Context) error {
 	won, taken := make(chan struct{}), make(chan struct{})
 	e.returned, e.result = make(chan struct{}), make(chan error, 1)
-	l := e.new(spindle.WithStepDownOnReturn(),
+	l := e.new(
 		spindle.WithLeader(func(ctx context.Context, term spindle.Term) { e.term = term; close(won); e.work(ctx) }),
 		spindle.WithObserver(e.observe(sync.OnceFunc(func() { close(taken) }))))
 	var run context.Context
