@@ -65,7 +65,7 @@ func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, o
 // ReadWriteTransaction is like spanner.Client.ReadWriteTransaction, but the transaction is serializable, and the fence
 // is added to fn's writes. It returns fn's error, or the same errors as Apply. The fence is checked when the
 // transaction commits. Until then, fn can still read with a token that is no longer valid, but its writes won't be
-// committed. On a spindletest.Fake, ReadWriteTransaction only checks the token, and does not call fn.
+// committed. A spindletest.Fake can't run a transaction: it fails the test, and does not call fn.
 func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err

@@ -18,18 +18,19 @@ import (
 // or, in a testing/synctest bubble, the bubble's clock.
 //
 // A Fake has no database, so Apply and ReadWriteTransaction only check the token, for locks, mutexes, semaphores and
-// partitions alike. If the token is no longer valid, they return spindle.ErrFenced. Otherwise they return a time and no
-// error, as if the commit had succeeded, but they apply no mutations and don't call the function given to
-// ReadWriteTransaction. While the process is cut off, they block.
+// partitions alike. If the token is no longer valid, they return spindle.ErrFenced. Otherwise Apply returns a time and
+// no error, as if the commit had succeeded, but it applies no mutations. ReadWriteTransaction can't call its function,
+// so it returns an error and also fails the test. While the process is cut off, both block.
 //
-// Some things can't be tested with a Fake: group.Members, because it needs a Spanner client; commits with the mutations
-// of Fence and Run.Done; and behavior that is specific to Spanner. Use [New] for such tests.
+// Some things can't be tested with a Fake: ReadWriteTransaction; group.Members, because it needs a Spanner client;
+// commits with the mutations of Fence and Run.Done; and behavior that is specific to Spanner. Use [New] for such tests.
 type Fake struct {
 	tb    testing.TB
 	store *memstore.Store
 
-	mu    sync.Mutex
-	gates []*gate
+	mu     sync.Mutex
+	gates  []*gate
+	silent bool // the test has failed because of a transaction, or it has ended
 }
 
 // NewFake returns an empty lock table for one test. When the test has finished, NewFake's cleanup reconnects every
@@ -47,6 +48,9 @@ func NewFake(tb testing.TB) *Fake {
 		if inBubble() {
 			time.Sleep(time.Minute)
 		}
+		f.mu.Lock()
+		f.silent = true // after its end, a test must not be failed
+		f.mu.Unlock()
 	})
 	return f
 }
@@ -61,13 +65,24 @@ func inBubble() (virtual bool) {
 // Process returns a new process on the table. Its locks have the given id, unless their own options set a different
 // one. The process has no Client, so pass nil to the constructors of its locks.
 func (f *Fake) Process(id string) *Process {
-	g := &gate{Store: f.store}
+	g := &gate{Store: f.store, notRun: f.notRun}
 	f.mu.Lock()
 	f.gates = append(f.gates, g)
 	f.mu.Unlock()
 	p := &Process{Table: lockTable, cut: g.cut, mend: g.mend}
 	p.seam = seam(id, func(c *options.Config) { c.Store = g })
 	return p
+}
+
+// notRun fails the test, because code that it tests relies on a transaction that was not run. One failure is enough,
+// even if the code tries again and again.
+func (f *Fake) notRun(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.silent {
+		f.silent = true
+		f.tb.Errorf("spindletest: %v", err)
+	}
 }
 
 // Supersede is like [Database.Supersede], but on the fake.
@@ -86,6 +101,7 @@ func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 // Spanner client that has no connection.
 type gate struct {
 	table.Store
+	notRun func(error)
 
 	mu   sync.Mutex
 	shut chan struct{} // closed when the gate opens; nil while it is open; created by cut, in the caller's bubble
@@ -121,6 +137,9 @@ func (g *gate) pass(ctx context.Context, _ string, call func(context.Context, ta
 	}
 	return call(ctx, g.Store)
 }
+
+// NotRun fails the test with the error of a transaction that needs a database. Package fence calls it.
+func (g *gate) NotRun(err error) { g.notRun(err) }
 
 // Read implements table.Store.
 func (g *gate) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {

@@ -229,10 +229,12 @@ func TestGroupsWorkOnAFake(t *testing.T) {
 }
 
 // On a fake, what writes under a token is answered by the token alone, whatever holds the lock. Nothing else is run, and a
-// write that is fenced says so.
+// write that is fenced says so. A transaction that would not be fenced fails, and fails the test: what it was meant to do
+// was not done.
 func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := spindletest.NewFake(t)
+		tb := &failing{TB: t}
+		fake := spindletest.NewFake(tb)
 		p := fake.Process("a")
 		l := run(t, p)
 		token, err := l.WaitElected(t.Context())
@@ -260,8 +262,13 @@ func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 			return [2]error{apply, transaction}
 		}
 		for name, w := range writers {
-			assert.Equal(t, [2]error{}, both(t.Context(), w), name)
+			result := both(t.Context(), w)
+			assert.NoError(t, result[0], name)
+			assert.ErrorContains(t, result[1], "spindletest.New", name)
+			assert.NotErrorIs(t, result[1], spindle.ErrFenced)
 		}
+		require.Len(t, tb.errors, 1, "one failure is enough")
+		assert.Contains(t, tb.errors[0], "spindletest.New")
 
 		p.Cut()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -290,7 +297,24 @@ func TestWritesOnAFakeAreFencedOrNotByTheirToken(t *testing.T) {
 		_ = m.Unlock(t.Context())
 		_ = set.Unlock(t.Context())
 		_ = permit.Release(t.Context())
+		assert.Len(t, tb.errors, 1, "a fenced transaction is what the test may be about")
 	})
+}
+
+// A test that has ended can't be failed: testing.T panics then.
+func TestATransactionAfterTheTestFailsNoTest(t *testing.T) {
+	var p *spindletest.Process
+	tb := &failing{TB: t}
+	t.Run("a test", func(t *testing.T) {
+		tb.TB = t
+		p = spindletest.NewFake(tb).Process("a")
+	})
+	m := lock.New(nil, p.Table, "m", p.Option())
+	require.NoError(t, m.Lock(t.Context()))
+	_, err := m.ReadWriteTransaction(t.Context(), nil)
+	assert.ErrorContains(t, err, "spindletest.New")
+	assert.Empty(t, tb.errors)
+	require.NoError(t, m.Unlock(t.Context()))
 }
 
 // elected is a lock that writes under one token.
@@ -421,10 +445,15 @@ func TestEventsKeepAnObserverThatCameBefore(t *testing.T) {
 // failing is a test that fails, and does not fail the test that it is in.
 type failing struct {
 	testing.TB
-	said string
+	said   string
+	errors []string
 }
 
 func (f *failing) Helper() {}
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
 
 func (f *failing) Fatalf(format string, args ...any) {
 	f.said = fmt.Sprintf(format, args...)

@@ -25,6 +25,9 @@ var ErrFenced = errors.New("fenced: the lock is not held under this token")
 // errInMemory is the error for locks that have no client, which exist only in tests.
 var errInMemory = errors.New("this lock table is in memory, so only the token was checked and nothing was written; spindletest.New provides a database")
 
+// errNotRun is the error of a transaction on locks that have no client, while its token is valid.
+var errNotRun = errors.New("this lock table is in memory and can't run a transaction, so its function was not called; use spindletest.New, which provides a database")
+
 // errNoFence is the error of a commit for which no fence was given.
 var errNoFence = errors.New("spindle: apply: no lock was given: pass at least one lock to fence the commit")
 
@@ -131,7 +134,10 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
 	if f.Token <= 0 || f.Table.DB == nil {
-		return f.withoutDatabase(ctx, began)
+		if at, err := f.withoutDatabase(ctx, began); err != nil {
+			return at, err
+		}
+		return time.Time{}, f.notRun()
 	}
 	var refused error
 	at, err := again(ctx, func() (time.Time, error) {
@@ -185,6 +191,16 @@ func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time,
 		return time.Time{}, f.fenced(ctx, began, errInMemory)
 	}
 	return time.Now(), nil
+}
+
+// notRun returns the error of a transaction that no database can run. It also passes it to the table in memory, so that
+// a test fails even if the code that it tests ignores the error.
+func (f Fence) notRun() error {
+	err := f.Wrap(errNotRun)
+	if test, ok := f.Table.Memory.(interface{ NotRun(error) }); ok {
+		test.NotRun(err)
+	}
+	return err
 }
 
 // classify finds out why a commit was refused. The commit may have failed because of the fence, but also because of the
