@@ -46,8 +46,9 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 //
 // The key changes half-way between two scheduled times, so calls must not come close to that point. Check this in time
 // zones whose offset from UTC is not a whole number of hours. For example, calls on the hour in Asia/Kolkata (UTC+5:30)
-// need Every(time.Hour, 30*time.Minute). Do logs a warning, once for each Once, if a call comes within a fiftieth of
-// the period before or after the change, or within five minutes if that is shorter.
+// need Every(time.Hour, 30*time.Minute). Daylight saving time must not move calls across that point either. Do logs a
+// warning, once for each Once, if a call comes within a fiftieth of the period before or after the change, or within
+// five minutes if that is shorter, or would do so after the next changes of the machine's time zone.
 //
 // A call always counts for the nearest scheduled time, even if that time is still to come. With Every(24*time.Hour,
 // 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at 3:00 then does

@@ -204,7 +204,7 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Paus
 	}
 	pause.Asked(last, now)
 	wanted := key.due(now)
-	o.warn(key.tick, now)
+	o.warn(key.tick, now.Local())
 	o.inform(last, wanted)
 	return wanted, o.forbids(last, wanted)
 }
@@ -220,9 +220,17 @@ func (o *Once) inform(last table.Done, wanted table.Due) {
 }
 
 // warn logs, once, that calls come close to the time at which the key changes. Another call for the same scheduled time
-// might then get a different key.
+// might then get a different key, and when clocks are set forward, two calls might get the same key.
 func (o *Once) warn(t table.Tick, now time.Time) {
-	if offset, near := t.BetterOffset(now); near && t.Nearest {
+	if !t.Nearest {
+		return
+	}
+	if s, loses := t.NextSpring(now); loses {
+		o.edge.Do(func() {
+			o.log().Warn("if the schedule follows local time, it has two times in one period when clocks are set forward, and the work misses a run; pass this offset to lock.Every, unless no offset is safe",
+				"period", t.Period, "forward", s.At, "offset", s.Offset, "safe", !s.None)
+		})
+	} else if offset, near := t.BetterOffset(now); near {
 		o.edge.Do(func() {
 			o.log().Warn("this call is close to the end of a period; a call by another machine for the same scheduled time might fall into a different period, and the work would run twice or not at all; pass this offset to lock.Every",
 				"period", t.Period, "offset", offset)

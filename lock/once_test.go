@@ -263,6 +263,27 @@ func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 	})
 }
 
+// The same for calls that follow local time, which moves across the end of a period in spring.
+func TestAScheduleByLocalTimeIsWarnedOfTheSpringThatItMisses(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		winter := time.Date(2026, 1, 5, 13, 30, 0, 0, berlin)
+		warn := func(key Key, at time.Time) { p.once("daily").warn(key.tick, at) }
+		warn(Every(24*time.Hour), winter)
+		warn(Every(24*time.Hour, 12*time.Hour), winter)
+		warn(Every(24*time.Hour, 12*time.Hour), winter.AddDate(0, 6, 0))
+		warn(Every(24*time.Hour), winter.UTC())
+		warn(Every(24*time.Hour), winter.Add(-time.Hour))
+		warn(Tick(24*time.Hour, 12*time.Hour+15*time.Minute), winter)
+		warned := p.log.lines("level=WARN")
+		require.Len(t, warned, 1, "13:30 in Berlin is 12:30 UTC in winter and 11:30 UTC in summer, and the key changes at 12:00 UTC")
+		assert.Contains(t, warned[0], "offset=12h0m0s")
+		assert.Contains(t, warned[0], "safe=true")
+	})
+}
+
 func TestTicks(t *testing.T) {
 	now := time.Date(2026, 11, 21, 2, 30, 15, 999, time.UTC)
 	for _, c := range []struct {

@@ -38,14 +38,50 @@ func (t Tick) Begin(now time.Time) time.Time {
 // because calls that are so frequent probably do not follow a schedule.
 func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
-	if t.Period < time.Minute || left > min(t.Period/50, 5*time.Minute) {
+	if t.Period < time.Minute || left > t.margin() {
 		return 0, false
 	}
+	return t.offsetOf(now), true
+}
+
+// margin returns how far calls should stay from the time at which the key changes.
+func (t Tick) margin() time.Duration { return min(t.Period/50, 5*time.Minute) }
+
+// offsetOf returns the offset with which a period begins at about the given time.
+func (t Tick) offsetOf(begin time.Time) time.Duration {
 	grain := time.Second
 	if t.Period >= time.Hour {
 		grain = time.Minute
 	}
-	return now.Sub(Tick{Period: t.Period}.Begin(now)).Round(grain) % t.Period, true
+	return begin.Sub(Tick{Period: t.Period}.Begin(begin)).Round(grain) % t.Period
+}
+
+// A Spring is a time at which clocks are set forward, so that two calls at the same local time get the same key of a
+// Nearest tick.
+type Spring struct {
+	At     time.Time
+	Offset time.Duration // prevents it, unless None is true
+	None   bool          // no offset prevents it
+}
+
+// NextSpring returns the first Spring within a year. It assumes that calls are made at now's time of day in now's time
+// zone. On the day of the change, the time between two calls is then shorter than a period.
+func (t Tick) NextSpring(now time.Time) (s Spring, found bool) {
+	_, present := now.Zone()
+	for _, at := now.ZoneBounds(); !at.IsZero() && at.Before(now.AddDate(1, 0, 0)); _, at = at.ZoneBounds() {
+		_, before := at.Add(-1).Zone()
+		_, after := at.Zone()
+		shift := time.Duration(after-before) * time.Second % t.Period
+		if t.Period < time.Minute || shift <= 0 {
+			continue
+		}
+		late := now.Add(time.Duration(present-before) * time.Second) // the time of day in winter; in summer, it is early
+		early := late.Add(-shift)
+		if !t.Begin(early.Add(-t.margin())).Equal(t.Begin(late.Add(t.margin()))) {
+			return Spring{at, t.offsetOf(early.Add(shift / 2)), shift+2*t.margin() >= t.Period}, true
+		}
+	}
+	return s, false
 }
 
 const quarter = 15 * time.Minute

@@ -44,7 +44,8 @@ minutes and 30 seconds past the hour with 1h. Cron jobs that start at the same
 time on all machines are therefore in the same period. If exec starts close to
 the end of a period, it prints a warning. You should then set --offset to the
 time at which your cron job starts, in UTC, such as 12h. The job then starts in
-the middle of a period.
+the middle of a period. exec also prints a warning, with an offset, if daylight
+saving time in the zone of TZ would move the job across the end of a period.
 `
 
 // once is the work that exec does once for each key.
@@ -107,6 +108,16 @@ func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
 	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
 }
 
+// aboutSpring says when CMD does not run because clocks are set forward, and how to prevent it.
+func aboutSpring(s table.Spring, period time.Duration, now time.Time) string {
+	advice := "To prevent this, set --offset " + terminal.Brief(s.Offset) + " on all machines"
+	if s.None {
+		advice = "No --offset prevents this, so use a different period, or start exec at times in UTC"
+	}
+	return fmt.Sprintf("if your timers fire at %s local time, CMD misses a run when clocks are set forward on %s, because the timers then fire twice in one period of --every %s. %s",
+		now.Format("15:04"), s.At.Format(time.DateOnly), terminal.Brief(period), advice)
+}
+
 // beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
@@ -139,7 +150,9 @@ func (x *execution) choose(ctx context.Context) error {
 	key := x.once.named
 	if t := x.once.tick; t.Period != 0 {
 		key = t.Key(now)
-		if offset, near := t.BetterOffset(now); near {
+		if spring, loses := t.NextSpring(now.Local()); loses {
+			x.complain("%s: %s", x.name, aboutSpring(spring, t.Period, now.Local()))
+		} else if offset, near := t.BetterOffset(now); near {
 			x.complain("%s: a period of --every %s is about to end or has just begun, so CMD runs twice if another machine's timer fires slightly earlier or later. To prevent this, tell exec when your timers fire: --offset %s", x.name, terminal.Brief(t.Period), terminal.Brief(offset))
 		}
 	}

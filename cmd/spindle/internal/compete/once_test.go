@@ -60,6 +60,17 @@ func TestALateRunIsToldWhichOffsetHasItsOwnDate(t *testing.T) {
 	}
 }
 
+// What exec says about the change of the clocks is what to do.
+func TestAMissedSpringIsSaidWithWhatPreventsIt(t *testing.T) {
+	berlin := time.FixedZone("", 3600)
+	spring := table.Spring{At: time.Date(2027, 3, 28, 2, 0, 0, 0, berlin), Offset: 12*time.Hour + 30*time.Minute}
+	now := time.Date(2026, 11, 20, 14, 0, 2, 0, berlin)
+	assert.Equal(t, "if your timers fire at 14:00 local time, CMD misses a run when clocks are set forward on 2027-03-28, because the timers then fire twice in one period of --every 24h. To prevent this, set --offset 12h30m on all machines",
+		aboutSpring(spring, day, now))
+	spring.None = true
+	assert.Contains(t, aboutSpring(spring, 61*time.Minute, now), "one period of --every 1h1m. No --offset prevents this, so use a different period")
+}
+
 // looks records with which bounds exec read what was done last.
 type looks struct {
 	table.Store
