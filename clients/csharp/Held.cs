@@ -99,23 +99,36 @@ public sealed class Held : IAsyncDisposable
         if (!Still()) throw new LostException("another program may hold the lock: " + lost);
     }
 
-    /// <summary>Releases the lock. Throws LostException if the lock had already been lost.</summary>
+    /// <summary>Releases the lock. Throws LostException if the lock had already been lost, or IOException if that is unknown.</summary>
     public async ValueTask DisposeAsync()
     {
+        bool late;
         lock (mutex)
         {
             if (released) return;
             released = true;
+            late = !Still();
             lost = "it was released";
             until = Clocks.Past;
         }
+        var status = 0;
+        string said;
         using (response) // the agent answers before the stream is closed
         {
-            using var answer = await Agent.PostAsync($"/v1/holds/{id}/release", null);
-            if (answer.IsSuccessStatusCode) return;
-            var body = await answer.Content.ReadAsStringAsync();
-            throw (int)answer.StatusCode == 410 ? new LostException(body) : new IOException("not released, so that it expires: " + body);
+            try
+            {
+                using var answer = await Agent.PostAsync($"/v1/holds/{id}/release", null);
+                said = await answer.Content.ReadAsStringAsync();
+                status = (int)answer.StatusCode;
+            }
+            catch (Exception e) when (e is HttpRequestException or TaskCanceledException)
+            {
+                said = "the agent has ended: " + e.Message;
+            }
         }
+        if (status == 200) return;
+        if (late || status == 410) throw new LostException(said);
+        throw new IOException("it is not known whether the lock is released; otherwise it expires: " + said);
     }
 
     private async Task DecidedAsync(CancellationToken cancel)

@@ -10,9 +10,11 @@ import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -25,10 +27,12 @@ public final class Held implements AutoCloseable {
     @SuppressWarnings("serial")
     public static final class NotAcquired extends IOException {
         public final String code;
+        private final long after; // in how many seconds to ask again; 0: do not
 
-        NotAcquired(String code, String message) {
+        NotAcquired(String code, String message, long after) {
             super(message);
             this.code = code;
+            this.after = after;
         }
     }
 
@@ -60,12 +64,26 @@ public final class Held implements AutoCloseable {
 
     /** Acquires a mutex. A null wait waits forever, and a wait of zero does not wait. */
     public static Held lock(String name, Duration wait) throws IOException {
-        return acquire("locks?name=" + URLEncoder.encode(name, UTF_8) + (wait == null ? "" : "&wait=" + wait.toMillis() + "ms"));
+        return acquire("locks?name=" + URLEncoder.encode(name, UTF_8), wait);
     }
 
-    /** Asks for a lock of any kind, such as {@code semaphores?name=a&slots=5}. */
-    public static Held acquire(String request) throws IOException {
-        return new Held(request);
+    /**
+     * Asks for a lock of any kind, such as {@code semaphores?name=a&slots=5}. While this program has too many holds, it asks again
+     * when the agent says so.
+     */
+    public static Held acquire(String request, Duration wait) throws IOException {
+        long ends = wait == null ? Long.MAX_VALUE : now() + wait.toMillis();
+        for (long left = wait == null ? 0 : wait.toMillis(); ; left = Math.max(ends - now(), 1)) {
+            try {
+                return new Held(request + (wait == null ? "" : "&wait=" + left + "ms"));
+            } catch (NotAcquired e) {
+                left = ends - now();
+                if (e.after == 0 || left <= 0 || Thread.currentThread().isInterrupted()) {
+                    throw e;
+                }
+                LockSupport.parkNanos(Math.min(e.after * 1000, left) * 1_000_000);
+            }
+        }
     }
 
     private Held(String request) throws IOException {
@@ -74,7 +92,7 @@ public final class Held implements AutoCloseable {
             asked = Clocks.read();
             if (connection.send("POST /v1/" + request) != 200) {
                 String body = connection.rest();
-                throw new NotAcquired(text(body, "code"), body);
+                throw new NotAcquired(text(body, "code"), body, connection.after);
             }
             line = decided();
             token = number(line, "token", 0);
@@ -106,23 +124,31 @@ public final class Held implements AutoCloseable {
         return stopping;
     }
 
-    /** Releases the lock. Throws Lost if the lock had already been lost. */
+    /** Releases the lock. Throws Lost if the lock had already been lost, or another IOException if that is unknown. */
     @Override
     public void close() throws IOException {
+        boolean late;
         synchronized (this) {
             if (released) {
                 return;
             }
             released = true;
+            late = !still();
             end("it was released");
         }
+        int status = 0;
+        String said;
         try (connection; Connection c = new Connection()) { // the agent answers before the stream is closed
-            int status = c.send("POST /v1/holds/" + id + "/release");
-            switch (status) {
-                case 200, 202 -> { }
-                case 410 -> throw new Lost(c.rest());
-                default -> throw new IOException("not released, so that it expires: " + c.rest());
-            }
+            status = c.send("POST /v1/holds/" + id + "/release");
+            said = c.rest();
+        } catch (IOException e) {
+            said = "the agent has ended: " + e.getMessage();
+        }
+        if (status != 200 && (late || status == 410)) {
+            throw new Lost(said);
+        }
+        if (status != 200) {
+            throw new IOException("it is not known whether the lock is released; otherwise it expires: " + said);
         }
     }
 
@@ -133,8 +159,8 @@ public final class Held implements AutoCloseable {
                 case "held" -> {
                     return next;
                 }
-                case "timeout", "done" -> throw new NotAcquired(event, next);
-                case "refused" -> throw new NotAcquired(text(next, "reason"), next);
+                case "timeout", "done" -> throw new NotAcquired(event, next, 0);
+                case "refused" -> throw new NotAcquired(text(next, "reason"), next, 0);
                 default -> { }
             }
         }
@@ -197,9 +223,13 @@ public final class Held implements AutoCloseable {
     }
 
     /** System.nanoTime is CLOCK_MONOTONIC on Linux. Java can't read CLOCK_BOOTTIME. */
+    private static long now() {
+        return Math.floorDiv(System.nanoTime(), 1_000_000L);
+    }
+
     private record Clocks(long monotonic, long unix) {
         static Clocks read() {
-            return new Clocks(Math.floorDiv(System.nanoTime(), 1_000_000L), System.currentTimeMillis());
+            return new Clocks(now(), System.currentTimeMillis());
         }
 
         static Clocks in(String json, String field) {
@@ -246,6 +276,8 @@ public final class Held implements AutoCloseable {
         });
 
         final SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(SOCKET));
+        long after; // the seconds of Retry-After
+
         final BufferedReader lines = new BufferedReader(new InputStreamReader(Channels.newInputStream(channel), UTF_8));
 
         Connection() throws IOException { }
@@ -259,6 +291,9 @@ public final class Held implements AutoCloseable {
             String status = next();
             for (String header = status; header != null && !header.isEmpty(); ) {
                 header = next();
+                if (header != null && header.toLowerCase(Locale.ROOT).startsWith("retry-after: ")) {
+                    after = Long.parseLong(header.substring(13).strip());
+                }
             }
             if (status == null) {
                 throw new IOException("the agent has ended: ask again");

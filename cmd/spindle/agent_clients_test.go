@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -93,6 +94,92 @@ func TestTheRecipesForClientsHoldLocks(t *testing.T) {
 		t.Parallel()
 		start(t).killAgent()
 	})
+}
+
+// Java and hold.sh say what became of a lock as clients/endings.json does, and ask again when an agent that has too many holds
+// says so. hold.sh has no clock, so it is only tried in time, and it does not tell a loss from what is unknown.
+func TestTheRecipesForClientsEndAsTheTableSays(t *testing.T) {
+	t.Parallel()
+	classes := compileJava(t)
+	text, err := os.ReadFile("../../clients/endings.json")
+	require.NoError(t, err)
+	var table struct {
+		Release map[string]map[string]string `json:"release"`
+	}
+	require.NoError(t, json.Unmarshal(text, &table))
+	for answer, ending := range table.Release {
+		if strings.HasPrefix(answer, "404") && answer != "404 none" { // recipes do not ask /v1/release
+			continue
+		}
+		status, _ := strconv.Atoi(strings.Fields(answer)[0]) // 0: no answer
+		for work, is := range ending {
+			t.Run("Java, "+answer+", "+work, func(t *testing.T) {
+				r := endingAgent(t, classes, status)
+				java := r.example("job")
+				java.says("held under token 7\n")
+				if work == "late" {
+					time.Sleep(endingLease) // what passes is the time of the lock
+				}
+				require.NoError(t, java.input.Close())
+				java.ends(map[string]int{"released": 0, "lost": 1, "unknown": 1}[is])
+				assert.Equal(t, is == "lost", strings.Contains(java.String(), "Held$Lost"), java.String())
+			})
+		}
+		t.Run("hold.sh, "+answer, func(t *testing.T) {
+			shell := endingAgent(t, classes, status).hold("locks?name=job&wait=1m", "echo", "works")
+			shell.ends(map[string]int{"released": 0, "lost": 76, "unknown": 76}[ending["in time"]])
+			assert.Contains(t, shell.String(), "works")
+		})
+	}
+	t.Run("hold.sh waits no longer than it may", func(t *testing.T) {
+		for _, wait := range []string{"0", "100ms", "1.5s"} {
+			shell := endingAgent(t, classes, 200).hold("locks?wait="+wait+"&name=job", "echo", "works")
+			shell.ends(75)
+			assert.Contains(t, shell.String(), "too-many")
+		}
+	})
+}
+
+// endingLease is how long the lock of an endingAgent is held.
+const endingLease = 3 * time.Second
+
+// endingAgent first answers that there are too many holds, and then gives a lock. It answers its release with a status, or not.
+func endingAgent(t *testing.T, classes string, status int) *recipes {
+	var asked atomic.Int64
+	r := &recipes{site: &site{TB: t, dir: t.TempDir()}, classes: classes}
+	listener, err := net.Listen("unix", r.socket())
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	until := time.Now()
+	mux.HandleFunc("POST /v1/locks", func(w http.ResponseWriter, q *http.Request) {
+		if asked.Add(1) == 1 {
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"code":"too-many"}`)
+			return
+		}
+		assert.Contains(t, []string{"27", "28", "57", "58"}, q.FormValue("wait")[:2], "what is left of the wait after 2 s")
+		until = time.Now().Add(endingLease)
+		now := map[string]int64{"monotonic_ms": clockMillis(unix.CLOCK_MONOTONIC), "unix_ms": time.Now().UnixMilli()}
+		end := map[string]int64{"monotonic_ms": now["monotonic_ms"] + endingLease.Milliseconds(), "unix_ms": now["unix_ms"] + endingLease.Milliseconds()}
+		_, _ = io.WriteString(w, jsonLine(map[string]any{"event": "hello", "hold": "x", "now": now})+
+			jsonLine(map[string]any{"event": "held", "names": []string{"job"}, "token": 7, "until": end}))
+		_ = http.NewResponseController(w).Flush()
+		<-q.Context().Done()
+	})
+	mux.HandleFunc("GET /v1/holds/x", func(w http.ResponseWriter, _ *http.Request) { // a busy program asks
+		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": max(time.Until(until).Milliseconds(), 0)}))
+	})
+	mux.HandleFunc("POST /v1/holds/x/release", func(w http.ResponseWriter, _ *http.Request) {
+		if status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(status)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: patience}
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return r
 }
 
 // recipes runs programs that hold locks of an agent.

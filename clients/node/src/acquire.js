@@ -1,5 +1,5 @@
 // From the wait for a turn in this process to a lock that is held.
-import { Backoff } from './backoff.js';
+import { Backoff, pause } from './backoff.js';
 import { BusyError, TimeoutError } from './errors.js';
 import { Held } from './held.js';
 import { Hold, longestTimer } from './hold.js';
@@ -51,7 +51,8 @@ function limited(signal, ms, error) {
 
 /**
  * Asks the agent, again while it answers that this process has the lock already: the agent may not have seen yet that an
- * earlier request is over, and a worker thread has its own turns.
+ * earlier request is over, and a worker thread has its own turns. It also asks again when the agent says after how many
+ * seconds, because this program has too many holds.
  */
 async function attempts(query, deadline, begun) {
   const backoff = new Backoff(20, 500);
@@ -62,11 +63,12 @@ async function attempts(query, deadline, begun) {
       const line = await orAborted(hold, query.signal);
       return line && new Held(hold, line);
     } catch (error) {
-      if (error?.code !== 'already-held') throw error;
-      if (query.wait === 0) throw new BusyError(query.names, 'this program holds it already, or waits for it');
-      const left = deadline - performance.now();
-      if (left <= 0) throw new TimeoutError(query.names);
-      await backoff.pause(query.signal, left);
+      const left = query.wait === 0 ? 0 : deadline - performance.now();
+      if (error?.after && left > 0) await pause(Math.min(error.after * 1000, left, longestTimer), query.signal);
+      else if (error?.code !== 'already-held') throw error;
+      else if (query.wait === 0) throw new BusyError(query.names, 'this program holds it already, or waits for it');
+      else if (left <= 0) throw new TimeoutError(query.names);
+      else await backoff.pause(query.signal, left);
     }
   }
 }

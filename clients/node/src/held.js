@@ -7,9 +7,6 @@ import { release } from './release.js';
 /** How long the agent may take to answer a request to step down. */
 const answerLimit = 5000;
 
-/** How long the agent may take to answer the late release of a lost lock. */
-const tellLimit = 1000;
-
 /** A lock that this program holds. index.d.ts has the contract. */
 export class Held {
   #hold;
@@ -67,21 +64,16 @@ export class Held {
 
   async #end(what) {
     this.#releasedAs = what;
+    if (!this.#hold.still) await this.#hold.catchUp();
     const left = this.#hold.leave();
-    if (this.signal.aborted) {
-      this.#tell();
-      throw this.signal.reason;
-    }
+    // A lost lock is released, too: the agent may not know it, and then keeps the lock from others, or says that it was held.
     try {
       await release(this.#hold, this.token, what, left);
+    } catch (error) {
+      throw this.signal.aborted ? this.signal.reason : error;
     } finally {
       this.#hold.over();
     }
-  }
-
-  /** Tells the agent that the work has returned. Other programs can then get the lost lock before it expires. */
-  #tell() {
-    ask(this.#hold.socket, 'POST', `/v1/holds/${this.#hold.id}/release`, tellLimit).catch(() => {});
   }
 }
 

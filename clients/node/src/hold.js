@@ -76,6 +76,11 @@ export class Hold {
     return this.#state === 'held' ? this.#until.left() : 0;
   }
 
+  /** Reads what has come, if the time is over without it. After that, the lock is still held, or it is lost. */
+  async catchUp() {
+    if (this.#state === 'held') await this.#expire(true);
+  }
+
   /** Ends the holding: the work has returned. Returns for how long the program might have acted. */
   leave() {
     const left = this.left;
@@ -188,16 +193,15 @@ export class Hold {
   }
 
   /** Loses the lock, unless lines that have come already extend it. */
-  #expire(isLate) {
+  async #expire(isLate) {
     const heard = this.#stream.heard;
-    afterInput(async () => {
-      if (this.#state !== 'held') return;
-      if (this.#until.over && heard !== this.#stream.heard) return this.#expire(isLate);
-      if (this.#until.over && isLate && this.#difference === undefined) await this.#askLeft(lateAnswerLimit).catch(() => {});
-      if (this.#state !== 'held') return;
-      if (this.#until.over) this.#lose(this.#connected ? 'expired' : 'agent');
-      else this.#watch();
-    });
+    await new Promise(afterInput);
+    if (this.#state !== 'held') return;
+    if (this.#until.over && heard !== this.#stream.heard) return this.#expire(isLate);
+    if (this.#until.over && isLate && this.#difference === undefined) await this.#askLeft(lateAnswerLimit).catch(() => {});
+    if (this.#state !== 'held') return;
+    if (this.#until.over) this.#lose(this.#connected ? 'expired' : 'agent');
+    else this.#watch();
   }
 
   #lose(reason, detail) {

@@ -1,5 +1,6 @@
 import { acquire } from './acquire.js';
 import { Backoff } from './backoff.js';
+import { format, milliseconds } from './duration.js';
 import { optional } from './optional.js';
 import { errorOf } from './problem.js';
 import { socketOf } from './query.js';
@@ -17,7 +18,7 @@ const usual = new Set(['lost', 'release-unknown']);
 /** Leads, as often as it can: each term is one step of the iteration. */
 export async function* lead(name, ...rest) {
   const [options] = optional(rest);
-  const backoff = new Backoff(100, 5000);
+  const backoff = backoffOf(options);
   while (!options.signal?.aborted) {
     const term = await nextTerm(name, options, backoff);
     if (!term) continue;
@@ -28,6 +29,11 @@ export async function* lead(name, ...rest) {
       await end(term);
     }
   }
+}
+
+/** Returns the pauses while no agent answers. They stay shorter than the lease, after which another agent leads. */
+export function backoffOf({ lease = '10s' }) {
+  return new Backoff(100, Math.min(Math.max(milliseconds('lease', format('lease', lease)) / 3, 100), 5000));
 }
 
 async function nextTerm(name, options, backoff) {

@@ -2,7 +2,7 @@
 import { AgentError, BusyError, LostError, RefusedError, RequestError } from './errors.js';
 
 /** Returns the error for an answer that is not 200. */
-export function errorOf(socket, names, { status, body }) {
+export function errorOf(socket, names, { status, body, after }) {
   const { code, detail } = body;
   if (code === undefined) return new AgentError(socket, `answers with status ${status}, and without a problem: is it a spindle agent?`);
   switch (code) {
@@ -12,7 +12,7 @@ export function errorOf(socket, names, { status, body }) {
     case 'stopping':
     case 'unavailable':
     case 'too-many':
-      return new RefusedError(names, code, detail);
+      return Object.assign(new RefusedError(names, code, detail), code === 'too-many' && after > 0 && { after });
     case 'lost':
       return new LostError(names, 'expired', detail);
   }

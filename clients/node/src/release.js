@@ -1,11 +1,11 @@
 // The release of a lock, also after the death of its agent.
 import { pause } from './backoff.js';
 import { LostError, ReleaseUnknownError } from './errors.js';
-import { errorOf } from './problem.js';
 import { ask } from './question.js';
 
-/** How much longer than the lock is held anyway its release may take. */
+/** How much longer than the lock is held anyway its release may take; and if it is lost. */
 const longer = 5000;
+const lateLimit = 1000;
 
 /** How long after a failed attempt the next one follows. */
 const again = 100;
@@ -34,26 +34,19 @@ function unknown(what) {
 }
 
 async function attempt(hold, token, what, deadline, repeated) {
-  const limit = Math.max(deadline - performance.now(), 0) + longer;
+  const limit = hold.lost.signal.aborted ? lateLimit : Math.max(deadline - performance.now(), 0) + longer;
   const answer = await ask(hold.socket, 'POST', `/v1/holds/${hold.id}/${what}`, limit);
   if (answer.body.code !== 'no-such-hold') return judge(hold, answer);
   // The agent was started again, and does not know the hold. It releases the lock for a program that knows the hold's id.
   const query = new URLSearchParams([...hold.heldNames.map((name) => ['name', name]), ['token', token], ['hold', hold.id]]);
   const orphan = await ask(hold.socket, 'POST', `/v1/release?${query}`, limit);
-  if (repeated && orphan.status === 410) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');
+  if (repeated && [404, 410].includes(orphan.status)) throw new ReleaseUnknownError(hold.names, 'the agent ended before it answered: either it released the lock, or the lock was lost before');
+  if (what === 'done') throw new LostError(hold.names, 'agent', 'the agent was started again, so the run is not recorded as done, and another program runs it again');
   judge(hold, orphan);
-  if (what === 'done') throw new ReleaseUnknownError(hold.names, 'the agent was started again, and can\'t record the run as done: another program may run it again');
 }
 
-function judge(hold, answer) {
-  switch (answer.status) {
-    case 200:
-      return;
-    case 202:
-      throw new ReleaseUnknownError(hold.names, `Spanner did not answer in time (${answer.body.detail})`);
-    case 404:
-    case 410:
-      throw new LostError(hold.names, 'expired', `it was not held any more when it was released (${answer.body.detail})`);
-  }
-  throw errorOf(hold.socket, hold.names, answer);
+function judge(hold, { status, body }) {
+  if (status === 200) return;
+  if (status === 404 || status === 410) throw new LostError(hold.names, 'expired', `it was not held any more when it was released (${body.detail})`);
+  throw new ReleaseUnknownError(hold.names, `the agent does not know whether it is released (${body.detail ?? status})`);
 }

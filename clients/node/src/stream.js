@@ -75,7 +75,8 @@ export class Stream {
     let text = '';
     response.on('data', (chunk) => (text += chunk));
     response.on('end', () => {
-      this.#handlers?.problem({ status: response.statusCode, body: objectOf(text) ?? {} });
+      const after = Number.parseInt(response.headers['retry-after'], 10);
+      this.#handlers?.problem({ status: response.statusCode, body: objectOf(text) ?? {}, after });
       this.close();
     });
   }

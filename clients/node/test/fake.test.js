@@ -1,8 +1,10 @@
 // What a program does with lines, clocks and answers that a real agent seldom sends.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { describe, it } from 'node:test';
 import { lead, leader, lock, once } from '../src/index.js';
+import { backoffOf } from '../src/lead.js';
 import { aborted } from './support/aborted.js';
 import { newSocket } from './support/agent.js';
 import { held, hello, reply, say, startFake, until } from './support/fake.js';
@@ -228,6 +230,24 @@ describe('an agent', { timeout: 30_000 }, () => {
     await assert.rejects(lock('a', { socket, wait: 100 }), { code: 'timeout' });
   });
 
+  it('may say after how long to ask again, because this program has too many holds', async (t) => {
+    const times = [];
+    const { socket } = await startFake(t, (request, response, { pathname, searchParams }) => {
+      if (pathname !== '/v1/locks') return reply(response, 200, {});
+      times.push(performance.now());
+      if (times.length === 2) return say(response, hello(), held(5000));
+      response.writeHead(429, { 'Retry-After': searchParams.get('label') });
+      response.end(JSON.stringify({ code: 'too-many', title: '', status: 429, detail: 'the detail' }));
+    });
+    await (await lock('a', { socket, label: '1', wait: '1h' })).release();
+    assert.ok(times[1] - times[0] >= 990, `asked again after ${times[1] - times[0]} ms`);
+    await assert.rejects(lock('a', { socket, label: '60', wait: 0 }), { name: 'RefusedError', code: 'too-many' });
+    assert.equal(times.length, 3);
+    await assert.rejects(lock('a', { socket, label: '60', wait: 100 }), { name: 'RefusedError', code: 'too-many' });
+    const hurried = lock('a', { socket, label: '60', signal: AbortSignal.timeout(100) });
+    await assert.rejects(hurried, { name: 'TimeoutError' });
+  });
+
   it('may not know what became of a release', async (t) => {
     const { socket } = await startFake(t, (request, response, { pathname }) => {
       if (pathname === '/v1/locks') return say(response, hello(), held(5000));
@@ -246,7 +266,7 @@ describe('an agent', { timeout: 30_000 }, () => {
       reply(response, 404, { code: 'no-such-hold', title: '', status: 404, detail: '' });
     });
     const run = await once('a', { socket, key: 'k' });
-    await assert.rejects(run.done(), { name: 'ReleaseUnknownError', message: /may run it again/ });
+    await assert.rejects(run.done(), { name: 'LostError', message: /not recorded as done.* runs it again/ });
     assert.deepEqual(paths, ['/v1/holds/id/done', '/v1/release?name=a&token=7&hold=id']);
   });
 
@@ -260,6 +280,12 @@ describe('an agent', { timeout: 30_000 }, () => {
     });
     assert.deepEqual(await lead('a', { socket, signal: controller.signal }).next(), { done: true, value: undefined });
     assert.ok(times[3] - times[0] >= 50 + 100 + 200);
+  });
+
+  it('that is not there is asked more often than the lease ends', () => {
+    assert.equal(backoffOf({ lease: '2s' }).longest, 2000 / 3);
+    assert.equal(backoffOf({}).longest, 10_000 / 3);
+    assert.equal(backoffOf({ lease: '1h' }).longest, 5000);
   });
 
   it('hears of an abort: the wait is over, and the next task has its turn', async (t) => {
@@ -296,4 +322,34 @@ describe('a program that was blocked', { timeout: 30_000 }, () => {
     mine.check();
     await mine.release();
   });
+});
+
+// The table that all clients share.
+describe('the end of a lock', { timeout: 60_000 }, () => {
+  const { release, done } = JSON.parse(readFileSync(new URL('../../endings.json', import.meta.url)));
+  const errors = { lost: 'LostError', unknown: 'ReleaseUnknownError' };
+  for (const [what, table] of Object.entries({ release, done })) {
+    for (const [answers, endings] of Object.entries(table)) {
+      for (const [when, ending] of Object.entries(endings)) {
+        it(`is ${ending} if the work returns ${when} and the agent says ${answers} to the ${what}`, async (t) => {
+          const [first, second] = answers.split(' ');
+          const { socket } = await startFake(t, (request, response, { pathname }) => {
+            if (pathname === '/v1/once') return say(response, hello(), { ...held(when === 'late' ? 300 : first === 'none' || second === 'none' ? 1500 : 60_000), key: 'k' });
+            const status = pathname === '/v1/release' ? second : first;
+            if (status === 'none') return request.destroy();
+            reply(response, Number(status), { code: status === '404' ? 'no-such-hold' : 'because', detail: 'because' });
+          });
+          const run = await once('a', { socket, key: 'k' });
+          // Whether or not the program has been told of its loss.
+          if (when === 'late' && what === 'release') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+          else if (when === 'late') await aborted(run.signal);
+          assert.equal(run.still(), when !== 'late');
+          const end = run[what]();
+          if (ending === 'released') await end;
+          else await assert.rejects(end, { name: errors[ending] });
+          assert.equal(run.still(), false);
+        });
+      }
+    }
+  }
 });

@@ -15,7 +15,7 @@ from ._stream import Stream
 from ._turns import turns
 from ._wanted import Wanted
 from ._wire import hold_path, request
-from .errors import AgentUnreachable, Busy, NotAcquired, Timeout
+from .errors import AgentUnreachable, Busy, NotAcquired, Refused, Timeout
 from .types import leader_of
 
 log = logging.getLogger("spindle_lock")
@@ -33,8 +33,13 @@ async def acquire(driver: Driver, want: Wanted) -> Optional[Hold]:
                 break
             except Conflict as err:
                 if deadline.passed():
-                    raise deadline.error(f"{err}") from err
+                    raise deadline.error(f"{err}") from None
                 await driver.sleep(deadline.limited(conflicts.next()))
+            except Refused as err:
+                if err._after is None or deadline.passed():
+                    raise
+                log.warning("asking for %r again in %d s: %s", want.names[0], err._after, err)
+                await driver.sleep(deadline.limited(err._after))
     except BaseException:
         leave()
         raise

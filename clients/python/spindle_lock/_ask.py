@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Optional
 
 from ._driver import Driver
 from ._stream import Stream
@@ -21,6 +21,7 @@ class Answer(NamedTuple):
 
     status: int
     body: Dict[str, Any]
+    retry_after: Optional[int] = None
 
 
 async def send(driver: Driver, stream: Stream, data: bytes) -> None:
@@ -60,7 +61,7 @@ async def answer(driver: Driver, stream: Stream, limit: float) -> Answer:
         stream.receive()
     if response.status is None or response.cut:
         raise AgentUnreachable(f"the agent at {stream.path} ended before it answered: ask again")
-    return Answer(response.status, response.body())
+    return Answer(response.status, response.body(), response.retry_after)
 
 
 def silent(stream: Stream, limit: float) -> AgentUnreachable:
@@ -77,7 +78,9 @@ def problem(given: Answer, name: str) -> SpindleError:
     if code == "already-held":
         return Conflict(detail)
     if given.status in (403, 409, 429) or given.status >= 500:
-        return refused(code, detail)
+        error = refused(code, detail)
+        error._after = given.retry_after if code == "too-many" else None
+        return error
     return BadRequest(detail, code)
 
 

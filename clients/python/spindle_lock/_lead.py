@@ -20,7 +20,7 @@ class Campaign:
     def __init__(self, driver: Driver, want: Wanted) -> None:
         self._driver = driver
         self._want = want
-        self._backoff = Backoff(0.1, 5.0)
+        self._backoff = Backoff(0.1, min(max(want.lease / 3, 0.1), 5.0))
 
     async def win(self) -> Hold:
         """Return a hold that leads. If the agent is gone, or can't help for now, wait for it."""

@@ -39,7 +39,7 @@ class Stream:
         except BlockingIOError:
             return False
         except OSError as err:
-            raise AgentUnreachable(f"no agent at {self.path}: {err.strerror or err}: {_advice(err)}") from err
+            raise AgentUnreachable(f"no agent at {self.path}: {err.strerror or err}: {_advice(err)}") from None
         return True
 
     def send(self, data: bytes) -> int:
@@ -49,7 +49,7 @@ class Stream:
         except BlockingIOError:
             return 0
         except OSError as err:
-            raise AgentUnreachable(f"the agent at {self.path} closed the connection: {err.strerror}: ask again") from err
+            raise AgentUnreachable(f"the agent at {self.path} closed the connection: {err.strerror}: ask again") from None
 
     def receive(self) -> bool:
         """Read what has arrived, without waiting. Report whether anything had arrived."""

@@ -27,6 +27,7 @@ class Response:
     def __init__(self) -> None:
         self.status: Optional[int] = None
         self._data = bytearray()
+        self.retry_after: Optional[int] = None  # in seconds
         self._length: Optional[int] = None
 
     def feed(self, data: bytes) -> None:
@@ -47,6 +48,8 @@ class Response:
             name, _, value = field.partition(":")
             if name.lower() == "content-length" and value.strip().isdigit():
                 self._length = int(value)
+            if name.lower() == "retry-after" and value.strip().isdigit():
+                self.retry_after = int(value) or None
 
     @property
     def complete(self) -> bool:

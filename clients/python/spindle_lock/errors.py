@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 __all__ = [
     "AgentUnreachable",
     "AlreadyHeld",
@@ -65,6 +67,7 @@ class Refused(NotAcquired):
         super().__init__(message)
         self.code = code
         self.passing = passing
+        self._after: Optional[int] = None  # after how many seconds the agent wants to be asked again
 
 
 class Lost(SpindleError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+import traceback
 import unittest
 from datetime import timedelta
+from typing import Callable, Optional, Type
 from unittest import mock
 
 import spindle_lock._acquire
+import spindle_lock._driver
 from spindle_lock import (
     AgentUnreachable,
     BadRequest,
@@ -25,7 +29,7 @@ from spindle_lock import (
 from spindle_lock import _clocks
 
 from .fake import Connection, FakeAgent
-from .world import PATIENCE
+from .world import PATIENCE, ROOT
 
 
 def holding(c: Connection) -> None:
@@ -195,6 +199,35 @@ class Lines(unittest.TestCase):
         with lock("a", agent=FakeAgent(self, ask=lambda c: answers.pop()(c)).path):
             self.assertEqual([], answers)
 
+    def test_a_program_with_too_many_holds_asks_again_when_the_agent_says_so(self) -> None:
+        def full(seconds: int) -> Callable[[Connection], None]:
+            return lambda c: c.raw(
+                f"HTTP/1.0 429 X\r\nRetry-After: {seconds}\r\n\r\n".encode() + b'{"code":"too-many","detail":"because"}'
+            )
+
+        answers = [holding, full(1)]
+        began = time.monotonic()
+        with self.assertLogs("spindle_lock", "WARNING"):
+            lock("a", wait=3600, agent=FakeAgent(self, ask=lambda c: answers.pop()(c)).path).release()
+        self.assertGreaterEqual(time.monotonic() - began, 1)
+        for wait in (0, 0.1):
+            with self.subTest(wait), self.assertRaisesRegex(Refused, "because"):
+                lock("a", wait=wait, agent=FakeAgent(self, ask=full(60)).path)
+
+    def test_an_agent_that_is_gone_is_asked_more_often_than_the_lease_ends(self) -> None:
+        for lease, limit in ((2, 2 / 3), (3600, 5)):
+            pauses = []
+
+            def sleep(seconds: float) -> None:
+                pauses.append(seconds)
+                if len(pauses) == 20:
+                    raise KeyboardInterrupt
+
+            with mock.patch.object(spindle_lock._driver.time, "sleep", sleep), self.assertRaises(KeyboardInterrupt):
+                next(lead("a", lease=lease, agent="/no/such.sock"))
+            self.assertLessEqual(max(pauses), limit)
+            self.assertGreater(max(pauses), limit / 2)
+
 
 class Requests(unittest.TestCase):
     def test_every_argument_reaches_the_agent(self) -> None:
@@ -269,10 +302,49 @@ class Releases(unittest.TestCase):
         lock("a", agent=agent.path).release()
         self.assertEqual(("POST", "/v1/release?name=a&token=7&hold=h1"), agent.requests[-1])
 
-    def test_the_slot_of_a_restarted_agent_expires(self) -> None:
-        agent = FakeAgent(self, ask=holding, release=lambda c: c.answer(404))
-        with self.assertRaisesRegex(ReleaseUnknown, "expires within"):
-            semaphore("a", 3, agent=agent.path).release()
+    def test_the_slot_of_a_restarted_agent_is_released_by_its_own_name(self) -> None:
+        def ask(c: Connection) -> None:
+            c.hello()
+            c.line(event="held", names=["a/slot/2"], token=7, until=_clocks.later(_clocks.read(), 20_000), left_ms=20_000)
+            c.promised = time.monotonic() + 20
+            c.gone()
+
+        agent = FakeAgent(self, ask=ask, release=lambda c: c.answer(404), orphan=lambda c: c.answer(200))
+        semaphore("a", 3, agent=agent.path).release()
+        self.assertEqual(("POST", "/v1/release?name=a%2Fslot%2F2&token=7&hold=h1"), agent.requests[-1])
+
+    def test_a_lock_ends_as_the_table_of_all_clients_says(self) -> None:
+        table = json.loads((ROOT.parent / "endings.json").read_text())
+        errors = {"released": None, "lost": Lost, "unknown": ReleaseUnknown}
+        for verb in ("release", "done"):
+            for answers, endings in table[verb].items():
+                for work, ending in endings.items():
+                    with self.subTest(verb=verb, answers=answers, work=work):
+                        self.assertIs(errors[ending], self._end(verb, answers.split(), work == "late"))
+
+    def _end(self, verb: str, answers: list, late: bool) -> Optional[Type[Exception]]:
+        def ask(c: Connection) -> None:
+            c.hello()
+            c.held(300 if late else 20_000)
+            c.gone()
+
+        def says(c: Connection) -> None:
+            status = answers.pop(0)
+            if status != "none":
+                c.answer(int(status), detail="because")
+
+        agent = FakeAgent(self, ask=ask, release=says, orphan=says)
+        run = once("a", key="k", agent=agent.path)
+        assert run
+        while late and run.still():
+            time.sleep(0.01)
+        try:
+            getattr(run, verb)()
+        except (Lost, ReleaseUnknown) as err:
+            shown = traceback.format_exc()
+            self.assertEqual(1, shown.count("Traceback"), shown)
+            return type(err)
+        return None
 
     def test_a_run_of_a_restarted_agent_is_not_recorded_and_says_so(self) -> None:
         agent = FakeAgent(
