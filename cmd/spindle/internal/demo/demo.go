@@ -142,7 +142,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	first := d.token
 
-	d.Say("", demokit.Bad, "kill -9 %d: its program dies too, and the lock will expire", d.works.Pid())
+	d.Say("", demokit.Bad, "kill -9 %d: its watchdog kills the program, and releases the lock", d.works.Pid())
 	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
 	if err != nil {
 		return err

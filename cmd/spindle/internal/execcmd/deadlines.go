@@ -43,6 +43,15 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
+// left returns the time until the program is killed, which is not positive if that is due.
+func (d *deadlines) left(now time.Time) time.Duration {
+	last := d.until.Add(-d.margin())
+	if !d.kill.IsZero() && d.kill.Before(last) {
+		last = d.kill
+	}
+	return last.Sub(now)
+}
+
 // due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
 // most once, but continues to return overdue. Once it has returned late, heartbeats no longer postpone the kill.
 func (d *deadlines) due(now time.Time) happening {

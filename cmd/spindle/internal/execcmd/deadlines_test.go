@@ -45,7 +45,9 @@ func TestALockThatWasTakenAwayLeavesTheProgramItsGrace(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Second}
 	d.extend(at(0), 9900*time.Millisecond)
 	d.lose(at(3))
+	assert.Equal(t, time.Second, d.left(at(3)), "what the user is told")
 	assert.Equal(t, late, d.due(at(3)))
+	assert.Equal(t, 100*time.Millisecond, d.left(at(3.9)))
 	assert.Equal(t, nothing, d.due(at(3.9)))
 	assert.Equal(t, overdue, d.due(at(4.1)))
 }
@@ -54,6 +56,8 @@ func TestAProgramThatSleptThroughTheDeadlineIsKilledAtOnce(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
 	d.extend(at(0), 9900*time.Millisecond)
 	assert.Equal(t, overdue, d.due(at(60)))
+	d.lose(at(60))
+	assert.Negative(t, d.left(at(60)), "nobody is told that it has its grace period")
 }
 
 func TestATerminationIsNotTakenBack(t *testing.T) {

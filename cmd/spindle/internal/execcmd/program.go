@@ -133,12 +133,17 @@ func (r *runner) rewatch() event {
 
 // limit gives the program only its grace period, even if the lock is held for longer.
 func (r *runner) limit(after event) {
-	r.program.lose(time.Now())
+	now := time.Now()
+	r.program.lose(now)
 	why := after.err
 	if after.what == lost {
 		why = fmt.Errorf("%s is lost: %w", r.name(), why)
 	}
-	r.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, r.Program, r.program.gracePeriod())
+	if left := r.program.left(now); left > 0 {
+		r.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, r.Program, left.Round(time.Millisecond))
+	} else {
+		r.Warn("%v; killing %s", why, r.Program)
+	}
 }
 
 // check asks whether the program still has to run. It retries until it gets an answer or the term ends.
