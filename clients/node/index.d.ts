@@ -134,8 +134,8 @@ export class Held {
   left(): number;
   /**
    * Releases the lock. Call it when the work has returned: from then on, `still()` is false. Resolves when another program can
-   * get the lock. Rejects with a LostError if the lock had already been lost, or with a ReleaseUnknownError. If the agent is
-   * restarting, it waits for the agent for as long as the lock may be held. A second call returns the same promise.
+   * get the lock. Rejects with a LostError if the lock had already been lost, or with a ReleaseUnknownError if `still()` was true
+   * and no agent says what became of it. If the agent is restarting, it waits for the agent for as long as the lock may be held. A second call returns the same promise.
    */
   release(): Promise<void>;
   /**
