@@ -49,6 +49,9 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 // Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still valid, an
 // error about your own rows is returned unchanged.
 //
+// ErrFenced also ends the term of the token immediately, if this Lock still has it. HasLock is then false, and the
+// leader function's ctx ends.
+//
 // After ErrFenced, none of the mutations was applied. The only exception is spanner.ApplyAtLeastOnce: an earlier
 // attempt may have succeeded while the token was still valid. After any other error, such as a timeout or a reply
 // without a timestamp, the mutations may have been applied.
@@ -75,7 +78,14 @@ func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(co
 
 func (l *Lock) fence(token Token) fence.Fence {
 	return fence.Fence{Table: l.spanner, Names: []string{l.name}, Token: table.Token(token), About: l.about,
-		Wrap: func(err error) error { return l.wrap("fence", err) }}
+		Wrap: func(err error) error { return l.wrap("fence", err) }, Gone: func() { l.gone(table.Token(token)) }}
+}
+
+// gone ends the term of the token, if this Lock still has it.
+func (l *Lock) gone(token table.Token) {
+	if t := l.view.Load().term; t != nil && t.Token() == token {
+		t.Supersede(l.config.Clock.Now())
+	}
 }
 
 // Holding is implemented by the types that Apply accepts: Term, lock.Mutex, lock.Set, lock.Permit and group.Partition.

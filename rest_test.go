@@ -83,8 +83,8 @@ func TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom(t *testing.T) {
 					}
 					time.Sleep(3 * fleet.Lease)
 				}))
-				for range 200 {
-					time.Sleep(fleet.Lease / 10)
+				for range 2000 {
+					time.Sleep(fleet.Lease / 100)
 					require.NoError(t, a.Health())
 					require.NoError(t, a.Live(nil))
 				}

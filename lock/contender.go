@@ -80,6 +80,13 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
+// fence returns the fence for names. If h still holds them when the fence finds that they are gone, its term ends.
+func (h *held) fence(names ...string) fence.Fence {
+	f := h.contender.fence(h.token(), names...)
+	f.Gone = func() { h.term.Supersede(h.config.Clock.Now()) }
+	return f
+}
+
 // candidate returns a candidate for names. The candidate's requests also read and write the queues of l. The candidate
 // uses free rows, because these locks change hands often.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {

@@ -258,9 +258,11 @@ func (m *mutex) Err() error { return m.contender.err }
 
 // FenceIn implements spindle.Holding, with the token that Apply would use.
 func (m *mutex) FenceIn(ctx context.Context) fence.Fence {
-	token := m.Token()
 	if w := m.contender.work(ctx); w != nil {
-		token = w.token()
+		return w.fence(m.names...)
 	}
-	return m.contender.fence(token, m.names...)
+	if h := m.now.Load(); h != nil {
+		return h.fence(m.names...)
+	}
+	return m.contender.fence(0, m.names...)
 }

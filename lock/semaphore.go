@@ -243,4 +243,4 @@ func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Conte
 // FenceIn implements spindle.Holding.
 func (p *Permit) FenceIn(context.Context) fence.Fence { return p.fence() }
 
-func (p *Permit) fence() fence.Fence { return p.held.fence(p.Token(), p.slot) }
+func (p *Permit) fence() fence.Fence { return p.held.fence(p.slot) }

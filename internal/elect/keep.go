@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -52,7 +51,6 @@ type Keeper struct {
 	all     sync.WaitGroup
 	unwatch func() bool
 	retry   Backoff
-	refused atomic.Pointer[Instant] // just before sending the heartbeat that found the term superseded
 }
 
 // Start starts sending heartbeats.
@@ -134,7 +132,7 @@ func (k *Keeper) beat() error {
 	defer cancel()
 	err := k.table.Heartbeat(ctx, k.token, k.names...)
 	if errors.Is(err, table.ErrSuperseded) {
-		k.refused.Store(&sent)
+		k.refused.CompareAndSwap(nil, &sent)
 		return err
 	}
 	if err != nil {
@@ -159,7 +157,7 @@ func (k *Keeper) beat() error {
 }
 
 // ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
-// before that heartbeat was sent. Otherwise it is the deadline.
+// before that heartbeat was sent. If a fence found the lease row missing, it is that time. Otherwise it is the deadline.
 func (k *Keeper) ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent

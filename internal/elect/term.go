@@ -15,7 +15,7 @@ var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in
 
 // Term is one period of holding locks, from the confirmation to the release or loss. A term is held first, then
 // possibly draining, and finally ended. It never returns to an earlier phase. Any goroutine can read the state of a
-// term. Only the term's owner changes the state, or a Keeper on the owner's behalf.
+// term. Only the term's owner changes the state, or a Keeper or a fence on the owner's behalf.
 type Term struct {
 	table table.Table
 	clock Clock
@@ -28,9 +28,10 @@ type Term struct {
 	freeRows  bool          // its release leaves free rows
 	reclaims  string        // the id that may claim the locks back immediately, or "" if none may
 
-	over     cancelable  // ends with the term, with the reason as its cause
-	work     cancelable  // a child of over
-	deadline *time.Timer // ends the term on time, even if its keeper is blocked
+	over     cancelable              // ends with the term, with the reason as its cause
+	work     cancelable              // a child of over
+	deadline *time.Timer             // ends the term on time, even if its keeper is blocked
+	refused  atomic.Pointer[Instant] // when the term was found to be superseded
 
 	moving   sync.Mutex // held while the state changes
 	standing atomic.Pointer[standing]
@@ -135,6 +136,13 @@ func (t *Term) End(reason error) {
 		t.deadline.Stop()
 		t.over.cancel(reason)
 	}
+}
+
+// Supersede ends the term because a read has shown, at some time after the given instant, that its lease row is gone. Any
+// goroutine may call it.
+func (t *Term) Supersede(at Instant) {
+	t.refused.CompareAndSwap(nil, &at)
+	t.End(table.ErrSuperseded)
 }
 
 func (t *Term) advance(to phase) bool {

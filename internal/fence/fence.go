@@ -39,6 +39,7 @@ type Fence struct {
 	Token table.Token
 	Wrap  func(error) error // adds the lock's name to an error
 	About telemetry.Scope
+	Gone  func() // called when a read has shown that a lock is not held under the token; may be nil
 }
 
 // Mutations returns one mutation per lock. The mutations do not change any data. They only make their commit fail
@@ -188,6 +189,7 @@ func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time,
 	case err != nil:
 		return time.Time{}, f.Wrap(err)
 	case !valid:
+		f.gone()
 		return time.Time{}, f.fenced(ctx, began, errInMemory)
 	}
 	return time.Now(), nil
@@ -220,7 +222,14 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	case valid:
 		return err
 	}
+	f.gone()
 	return f.fenced(ctx, began, err)
+}
+
+func (f Fence) gone() {
+	if f.Gone != nil {
+		f.Gone()
+	}
 }
 
 // fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. err is

@@ -3,13 +3,14 @@
 package mutants
 
 const (
-	brokenGo  = "internal/table/broken.go"
-	requestGo = "request.go"
-	restGo    = "rest.go"
-	givesUp   = "TestALeaderFunctionThatReturnsGivesTheLockToAHealthyCandidate"
-	evermore  = "TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom"
-	elector   = "TestALeaderWhoseHeartbeatsFailYields"
-	longLease = "TestALongLeaseDoesNotMakeAFailureExpensive"
+	brokenGo    = "internal/table/broken.go"
+	requestGo   = "request.go"
+	restGo      = "rest.go"
+	refusedEnds = "TestARefusedWriteEndsItsTermAtOnce"
+	givesUp     = "TestALeaderFunctionThatReturnsGivesTheLockToAHealthyCandidate"
+	evermore    = "TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom"
+	elector     = "TestALeaderWhoseHeartbeatsFailYields"
+	longLease   = "TestALongLeaseDoesNotMakeAFailureExpensive"
 )
 
 var electorMutants = of(".",
@@ -47,6 +48,14 @@ var electorMutants = of(".",
 		"if p := recover(); p != nil {", "if p := any(nil); p != nil {"),
 	one("a candidate that rests is a successor", "TestACandidateThatRestsIsNobodysSuccessor", "internal/elect/handover.go",
 		"c.restsFor(s.Name) <= 0", "c.coolDown.left(c.Clock) <= 0"),
+
+	// A refused write ends its own term.
+	one("a refused write ends no term", refusedEnds, "internal/fence/fence.go",
+		"\tcase !valid:\n\t\tf.gone()\n", "\tcase !valid:\n"),
+	one("a refused write of an old token ends the present term", "TestARefusedWriteOfAnotherTokenEndsNoTerm", "fence.go",
+		"t != nil && t.Token() == token", "t != nil"),
+	one("a term that a refused write ended is lost at its deadline", refusedEnds, termGo,
+		"\tt.refused.CompareAndSwap(nil, &at)\n", "\t_ = at\n"),
 
 	// Failed steps are retried within seconds.
 	one("a first pause without an end", longLease, clockGo,
