@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -278,4 +279,67 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 		expect(a.Live, http.StatusServiceUnavailable, "no poll or claim of the lock has succeeded since")
 		b.End(a, c)
 	})
+}
+
+// Whatever a Lock does at the moment, a suspension of its machine and a step of its wall clock make it unhealthy at no
+// instant, because a liveness probe would then kill it. In particular, it may have been told to stop.
+func TestASuspensionMakesNoLockUnhealthyWhateverItDoes(t *testing.T) {
+	hangs := func(h chan struct{}) spindle.Option {
+		return spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-h; <-ctx.Done() })
+	}
+	for state, reach := range map[string]func(b *fleet.Fleet, a *fleet.Machine){
+		"leads":          func(*fleet.Fleet, *fleet.Machine) {},
+		"is in jeopardy": func(b *fleet.Fleet, a *fleet.Machine) { a.Link.Cut(); time.Sleep(fleet.Lease / 2) },
+		"is leaving":     func(b *fleet.Fleet, a *fleet.Machine) { stepDown(context.Background(), a); synctest.Wait() },
+		"was told to stop by StepDown": func(b *fleet.Fleet, a *fleet.Machine) {
+			stepDown(context.Background(), a)
+			time.Sleep(fleet.Lease/3 + time.Second)
+		},
+		"was told to stop by the end of Run": func(b *fleet.Fleet, a *fleet.Machine) { a.Stop(); time.Sleep(fleet.Lease / 10) },
+		"has lost the lock, and its work hangs": func(b *fleet.Fleet, a *fleet.Machine) {
+			b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+			b.Until(fleet.Lease, func() bool { return !a.Has() })
+		},
+	} {
+		for step, d := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+			t.Run(state+", "+step, func(t *testing.T) {
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					hang := make(chan struct{})
+					a := b.Start("a", hangs(hang))
+					time.Sleep(fleet.Lease)
+					reach(b, a)
+					require.NoError(t, a.Health())
+					a.Clock.Wall.Add(int64(d))
+					for range 50 {
+						require.NoError(t, a.Health())
+						time.Sleep(fleet.Lease / 100)
+						synctest.Wait()
+					}
+					close(hang)
+					b.End(a)
+				})
+			})
+		}
+	}
+	for state, lead := range map[string]func(context.Context, spindle.Term){
+		"follows": func(ctx context.Context, _ spindle.Term) { <-ctx.Done() },
+		"rests":   func(context.Context, spindle.Term) {},
+	} {
+		t.Run(state, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				a := b.Start("a", spindle.WithLeader(lead))
+				c := b.Start("c", spindle.WithLeader(lead))
+				time.Sleep(6 * fleet.Lease)
+				for _, m := range []*fleet.Machine{a, c} {
+					m.Clock.Wall.Add(int64(time.Hour))
+					for range 50 {
+						require.NoError(t, m.Health())
+						time.Sleep(fleet.Lease / 100)
+						synctest.Wait()
+					}
+				}
+				b.End(a, c)
+			})
+		})
+	}
 }

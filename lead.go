@@ -24,6 +24,7 @@ type leader struct {
 	events   *loop.Inbox[event]
 	worked   chan struct{} // closed once the work has returned
 	reports  *telemetry.Term
+	stopped  elect.Instant  // when Run's ctx ended, or zero
 	why      error          // why the term is being given up; set once the work's context is canceled
 	answers  []chan<- error // for the StepDown calls that are waiting
 	outcome  *error         // the result of every StepDown call; nil until it is known
@@ -101,8 +102,9 @@ func (l *leader) run() {
 		case <-l.events.Ready():
 			l.receive()
 		case <-ended:
-			ended = nil
+			ended, l.stopped = nil, l.config.Clock.Now()
 			l.handle(event{what: runEnded})
+			l.remindOfStop()
 		case <-late:
 			l.receive() // if both are ready, the work was in time
 			l.handle(event{what: timeIsUp})
@@ -205,6 +207,7 @@ func (l *leader) cancelWork() {
 	v.canceled = l.config.Clock.Now()
 	l.show(v)
 	l.remindIn(l.config.Lease)
+	l.remindOfStop()
 }
 
 // releaseLock releases the lock, unless it has been lost.
@@ -303,8 +306,26 @@ func (l *leader) remindIn(d time.Duration) {
 	l.reminder.Reset(d)
 }
 
+// remindOfStop lets the reminder be in time before the lock is left to expire, once Run's ctx has ended.
+func (l *leader) remindOfStop() {
+	if l.stopping() {
+		l.remindIn(l.graceLeft() / 2)
+	}
+}
+
+// stopping reports whether the lock is left to expire unless the work returns in time.
+func (l *leader) stopping() bool { return l.machine.phase == draining && l.stopped != elect.Instant{} }
+
+func (l *leader) graceLeft() time.Duration {
+	return max(l.grace()-l.config.Clock.Now().Ran(l.stopped), 0)
+}
+
 // remind logs that the work has not returned. Until it does, either no process can lead or this candidate can't.
 func (l *leader) remind() {
+	if l.stopping() {
+		l.log.Warn("the leader function was told to stop but has not returned; if it does not return in the time that is left, the lock is not released but left to expire", "left", rounded(l.graceLeft()))
+		return
+	}
 	why := "the leader function was told to stop but has not returned; the lock stays held until it does"
 	if l.machine.phase == lost {
 		why = "the leader function has not returned since its term ended; this candidate does not compete until it does"
@@ -318,5 +339,8 @@ func (l *leader) remind() {
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
 func (l *leader) hung() error {
+	if l.stopping() {
+		return fmt.Errorf("the leader function was told to stop, but has not returned; the lock is still held, and will be left to expire if the function does not return within %v", rounded(l.graceLeft()))
+	}
 	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.config.Lease)
 }

@@ -143,6 +143,46 @@ func TestWorkThatDoesNotReturnLeavesTheLockToExpire(t *testing.T) {
 	})
 }
 
+// Work that does not return at a stop is said in time, with what will happen and when. The lock is not said to stay held,
+// because it is left to expire.
+func TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn(t *testing.T) {
+	for name, stop := range map[string]struct {
+		opts  []spindle.Option
+		first func(*fleet.Machine)
+		warns time.Duration // before the lock is left to expire
+	}{
+		"at once":          {nil, nil, fleet.Lease / 2},
+		"after a handover": {[]spindle.Option{spindle.WithHandover()}, nil, fleet.Lease * 5 / 6},
+		"after a StepDown": {nil, func(a *fleet.Machine) { stepDown(context.Background(), a); time.Sleep(5 * fleet.Lease) }, fleet.Lease / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				to, log := logging()
+				hang := make(chan struct{})
+				a := b.Start("a", append(stop.opts, to, spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))...)
+				if stop.first != nil {
+					stop.first(a)
+				}
+				before := strings.Count(log.String(), "the lock stays held until it does")
+				began := time.Now()
+				a.Stop()
+				said := func() bool { return strings.Contains(log.String(), "left to expire") }
+				b.Until(2*fleet.Lease, said)
+				told := time.Now()
+				assert.Contains(t, log.String(), "left="+stop.warns.Round(time.Millisecond).String())
+				assert.True(t, a.Has())
+				require.Error(t, <-a.Done)
+				assert.InDelta(t, stop.warns, time.Since(told), float64(2*time.Millisecond))
+				assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
+				assert.Equal(t, 1, strings.Count(log.String(), "left to expire"))
+				assert.Equal(t, before, strings.Count(log.String(), "the lock stays held until it does"))
+				close(hang)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
 func TestASlowObserverDelaysNothingAndMissesNothing(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		var kinds []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
@@ -39,11 +40,7 @@ func newElector(l *Lock, log *slog.Logger) *elector {
 
 // Run implements loop.Loop.
 func (e *elector) Run(ctx context.Context) error {
-	gracePeriod := e.config.Lease
-	if e.config.Handover {
-		gracePeriod *= 2 // an announcement can take up to a lease
-	}
-	late, forget := loop.GracePeriod(ctx, e.config.Clock, gracePeriod)
+	late, forget := loop.GracePeriod(ctx, e.config.Clock, e.grace())
 	defer forget()
 	e.gracePeriod = late
 	e.runs.Beat(e.config.Clock.Now())
@@ -62,6 +59,14 @@ func (e *elector) Run(ctx context.Context) error {
 		err = errors.Join(err, overdue)
 	}
 	return err
+}
+
+// grace returns how long the work may continue after Run's ctx has ended.
+func (e *elector) grace() time.Duration {
+	if e.config.Handover {
+		return 2 * e.config.Lease // an announcement can take up to a lease
+	}
+	return e.config.Lease
 }
 
 // compete polls the lock until the lock can be claimed, and then claims it. It returns nil once ctx has ended.

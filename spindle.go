@@ -80,9 +80,10 @@ func (l *Lock) HasLock() (bool, Token) {
 // ctx does.
 //
 // When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, a third
-// of a lease later. Heartbeats continue until the function has returned, but for at most one lease, or two with
-// WithHandover. Then the lock is released. Run does not wait for work that only polls HasLock, so stop such work before
-// you end ctx.
+// of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for at most
+// one lease after ctx has ended, or two with WithHandover. If the function has not returned by then, the lock is not
+// released: it expires one lease after its last heartbeat. A warning says so when half of that time is left. Run does not
+// wait for work that only polls HasLock, so stop such work before you end ctx.
 //
 // If done is given, it receives one value when the loop has ended: nil, or the reason why the lock could not be
 // released. In the latter case, the lock expires by itself. Once done has received the value, no goroutine is left, the

@@ -7,6 +7,8 @@ const (
 	requestGo   = "request.go"
 	restGo      = "rest.go"
 	refusedEnds = "TestARefusedWriteEndsItsTermAtOnce"
+	suspended   = "TestASuspensionMakesNoLockUnhealthyWhateverItDoes"
+	saysExpiry  = "TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn"
 	givesUp     = "TestALeaderFunctionThatReturnsGivesTheLockToAHealthyCandidate"
 	evermore    = "TestALeaderFunctionThatKeepsReturningLeadsEverMoreSeldom"
 	elector     = "TestALeaderWhoseHeartbeatsFailYields"
@@ -48,6 +50,18 @@ var electorMutants = of(".",
 		"if p := recover(); p != nil {", "if p := any(nil); p != nil {"),
 	one("a candidate that rests is a successor", "TestACandidateThatRestsIsNobodysSuccessor", "internal/elect/handover.go",
 		"c.restsFor(s.Name) <= 0", "c.coolDown.left(c.Clock) <= 0"),
+
+	// A suspension is no sickness, and a stop is said in time.
+	one("health counts suspended time for work that hangs", suspended, healthGo,
+		"l.config.Clock.Now().Ran(v.canceled)", "l.config.Clock.Now().Since(v.canceled)"),
+	one("health counts suspended time for heartbeats", suspended, termGo,
+		"t.clock.Now().Ran(t.standing.Load().acknowledged)", "t.clock.Now().Since(t.standing.Load().acknowledged)"),
+	one("health counts suspended time for polls", suspended, "internal/loop/pulse.go",
+		"return c.Now().Ran(b.at), true", "return c.Now().Since(b.at), true"),
+	one("the lock is said to stay held at a stop", saysExpiry, "lead.go",
+		"if l.stopping() {\n\t\tl.remindIn(", "if false {\n\t\tl.remindIn("),
+	one("a stop that comes later is not said", saysExpiry, "lead.go",
+		"\t\t\tl.handle(event{what: runEnded})\n\t\t\tl.remindOfStop()\n", "\t\t\tl.handle(event{what: runEnded})\n"),
 
 	// A refused write ends its own term.
 	one("a refused write ends no term", refusedEnds, "internal/fence/fence.go",

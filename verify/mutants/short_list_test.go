@@ -97,7 +97,7 @@ var (
 		one("work that waits for its own turn", "TestWhatWorkHasLostIsNotHeldByIt", mutexGo,
 			"if w.queue() == m.contender.queue() && !w.left.Load() {", "if false {"),
 		one("a write under a later turn", "TestTheCtxOfDoHasTheTokenOfItsTurn", mutexGo,
-			"\t\ttoken = w.token()\n", "\t\ttoken = max(token, w.token())\n"),
+			"if w := m.contender.work(ctx); w != nil {\n\t\treturn w.fence(", "if w := m.contender.work(ctx); w != nil && m.now.Load() == nil {\n\t\treturn w.fence("),
 		one("a loss without its reason", "TestErrLostSaysWhy", doGo,
 			"end(fmt.Errorf(\"%w: %w\", ErrLost, context.Cause(own.over)))", "end(fmt.Errorf(\"%w: %v\", ErrLost, context.Cause(own.over)))"),
 
