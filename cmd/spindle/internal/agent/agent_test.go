@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -585,6 +586,9 @@ func TestTheAgentsMetrics(t *testing.T) {
 	}
 	assert.Contains(t, metrics(), `spindle_agent_holds{state="held"} 1`)
 	assert.Contains(t, metrics(), `spindle_agent_held{spindle_lock="a"} 1`)
+	probes := httptest.NewRecorder()
+	b.agent.ReadOnly().ServeHTTP(probes, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	assert.Contains(t, probes.Body.String(), `spindle_agent_held{spindle_lock="a"} 1`, "the metrics listener is for the agent's operators")
 	b.call("POST", "/v1/holds/"+hello.Hold+"/release")
 	b.eventually(func() bool {
 		return strings.Contains(metrics(), `spindle_agent_holds_ended_total{outcome="released"} 1`)

@@ -94,10 +94,10 @@ func (h *hold) happened(e elect.TermEvent) {
 
 // begin starts to acquire the lock, and to handle events.
 func (h *hold) begin() {
-	if h.asked.wait > 0 {
-		time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) })
-	}
 	go func() {
+		if h.asked.wait > 0 {
+			defer time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) }).Stop()
+		}
 		if err := h.lock.acquire(h.wait.ctx); err != nil {
 			h.put(event{what: refused, err: err})
 			return

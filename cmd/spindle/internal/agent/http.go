@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -23,7 +24,7 @@ func (a *Agent) Serve(on net.Listener) *http.Server {
 		Handler:           a.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    4 << 20, // a set may have 500 long names
+		MaxHeaderBytes:    256 << 10, // enough for a set of 500 names with 500 bytes each; slow clients keep this much memory
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 	}
 	go func() { _ = s.Serve(on) }() // returns an error once the server is closed
@@ -49,13 +50,43 @@ func (a *Agent) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		wrong(http.StatusNotFound, "no-such-path", "there is no %s %.128s: docs/agent.md lists the paths", r.Method, r.URL.Path).write(w)
 	})
-	return mux
+	counts, all := a.metrics(false), a.metrics(true)
+	mux.Handle("GET /metrics", a.by(func(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
+		if seesAll(p) {
+			all.ServeHTTP(w, r)
+		} else {
+			counts.ServeHTTP(w, r)
+		}
+		return false
+	}))
+	return readsBody(mux)
+}
+
+// bodyLimit limits how long a client may take to send the body of a request, which nobody needs.
+const bodyLimit = 5 * time.Second
+
+// readsBody reads the body of a request before it passes the request on. Until then, the server does not notice that a
+// client has gone, so a request that waits would be kept.
+func readsBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
+			if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 4<<10)); err != nil {
+				wrong(http.StatusBadRequest, "bad-body", "the request's body could not be read: %v: requests have no bodies", err).write(w)
+				return
+			}
+			_ = control.SetReadDeadline(time.Time{})
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ReadOnly returns the handler for probes, which can neither acquire nor release a lock.
 func (a *Agent) ReadOnly() http.Handler {
 	mux := http.NewServeMux()
 	a.readOnly(mux)
+	mux.Handle("GET /metrics", a.metrics(true))
 	return mux
 }
 
@@ -65,7 +96,6 @@ func (a *Agent) readOnly(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET /v1/leading", a.leading)
 	mux.HandleFunc("GET /v1/elections", a.leader)
-	mux.Handle("GET /metrics", a.metrics())
 }
 
 // by returns a handler that passes each request to do, together with the process that sent it. It closes the peer
@@ -199,8 +229,7 @@ func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p process) (kep
 // stepDownAll asks all programs of a user to release their locks, and answers once they have. For root and the agent's
 // own user, it asks the programs of all users. With the parameter drain, the agent also stops giving out locks.
 func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
-	uid := p.Who().UID
-	everybody := uid == 0 || uid == ownUID()
+	uid, everybody := p.Who().UID, seesAll(p)
 	if r.URL.Query().Has("drain") {
 		if !everybody {
 			wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain the agent").write(w)

@@ -35,13 +35,17 @@ var (
 	descHeld  = prometheus.NewDesc("spindle_agent_held", "1 for each lock that a program of this agent holds.", []string{"spindle_lock"}, nil)
 )
 
-func (a *Agent) metrics() http.Handler {
+// metrics returns the handler for the metrics: all of them, or only those that do not name locks.
+func (a *Agent) metrics(names bool) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collector{a})
+	r.MustRegister(collector{a, names})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
 }
 
-type collector struct{ *Agent }
+type collector struct {
+	*Agent
+	names bool
+}
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
@@ -62,7 +66,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			count[j.State]++
 		}
 		for _, name := range j.Names {
-			if j.Token != 0 && !held[name] {
+			if c.names && j.Token != 0 && !held[name] {
 				held[name] = true
 				gauge(descHeld, 1, name)
 			}

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"syscall"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 )
@@ -27,7 +29,10 @@ func identify(c net.Conn) (process, *problem) {
 		return nil, wrong(http.StatusForbidden, "no-socket", "programs must connect over a Unix socket")
 	}
 	p, err := peer.Of(socket)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v: this agent needs three file descriptors for each hold: raise the limit (ulimit -n, LimitNOFILE=), or lower --max-holds", err)
+	case err != nil:
 		return nil, wrong(http.StatusForbidden, "unknown-peer", "%v", err)
 	}
 	return p, nil

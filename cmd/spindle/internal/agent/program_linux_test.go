@@ -326,6 +326,9 @@ func TestAnotherUserHasNoPartInAHold(t *testing.T) {
 	assert.JSONEq(t, `{"holds":[]}`, curl("GET", "/v1/holds"))
 	assert.JSONEq(t, `{"held":0}`, curl("POST", "/v1/stepdown"))
 	assert.Contains(t, curl("POST", "/v1/stepdown?drain"), "not-yours")
+	metrics := curl("GET", "/metrics")
+	assert.Contains(t, metrics, `spindle_agent_holds{state="held"} 1`)
+	assert.NotContains(t, metrics, `spindle_lock=`, "the names of locks")
 	assert.NotEmpty(t, b.holder("a"))
 }
 
