@@ -30,7 +30,7 @@ type hold struct {
 	reads   attention // whether the program reads its lines
 	wait    wait
 	lock    locker
-	doubts  event         // the event that began the doubt
+	cause   event         // of a loss that follows later: what began the doubt, or the end of a term that begins only now
 	mute    chan struct{} // closed to stop the heartbeats
 	ended   chan struct{} // closed once the hold is over
 }
@@ -103,9 +103,6 @@ func (h *hold) begin() {
 			return
 		}
 		h.put(event{what: won})
-		if h.lock.left() <= 0 { // the machine ignores a loss that was reported before won
-			h.put(event{what: termEnded, err: spindle.ErrExpired})
-		}
 	}()
 	go h.run()
 }
@@ -148,6 +145,9 @@ func (h *hold) receive() {
 
 func (h *hold) handle(e event) {
 	wasWaiting := h.machine.phase <= quitting
+	if wasWaiting && e.what == termEnded {
+		h.cause = e
+	}
 	actions := h.machine.on(e.what)
 	h.change(func(s *status) { s.phase = h.machine.phase })
 	for _, a := range actions {
@@ -178,7 +178,7 @@ func (h *hold) do(a action, e event) {
 	case sayRefused:
 		h.sayRefused(e.err)
 	case doubt:
-		h.doubts = e
+		h.cause = e
 		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
 	case quit:
 		h.wait.quit(errUnwanted)
@@ -208,10 +208,10 @@ var (
 )
 
 func (h *hold) sayLost(e event) {
-	why := e.err
-	if e.what == doubted {
-		e = h.doubts
+	if e.what == doubted || e.what == won {
+		e = h.cause
 	}
+	why := e.err
 	switch e.what {
 	case streamEnds:
 		why = errClosed

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -40,20 +41,16 @@ func newLines() *lines { return &lines{news: make(chan struct{}, 1)} }
 // keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
 
-// add adds a line.
+// add adds a line. A program that has lost its lock is not told any more that it held it.
 func (l *lines) add(add line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return
 	}
-	for i, p := range l.pending {
-		if p.Event == add.Event {
-			l.pending = append(l.pending[:i], l.pending[i+1:]...)
-			break
-		}
-	}
-	l.pending = append(l.pending, add)
+	l.pending = append(slices.DeleteFunc(l.pending, func(p line) bool {
+		return p.Event == add.Event || add.Event == "lost" && (p.Event == "held" || p.Event == "until")
+	}), add)
 	l.wake()
 }
 
@@ -115,7 +112,9 @@ func (l *lines) send(conn net.Conn, stamp func(*line)) {
 		}
 		next, ended := l.take()
 		for i := range next {
-			stamp(&next[i])
+			if stamp(&next[i]); next[i].Event == "held" && next[i].Left == 0 {
+				continue // lost follows
+			}
 			b, _ := json.Marshal(next[i]) // never fails for strings and numbers
 			text = append(append(text, b...), '\n')
 		}

@@ -8,6 +8,7 @@ type machine struct {
 	releasesAtEOF bool // the program asked for eof=release, so the end of the stream is enough
 
 	phase     phase
+	lost      bool // the lock was lost before the machine knew that it was won
 	streamEnd bool // the program's end of the stream is closed
 	exited    bool // the program's process has ended
 }
@@ -93,7 +94,12 @@ func (m *machine) on(what happening) []action {
 func (m *machine) wait(what happening) []action {
 	switch what {
 	case won:
+		if m.lost {
+			return m.to(over, sayLost, discard, end)
+		}
 		return m.to(held, sayHeld)
+	case termEnded:
+		m.lost = true
 	case refused:
 		return m.to(over, sayRefused, end)
 	case streamEnds, exits, stalls, asked, stopAsked:
