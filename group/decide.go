@@ -22,6 +22,11 @@ type partitionView struct {
 	row        table.Observation
 }
 
+// taken reports whether another holder has the partition: a member, or an operator's plain lock.
+func (x partitionView) taken() bool {
+	return x.read && !x.unreadable && !x.own && (x.wait == never || x.wait > 0 && x.row.Confirmed())
+}
+
 // local is a member's own state, and its state for one partition.
 type local struct {
 	planned bool          // the assignment of partitions to members is known
@@ -146,7 +151,7 @@ func decide(v *inventory, see func(*entry) partitionView, f facts) (d decisions)
 		if x.read && !x.unreadable {
 			d.legible = append(d.legible, e)
 		}
-		if l.target && e.state == free && x.read && !x.unreadable && !x.own && x.wait == never {
+		if l.target && e.state == free && x.taken() {
 			d.taken = append(d.taken, e)
 		}
 		l.room, l.backoff = f.room > 0, max(e.suspect.left(f.now), e.earlyReturn.left(f.now))

@@ -110,6 +110,8 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	assert.True(t, d.again, "f was not read")
 	assert.True(t, d.awaits, "e is another's")
 	assert.Equal(t, v.all[4:5], d.taken)
+	see["e"] = partitionView{read: true, wait: time.Second, row: table.Observation{Heartbeat: time.Now()}}
+	assert.Equal(t, v.all[4:5], decide(v, func(e *entry) partitionView { return see[e.name] }, f).taken, "a plain lock has it")
 	see["e"] = partitionView{read: true, own: true, wait: never}
 	assert.Empty(t, decide(v, func(e *entry) partitionView { return see[e.name] }, f).taken, "its own claim was applied, after all")
 	v.all[3].paused = true
@@ -220,6 +222,10 @@ func TestAMemberIsUselessOnlyIfItFailsAtTwoPartitionsForLong(t *testing.T) {
 	second.clear(0)
 	p.absolve(nil)
 	assert.False(t, useless(&p), "it was released")
+	bad.target = false
+	p.absolve(nil)
+	assert.False(t, p.useless(c.Now(), 2*lease, 0), "nothing is left at which it fails")
+	bad.target = true
 
 	p = progress{}
 	p.failed(c.Now(), no, false)

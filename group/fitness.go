@@ -95,9 +95,12 @@ func (p *progress) failed(now elect.Instant, err error, alone bool, entries ...*
 func (p *progress) succeeded() { *p = progress{} }
 
 // absolve forgets the failures at partitions that the member no longer has to claim or release, and at those that it
-// can't claim because another holder has them.
+// can't claim because another holder has them. If no failure is left, the member has nothing to answer for.
 func (p *progress) absolve(taken []*entry) {
 	maps.DeleteFunc(p.failures, func(e *entry, _ failure) bool { return e.done() || slices.Contains(taken, e) })
+	if len(p.failures) == 0 {
+		p.succeeded()
+	}
 }
 
 // lasts returns the time since the first failure, or zero if there was none since the last success.

@@ -149,10 +149,11 @@ func (v *inventory) illegible(e *entry, now elect.Instant, err error) {
 	}
 }
 
-// absolve trusts the suspects that no longer have to be claimed or released, and those whose rows can be read again.
-func (v *inventory) absolve(legible []*entry) {
+// absolve trusts the suspects that no longer have to be claimed or released, those that another holder has, and those
+// whose rows can be read again.
+func (v *inventory) absolve(legible, taken []*entry) {
 	for _, e := range slices.Clone(v.suspects) {
-		if e.done() || e.suspect.pause == 0 && slices.Contains(legible, e) {
+		if e.done() || slices.Contains(taken, e) || e.suspect.pause == 0 && slices.Contains(legible, e) {
 			v.trust(e)
 		}
 	}

@@ -221,7 +221,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 			e.doubt(t.looks.number)
 		}
 		t.m.problems.Note(fmt.Errorf("release: %w", err))
-		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err), false)
+		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err), false, released...)
 		t.revokes.off() // revoke nothing more until the next poll
 		t.soon(t.redo.Pause(t.m.config.Clock))
 		return

@@ -352,3 +352,29 @@ func TestAPartitionThatIsPausedCountsNoLonger(t *testing.T) {
 		c.end(a)
 	})
 }
+
+// A member without partitions is useless only while its failures are its own. Once another holder has the partition at
+// which it failed, it can do nothing, so it stays, is healthy, and claims the partition when that holder is gone.
+func TestAMemberWhoseOnlyPartitionAnotherHolderHasIsNotUseless(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		b := c.process("b", Numbered(1))
+		b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		c.run(b)
+		c.until(lease, "b to fail", func() bool { return strings.Contains(b.log.String(), "not today") })
+		l, _ := c.lock(table.PartitionName("orders", "0"), "operator")
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		require.NoError(t, l.Run(ctx, done))
+		c.until(lease, "the operator to hold it", func() bool { has, _ := l.HasLock(); return has })
+		b.link.Refuse(nil)
+		for range 6 {
+			c.sleep(lease)
+			assert.NoError(t, b.Health())
+		}
+		assert.NotContains(t, b.log.String(), "msg=left")
+		stop()
+		<-done
+		c.until(lease/2, "b to have it", spreadOver(1, b))
+		c.end(b)
+	})
+}

@@ -72,7 +72,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	for _, e := range d.illegible {
 		t.m.inventory.illegible(e, t.m.config.Clock.Now(), s.Unreadable[e.lock])
 	}
-	t.m.inventory.absolve(d.legible)
+	t.m.inventory.absolve(d.legible, d.taken)
 	t.progress.absolve(d.taken)
 	t.looks.open = len(d.claim) >= window
 	t.lose(d.lose)
