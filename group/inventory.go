@@ -44,6 +44,7 @@ type entry struct {
 	suspect     suspicion   // set if it can't be claimed or released
 	earlyReturn suspicion   // set if its work returned early and the option is Release
 	paused      bool        // the program has paused it
+	shown       bool        // the table shows that it is paused, in this term
 }
 
 // become is the only function that changes a state.
@@ -129,6 +130,7 @@ type inventory struct {
 	all    []*entry // sorted by name
 	byLock map[string]*entry
 	held   atomic.Int64 // the number of partitions that are acted on
+	paused atomic.Int64 // the number of partitions that the program has paused
 
 	suspects []*entry // partitions that could not be claimed or released
 }
@@ -169,7 +171,7 @@ func (v *inventory) trust(e *entry) {
 func (v *inventory) begin() {
 	for _, e := range v.all {
 		e.clear(0)
-		e.target, e.history, e.leases, e.suspect, e.earlyReturn = false, history{}, false, suspicion{}, suspicion{}
+		e.target, e.history, e.leases, e.suspect, e.earlyReturn, e.paused = false, history{}, false, suspicion{}, suspicion{}, false
 	}
 	v.suspects = nil
 }
@@ -181,7 +183,7 @@ func (v *inventory) termEnded(reason error) {
 			e.revoke(reason, 0)
 		}
 		e.clear(0)
-		e.target, e.leases = false, false
+		e.target, e.leases, e.shown = false, false, false
 	}
 }
 
@@ -193,6 +195,25 @@ func (v *inventory) assign(indexes []int) {
 	for _, i := range indexes {
 		v.all[i].target = true
 	}
+	for _, e := range v.all {
+		e.shown = e.shown && e.target // another member's claim replaces the mark
+	}
+}
+
+// pause records which partitions the program has paused, and returns the changes.
+func (v *inventory) pause(names map[string]bool) (paused, resumed []*entry) {
+	for _, e := range v.all {
+		switch is := names[e.name]; {
+		case is && !e.paused:
+			paused = append(paused, e)
+		case !is && e.paused:
+			resumed = append(resumed, e)
+		}
+		e.paused = names[e.name]
+		e.shown = e.shown && e.paused
+	}
+	v.paused.Store(int64(len(names)))
+	return paused, resumed
 }
 
 // works reports whether work of term t has not returned. If revoked is true, it considers only work that was revoked.

@@ -25,15 +25,18 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	// process, and so that a view without the name attribute shows the total.
 	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns."))
 	telemetry.Report(err)
+	paused, err := api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused."))
+	telemetry.Report(err)
 	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group."))
 	telemetry.Report(err)
 	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
 	telemetry.Report(err)
 	m.reading, err = api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(partitions, g.inventory.held.Load(), m.about)
+		o.ObserveInt64(paused, g.inventory.paused.Load(), m.about)
 		o.ObserveInt64(members, m.members.Load(), m.about)
 		return nil
-	}, partitions, members)
+	}, partitions, paused, members)
 	telemetry.Report(err)
 	return m
 }

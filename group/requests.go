@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"sync"
 )
@@ -17,6 +18,9 @@ type requested struct {
 // is canceled with the cause ErrPaused, and the partition is released once the work has returned. The partition stays
 // assigned to this member, so no other member works on it either. However, if the plan assigns the partition to another
 // member later, that member works on it, because a pause affects only one member.
+//
+// A pause lasts until Resume, even if Run ends and is called again. Members, the spindle command and the metrics count
+// paused partitions apart from partitions without a member, so they cause no alert about these.
 //
 // Pause returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
@@ -68,8 +72,14 @@ func (m *member) takeRequests() bool {
 	if !r.changed {
 		return false
 	}
+	paused, resumed := m.inventory.pause(r.paused)
+	if len(paused) > 0 {
+		m.log.Info("partitions are paused by the program; no member works on those that are assigned to this one until it resumes them", "partitions", len(paused), "first", paused[0].name)
+	}
+	if len(resumed) > 0 {
+		m.log.Info("partitions were resumed by the program", "partitions", len(resumed), "first", resumed[0].name)
+	}
 	for _, e := range m.inventory.all {
-		e.paused = r.paused[e.name]
 		if r.let[e.name] && e.assigned != nil {
 			e.assigned.let = true
 		}
@@ -96,4 +106,37 @@ func (t *term) handleRequests() {
 		}
 	}
 	t.soon(0)
+}
+
+// showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions that nobody
+// cares for. A partition that another member still has is marked after a later poll.
+func (t *term) showPaused() {
+	var names []string
+	for _, e := range t.m.inventory.all {
+		if e.paused && e.target && e.state == free && !e.shown {
+			names = append(names, e.lock)
+		}
+	}
+	if names == nil || t.marking || t.leaving() {
+		return
+	}
+	t.marking = true
+	var marked []string
+	t.exec.do(t.requestLimit(), func(ctx context.Context) (err error) {
+		marked, err = t.m.table.MarkPaused(ctx, t.own, names[:min(len(names), t.m.config.Batch)]...)
+		return err
+	}, func(err error) {
+		t.marking = false
+		if err != nil {
+			t.m.problems.Note(fmt.Errorf("mark paused partitions: %w", err))
+			return
+		}
+		for _, name := range marked {
+			e := t.m.inventory.byLock[name]
+			e.shown = e.paused && e.target
+		}
+		if len(marked) > 0 && len(names) > t.m.config.Batch {
+			t.showPaused()
+		}
+	})
 }

@@ -2,10 +2,17 @@ package group
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // The cause of the work's context says what the program requested, so that the work does not mistake it for a move.
@@ -25,6 +32,138 @@ func TestTheCauseSaysWhatTheProgramAskedFor(t *testing.T) {
 		require.NoError(t, a.Pause("1"))
 		c.sleep(lease)
 		assert.Zero(t, a.has())
+		c.end(a)
+	})
+}
+
+// view returns what Members returns.
+func (c *cluster) view() View {
+	c.t.Helper()
+	r, err := table.Table{Store: c.store}.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{All: true})
+	require.NoError(c.t, err)
+	return viewOf(r)
+}
+
+// begunOn returns how often work on a partition has begun.
+func (c *cluster) begunOn(partition string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun[partition]
+}
+
+// paused reports whether operators see that exactly these partitions are paused, and that none is without a member.
+func (c *cluster) paused(partitions ...string) func() bool {
+	return func() bool {
+		var paused []string
+		v := c.view()
+		for _, m := range v.Members {
+			paused = append(paused, m.Paused...)
+		}
+		return strings.Join(paused, " ") == strings.Join(partitions, " ") && c.listedAsPaused() == len(partitions) && len(v.Unassigned) == 0
+	}
+}
+
+// listedAsPaused returns the number of partitions in state paused.
+func (c *cluster) listedAsPaused() (n int) {
+	c.t.Helper()
+	found, _, err := table.Table{Store: c.store}.List(c.t.Context(), "", true)
+	require.NoError(c.t, err)
+	for _, l := range found {
+		if l.State() == table.Paused {
+			n++
+		}
+	}
+	return n
+}
+
+// Operators see which partitions a program has paused, and do not mistake them for partitions that nobody cares for. A
+// pause is also said in the log and counted in the metrics, and so is one that a second Run finds.
+func TestAPauseIsVisible(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		r := fleet.NewReports()
+		a := c.start("a", Numbered(4), r.Options()...)
+		c.until(lease, "a to have all", spreadOver(4, a))
+		require.NoError(t, a.Pause("1"))
+		require.NoError(t, a.Pause("3"))
+		c.until(lease/10, "the pauses to be shown", c.paused("1", "3"))
+		assert.Contains(t, a.log.String(), "partitions are paused by the program")
+		assert.Equal(t, 2.0, r.Metrics(t)["group.paused{lock=orders}"])
+		assert.Equal(t, 2.0, r.Metrics(t)["group.partitions{lock=orders}"])
+		c.sleep(lease)
+		a.link.Counts()
+		c.sleep(10 * lease)
+		assert.Zero(t, a.link.Counts()["mark-paused"], "a mark is written once")
+
+		require.NoError(t, a.Resume("3"))
+		c.until(lease/10, "only one to be paused", c.paused("1"))
+		assert.Contains(t, a.log.String(), "partitions were resumed by the program")
+		c.end(a)
+		assert.Zero(t, c.listedAsPaused(), "the member that paused it has gone")
+
+		said := strings.Count(a.log.String(), "partitions are paused by the program")
+		c.run(a)
+		c.until(lease, "the second Run to show it", c.paused("1"))
+		assert.Equal(t, said+1, strings.Count(a.log.String(), "partitions are paused by the program"))
+		require.NoError(t, a.Resume("1"))
+		c.until(lease/10, "a to have all", spreadOver(4, a))
+		c.end(a)
+	})
+}
+
+// The mark of a pause keeps no other member from the partition, and says nothing once its member's term is over.
+func TestAPauseThatIsShownHoldsNobodyUp(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(4)
+		mine := a.Held()[0].Name()
+		require.NoError(t, a.Pause(mine))
+		c.until(lease/10, "the pause to be shown", c.paused(mine))
+		a.kill()
+		c.until(2*lease, "b to have all", spreadOver(4, b))
+		assert.True(t, c.paused()())
+		c.end(b)
+	})
+}
+
+// A request is for the term in which it is made. Once a partition that was let go is held again, requests about other
+// partitions leave it alone.
+func TestAPartitionIsLetGoOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		c.until(lease, "a to have both", spreadOver(2, a))
+		require.NoError(t, a.LetGo("0"))
+		c.until(lease, "a to have both again", func() bool { return c.begunOn("0") == 2 && a.has() == 2 })
+		_, before := a.Has("0")
+		for _, request := range []func(string) error{a.Pause, a.Resume, a.LetGo} {
+			require.NoError(t, request("1"))
+			c.sleep(lease)
+			_, token := a.Has("0")
+			assert.Equal(t, before, token)
+		}
+		c.end(a)
+	})
+}
+
+// A member that is stopped begins no work, even if it had already claimed the partition, and keeps its other work until
+// its handover is over.
+func TestAClaimThatEndsDuringAHandoverBeginsNoWork(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(2), spindle.WithHandover())
+		c.run(a)
+		c.until(lease, "a to have both", spreadOver(2, a))
+		c.sleep(2 * lease)
+		require.NoError(t, a.Pause("0"))
+		c.until(lease, "0 to be released", c.paused("0"))
+		claims := memstore.Once("claim-partitions")
+		a.link.After(func(step string) {
+			if claims(step) { // the stop comes before the reply
+				a.stop()
+				time.Sleep(lease / 50)
+			}
+		})
+		require.NoError(t, a.Resume("0"))
+		c.sleep(lease / 10)
+		assert.Equal(t, 1, c.begunOn("0"))
+		assert.Equal(t, []string{"1"}, names(a.Held()))
 		c.end(a)
 	})
 }

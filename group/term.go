@@ -41,6 +41,7 @@ type pending struct {
 	reconciling map[*entry]bool // partitions for which a reconciliation is queued or in progress
 	idle        []*assignment   // assignments whose work returned early and will begin again
 	evicting    bool
+	marking     bool // the marks of paused partitions are being written
 	publishing  bool
 }
 

@@ -19,7 +19,7 @@ import (
 type View struct {
 	At         time.Time
 	Members    []Member // members that have sent a heartbeat within their lease, sorted by slot
-	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list
+	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list; none that is paused
 }
 
 // Member is a process in a group.
@@ -34,6 +34,7 @@ type Member struct {
 	Leaving    bool          // it has announced that it is leaving
 	List       string        // the digest of its list; members with the same digest have the same list
 	Partitions []string      // its partitions, sorted by name
+	Paused     []string      // partitions that nobody works on because this member's program has paused them (see Group.Pause)
 }
 
 // Members returns the members of a group and the partitions of each member, all at the same instant. It reads every row
@@ -72,9 +73,12 @@ func viewOf(r table.GroupSnapshot) View {
 	for _, lock := range slices.Sorted(maps.Keys(r.Partitions)) {
 		part, _ := table.PartOf(lock)
 		o := r.Partitions[lock]
-		if m := has[o.Writer]; m != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == o.Writer {
+		switch m := has[o.Writer]; {
+		case m != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == o.Writer:
 			m.Partitions = append(m.Partitions, part.Partition)
-		} else {
+		case m != nil && o.Exists && o.Heartbeat.IsZero():
+			m.Paused = append(m.Paused, part.Partition)
+		default:
 			v.Unassigned = append(v.Unassigned, part.Partition)
 		}
 	}

@@ -17,6 +17,7 @@ const (
 	Leaving     State = "leaving"     // it is held, but its holder has announced that it will release it
 	Expired     State = "expired"     // its holder's lease has expired, and it has not been claimed since
 	Released    State = "released"    // its last holder released it
+	Paused      State = "paused"      // it is a partition that nobody holds, because its member's program has paused it
 	Unconfirmed State = "unconfirmed" // it is claimed, but has no lease row that allows the claimant to act
 	Orphaned    State = "orphaned"    // its lock row, or the row of its member, was deleted by hand while a lease row remained
 	Unreadable  State = "unreadable"  // its lease row has a newer format or no valid lease
@@ -31,6 +32,7 @@ type Listing struct {
 	Undone     error    // why Done can't be read
 	Member     LeaseRef // for a partition, the member that has it or had it last
 	Adrift     bool     // the row of that member is missing
+	Paused     bool     // that member is alive, and has paused the partition
 
 	Waiters []Ticket // in queue order; in a list, only the first slot of a semaphore has them
 	Cut     bool     // there may be more waiters, because not all tickets were read
@@ -45,6 +47,8 @@ func (l Listing) State() State {
 		return Orphaned
 	case !l.Exists:
 		return Free
+	case l.Paused:
+		return Paused
 	case l.Heartbeat.IsZero():
 		return Released
 	case l.LeaseRecord == nil:
@@ -263,14 +267,21 @@ func list(names []string, at time.Time, rows []Row) []Listing {
 		return Listing{Observation: o, Unreadable: err}
 	}
 	members := map[string]Listing{}
+	memberNamed := func(name string) Listing {
+		if _, known := members[name]; !known {
+			members[name] = one(name)
+		}
+		return members[name]
+	}
 	found := make([]Listing, len(names))
 	for i, name := range names {
 		l := one(name)
 		if with, is := l.with(); is {
-			if _, known := members[with.Name]; !known {
-				members[with.Name] = one(with.Name)
+			l.follow(memberNamed(with.Name), with)
+		} else if by, marked := l.pausedBy(); marked {
+			if m := memberNamed(by.Name); m.IsHeld() && m.Token == by.Token {
+				l.Member, l.Paused = by, true
 			}
-			l.follow(members[with.Name], with)
 		}
 		if l.Heartbeat.IsZero() {
 			l.Writer = "" // a withdrawn claim leaves its id there
@@ -291,6 +302,14 @@ func (l Listing) with() (LeaseRef, bool) {
 	}
 	if l.LeaseRecord != nil {
 		return MemberOf(l.LeaseRecord.With)
+	}
+	return MemberOf(l.Writer)
+}
+
+// pausedBy returns the member that has marked a released partition as paused (see MarkPaused).
+func (l Listing) pausedBy() (LeaseRef, bool) {
+	if part, _ := PartOf(l.Name); part.Partition == "" || !l.Heartbeat.IsZero() {
+		return LeaseRef{}, false
 	}
 	return MemberOf(l.Writer)
 }

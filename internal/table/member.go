@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 )
@@ -86,6 +87,35 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 		writes = append(writes, release(h)...)
 	}
 	return t.Store.Commit(ctx, "release-partitions", writes)
+}
+
+// MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
+// lock row of each partition that is released, and returns the names of those that need no mark any more: they have it,
+// or have no row. The mark keeps nobody from claiming the partition, a claim replaces it, and it means nothing once the
+// member's term is over.
+func (t Table) MarkPaused(ctx context.Context, member LeaseRef, partitions ...string) (marked []string, err error) {
+	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows map[string]Row) ([]Write, error) {
+		var writes []Write
+		marked = nil
+		for _, name := range partitions {
+			row, exists := rows[name]
+			if !row.Heartbeat.IsZero() {
+				continue
+			}
+			marked = append(marked, name)
+			if exists && row.Writer != member.Key() {
+				writes = append(writes, Write{Kind: Update, Name: name, Set: []Cell{{ColWriter, member.Key()}}})
+			}
+		}
+		if writes == nil {
+			return nil, ErrChanged
+		}
+		return writes, nil
+	})
+	if errors.Is(err, ErrChanged) {
+		err = nil // there was nothing to write
+	}
+	return marked, err
 }
 
 // ReconcilePartitions frees partitions whose rows name the member as their holder, if the rows have not changed since

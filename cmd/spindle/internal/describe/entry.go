@@ -106,7 +106,7 @@ func cells(l table.Listing) []string {
 	if l.Token != 0 {
 		token, since = l.Token.String(), terminal.Short(l.At.Sub(l.Since()))
 	}
-	if l.State() == table.Released {
+	if l.Exists && l.Heartbeat.IsZero() {
 		token = "-" // it belongs to no term
 	}
 	if !l.Heartbeat.IsZero() {

@@ -73,8 +73,18 @@ func CountHeld(all []table.Listing) (n int) {
 	return n
 }
 
-// nobody returns the number of partitions without a holder.
-func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) }
+// nobody returns the number of partitions that have no holder, although nobody has paused them.
+func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) - g.paused() }
+
+// paused returns the number of partitions that the programs of their members have paused.
+func (g *Group) paused() (n int) {
+	for _, l := range g.Partitions {
+		if l.State() == table.Paused {
+			n++
+		}
+	}
+	return n
+}
 
 // has returns the partitions of each member, by the name of the member's lock.
 func (g *Group) has() map[string][]string {
@@ -113,6 +123,9 @@ func (g *Group) Sum() string {
 	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
 	if n := g.nobody(); n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
+	}
+	if n := g.paused(); n > 0 {
+		text += fmt.Sprintf(", %d paused", n)
 	}
 	members := map[table.State]int{}
 	for _, l := range g.Members {
@@ -156,6 +169,7 @@ type GroupJSON struct {
 	Members       int       `json:"members"`
 	Partitions    int       `json:"partitions"`
 	WithoutHolder int       `json:"without_holder"`
+	Paused        int       `json:"paused"`
 	At            time.Time `json:"at"`
 }
 
@@ -163,7 +177,7 @@ type GroupJSON struct {
 func (g *Group) JSON() GroupJSON {
 	first := slices.Concat(g.Members, g.Partitions)[0]
 	part, _ := table.PartOf(first.Name)
-	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), first.At.UTC()}
+	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
 }
 
 // GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.

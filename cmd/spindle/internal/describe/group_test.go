@@ -14,6 +14,8 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	a, b := commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.MemberOf(2, "b", commandtest.At(101), commandtest.At(102))
 	b.At = commandtest.At(103)
 	free := commandtest.FreeSince(table.PartitionName("orders", "free"), commandtest.At(103))
+	paused := commandtest.FreeSince(table.PartitionName("orders", "paused"), commandtest.At(103))
+	paused.Paused, paused.Member = true, table.LeaseRef{Name: a.Name, Token: a.Token}
 	silent := commandtest.MemberOf(1, "c", commandtest.At(50), commandtest.At(60))
 	silent.At = commandtest.At(103)
 	orphan := table.Listing{Observation: table.Observation{Name: table.PartitionName("orders", "orphan"), At: commandtest.At(103)}, Adrift: true}
@@ -37,6 +39,7 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 		"orders/ expired 0 members, 1 partition, 1 without a holder, 1 member expired": {silent, commandtest.PartitionWith(silent, "9", commandtest.At(55))},
 		"orders/ orphaned 2 members, 3 partitions, 1 without a holder":                 {a, b, p10, p9, orphan},
 		"orders/ released 0 members, 1 partition, 1 without a holder":                  {commandtest.FreeSince(a.Name, commandtest.At(103)), free},
+		"orders/ held 2 members, 3 partitions, 1 paused":                               {a, b, p10, p9, paused},
 		"orders/ held 1 member, 0 partitions":                                          {a},
 	} {
 		for _, prefix := range []string{"", "ord", "orders/"} {

@@ -53,7 +53,7 @@ func JSONOf(l table.Listing) LockJSON {
 		since := l.Since().UTC()
 		j.Token, j.Since = l.Token.String(), &since
 	}
-	if l.State() == table.Released {
+	if l.Exists && l.Heartbeat.IsZero() {
 		j.Token = "" // it belongs to no term
 	}
 	if !l.Heartbeat.IsZero() {

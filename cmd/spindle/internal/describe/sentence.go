@@ -40,6 +40,8 @@ func standing(l table.Listing) string {
 			return fmt.Sprintf("%s is free: the member that held it, %s, ended its term at least %s", name, terminal.Show(l.Member.Name), since)
 		}
 		return fmt.Sprintf("%s is free: it was released %s", name, since)
+	case table.Paused:
+		return fmt.Sprintf("%s is paused: the program of the member to which it is assigned, %s, has paused it %s", name, terminal.Show(l.Member.Name), since)
 	case table.Unconfirmed:
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case table.Orphaned:

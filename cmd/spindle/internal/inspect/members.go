@@ -31,8 +31,8 @@ func NewMembers(o *connect.Database) *cobra.Command {
 of one instant by Spanner's clock. For each member, it shows the slot, the time
 since the member joined, the time since its last heartbeat, and the number of
 partitions that it holds. With --partitions, it also names these partitions.
-Below the members, it lists the partitions that once had a holder but have none
-now.
+Below the members, it lists the partitions that the members' programs have
+paused, and those that once had a holder but have none now.
 
 If members have different lists of partitions, the column LIST shows a letter
 for each list, and members with the same letter have the same list. This happens
@@ -83,14 +83,16 @@ func askMembers(ctx context.Context, o *connect.Database, name string) (v groups
 	return v, err
 }
 
-// fewNames is the largest number of unassigned partitions that are named without --partitions.
+// fewNames is the largest number of paused or unassigned partitions that are named without --partitions.
 const fewNames = 50
 
 func printMembers(p *terminal.Terminal, name string, v groups.View, partitions bool) {
 	all := len(v.Unassigned)
+	var paused []string
 	lists := map[string]string{} // a letter for each
 	for _, m := range v.Members {
-		all += len(m.Partitions)
+		all += len(m.Partitions) + len(m.Paused)
+		paused = append(paused, m.Paused...)
 		if lists[m.List] == "" {
 			lists[m.List] = string(rune('A' + len(lists)%26))
 		}
@@ -133,16 +135,23 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 			fmt.Fprintln(p, line)
 		}
 	}
-	if len(v.Unassigned) > 0 {
-		nobody := fmt.Sprintf("Partitions without a holder (%d): ", len(v.Unassigned)) + describe.Names(v.Unassigned)
-		if more := len(v.Unassigned) - fewNames; more > 0 && !partitions {
-			some := slices.SortedFunc(slices.Values(v.Unassigned), describe.ByNumber)[:fewNames]
-			nobody = fmt.Sprintf("Partitions without a holder (%d): %s and %d more (use --partitions to see all)", len(v.Unassigned), describe.Names(some), more)
-		}
-		fmt.Fprintln(p)
-		for _, line := range terminal.Wrap(nobody, p.ReadableWidth()) {
-			fmt.Fprintln(p, p.Paint(terminal.Amber, line))
-		}
+	printNames(p, "Paused partitions", paused, partitions)
+	printNames(p, "Partitions without a holder", v.Unassigned, partitions)
+}
+
+// printNames prints a line with the names of partitions that nobody has, if there are any.
+func printNames(p *terminal.Terminal, what string, names []string, all bool) {
+	if len(names) == 0 {
+		return
+	}
+	line := fmt.Sprintf("%s (%d): ", what, len(names)) + describe.Names(names)
+	if more := len(names) - fewNames; more > 0 && !all {
+		some := slices.SortedFunc(slices.Values(names), describe.ByNumber)[:fewNames]
+		line = fmt.Sprintf("%s (%d): %s and %d more (use --partitions to see all)", what, len(names), describe.Names(some), more)
+	}
+	fmt.Fprintln(p)
+	for _, line := range terminal.Wrap(line, p.ReadableWidth()) {
+		fmt.Fprintln(p, p.Paint(terminal.Amber, line))
 	}
 }
 
@@ -167,6 +176,7 @@ type memberJSON struct {
 	Leaving    bool      `json:"leaving"`
 	List       string    `json:"list"`
 	Partitions []string  `json:"partitions"`
+	Paused     []string  `json:"paused"`
 }
 
 func viewOf(name string, v groups.View) MembersJSON {
@@ -176,7 +186,7 @@ func viewOf(name string, v groups.View) MembersJSON {
 	j := MembersJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Unassigned: sorted(v.Unassigned)}
 	for _, m := range v.Members {
 		j.Members = append(j.Members, memberJSON{m.Slot, table.SlotName(name, m.Slot), m.ID, m.Value, m.Token.String(), m.Since.UTC(), m.Heartbeat.UTC(),
-			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions)})
+			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions), sorted(m.Paused)})
 	}
 	return j
 }

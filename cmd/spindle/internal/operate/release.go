@@ -103,7 +103,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 // breakable returns nil if the lock can be released under the token, and otherwise an error that explains why it can't.
 func breakable(l table.Listing, token table.Token) error {
 	switch state := l.State(); {
-	case state == table.Free, state == table.Released:
+	case state == table.Free, state == table.Released, state == table.Paused:
 		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
 	case describe.IsPartition(l):
 		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))

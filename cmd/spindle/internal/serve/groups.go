@@ -8,20 +8,20 @@ var byGroup = []string{"table", "group"}
 var (
 	descMembers    = describe("spindle_table_group_members", "Members of the group whose leases have not expired.", byGroup...)
 	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row in the table, by state.", "table", "group", "state")
-	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder.", byGroup...)
+	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder, without those that are paused.", byGroup...)
 )
 
 // noneInAnyState returns a count of 0 for every state that a row can be in. If states with a count of 0 were left out,
 // their series would disappear, and graphs would have gaps.
 func noneInAnyState() map[table.State]int {
-	return map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
+	return map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Paused: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
 }
 
 // A group has the numbers of members and partitions of one group.
 type group struct {
 	members    int // that hold their slots
 	partitions map[table.State]int
-	nobody     int // partitions without a member
+	nobody     int // partitions without a member, which no program has paused
 }
 
 func newGroup() *group { return &group{partitions: noneInAnyState()} }
@@ -36,7 +36,7 @@ func (g *group) add(part table.Part, k *lock) {
 		return
 	}
 	g.partitions[k.State()]++
-	if !held {
+	if !held && k.State() != table.Paused {
 		g.nobody++
 	}
 }

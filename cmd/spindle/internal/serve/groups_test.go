@@ -57,7 +57,8 @@ func seriesOf(series []string, lock string) []string {
 	return slices.DeleteFunc(slices.Clone(series), func(line string) bool { return !strings.Contains(line, fmt.Sprintf("lock=%q", lock)) })
 }
 
-// The metrics count a group's members, its partitions by state, and those without a member. They don't count a lock of
+// The metrics count a group's members, its partitions by state, and those without a member. A partition that a live member
+// has paused is not one of these. They don't count a lock of
 // another program with a name like a partition's.
 func TestAGroupIsCounted(t *testing.T) {
 	g := groupRows{"a b", time.Now().Add(-time.Second)}
@@ -68,6 +69,8 @@ func TestAGroupIsCounted(t *testing.T) {
 		table.Row{Name: table.SlotName("a b", 2), Token: g.at},
 		table.Row{Name: table.PartitionName("a b", "7"), Token: g.at},
 		g.with("8", alive)[1], // without its lock row
+		table.Row{Name: table.PartitionName("a b", "9"), Token: g.at, Writer: alive},
+		table.Row{Name: table.PartitionName("a b", "10"), Token: g.at, Writer: silent}, // the member that paused it is gone
 	)
 	var told []string
 	for _, line := range scrape(t, all, nil) {
@@ -77,8 +80,8 @@ func TestAGroupIsCounted(t *testing.T) {
 	}
 	assert.Equal(t, []string{"members{} 1",
 		`partitions{state="expired",} 1`, `partitions{state="held",} 2`, `partitions{state="leaving",} 0`, `partitions{state="orphaned",} 1`,
-		`partitions{state="released",} 1`, `partitions{state="unconfirmed",} 0`, `partitions{state="unreadable",} 0`,
-		"partitions_without_holder{} 3"}, told)
+		`partitions{state="paused",} 1`, `partitions{state="released",} 2`, `partitions{state="unconfirmed",} 0`, `partitions{state="unreadable",} 0`,
+		"partitions_without_holder{} 4"}, told)
 }
 
 // A group has as many series with hundreds of partitions as with one: Prometheus should not pay for each of 20,000. Members

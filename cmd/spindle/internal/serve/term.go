@@ -79,7 +79,7 @@ func (t *term) ends(was, l table.Listing) {
 		// holder late, and the next claim followed within half a lease. If a later read finds the lock released, it must
 		// itself follow that soon, because the holder may have recovered and released the lock.
 		within := t.to.Sub(was.At)
-		if l.State() == table.Released {
+		if l.Heartbeat.IsZero() {
 			within = l.At.Sub(was.At)
 		}
 		if t.end = unseen; within < was.LeaseRecord.Lease/2 {

@@ -11,11 +11,11 @@ import (
 // Styles maps each state to the style that it is shown in.
 var Styles = map[table.State]terminal.Style{
 	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
-	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, Partial: terminal.Amber,
+	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, table.Paused: terminal.Amber, Partial: terminal.Amber,
 }
 
 // All are the values of --state, with the worst state first.
-var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Held, table.Released, table.Free}
+var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Paused, table.Held, table.Released, table.Free}
 
 // Concern returns a state's rank, which is 0 for the worst state.
 func Concern(s table.State) int { return slices.Index(All, s) }
@@ -30,6 +30,8 @@ const Help = `The states of locks, by Spanner's clock:
   expired      the holder's lease has expired; the next candidate that polls the
                lock can claim it
   released     the last holder released the lock
+  paused       a partition that nobody holds, because the program of its member
+               has paused it
   unconfirmed  a candidate has claimed the lock but does not hold it yet
   orphaned     the lock row was deleted, but the lock still has a lease row
   unreadable   the lease row does not contain a valid lease, or was written by a

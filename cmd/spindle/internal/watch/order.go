@@ -25,7 +25,7 @@ func (o order) String() string { return [...]string{"trouble", "name", "age", "h
 // urgencies has the urgency of each state. An operator has to see the smallest first.
 var urgencies = map[table.State]int{
 	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, states.Partial: 4,
-	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9,
+	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9, table.Paused: 9,
 }
 
 const urgencyLate = 5

@@ -30,7 +30,7 @@ function urgency(lock, at) {
   if (damaged(lock) || missing(lock)) return 0;
   if (lock.state === "expired") return 1;
   if (late(lock, at)) return 2;
-  return {unconfirmed: 3, leaving: 4, held: 5, released: 6}[lock.state] || 7;
+  return {unconfirmed: 3, leaving: 4, held: 5, paused: 6, released: 6}[lock.state] || 7;
 }
 
 const columns = {
