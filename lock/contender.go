@@ -71,6 +71,9 @@ func (s *contender) wrap(step string, err error) error {
 	if elect.Nested(err) {
 		err = fmt.Errorf("%w: ctx is the context of a transaction's function; use a context from outside the transaction", err)
 	}
+	if step == "lock" { // the package's name says it
+		return fmt.Errorf("lock: %s: %w", s.what, err)
+	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
 }
 

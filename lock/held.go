@@ -27,13 +27,16 @@ type held struct {
 	late   atomic.Bool             // its release took too long, so it is left to expire
 	seen   *telemetry.Term
 	blocks sync.Once // guards the warning that other goroutines are waiting although the lock is lost
+	origin
 }
 
 var errGivenBack = errors.New("it was given back")
 
-func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
+// keep starts to send heartbeats. The flag garbage is set when nothing can release the locks any more, and next then makes
+// way for the next goroutine of the process.
+func (s *contender) keep(t *elect.Term, w *telemetry.Watch, garbage *atomic.Bool, next func()) *held {
 	s.log(t).Debug("acquired")
-	h := &held{contender: s, term: t, lost: make(chan struct{}), seen: w.Elected(t)}
+	h := &held{contender: s, term: t, lost: make(chan struct{}), seen: w.Elected(t), origin: newOrigin(s.config.Clock, garbage, next)}
 	h.over, h.end = context.WithCancelCause(t.Context())
 	h.keeper = s.config.Keeper(t, h.notify)
 	h.keeper.Start()
@@ -41,6 +44,9 @@ func (s *contender) keep(t *elect.Term, w *telemetry.Watch) *held {
 }
 
 func (h *held) notify(e elect.TermEvent) {
+	if e.What == elect.Beat {
+		h.warnIfForgotten()
+	}
 	if e.What != elect.Lost {
 		return
 	}
@@ -55,10 +61,34 @@ func (h *held) notify(e elect.TermEvent) {
 // isLost reports whether the lock was lost and has not been unlocked since.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
 
-// overdue runs one lease duration after the lock was lost. It warns if the lock has still not been unlocked and other
-// goroutines are waiting for it. The work has had time to unlock it, because its context ended at the loss.
+// how describes, for errors, in what way the value has the lock.
+func (h *held) how() string {
+	if h.isLost() {
+		return "lost but not unlocked"
+	}
+	return "held"
+}
+
+// overdue runs one lease duration after the lock was lost, and again each lease until it is unlocked. The work has had
+// time to unlock it, because its context ended at the loss.
 func (h *held) overdue() {
-	if now, behind := inTurn(h.queue()); now == h && behind > 0 {
+	now, behind := inTurn(h.queue())
+	if now != h {
+		return
+	}
+	if behind > 0 {
+		h.wanted()
+	}
+	if h.isLost() {
+		h.config.Clock.AfterFunc(h.config.Lease, h.overdue)
+	}
+}
+
+// wanted is called when other goroutines of this process want a lock that this one may have lost.
+func (h *held) wanted() {
+	if h.garbage.Load() {
+		h.makeWay()
+	} else {
 		h.warnOfWaiting()
 	}
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,10 @@ type Mutex struct{ mutex }
 // WithHeartbeat, WithID, WithValue, WithLockDelay, WithSharedRequests, WithLogger, WithMeterProvider and
 // WithTracerProvider.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
-	return &Mutex{mutex{contender: newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil), names: []string{name}}}
+	c := newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil)
+	m := &Mutex{newMutex(c, name)}
+	runtime.AddCleanup(m, forget, m.garbage)
+	return m
 }
 
 // Fence returns a mutation that changes nothing, but makes a commit fail unless the mutex is still held under its
@@ -46,10 +50,17 @@ func (m *Mutex) FenceStatement(dialect databasepb.DatabaseDialect) spanner.State
 }
 
 // mutex is one name, or several names that are held together.
+//
+// Nothing that outlives a call may point to a mutex, or forgotten.go could not tell that the program has dropped it.
 type mutex struct {
-	contender contender
+	contender *contender
 	names     []string
 	now       atomic.Pointer[turn] // nil if not locked
+	garbage   *atomic.Bool         // see forgotten.go
+}
+
+func newMutex(c contender, names ...string) mutex {
+	return mutex{contender: &c, names: names, garbage: new(atomic.Bool)}
 }
 
 // turn is one period of holding the locks. Until it ends, it keeps its place at the front of the process's queue.
@@ -67,6 +78,10 @@ type turn struct {
 // the lock. It might still be at work, and two goroutines of one process must not unexpectedly work at the same time.
 // Other processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say
 // so.
+//
+// A value that is dropped without Unlock keeps the lock until the process ends, because the program may rely on that. Once
+// it has been collected as garbage, a warning in the log names the line that locked it. If an operator then releases
+// the lock, the process can acquire it again. Do never forgets to unlock.
 //
 // If Lock is called inside a Do that holds the lock, it returns ErrHeld, because it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {
@@ -91,7 +106,7 @@ func (m *mutex) lock(ctx context.Context, choose elect.Choose, try bool, w *wait
 	w.watch = m.contender.about.Watch()
 	defer w.watch.Close()
 	if h, _ := inTurn(m.contender.queue()); h != nil {
-		h.warnOfWaiting()
+		h.wanted()
 	}
 	var q *queue
 	if try {
@@ -129,16 +144,16 @@ func (m *mutex) ready(ctx context.Context) error {
 // inProcess describes, for an error, which goroutine of this process is in the way.
 func (m *mutex) inProcess() string {
 	if t := m.now.Load(); t != nil {
-		how := "held"
-		if t.isLost() {
-			how = "lost but not unlocked"
-		}
-		return fmt.Sprintf(" (%s by this same value under token %v; unlock it first)", how, t.term.Token())
+		return fmt.Sprintf(" (%s by this same value under token %v; unlock it first; %s)", t.how(), t.term.Token(), t.origin.text())
 	}
-	if h, _ := inTurn(m.contender.queue()); h != nil && h.isLost() {
-		return fmt.Sprintf(" (lost but not unlocked by another value in this process under token %v; unlock that value first, or return from its Do)", h.term.Token())
+	switch h, _ := inTurn(m.contender.queue()); {
+	case h == nil:
+		return " (another goroutine of this process is ahead of this one in the queue)"
+	case h.garbage.Load():
+		return fmt.Sprintf(" (%s by a value in this process under token %v that was never unlocked and is garbage now; release the lock with spindle release, or restart the process; %s)", h.how(), h.term.Token(), h.origin.text())
+	default:
+		return fmt.Sprintf(" (%s by another value in this process under token %v; unlock that value first, or return from its Do; %s)", h.how(), h.term.Token(), h.origin.text())
 	}
-	return " (another goroutine of this process holds the lock or is ahead of this one in the queue)"
 }
 
 func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try bool, w *waiting) (*turn, error) {
@@ -156,7 +171,7 @@ func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try boo
 		return nil, err
 	}
 	q.ticket = table.Ticket{} // the claim has deleted it
-	t := &turn{m.contender.keep(term, w.watch), q, w.line}
+	t := &turn{m.contender.keep(term, w.watch, m.garbage, q.done), q, w.line}
 	q.holds.Store(t.held)
 	m.now.Store(t)
 	return t, nil
@@ -165,6 +180,8 @@ func (m *mutex) hold(ctx context.Context, q *queue, choose elect.Choose, try boo
 // Unlock releases the lock in one RPC, and lets the next goroutine of this process acquire it. It blocks until that is
 // done or ctx ends, in which case the lock is left to expire. If ctx has already ended when Unlock is called, as in a
 // deferred Unlock during a shutdown, Unlock takes at most three seconds instead.
+//
+// After an error there is nothing to do: this value counts as unlocked, and can be locked again.
 //
 // Unlock returns ErrNotHeld if the lock was lost or never held. After a loss, another process may have held the lock,
 // so the work done under it may have to be undone or repeated.

@@ -50,7 +50,7 @@ type Once struct {
 // NewOnce returns a Once for name, in a table created by ddl.Create. It makes no RPCs. If an argument is invalid, Do and
 // TryDo return an error that describes the mistake. The options are the same as for New.
 func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
-	return &Once{mutex: mutex{contender: newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), names: []string{name}}}
+	return &Once{mutex: newMutex(newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), name)}
 }
 
 // Err returns an error that describes what is wrong with the arguments of NewOnce, or nil. It makes no RPC.
@@ -184,7 +184,7 @@ func unlessDone(err error) error {
 }
 
 func (o *Once) run(due table.Due, t *turn) Run {
-	c, token := &o.mutex.contender, t.term.Token()
+	c, token := o.mutex.contender, t.term.Token()
 	return Run{due.Key, token, c.spanner.Mutations(table.Record(o.name(), token, due, c.config.ID)), t.held}
 }
 
@@ -239,13 +239,13 @@ func (o *Once) warn(t table.Tick, now time.Time) {
 }
 
 func (o *Once) log() *slog.Logger {
-	c := &o.mutex.contender
+	c := o.mutex.contender
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
 // last reads which key was done last. It retries, unless try is set or the error is permanent.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
-	c := &o.mutex.contender
+	c := o.mutex.contender
 	w := c.about.Watch()
 	defer w.Close()
 	retry := elect.Backoff{Max: c.config.Lease / 10}
@@ -264,7 +264,7 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 }
 
 func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) (table.Done, time.Time, error) {
-	c := &o.mutex.contender
+	c := o.mutex.contender
 	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(c.config.Lease))
 	defer cancel()
 	return w.Table(c.table).Done(ctx, bound, o.name())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,7 +83,9 @@ func (k *seeker) acquire(ctx context.Context, try bool) (*Permit, error) {
 		}
 		k.waiting.line.served()
 		k.pass()
-		p := &Permit{held: k.contender.keep(t, k.waiting.watch), slot: t.Names()[0], quit: k.quit}
+		garbage := new(atomic.Bool)
+		p := &Permit{held: k.contender.keep(t, k.waiting.watch, garbage, k.quit), slot: t.Names()[0], quit: k.quit}
+		runtime.AddCleanup(p, forget, garbage)
 		known, err := k.isKnown(ctx, p, try)
 		if known && p.Token() != 0 {
 			context.AfterFunc(t.Context(), k.quit)

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"cloud.google.com/go/spanner"
@@ -21,7 +22,9 @@ type Set struct{ mutex }
 // of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
 	names = slices.Sorted(slices.Values(names))
-	return &Set{mutex{contender: newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names: names}}
+	s := &Set{newMutex(newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names...)}
+	runtime.AddCleanup(s, forget, s.garbage)
+	return s
 }
 
 const (
