@@ -29,7 +29,7 @@ type leader struct {
 	answers  []chan<- error // for the StepDown calls that are waiting
 	outcome  *error         // the result of every StepDown call; nil until it is known
 	reminder *time.Timer    // logs that the work has not returned
-	waited   time.Duration  // how long the reminder waits each time
+	waited   time.Duration  // how long the wait is at the next reminder
 	err      error          // why the stop could not be completed
 }
 
@@ -331,7 +331,8 @@ func (l *leader) remind() {
 		why = "the leader function has not returned since its term ended; this candidate does not compete until it does"
 	}
 	l.log.Warn(why, "waited", rounded(l.waited))
-	l.remindIn(2 * l.waited)
+	l.reminder.Reset(l.waited) // again each time the wait has doubled, as elect.Remind does
+	l.waited *= 2
 	l.answer(l.hung())
 }
 

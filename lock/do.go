@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // ErrLost is wrapped by the cause of fn's context in Do if the lock was lost or other code unlocked it. After a loss,
@@ -28,6 +31,9 @@ type Locker interface {
 // Semaphore.Permit returns this Do's permit. Lock and TryLock return ErrHeld if Do already holds the name, even through
 // a different Mutex or Set, because they would wait for fn while fn waits for them.
 //
+// If fn does not return after its context has ended, Do logs a warning after one lease duration, and again each time
+// that the wait has doubled.
+//
 // Do releases only the lock that it acquired itself, never one that another goroutine has acquired since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
 	own, err := l.take(ctx, false)
@@ -50,7 +56,11 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	own.within = working(ctx)
 	work, end := context.WithCancelCause(context.WithValue(ctx, inDo{}, own))
 	deaf := context.AfterFunc(own.over, func() { end(fmt.Errorf("%w: %w", ErrLost, context.Cause(own.over))) })
+	returned, done := context.WithCancel(context.WithoutCancel(ctx))
+	silent := context.AfterFunc(work, func() { elect.Remind(returned, own.config.Clock, own.config.Lease, own.remind) })
 	defer func() {
+		silent()
+		done()
 		deaf()
 		end(nil)
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
@@ -62,10 +72,20 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
+// remind logs that fn has been told to stop and has not returned.
+func (own *work) remind(waited time.Duration) {
+	why := "the function that Do runs was told to stop but has not returned; the lock stays held until it does"
+	if own.isLost() {
+		why = "the function that Do runs has not returned since the lock was lost; other goroutines of this process can't acquire the lock until it does"
+	}
+	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.place())
+}
+
 // work is one call of fn by Do, together with the lock or permit that it holds.
 type work struct {
 	*held
 	permit *Permit // for a semaphore
+	slots  int     // the size of the semaphore
 	unlock func(context.Context) error
 	within *work // the work whose function called this Do, or nil
 }

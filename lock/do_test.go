@@ -19,6 +19,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -480,5 +481,67 @@ func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 		}
 		assert.Contains(t, lines.String(), "left to expire")
 		assert.Equal(t, 1, strings.Count(lines.String(), "\n"), lines.String())
+	})
+}
+
+// A Do whose function ignores its context says so after one lease, and again each time that the wait has doubled, as an
+// elector does.
+func TestDoSaysThatItsFunctionDoesNotReturn(t *testing.T) {
+	const lease = 10 * time.Second
+	for why, stop := range map[string]func(b *bed, cancel func(), token table.Token){
+		"the lock stays held until it does": func(_ *bed, cancel func(), _ table.Token) { cancel() },
+		"since the lock was lost":           func(b *bed, _ func(), token table.Token) { b.lose("m", spindle.Token(token)); time.Sleep(lease / 3) },
+	} {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			ctx, cancel := context.WithCancel(b.Context())
+			returns, returned := make(chan struct{}), make(chan error, 1)
+			m := p.mutex("m")
+			go func() {
+				returned <- Do(ctx, m, func(ctx context.Context) error { <-ctx.Done(); <-returns; return nil })
+			}()
+			synctest.Wait()
+			time.Sleep(20 * lease)
+			assert.Empty(t, p.log.lines("has not returned"), "it was not told to stop")
+			stop(b, cancel, table.Token(m.Token()))
+			time.Sleep(9 * lease)
+			said := p.log.lines("has not returned")
+			if assert.Len(t, said, 4) {
+				for i, waited := range []string{"10s", "20s", "40s", "1m20s"} {
+					assert.Contains(t, said[i], " waited="+waited+" ")
+					assert.Contains(t, said[i], why)
+					assert.Contains(t, said[i], "do_test.go:")
+				}
+			}
+			close(returns)
+			<-returned
+			cancel()
+			time.Sleep(20 * lease)
+			assert.Len(t, p.log.lines("has not returned"), 4, "it has returned")
+		})
+	}
+}
+
+// A nested Do of one semaphore that would wait for the outer one is refused at once, also if the two give the semaphore
+// different sizes.
+func TestANestedDoOfAnotherSizeIsRefusedAtOnce(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		nested := func(sizes ...int) (err error) {
+			do := func(context.Context) error { return nil }
+			for i := len(sizes) - 1; i >= 0; i-- {
+				inner, s := do, p.semaphore("s", sizes[i])
+				do = func(ctx context.Context) error { return Do(ctx, s, inner) }
+			}
+			start := time.Now()
+			err = do(b.Context())
+			assert.Less(t, time.Since(start), time.Second, "%v", sizes)
+			return err
+		}
+		assert.ErrorIs(t, nested(1, 5), ErrHeld)
+		assert.ErrorIs(t, nested(2, 5, 5), ErrHeld)
+		_, _ = nested(5, 1), nested(5, 2, 5) // the outer one may have a slot beyond the smaller size
+		assert.NoError(t, nested(2, 5))
+		assert.NoError(t, nested(3, 3, 5))
 	})
 }

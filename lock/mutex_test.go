@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -563,5 +564,22 @@ func TestLeftIsTheTimeWithoutAnotherHeartbeat(t *testing.T) {
 		assert.Greater(t, m.Left(), 6*time.Second)
 		require.NoError(t, m.Unlock(b.Context()))
 		assert.Zero(t, m.Left())
+	})
+}
+
+// Once the program has closed its Spanner client, Unlock returns at once, because no later attempt can succeed.
+func TestUnlockOnAClosedClientDoesNotWait(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, permits := p.mutex("m"), p.semaphore("s", 1)
+		require.NoError(t, m.Lock(b.Context()))
+		permit, err := permits.Acquire(b.Context())
+		require.NoError(t, err)
+		closed := spanner.ToSpannerError(status.Error(codes.Canceled, "grpc: the client connection is closing"))
+		p.Refuse(func(string) error { return closed })
+		start := time.Now()
+		assert.ErrorIs(t, m.Unlock(b.Context()), closed)
+		assert.ErrorIs(t, permit.Release(b.Context()), closed)
+		assert.Less(t, time.Since(start), time.Second/10)
 	})
 }

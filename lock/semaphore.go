@@ -72,7 +72,8 @@ func (s *Semaphore) isSlot(name string) bool {
 // processes hold the slots. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
 // Inside a Do of the same semaphore, Acquire acquires another slot, and may have to wait for it. If nested calls of Do
-// already hold all n slots, Acquire returns ErrHeld, because it would wait for itself.
+// already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of them gives the semaphore
+// a smaller size, that size counts.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -126,10 +127,22 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return s.contender.wrap("acquire", fmt.Errorf("ctx had already ended: %w", ended(ctx)))
 	}
-	if own, _ := s.contender.ownIn(ctx, s.slots); len(own) == len(s.slots) {
+	if own, _ := s.contender.ownIn(ctx, s.slots[:s.usable(ctx)]); len(own) == s.usable(ctx) {
 		return s.contender.wrap("acquire", fmt.Errorf("%w: Do has all %d slots", ErrHeld, len(own)))
 	}
 	return nil
+}
+
+// usable returns how many slots the caller can acquire: while a Do that ctx comes from holds a slot of the same semaphore
+// with a smaller size, only the slots of that size.
+func (s *Semaphore) usable(ctx context.Context) int {
+	n := len(s.slots)
+	for w := working(ctx); w != nil; w = w.within {
+		if w.permit != nil && w.token() != 0 && w.queue() == s.contender.queue() {
+			n = min(n, w.slots)
+		}
+	}
+	return n
 }
 
 // take implements Locker.
@@ -144,7 +157,7 @@ func (s *Semaphore) take(ctx context.Context, try bool) (*work, error) {
 	if p == nil {
 		return nil, err
 	}
-	return &work{held: p.held, permit: p, unlock: p.Release}, nil
+	return &work{held: p.held, permit: p, slots: len(s.slots), unlock: p.Release}, nil
 }
 
 // Permit returns the permit that a Do of this Semaphore has acquired, if ctx is the context of that Do. With any other
@@ -186,7 +199,8 @@ func (s *Semaphore) warn(o table.Observation) {
 	}
 }
 
-// Permit is a slot of a semaphore, held from Acquire to Release. While it is held, it is renewed in the background.
+// Permit is a slot of a semaphore, held from Acquire to Release. While it is held, it is renewed in the background. If a
+// Permit is dropped without Release, its slot stays held until the process ends, and a warning in the log says so.
 type Permit struct {
 	held *held
 	slot string

@@ -246,3 +246,26 @@ func (r releasedTwice) Commit(ctx context.Context, step string, w []table.Write)
 	}
 	return r.Store.Commit(ctx, step, w)
 }
+
+// A poll that goes on after its Acquire has ended takes no slot away from the other goroutines of its process.
+func TestAPollThatOutlivesItsAcquireTakesNoSlot(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		s := p.semaphore("s", 1)
+		p.After(func(step string) {
+			if step == "observe" { // the reply comes when nobody waits for it any more
+				time.Sleep(2 * time.Second)
+			}
+		})
+		ctx, cancel := within1s(b.Context())
+		_, err := s.Acquire(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(10 * time.Second)
+		p.After(nil)
+		permit, ok, err := s.TryAcquire(b.Context())
+		require.NoError(t, err)
+		require.True(t, ok, "all slots are free")
+		assert.NoError(t, permit.Release(b.Context()))
+	})
+}

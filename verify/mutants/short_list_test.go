@@ -14,6 +14,7 @@ const (
 	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
 	doGo        = "lock/do.go"
+	forgottenGo = "lock/forgotten.go"
 	queueGo     = "lock/queue.go"
 	seekGo      = "lock/seek.go"
 	slotsGo     = "lock/slots.go"
@@ -112,6 +113,20 @@ var (
 			"\t\tk.waiting.line.served()\n\t\tk.pass()\n", "\t\tk.waiting.line.served()\n"),
 		one("goroutines that choose the same slot", "TestFreeSlotsAreTakenSideBySide", slotsGo,
 			"return p.of.taken[s.Name] })", "return false })"),
+		one("an abandoned poll chooses a slot", "TestAPollThatOutlivesItsAcquireTakesNoSlot", slotsGo,
+			"p.slot, p.over = \"\", true", "p.slot = \"\""),
+		one("a nested Do waits for one of a smaller size", "TestANestedDoOfAnotherSizeIsRefusedAtOnce", semaphoreGo,
+			"n = min(n, w.slots)", "n = max(n, w.slots)"),
+		one("a forgotten value is not said", "TestAValueThatIsForgottenIsSaidAndStaysLocked", forgottenGo,
+			"if h.garbage.Load() && !h.left.Load() {", "if false {"),
+		one("a forgotten value is released", "TestAValueThatIsForgottenIsSaidAndStaysLocked", forgottenGo,
+			"\t\th.said.Do(func() {\n", "\t\th.said.Do(func() {\n\t\t\tgo h.leave()\n"),
+		one("a forgotten lock that was lost is in the way", "TestAForgottenLockThatIsLostIsNoObstacle", forgottenGo,
+			"\t\th.next()\n", ""),
+		one("a mutex that its own heartbeats keep alive", "TestAValueThatIsForgottenIsSaidAndStaysLocked", mutexGo,
+			"q.done), q, w.line}", "func() { q.done(); m.now.Store(nil) }), q, w.line}"),
+		one("Do does not say that its function hangs", "TestDoSaysThatItsFunctionDoesNotReturn", doGo,
+			"elect.Remind(returned, own.config.Clock, own.config.Lease, own.remind)", "elect.Remind(returned, own.config.Clock, 1000*own.config.Lease, own.remind)"),
 		one("one slot more", "TestTryAcquireOfAFullSemaphoreSaysSo", semaphoreGo,
 			"for i := range min(max(n, 0), maxSlots) {", "for i := range min(max(n, 0), maxSlots) + 1 {"),
 		one("a semaphore of 1001", "TestASemaphoreHasAtMostAThousandSlots", semaphoreGo,
