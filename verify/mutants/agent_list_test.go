@@ -24,7 +24,7 @@ var agentMutants = slices.Concat(
 		one("heartbeats for a program that does not read", everyLoss, agentFolder+"machine.go",
 			"\tcase stalls:\n\t\treturn m.to(orphaned, sayLost, mute)\n", "\tcase stalls:\n\t\treturn m.to(orphaned, sayLost)\n"),
 		one("a loss that the program is not told of", everyLoss, agentFolder+"machine.go",
-			"\t\treturn m.to(over, sayLost, discard, end)\n", "\t\treturn m.to(over, discard, end)\n"),
+			"\tcase termEnded:\n\t\treturn m.to(over, sayLost, discard, end)\n", "\tcase termEnded:\n\t\treturn m.to(over, discard, end)\n"),
 		one("a doubt that never ends", "TestADoubtEndsWithALoss", agentFolder+"machine.go",
 			"\t\tif m.phase == doubtful {\n", "\t\tif false {\n"),
 		one("what is left is known before the clocks are read", "TestAPromiseIsNeverLaterThanTheLease", agentFolder+"hold.go",
