@@ -150,16 +150,25 @@ func endingAgent(t *testing.T, classes string, status int) *recipes {
 	listener, err := net.Listen("unix", r.socket())
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	until := time.Now()
+	var wait time.Duration
+	var refused time.Time
+	var until atomic.Int64
 	mux.HandleFunc("POST /v1/locks", func(w http.ResponseWriter, q *http.Request) {
-		if asked.Add(1) == 1 {
+		if asked.Load() == 0 {
+			wait, _ = time.ParseDuration(q.FormValue("wait"))
+			refused = time.Now()
+		}
+		if asked.Add(1) == 1 { // the next request reads what is written before
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = io.WriteString(w, `{"code":"too-many"}`)
+			_, _ = io.WriteString(w, `{"code":"too-many"}`+"\n")
 			return
 		}
-		assert.Contains(t, []string{"27", "28", "57", "58"}, q.FormValue("wait")[:2], "what is left of the wait after 2 s")
-		until = time.Now().Add(endingLease)
+		left, err := time.ParseDuration(q.FormValue("wait"))
+		assert.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(refused), 2*time.Second, "it asks again when the agent said")
+		assert.True(t, 0 < left && left <= wait-2*time.Second, "%v are left of a wait of %v", left, wait)
+		until.Store(bootMillis() + endingLease.Milliseconds())
 		now := map[string]int64{"monotonic_ms": clockMillis(unix.CLOCK_MONOTONIC), "unix_ms": time.Now().UnixMilli()}
 		end := map[string]int64{"monotonic_ms": now["monotonic_ms"] + endingLease.Milliseconds(), "unix_ms": now["unix_ms"] + endingLease.Milliseconds()}
 		_, _ = io.WriteString(w, jsonLine(map[string]any{"event": "hello", "hold": "x", "now": now})+
@@ -168,7 +177,7 @@ func endingAgent(t *testing.T, classes string, status int) *recipes {
 		<-q.Context().Done()
 	})
 	mux.HandleFunc("GET /v1/holds/x", func(w http.ResponseWriter, _ *http.Request) { // a busy program asks
-		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": max(time.Until(until).Milliseconds(), 0)}))
+		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": max(until.Load()-bootMillis(), 0)}))
 	})
 	mux.HandleFunc("POST /v1/holds/x/release", func(w http.ResponseWriter, _ *http.Request) {
 		if status == 0 {
