@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // ClientOptions returns options for spanner.NewClient that make the client replace broken connections quickly. Append
@@ -27,7 +28,11 @@ import (
 //     connection if the server does not answer within a third of the lease.
 //
 // The client waits at least one second for an acknowledgment or an answer, even if the lease is very short. It tries to
-// reconnect at least once every third of the lease. Nothing else about the client changes.
+// reconnect at least once every third of the lease.
+//
+// The client also remembers Spanner's last answer to each request of a lock. If the request's time runs out while the
+// client repeats it, the error then contains that answer, such as RESOURCE_EXHAUSTED. Without these options, the error
+// is only DEADLINE_EXCEEDED. Nothing else about the client changes.
 //
 // Idle connections are not pinged. A server that limits pings, such as the emulator, closes a connection if a call on
 // it is silent for most of a minute. Use a separate client for such calls, for example for long queries.
@@ -36,10 +41,14 @@ func ClientOptions(lease time.Duration) []option.ClientOption {
 		lease = options.DefaultLease
 	}
 	third := lease / 3 // soon enough for a heartbeat that needs a new connection
-	return []option.ClientOption{
+	opts := []option.ClientOption{
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepaliveWithin(third))),
 		option.WithGRPCDialOption(grpc.WithConnectParams(reconnectWithin(third))),
 	}
+	for _, o := range table.DialOptions() {
+		opts = append(opts, option.WithGRPCDialOption(o))
+	}
+	return opts
 }
 
 // keepaliveWithin returns parameters that close a dead connection after about d. Time is how long a connection may be

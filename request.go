@@ -76,14 +76,15 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist repeats step until it succeeds, ctx ends, or the step fails with a permanent error. Each attempt has a time
+// insist repeats step until it succeeds, ctx ends, or waiting does not help (see elect.Patience). Each attempt has a time
 // limit, because a request or its reply may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
+	patience := elect.Patience{Clock: l.config.Clock, Lease: lease}
 	for retry := (elect.Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(lease))
 		err := step(attempt)
 		cancel()
-		if err == nil || elect.Lasting(err) {
+		if err == nil || patience.Ends("request", err) {
 			return err
 		}
 		elect.Sleep(ctx, l.config.Clock, retry.Pause(l.config.Clock))

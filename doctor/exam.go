@@ -12,7 +12,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -80,14 +79,11 @@ func (e *exam) run(ctx context.Context) error {
 	return e.gap
 }
 
-var schemaMissing = regexp.MustCompile(`^(Table|Column) not found`)
-
 // reach returns an error if the database cannot be reached, so that no check can be made.
 func (e *exam) reach(ctx context.Context) error {
 	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
-	switch code := spanner.ErrCode(err); {
-	case code == codes.PermissionDenied, code == codes.InvalidArgument, code == codes.FailedPrecondition,
-		code == codes.NotFound && schemaMissing.MatchString(spanner.ErrDesc(err)):
+	switch table.FaultOf(err) {
+	case table.NoPermission, table.NoTable, table.BadTable:
 		return nil // the checks report this error
 	}
 	return err
@@ -131,11 +127,7 @@ var errNotTheQuestion = errors.New("the check could not be prepared")
 
 // passing reports whether an error may be temporary, so that it says nothing about an assumption.
 func passing(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted:
-		return true
-	}
-	return errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+	return table.FaultOf(err).Kind == table.Outage || errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) ||
 		overrun(err) || errors.Is(err, table.ErrNotFound)
 }
 

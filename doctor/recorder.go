@@ -8,7 +8,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -58,10 +57,7 @@ func (r *recorder) do(ctx context.Context, step string, call func(context.Contex
 	return err
 }
 
-func isDenied(err error) bool {
-	code := spanner.ErrCode(err)
-	return code == codes.PermissionDenied || code == codes.Unauthenticated
-}
+func isDenied(err error) bool { return table.FaultOf(err) == table.NoPermission }
 
 // apply commits mutations the way an application does, either blindly or in a transaction.
 func (r *recorder) apply(ctx context.Context, step string, blind bool, ms ...*spanner.Mutation) (at time.Time, err error) {

@@ -68,8 +68,8 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 func (s *contender) queue() string { return s.where() + " " + s.key }
 
 func (s *contender) wrap(step string, err error) error {
-	if elect.Nested(err) {
-		err = fmt.Errorf("%w: ctx is the context of a transaction's function; use a context from outside the transaction", err)
+	if hint := table.FaultOf(err).Hint; hint != "" && !errors.Is(err, fence.ErrFenced) {
+		err = fmt.Errorf("%w (%s)", err, hint)
 	}
 	if step == "lock" { // the package's name says it
 		return fmt.Errorf("lock: %s: %w", s.what, err)
@@ -115,12 +115,15 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		if step.Seen != nil || byNewer {
 			w.seen, w.before = step.Seen, w.line.place()
 		}
+		if step.Err == nil {
+			w.patience.Passed("poll")
+		}
 		switch {
 		case ctx.Err() != nil: // the error is made below
 		case byNewer && try:
 			w.last = step.Err
 			return nil, nil
-		case step.Err != nil && (try || permanent(step.Err)):
+		case step.Err != nil && (try || permanent(step.Err) || w.givesUp(step)):
 			return nil, step.Err
 		case try && !step.Lost:
 			return nil, nil
@@ -129,7 +132,10 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		}
 		pause := step.Pause
 		if step.Seen != nil && step.Err == nil && !try {
-			if err := s.attend(ctx, w); err != nil && w.last == nil {
+			if err := s.attend(ctx, w); err != nil {
+				if w.patience.Ends("ticket", err) {
+					return nil, err
+				}
 				w.last = err
 			}
 			pause = min(pause, w.line.pause(lastChange(step.Seen)))
@@ -150,6 +156,7 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if err := w.line.attend(ctx, w.queue.id(s.config.Clock), w.seen); err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	w.patience.Passed("ticket")
 	return nil
 }
 

@@ -25,7 +25,17 @@ var (
 
 // permanent reports whether err is an error that waiting can't fix.
 func permanent(err error) bool {
-	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || elect.Lasting(err)
+	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || table.FaultOf(err).Kind == table.Lasting
+}
+
+// givesUp reports whether the waiter gives up after a failed attempt, because Spanner keeps refusing its polls or its
+// claims.
+func (w *waiting) givesUp(step elect.Step) bool {
+	if step.Seen == nil {
+		return w.patience.Ends("poll", step.Err)
+	}
+	defer w.patience.Passed("poll") // afterwards, because the claim may be a part of the first attempt
+	return w.patience.Ends("claim", step.Err)
 }
 
 // waiting is the state of one wait: what the waiter asks for, its place in the queues, and details for the error in
@@ -37,6 +47,9 @@ type waiting struct {
 	also   func(seen []elect.LockView) string // describes a poll for that error; nil if there is nothing to add
 	last   error
 	watch  *telemetry.Watch
+
+	patience elect.Patience
+
 	ticket table.Ticket // the contents of its tickets
 	beside []string     // other rows that each poll reads
 	queue  *queue
@@ -48,13 +61,13 @@ func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
 	why := ended(ctx)
 	waited := c.Now().Since(w.since).Round(time.Millisecond)
 	by := holders(w.seen)
-	if by == "" && w.last != nil {
-		return fmt.Errorf("not acquired in %v: %w (last error: %w)", waited, why, w.last)
-	}
-	if w.also != nil {
+	if w.also != nil && (by != "" || w.last == nil) {
 		by += w.also(w.seen)
 	}
 	by += w.place()
+	if w.last != nil {
+		return fmt.Errorf("not acquired in %v: %w%s (last error: %w)", waited, why, by, w.last)
+	}
 	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
 }
 

@@ -67,6 +67,7 @@ type since struct {
 
 // stand puts a waiter in line for the queues. own is the ticket that the waiter's process already has, if any.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
+	w.patience = elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.line = &line{Store: w.watch.Table(s.table).Store,
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,

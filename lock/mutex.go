@@ -71,7 +71,12 @@ type turn struct {
 }
 
 // Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which process
-// holds the lock. Errors that waiting can't fix, such as a missing table, are returned immediately.
+// holds the lock.
+//
+// Lock waits out outages of Spanner. Errors that waiting can't fix are returned immediately. If Spanner refuses a
+// request because a permission, the table or credentials are missing, Lock tries again: it returns the error if such
+// requests have been refused for one lease, or for 10 s if that is longer. Only if the table or a permission is missing
+// when Lock begins, the error is returned immediately.
 //
 // Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
 // has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses

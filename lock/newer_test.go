@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -100,7 +99,7 @@ func TestWorkOfANewerVersionIsNotDoneAgain(t *testing.T) {
 		ran, err := b.process().once("nightly").Do(b.Context(), KeyOf("2"), func(context.Context, Run) error { panic("it may be done") })
 		assert.False(t, ran)
 		assert.ErrorIs(t, err, table.ErrNewer)
-		assert.True(t, elect.Lasting(err))
+		assert.Equal(t, table.Wrong, table.FaultOf(err))
 		assert.ErrorContains(t, err, "update this program")
 		assert.Less(t, time.Since(start), time.Second)
 	})

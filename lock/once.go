@@ -243,12 +243,12 @@ func (o *Once) log() *slog.Logger {
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
-// last reads which key was done last. It retries, unless try is set or the error is permanent.
+// last reads which key was done last. It retries, unless try is set or waiting does not help.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
 	c := o.mutex.contender
 	w := c.about.Watch()
 	defer w.Close()
-	retry := elect.Backoff{Max: c.config.Lease / 10}
+	retry, patience := elect.Backoff{Max: c.config.Lease / 10}, elect.Patience{Clock: c.config.Clock, Lease: c.config.Lease}
 	for {
 		last, now, err := o.look(ctx, bound, w)
 		switch {
@@ -256,7 +256,7 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Don
 			return last, now, nil
 		case ctx.Err() != nil:
 			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w (last error: %w)", ended(ctx), err))
-		case try || permanent(err):
+		case try || patience.Ends("done", err):
 			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w", err))
 		}
 		elect.Sleep(ctx, c.config.Clock, retry.Pause(c.config.Clock))

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -645,7 +644,7 @@ func TestARecordThatCannotBeReadStopsTheWork(t *testing.T) {
 		require.NoError(t, b.store.Commit(b.Context(), "operator", []table.Write{{Kind: table.Put, Name: "nightly!done"}}))
 		_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), succeed)
 		assert.ErrorContains(t, err, `row "nightly!done"`)
-		assert.True(t, elect.Lasting(err))
+		assert.Equal(t, table.Wrong, table.FaultOf(err))
 	})
 }
 

@@ -142,9 +142,10 @@ func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error)
 		holders, err := k.holders(ctx)
 		switch {
 		case err == nil:
+			k.waiting.patience.Passed("holders")
 			k.limit = k.common(holders)
 			return p.slot < slot(k.name, k.limit), nil
-		case try || elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
+		case try || k.waiting.patience.Ends("holders", err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:
 			return false, fmt.Errorf("can't read which processes hold the other slots: %w", err)
 		}
 		elect.Sleep(ctx, k.contender.config.Clock, retry.Pause(k.contender.config.Clock))

@@ -70,7 +70,7 @@ func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error)
 				return term, nil
 			}
 		}
-		if elect.Lasting(err) || ctx.Err() != nil {
+		if table.Refused(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		elect.Sleep(ctx, c.Clock, retry.Pause(c.Clock)) // the holder's heartbeat came first, or the emulator is busy

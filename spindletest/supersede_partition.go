@@ -58,7 +58,7 @@ func claimPartition(ctx context.Context, t table.Table, group, name string) (tab
 	retry := elect.Backoff{Max: 100 * time.Millisecond}
 	for {
 		token, err := claimPartitionOnce(ctx, t, group, name)
-		if err == nil || ctx.Err() != nil || elect.Lasting(err) {
+		if err == nil || ctx.Err() != nil || table.Refused(err) {
 			return table.LeaseRef{Name: name, Token: token}, err
 		}
 		elect.Sleep(ctx, clock, retry.Pause(clock))

@@ -95,7 +95,7 @@ func (c *Candidate) confirm(ctx context.Context, token table.Token, names []stri
 		switch {
 		case err == nil:
 			return sent, nil
-		case Lasting(err):
+		case hopeless(err), table.Refused(err) && cause != nil: // a single refusal may pass
 			return sent, err
 		case !errors.Is(err, table.ErrAborted):
 			sent = c.Clock.Now()
@@ -160,11 +160,11 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 }
 
 // withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The
-// candidate then cools down for one lease duration, or for at most a minute if the error is permanent. Permanent errors
+// candidate then cools down for one lease duration, or for at most a minute if Spanner refused the confirmation. Refusals
 // come back quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
 func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
 	length := c.LeaseRecord.Lease
-	if Lasting(why) {
+	if table.Refused(why) {
 		length = min(length, time.Minute)
 	}
 	c.coolDown.begin(c.Clock, length)

@@ -43,7 +43,7 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 		if err == nil && !late() {
 			return sent, nil
 		}
-		if Lasting(err) && !errors.Is(err, table.ErrMissing) { // a free row is missing if another claim was first
+		if table.Refused(err) {
 			return sent, fmt.Errorf("claim: %w", err)
 		}
 		if err == nil {
@@ -55,8 +55,10 @@ func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Insta
 				return beat, nil
 			case First(answer):
 				return sent, fmt.Errorf("claim: %w: %w", table.ErrChanged, err)
-			case Lasting(answer):
+			case hopeless(answer):
 				return sent, fmt.Errorf("claim: the outcome is unknown: %w", answer)
+			case answer != nil:
+				err = answer // err may only mean that this very claim was applied before and its reply was lost
 			}
 		}
 		if !late() {
@@ -108,6 +110,12 @@ func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
 		}
 		return nil
 	})
+}
+
+// hopeless reports whether it makes no sense to repeat a step that has begun: the request is wrong, or the table is gone.
+func hopeless(err error) bool {
+	fault := table.FaultOf(err)
+	return fault.Kind == table.Lasting || fault == table.NoTable || fault == table.NoDatabase
 }
 
 // refusedTime reports whether err could mean that Spanner rejected the claim's token, which is a timestamp that the

@@ -147,11 +147,37 @@ func TestAClaimEndsWhereThereIsNoTable(t *testing.T) {
 		seen, err := c.Look(t.Context())
 		require.NoError(t, err)
 		gone := status.Error(codes.NotFound, "Table not found: locktable")
-		link.Refuse(func(string) error { return fmt.Errorf("%w: %w", table.ErrMissing, gone) })
+		link.Refuse(func(step string) error {
+			if step == "claim" {
+				return status.Error(codes.Unavailable, "the reply was lost")
+			}
+			return fmt.Errorf("%w: %w", table.ErrMissing, gone)
+		})
 		_, err = c.Claim(t.Context(), seen...)
 		require.ErrorIs(t, err, gone)
-		assert.True(t, Lasting(err))
+		assert.Equal(t, table.NoTable, table.FaultOf(err))
 		assert.Equal(t, map[string]int{"observe": 1, "claim": 1, "outcome": 1}, link.Counts())
+	})
+}
+
+// If a claim takes its free row, and its reply is lost, the same claim finds no free row when it is sent again. If the
+// outcome can't be read until the claim is too old, the error is about that, because a missing row explains nothing.
+func TestAnUnknownOutcomeNamesWhatIsInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, link := quick("a", given(t))
+		seen, err := c.Look(t.Context())
+		require.NoError(t, err)
+		link.Again(memstore.Once("claim"))
+		link.Refuse(func(step string) error {
+			if step == "claim" {
+				return nil
+			}
+			return status.Error(codes.Unavailable, "away")
+		})
+		_, err = c.Claim(t.Context(), seen...)
+		require.ErrorContains(t, err, "away")
+		assert.Equal(t, table.Unreachable, table.FaultOf(err))
+		assert.False(t, errors.Is(err, table.ErrMissing))
 	})
 }
 

@@ -92,7 +92,7 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)
-		if Lasting(err) { // for example, the table was deleted
+		if hopeless(err) { // for example, the table was deleted
 			return nil
 		}
 		return err

@@ -1,16 +1,12 @@
 package elect
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -153,39 +149,6 @@ func TestAnAbortedClaimIsAnotherThatWasFirst(t *testing.T) {
 		assert.LessOrEqual(t, step.Pause, lease/10, "but to look again")
 		assert.Equal(t, map[string]int{"observe": 1, "claim": 1}, aborting.Counts(), "it is not run again")
 	})
-}
-
-func TestWhatIsAboutATransactionOrTheNetworkMayGoAwayByWaiting(t *testing.T) {
-	type said struct {
-		code codes.Code
-		text string
-	}
-	for err, lasts := range map[said]bool{
-		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}:                         true,
-		{codes.Unauthenticated, "token expired"}:                                                                          true,
-		{codes.NotFound, "Table not found: locktable"}:                                                                    true,
-		{codes.NotFound, "Table not found: transaction_locks"}:                                                            true,
-		{codes.NotFound, "Table not found: transaction"}:                                                                  true,
-		{codes.NotFound, "Database not found: projects/p/instances/i/databases/transactions"}:                             true,
-		{codes.FailedPrecondition, "Value exceeds the limit for this column: transaction.writer"}:                         true,
-		{codes.FailedPrecondition, "Column writer of table transaction is read-only"}:                                     true,
-		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                                          true,
-		{codes.FailedPrecondition, "the value is longer than the column"}:                                                 true,
-		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:                                  true,
-		{codes.Unauthenticated, "transport: per-RPC creds failed due to error: dial tcp: i/o timeout"}:                    false,
-		{codes.NotFound, "Transaction not found: 17"}:                                                                     false,
-		{codes.FailedPrecondition, "Cannot read or query using a transaction after it has been committed or rolledback."}: false,
-		{codes.InvalidArgument, "Invalid transaction ID"}:                                                                 false,
-		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:                                false,
-		{codes.Aborted, "Transaction was aborted"}:                                                                        false,
-		{codes.Unavailable, "connection refused"}:                                                                         false,
-		{codes.DeadlineExceeded, "it took too long"}:                                                                      false,
-		{codes.Internal, "stream terminated by RST_STREAM"}:                                                               false,
-		{codes.ResourceExhausted, "too many requests"}:                                                                    false,
-	} {
-		wrapped := fmt.Errorf("claim: %w", spanner.ToSpannerError(status.Error(err.code, err.text)))
-		assert.Equal(t, lasts, Lasting(wrapped), "%v", err)
-	}
 }
 
 func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {

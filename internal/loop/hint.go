@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
-
-	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -22,28 +18,16 @@ func Wrap(step, kind, name, tableName string, err error) error {
 
 // Hint returns advice on how to fix an error, or "" if there is none.
 func Hint(err error) string {
-	if errors.Is(err, fence.ErrFenced) || errors.Is(err, table.ErrSuperseded) {
+	if errors.Is(err, fence.ErrFenced) {
 		return ""
 	}
-	if table.SessionLost(err) {
-		return "the Spanner client's session no longer exists, as happens when an emulator is restarted; create a new client"
+	return table.FaultOf(err).Hint
+}
+
+// HintAttr returns the attribute for a log line about err that contains the hint, or nothing if there is no hint.
+func HintAttr(err error) []any {
+	if hint := Hint(err); hint != "" {
+		return []any{"hint", hint}
 	}
-	if table.ClientClosed(err) {
-		return "the Spanner client was closed while it was still in use; close it only after Run has ended"
-	}
-	if table.DatabaseMissing(err) {
-		return "check the database path that was given to the Spanner client"
-	}
-	if !elect.Lasting(err) {
-		return "" // for example, the error is about a transaction rather than the table
-	}
-	switch spanner.ErrCode(err) {
-	case codes.NotFound:
-		return "check that the table exists; ddl.Create creates it"
-	case codes.InvalidArgument, codes.FailedPrecondition:
-		return "check that it is a lock table; ddl.Verify says what is wrong with it"
-	case codes.PermissionDenied, codes.Unauthenticated:
-		return "the client needs roles/spanner.databaseUser on the database"
-	}
-	return ""
+	return nil
 }

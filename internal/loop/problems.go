@@ -8,12 +8,12 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Problems logs errors. Each kind of error is logged once as a warning, and after that only at Debug until the next
 // success. Single failures are normal in a network, so the first failure in a row is also logged only at Debug, unless
-// its error is permanent.
+// Spanner refused the request.
 type Problems struct {
 	Log  *slog.Logger
 	What string // what can't be done, such as "compete for the lock"
@@ -26,18 +26,14 @@ type Problems struct {
 func (p *Problems) Note(err error) {
 	p.row++
 	level := slog.LevelDebug
-	if kind := kindOf(err); (p.row > 1 || elect.Lasting(err)) && !p.said[kind] {
+	if kind := kindOf(err); (p.row > 1 || table.Refused(err)) && !p.said[kind] {
 		level = slog.LevelWarn
 		if p.said == nil {
 			p.said = map[string]bool{}
 		}
 		p.said[kind] = true
 	}
-	attrs := []any{"err", err}
-	if hint := Hint(err); hint != "" {
-		attrs = append(attrs, "hint", hint)
-	}
-	p.Log.Log(context.Background(), level, "can't "+p.What+", still trying", attrs...)
+	p.Log.Log(context.Background(), level, "can't "+p.What+", still trying", append([]any{"err", err}, HintAttr(err)...)...)
 }
 
 // Clear handles a success.

@@ -17,24 +17,20 @@ import (
 // Otherwise the beginning of the error's text decides.
 var (
 	rowMissing = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
-	gone       = regexp.MustCompile(`^(Table|Database|Instance) not found`)
+	goneText   = regexp.MustCompile(`^(Table|Database|Instance) not found`)
 	goneKind   = regexp.MustCompile(`\.(Table|Database|Instance)$`)
 )
 
 // Missing reports whether err means that a row, the table or the database does not exist. It returns false if a session
 // or transaction was lost, or if the error does not say what is missing.
 func Missing(err error) bool {
-	var said interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &said) {
-		return false
-	}
-	desc := said.GRPCStatus().Message()
-	switch said.GRPCStatus().Code() {
+	desc := statusOf(err).Message()
+	switch statusOf(err).Code() {
 	case codes.NotFound:
 		if kind := resourceKind(err); kind != "" {
 			return goneKind.MatchString(kind)
 		}
-		return rowMissing.MatchString(desc) || gone.MatchString(desc)
+		return rowMissing.MatchString(desc) || goneText.MatchString(desc)
 	case codes.InvalidArgument: // some commits of mutations return this
 		return strings.HasPrefix(desc, "Table not found")
 	}
@@ -52,12 +48,11 @@ var (
 
 // LeaseMissing reports whether err means that a lease row in that table does not exist. The row can belong to any lock.
 func LeaseMissing(err error, table string) bool {
-	var said interface{ GRPCStatus() *status.Status }
-	if !Missing(err) || !errors.As(err, &said) || said.GRPCStatus().Code() != codes.NotFound {
+	if !Missing(err) || statusOf(err).Code() != codes.NotFound {
 		return false
 	}
 	for _, form := range []*regexp.Regexp{rowOfTable, tableAndRow} {
-		if is := form.FindStringSubmatch(said.GRPCStatus().Message()); is != nil {
+		if is := form.FindStringSubmatch(statusOf(err).Message()); is != nil {
 			name := strings.Trim(is[form.SubexpIndex("table")], "\"`")
 			return Canonical(name) == Canonical(table) && leaseKey.MatchString(is[form.SubexpIndex("key")])
 		}
@@ -66,35 +61,16 @@ func LeaseMissing(err error, table string) bool {
 }
 
 func rowIsMissing(err error) bool {
-	return Missing(err) && rowMissing.MatchString(status.Convert(err).Message())
+	return Missing(err) && rowMissing.MatchString(statusOf(err).Message())
 }
 
-// SessionLost reports whether err comes from a client that has lost its session. Such a client returns this error
-// forever.
-func SessionLost(err error) bool {
-	return spanner.ErrCode(err) == codes.NotFound && !Missing(err) &&
-		(strings.HasSuffix(resourceKind(err), ".Session") || strings.Contains(spanner.ErrDesc(err), "Session"))
-}
-
-// DatabaseMissing reports whether err means that the database or the instance does not exist.
-func DatabaseMissing(err error) bool {
-	desc := spanner.ErrDesc(err)
-	return spanner.ErrCode(err) == codes.NotFound && (strings.HasPrefix(desc, "Database not found") || strings.HasPrefix(desc, "Instance not found"))
-}
-
-// ClientClosed reports whether err comes from a client that this process has closed. The client itself creates such
-// errors, so ClientClosed compares their texts. Some of these errors are only returned by calls that were in progress
-// when the client was closed.
-func ClientClosed(err error) bool {
-	switch desc := spanner.ErrDesc(err); spanner.ErrCode(err) {
-	case codes.InvalidArgument:
-		return desc == "invalid session"
-	case codes.FailedPrecondition:
-		return desc == "SessionClient is closed"
-	case codes.Canceled:
-		return strings.Contains(desc, "client connection is closing")
+// statusOf returns the status in err, without the texts that wrap it. It returns nil, which means OK, if there is none.
+func statusOf(err error) *status.Status {
+	var said interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &said) {
+		return nil
 	}
-	return false
+	return said.GRPCStatus()
 }
 
 // resourceKind returns the type of the resource that err is about, or "" if err does not contain one.

@@ -144,10 +144,11 @@ func (s Spanner) read(ctx context.Context, step string, snapshot spanner.Timesta
 }
 
 func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, keys Keys, opts *spanner.ReadOptions) ([]Row, time.Time, error) {
+	ctx, explain := listen(ctx)
 	txn := s.DB.Single().WithTimestampBound(bound)
 	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, opts))
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, time.Time{}, explain(err)
 	}
 	at, err := txn.Timestamp()
 	return rows, at, err
@@ -155,14 +156,16 @@ func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, key
 
 // Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
+	ctx, explain := listen(ctx)
 	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority(step)),
 		spanner.TransactionTag(tag(step)), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE), spanner.ApplyCommitOptions(prompt)))
-	return missing(err)
+	return explain(missing(err))
 }
 
 // Transact implements Store. The reads are optimistic, so a candidate that dies before its commit leaves no locks
 // behind, and no heartbeat waits for a commit that has not been sent yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
+	ctx, explain := listen(ctx)
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
 		CommitOptions:          prompt,
 		CommitPriority:         priority(step),
@@ -172,7 +175,7 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 		BeginTransactionOption: spanner.InlinedBeginTransaction,
 	})
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, explain(err)
 	}
 	r := &reader{Spanner: s, txn: txn, step: step}
 	writes, err := fn(ctx, r)
@@ -181,13 +184,13 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 	}
 	if err != nil {
 		r.rollback(ctx)
-		return time.Time{}, err
+		return time.Time{}, explain(err)
 	}
 	at, err := Acknowledged(r.txn.Commit(ctx))
 	if overtaken(err) {
 		err = fmt.Errorf("%w: %w", ErrAborted, err)
 	}
-	return at, err
+	return at, explain(err)
 }
 
 // Fence returns a mutation that makes its commit fail with NOT_FOUND unless name is held under token.

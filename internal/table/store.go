@@ -9,7 +9,7 @@ import (
 var (
 	// ErrMissing is the error of a commit that updates a row that does not exist, or whose table or database does not
 	// exist. No part of the commit was applied.
-	ErrMissing = errors.New("row does not exist")
+	ErrMissing = errors.New("the row, its table or the database does not exist")
 
 	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not say
 	// what. It may be a row, but also a session, for example.

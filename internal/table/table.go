@@ -10,6 +10,7 @@
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
 //   - ticket.go: the queues of waiters, which package lock uses
 //   - missing.go: errors about missing rows
+//   - fault.go: what is wrong with Spanner, and whether waiting helps; heard.go: the last answer to a request that timed out
 //   - list.go: the list of locks for operators
 //   - busy.go: a faster list, without released locks
 //   - prune.go: deletes rows that are no longer needed

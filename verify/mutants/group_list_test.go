@@ -49,7 +49,7 @@ var groupMutants = []mutant{
 	one("acting after the deadline", "one worker", inventoryGo,
 		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return true"),
 	one("member that goes on without looking", "ctx ends", groupTermGo,
-		"\tt.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errReadDeadline) })\n",
+		"\tt.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(t.looks.late()) })\n",
 		"\tt.looks.readDeadline = clock.AfterFunc(1000*t.looks.limit(), func() {})\n"),
 	one("released before the work has returned", "work first", movesGo,
 		"case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:", "case e.state != revoking:"),

@@ -129,9 +129,9 @@ var mutants = []mutant{
 	one("monotonic clock only", "one holder", clockGo,
 		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Mono-start.Mono"),
 	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
-		"\tif err != nil {\n\t\twas, goesOn := k.endanger()", "\tif errors.Is(err, context.Canceled) {\n\t\twas, goesOn := k.endanger()"),
+		"\tif err != nil {\n\t\twas, goesOn := k.endanger(err)", "\tif errors.Is(err, context.Canceled) {\n\t\twas, goesOn := k.endanger(err)"),
 	{"term revived after its end", "no revival", []edit{
-		{termGo, "func() { t.End(ErrExpired) }", "func() { t.work.cancel(ErrExpired) }"},
+		{termGo, "func() { t.End(t.expired()) }", "func() { t.work.cancel(ErrExpired) }"},
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
 	{"held while it is released", "one holder", []edit{

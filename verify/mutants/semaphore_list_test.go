@@ -7,10 +7,34 @@ import "slices"
 const (
 	formatGo = "internal/table/format.go"
 	pruneGo  = "internal/table/prune.go"
+
+	patienceGo = "internal/elect/patience.go"
 )
 
 // Processes of different sizes and versions: their messages to each other, and the rows that they leave behind.
-var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants)
+var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants, refusalMutants)
+
+// Waiters whose requests Spanner refuses.
+var refusalMutants = of("./lock",
+	one("one refusal ends a wait", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
+		"return now.Ran(r.first) >= limit", "return true"),
+	one("a refusal in the middle of a wait counts as one at its beginning", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
+		"table.FaultOf(err), !p.began", "table.FaultOf(err), true"),
+	one("a success does not interrupt refusals", "TestARefusalThatPassesDoesNotEndAWait", patienceGo,
+		"\tdelete(p.refused, step)\n", ""),
+	one("refusals are waited out for ever", "TestAStepThatIsRefusedForLongEndsAWait", patienceGo,
+		"return now.Ran(r.first) >= limit", "return false"),
+	one("the lease does not matter to a refused waiter", "TestAStepThatIsRefusedForLongEndsAWait", patienceGo,
+		"max(p.Lease, 10*time.Second)", "10*time.Second"),
+	one("refusals that are far apart add up", "TestRefusalsThatAreFarApartDoNotAddUp", patienceGo,
+		"now.Ran(r.last) > 2*limit", "false"),
+	one("a refused ticket is not told", "TestAStepThatIsRefusedForLongEndsAWait", contenderGo,
+		"if w.patience.Ends(\"ticket\", err) {", "if false {"),
+	one("a loss without its cause", "TestALossNamesItsCause", termGo,
+		"t.End(t.expired())", "t.End(ErrExpired)"),
+	one("a dropped database counts as another holder", "TestALossOfTheWholeTableSaysSo", holdGo,
+		"return gone{err}", "return ErrSuperseded"),
+)
 
 var sizeMutants = of("./lock",
 	one("a withdrawal that is tried once", "TestAClaimThatCtxLeftBehindIsWithdrawnHoweverOftenThatIsAborted", electGo,
@@ -34,7 +58,7 @@ var sizeMutants = of("./lock",
 	one("a mutex taken for a semaphore of another size", "TestASemaphoreMindsOnlyItsSlots", semaphoreGo,
 		"if size := o.LeaseRecord.Slots; size > 0 && size != len(s.slots) {", "if size := o.LeaseRecord.Slots; size != len(s.slots) {"),
 	one("TryAcquire that waits out an outage", "TestTryAcquireWaitsForNoOutage", seekGo,
-		"case try || elect.Lasting(err)", "case elect.Lasting(err)"),
+		"case try || k.waiting.patience.Ends(\"holders\", err)", "case k.waiting.patience.Ends(\"holders\", err)"),
 	one("a slot that was lost is handed out", "TestAcquireGoesOnWhenASlotIsLostBeforeItIsHandedOut", seekGo,
 		"if known && p.Token() != 0 {", "if known || p.Token() == 0 {"),
 )
@@ -50,7 +74,7 @@ var newerMutants = slices.Concat(
 		one("a lock of a newer version is an error", "TestALockOfANewerVersionIsWaitedFor", contenderGo,
 			"if !errors.Is(err, table.ErrNewer) || permanent(err) {", "if true {"),
 		one("a slot is kept while that of a newer version is there", "TestASlotOfANewerVersionIsWaitedFor", seekGo,
-			"elect.Lasting(err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:", "elect.Lasting(err) || ctx.Err() != nil:"),
+			"Ends(\"holders\", err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:", "Ends(\"holders\", err) || ctx.Err() != nil:"),
 	),
 	of("./group",
 		one("a partition of a newer version is claimed", "TestWhenAPartitionCanBeClaimed", claimableGo,

@@ -6,11 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrCut is returned to a caller whose request or reply was lost.
-var ErrCut = errors.New("network is cut")
+// ErrCut is returned to a caller whose request or reply was lost, once its ctx has ended.
+var ErrCut = spanner.ToSpannerError(status.Error(codes.DeadlineExceeded, "network is cut"))
 
 // Link is a process's connection to a table, and implements table.Store. A test can make the link lose, refuse, repeat
 // and count requests. Its methods are safe for concurrent use.
@@ -49,7 +53,7 @@ type illness struct {
 	late time.Duration
 }
 
-var errRefused = errors.New("refused")
+var errRefused = spanner.ToSpannerError(status.Error(codes.Unavailable, "refused"))
 
 func (i illness) pass(ctx context.Context, call func(context.Context) error) error {
 	switch i.how {

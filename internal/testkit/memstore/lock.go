@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -72,7 +71,7 @@ func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
 		return nil
 	case <-ctx.Done():
 		ls.release(l)
-		return ctx.Err()
+		return ended(ctx)
 	}
 }
 
@@ -84,7 +83,7 @@ func (ls *locks) ask(l *locker, spans []span) (given chan struct{}, err error) {
 		ls.queue = append(ls.queue, l)
 	} else if ls.circle(l) {
 		ls.remove(l)
-		return nil, fmt.Errorf("%w: deadlock between this transaction and another one", table.ErrAborted)
+		return nil, aborted("deadlock between this transaction and another one")
 	}
 	ls.give(slices.Index(ls.queue, l))
 	return l.given, nil

@@ -53,7 +53,7 @@ func (s *Locking) travel(ctx context.Context) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	}
 }
 
@@ -109,7 +109,7 @@ func (t *transaction) arrive(ctx context.Context) error {
 		return err
 	}
 	if t.idle != nil && !t.idle.Stop() {
-		return fmt.Errorf("%w: the transaction was idle for %v", table.ErrAborted, idleAbort)
+		return aborted(fmt.Sprintf("the transaction was idle for %v", idleAbort))
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -189,7 +191,9 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 			defer cancel()
 			return s.Commit(ctx, "write", touch("a"))
 		})
-		assert.Equal(t, outcome{100 * time.Millisecond, context.DeadlineExceeded}, <-gaveUp)
+		over := <-gaveUp
+		assert.Equal(t, 100*time.Millisecond, over.took)
+		assert.Equal(t, codes.DeadlineExceeded, spanner.ErrCode(over.err))
 		assert.NoError(t, (<-txn).err)
 		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
 	})

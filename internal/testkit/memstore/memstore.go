@@ -13,6 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -44,7 +48,7 @@ func (s *Store) Rows() map[string]table.Row {
 
 // Read implements table.Store.
 func (s *Store) Read(ctx context.Context, _ string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
 	s.mu.Lock()
@@ -57,7 +61,7 @@ func (s *Store) Read(ctx context.Context, _ string, bound table.Bound, keys tabl
 
 // Commit implements table.Store.
 func (s *Store) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -80,7 +84,7 @@ func (s *Store) Transact(ctx context.Context, step string, fn func(context.Conte
 	txn := s.Begin()
 	writes, err := fn(ctx, txn)
 	if err == nil {
-		err = ctx.Err()
+		err = ended(ctx)
 	}
 	if err != nil {
 		return time.Time{}, err
@@ -126,7 +130,7 @@ func (t *Transaction) Check(writes []table.Write) error {
 
 // Read implements table.Reader.
 func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return nil, err
 	}
 	t.store.mu.Lock()
@@ -146,7 +150,7 @@ func (t *Transaction) current() error {
 			same = same && !(at.After(r.at) && includes(r.keys, name))
 		}
 		if !same {
-			return fmt.Errorf("%w: rows that it read have changed", table.ErrAborted)
+			return aborted("rows that it read have changed")
 		}
 	}
 	return nil
@@ -215,6 +219,16 @@ func (s *Store) after(writes []table.Write, at time.Time) (map[string]table.Row,
 	return rows, nil
 }
 
+// answer returns an error as table.Spanner does: the Store's error together with that of Spanner's client.
+func answer(err error, code codes.Code, desc string) error {
+	return fmt.Errorf("%w: %w", err, spanner.ToSpannerError(status.Error(code, desc)))
+}
+
+func aborted(why string) error { return answer(table.ErrAborted, codes.Aborted, why) }
+
+// ended returns the error with which Spanner's client reports that ctx has ended, or nil.
+func ended(ctx context.Context) error { return spanner.ToSpannerError(ctx.Err()) }
+
 func apply(rows map[string]table.Row, w table.Write, at time.Time) error {
 	row, exists := rows[w.Name]
 	switch {
@@ -222,9 +236,9 @@ func apply(rows map[string]table.Row, w table.Write, at time.Time) error {
 		delete(rows, w.Name)
 		return nil
 	case w.Kind == table.Update && !exists:
-		return fmt.Errorf("%w: %q", table.ErrMissing, w.Name)
+		return answer(table.ErrMissing, codes.NotFound, fmt.Sprintf("Row [%s] in table locktable is missing. Row cannot be updated.", w.Name))
 	case w.Kind == table.Insert && exists:
-		return fmt.Errorf("%w: %q", table.ErrExists, w.Name)
+		return answer(table.ErrExists, codes.AlreadyExists, fmt.Sprintf("Row [%s] in table locktable already exists", w.Name))
 	}
 	row.Name = w.Name
 	for _, c := range w.Set {

@@ -103,7 +103,7 @@ func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	}
 	x.trouble = err
 	var schema *ddl.SchemaError
-	if err != nil && (errors.As(err, &schema) || elect.Lasting(err)) {
+	if err != nil && (errors.As(err, &schema) || table.Refused(err)) {
 		return x.Explain(err)
 	}
 	if err != nil {

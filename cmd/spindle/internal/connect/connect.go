@@ -17,7 +17,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/pflag"
 	"google.golang.org/api/option"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -71,6 +70,9 @@ func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	}
 	if len(opts) == 0 {
 		opts = []option.ClientOption{option.WithGRPCConnectionPool(1)}
+		for _, o := range table.DialOptions() {
+			opts = append(opts, option.WithGRPCDialOption(o))
+		}
 	}
 	opts = append(opts, option.WithUserAgent("spindle"))
 	dial := func() (*spanner.Client, error) {
@@ -107,30 +109,18 @@ func (o *Database) Explain(err error) error {
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	hint := ""
-	text := err.Error()
-	switch code := spanner.ErrCode(err); {
-	case errors.As(err, &schema):
+	if errors.As(err, &schema) {
 		return fmt.Errorf("table %s in %s is not a lock table: %s\n  to create a missing table, run spindle init; to see the required schema, run spindle init --print",
 			schema.Table, o.Path, strings.Join(schema.Problems, "; "))
-	case strings.Contains(text, "default credentials"):
-		hint = "to get credentials, run gcloud auth application-default login; to use an emulator, set SPANNER_EMULATOR_HOST"
-	case code == codes.NotFound && strings.Contains(text, "Table not found"):
-		hint = "check --table, or create the table with spindle init"
-	case table.DatabaseMissing(err):
-		hint = "check --db; to list the databases of an instance, run gcloud spanner databases list"
-		if os.Getenv("SPANNER_EMULATOR_HOST") != "" {
-			hint = "check --db, or create the database on the emulator with spindle init --create"
-		}
-	case code == codes.InvalidArgument || code == codes.FailedPrecondition:
-		hint = "this might not be a lock table; to check its schema, run spindle init"
-	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		hint = "to see the required roles, run spindle init --print"
-	case code == codes.DeadlineExceeded || code == codes.Unavailable || errors.Is(err, context.DeadlineExceeded):
-		hint = "the database can't be reached"
-		if host := os.Getenv("SPANNER_EMULATOR_HOST"); host != "" {
-			hint += "; check that the emulator at SPANNER_EMULATOR_HOST=" + host + " is running"
-		}
+	}
+	fault, emulator := table.FaultOf(err), os.Getenv("SPANNER_EMULATOR_HOST")
+	hint := fault.Command
+	switch {
+	case emulator == "":
+	case fault == table.NoDatabase:
+		hint = "check --db, or create the database on the emulator with spindle init --create"
+	case fault == table.Unreachable:
+		hint += "; check that the emulator at SPANNER_EMULATOR_HOST=" + emulator + " is running"
 	}
 	if hint == "" {
 		return err
@@ -139,10 +129,4 @@ func (o *Database) Explain(err error) error {
 }
 
 // Passing reports whether an error may pass soon, by itself.
-func Passing(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted, codes.Internal:
-		return true
-	}
-	return false
-}
+func Passing(err error) bool { return table.FaultOf(err).Kind == table.Outage }

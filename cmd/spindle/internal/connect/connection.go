@@ -49,7 +49,7 @@ func (c *Connection) call(ctx context.Context, _ string, do func(context.Context
 // replaces reports whether err means that the client db has lost its session. In that case, it also creates a new
 // client, unless another call has already done so. If it can't create one, the next call tries again.
 func (c *Connection) replaces(db *spanner.Client, err error) bool {
-	if !table.SessionLost(err) {
+	if table.FaultOf(err) != table.NoSession {
 		return false
 	}
 	c.mu.Lock()

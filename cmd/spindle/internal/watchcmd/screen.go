@@ -2,11 +2,7 @@ package watchcmd
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
@@ -48,8 +44,7 @@ func (w *watching) what() string {
 
 // mistaken reports whether an error shows that the request is wrong. Other errors may be temporary.
 func mistaken(err error) bool {
-	code := spanner.ErrCode(err)
-	return code != codes.Unavailable && code != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded)
+	return table.FaultOf(err).Kind != table.Outage
 }
 
 // screen reads the table for the screen. Only one goroutine calls read.

@@ -1,0 +1,53 @@
+package elect
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Patience decides how long one caller goes on although Spanner refuses its requests (see table.Refusal). It gives up
+// when one step has been refused throughout one lease duration, or 10 s if that is longer.
+type Patience struct {
+	Clock Clock
+	Lease time.Duration
+
+	began   bool
+	refused map[string]refusals // by step
+}
+
+// refusals are the first and the last refusal of a step that has not succeeded in between.
+type refusals struct{ first, last Instant }
+
+// Passed notes that a step has succeeded.
+func (p *Patience) Passed(step string) {
+	p.began = true
+	delete(p.refused, step)
+}
+
+// Ends reports whether the caller should give up because a step has failed with err. If the caller's very first request
+// is refused because something is missing or a permission is, Ends returns true, because waiting rarely helps then.
+//
+// If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a refusal
+// does not count after two such periods.
+func (p *Patience) Ends(step string, err error) bool {
+	fault, first := table.FaultOf(err), !p.began
+	p.began = true
+	switch {
+	case fault.Kind == table.Lasting, fault.Kind == table.Refusal && fault.Setup && first:
+		return true
+	case fault.Kind != table.Refusal:
+		return false
+	}
+	now, limit := p.Clock.Now(), max(p.Lease, 10*time.Second)
+	r, before := p.refused[step]
+	if !before || now.Ran(r.last) > 2*limit {
+		r.first = now
+	}
+	if p.refused == nil {
+		p.refused = map[string]refusals{}
+	}
+	r.last = now
+	p.refused[step] = r
+	return now.Ran(r.first) >= limit
+}

@@ -1,0 +1,72 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Whether a caller waits, and which advice it gets, depends on the fault alone. Spanner uses the same code for a missing
+// row, table or session and for a lost transaction. Names in the texts must not mislead.
+func TestEachErrorIsOneFault(t *testing.T) {
+	type said struct {
+		code codes.Code
+		text string
+	}
+	for answer, fault := range map[said]*Fault{
+		{codes.PermissionDenied, "missing spanner.databases.beginOrRollbackReadWriteTransaction"}:                         NoPermission,
+		{codes.Unauthenticated, "token expired"}:                                                                          NoCredentials,
+		{codes.Unauthenticated, "transport: per-RPC creds failed due to error: dial tcp: i/o timeout"}:                    NoToken,
+		{codes.NotFound, "Table not found: locktable"}:                                                                    NoTable,
+		{codes.InvalidArgument, "Table not found: locktable"}:                                                             NoTable,
+		{codes.NotFound, "Table not found: transaction_locks"}:                                                            NoTable,
+		{codes.NotFound, "Table not found: transaction"}:                                                                  NoTable,
+		{codes.NotFound, "Database not found: projects/p/instances/i/databases/transactions"}:                             NoDatabase,
+		{codes.NotFound, "Instance not found: projects/p/instances/i"}:                                                    NoDatabase,
+		{codes.NotFound, "Session not found: projects/p/instances/i/databases/d/sessions/s"}:                              NoSession,
+		{codes.NotFound, "Session was concurrently deleted"}:                                                              NoSession,
+		{codes.NotFound, "Column not found in table locktable: token"}:                                                    BadTable,
+		{codes.NotFound, "Row [l_1763645616123456] in table locktable is missing. Row cannot be updated."}:                NotAFault,
+		{codes.NotFound, "Table transaction: Row {String(\"l\")} not found."}:                                             NotAFault,
+		{codes.NotFound, "something"}:                                                                                     NotFound,
+		{codes.NotFound, "Transaction not found: 17"}:                                                                     Passing,
+		{codes.FailedPrecondition, "Value exceeds the limit for this column: transaction.writer"}:                         BadTable,
+		{codes.FailedPrecondition, "Column writer of table transaction is read-only"}:                                     BadTable,
+		{codes.InvalidArgument, "Cannot write commit timestamp"}:                                                          BadTable,
+		{codes.FailedPrecondition, "the value is longer than the column"}:                                                 BadTable,
+		{codes.FailedPrecondition, "Cloud Spanner does not support nested transactions"}:                                  Nested,
+		{codes.FailedPrecondition, "Cannot read or query using a transaction after it has been committed or rolledback."}: Passing,
+		{codes.InvalidArgument, "Invalid transaction ID"}:                                                                 Passing,
+		{codes.FailedPrecondition, "This transaction has been invalidated by a later one"}:                                Passing,
+		{codes.InvalidArgument, "invalid session"}:                                                                        NoClient,
+		{codes.FailedPrecondition, "SessionClient is closed"}:                                                             NoClient,
+		{codes.Canceled, "grpc: the client connection is closing"}:                                                        NoClient,
+		{codes.Canceled, "context canceled"}:                                                                              Passing,
+		{codes.Aborted, "Transaction was aborted"}:                                                                        Passing,
+		{codes.Internal, "stream terminated by RST_STREAM"}:                                                               Passing,
+		{codes.Unavailable, "connection refused"}:                                                                         Unreachable,
+		{codes.DeadlineExceeded, "it took too long"}:                                                                      Unreachable,
+		{codes.ResourceExhausted, "too many requests"}:                                                                    Exhausted,
+		{codes.OutOfRange, "a"}:    Wrong,
+		{codes.Unimplemented, "a"}: Wrong,
+		{codes.AlreadyExists, "Row [l] in table locktable already exists"}: NotAFault,
+	} {
+		raw := status.Error(answer.code, answer.text)
+		for how, err := range map[string]error{"raw": raw, "the client's": spanner.ToSpannerError(raw), "wrapped": fmt.Errorf("claim: %w", spanner.ToSpannerError(raw))} {
+			assert.Same(t, fault, FaultOf(err), "%v, %s", answer, how)
+		}
+	}
+	for err, fault := range map[error]*Fault{
+		ErrGroup: Wrong, ErrGarbled: Wrong, ErrNewer: NotAFault, ErrChanged: NotAFault, nil: NotAFault,
+		context.DeadlineExceeded: Unreachable, context.Canceled: NotAFault,
+		errors.New("google: could not find default credentials"): NoCredentials,
+	} {
+		assert.Same(t, fault, FaultOf(err), "%v", err)
+	}
+}

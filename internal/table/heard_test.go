@@ -1,0 +1,89 @@
+package table_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// busy is a client of a Spanner that creates a session, and answers everything else with err.
+func busy(t *testing.T, err error, opts ...grpc.DialOption) table.Table {
+	opts = append(opts,
+		grpc.WithChainUnaryInterceptor(func(_ context.Context, method string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			if session, ok := reply.(*sppb.Session); ok {
+				session.Name, session.Multiplexed = "projects/p/instances/i/databases/d/sessions/s", true
+				return nil
+			}
+			return err
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			return failing{ctx: ctx, err: err}, nil
+		}))
+	options := []option.ClientOption{option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(), option.WithGRPCConnectionPool(1)}
+	for _, o := range opts {
+		options = append(options, option.WithGRPCDialOption(o))
+	}
+	client, failed := spanner.NewClientWithConfig(context.Background(), "projects/p/instances/i/databases/d", spanner.ClientConfig{DisableNativeMetrics: true}, options...)
+	require.NoError(t, failed)
+	t.Cleanup(client.Close)
+	return table.Table{Store: table.Spanner{DB: client, Table: "locktable"}}
+}
+
+type failing struct {
+	grpc.ClientStream
+	ctx context.Context
+	err error
+}
+
+func (f failing) Context() context.Context     { return f.ctx }
+func (f failing) Header() (metadata.MD, error) { return nil, nil }
+func (f failing) Trailer() metadata.MD         { return nil }
+func (f failing) SendMsg(any) error            { return nil }
+func (f failing) CloseSend() error             { return nil }
+func (f failing) RecvMsg(any) error            { return f.err }
+
+// The client repeats a request that Spanner is too busy for until the request's time is up. The error then still says
+// what was wrong. A client without the interceptors only knows that the time was up.
+func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
+	later, err := status.New(codes.ResourceExhausted, "the quota is used up").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(20 * time.Millisecond)})
+	require.NoError(t, err)
+	for name, answer := range map[string]error{"exhausted": later.Err(), "unavailable": status.Error(codes.Unavailable, "the quota is used up")} {
+		for step, request := range map[string]func(context.Context, table.Table) error{
+			"commit": func(ctx context.Context, tab table.Table) error { return tab.Heartbeat(ctx, 1, "lock") },
+			"read":   func(ctx context.Context, tab table.Table) error { _, err := tab.Observe(ctx, "lock"); return err },
+			"transaction": func(ctx context.Context, tab table.Table) error {
+				return tab.Confirm(ctx, 1, table.LeaseRecord{Lease: time.Second}, "lock")
+			},
+		} {
+			t.Run(step+" "+name, func(t *testing.T) {
+				send := func(tab table.Table) error {
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					defer cancel()
+					return request(ctx, tab)
+				}
+				told := send(busy(t, answer, table.DialOptions()...))
+				assert.ErrorContains(t, told, "the quota is used up")
+				assert.Equal(t, status.Code(answer), spanner.ErrCode(told), "%v", told)
+				blind := send(busy(t, answer))
+				if spanner.ErrCode(blind) == codes.DeadlineExceeded {
+					assert.False(t, strings.Contains(blind.Error(), "quota"), "then the interceptors are not needed: %v", blind)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// spells answers a step with err in these spells of time, counted from now.
+func spells(p *process, step string, err error, in ...[2]time.Duration) {
+	began := time.Now()
+	p.Refuse(func(s string) error {
+		for _, spell := range in {
+			if since := time.Since(began); s == step && since >= spell[0] && since < spell[1] {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// waits makes another process hold the lock for that long, and returns how long a waiter waited for it.
+func waits(b *bed, p *process, held time.Duration, opts ...spindle.Option) (time.Duration, error) {
+	b.Helper()
+	holder := b.process().mutex("m")
+	require.NoError(b, holder.Lock(b.Context()))
+	unlock := func() { assert.NoError(b, holder.Unlock(context.WithoutCancel(b.Context()))) }
+	timer := time.AfterFunc(held, unlock)
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer cancel()
+	start, m := time.Now(), p.mutex("m", opts...)
+	err := m.Lock(ctx)
+	took := time.Since(start)
+	if err == nil {
+		assert.NoError(b, m.Unlock(b.Context()))
+	}
+	if timer.Stop() {
+		unlock()
+	}
+	return took, err
+}
+
+// A claim that was applied, but whose reply was lost, is not a reason to fail: neither if an outage follows, nor if the
+// client sends it again and finds that the claim has already taken the free row.
+func TestAnOutageThatHitsAClaimIsWaitedFor(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal} {
+		for _, leases := range []int{1, 11, 25} { // tenths
+			inVirtualTime(t, func(b *bed) {
+				p := b.process()
+				m := p.mutex("m")
+				require.NoError(t, m.Lock(b.Context()))
+				require.NoError(t, m.Unlock(b.Context()))
+				outage := time.Duration(leases) * m.contender.config.Lease / 10
+				var until time.Time
+				p.Again(memstore.Once("claim"))
+				p.After(func(step string) {
+					if step == "claim" && until.IsZero() {
+						until = time.Now().Add(outage)
+					}
+				})
+				p.Refuse(func(step string) error {
+					if time.Now().Before(until) && (step != "claim" || leases == 25) { // a claim that arrives is answered
+						return refused(code)
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(b.Context(), outage+3*m.contender.config.Lease)
+				defer cancel()
+				require.NoError(t, m.Lock(ctx), "%v for %v", code, outage)
+				assert.False(t, until.IsZero())
+				require.NoError(t, m.Unlock(b.Context()))
+			})
+		}
+	}
+}
+
+var mayPass = map[string]error{
+	"permission":  refused(codes.PermissionDenied),
+	"credentials": refused(codes.Unauthenticated),
+	"session":     spanner.ToSpannerError(status.Error(codes.NotFound, "Session not found: projects/p/instances/i/databases/d/sessions/s")),
+	"database":    spanner.ToSpannerError(status.Error(codes.NotFound, "Database not found: projects/p/instances/i/databases/d")),
+	"table":       spanner.ToSpannerError(status.Error(codes.NotFound, "Table not found: locktable")),
+}
+
+// A refusal that passes does not end a wait, whichever step it hits. The time counts anew after each success of the step.
+func TestARefusalThatPassesDoesNotEndAWait(t *testing.T) {
+	for _, step := range []string{"observe", "queue", "claim"} {
+		for name, err := range mayPass {
+			t.Run(step+" "+name, func(t *testing.T) {
+				inVirtualTime(t, func(b *bed) {
+					p := b.process()
+					from, held := 5*time.Millisecond, 40*time.Second
+					if step == "queue" {
+						from = 0
+					}
+					at := func(from, to time.Duration) [2]time.Duration { return [2]time.Duration{from, to} }
+					spells(p, step, err, at(from, 9*time.Second), at(10*time.Second, 19*time.Second), at(20*time.Second, 29*time.Second), at(held-time.Second, held+8*time.Second))
+					took, got := waits(b, p, held, spindle.WithLease(2*time.Second))
+					require.NoError(t, got)
+					assert.Less(t, took, held+10*time.Second)
+				})
+			})
+		}
+	}
+}
+
+// A step that has been refused for one lease, or for 10 s if that is longer, ends the wait with the advice. Before, the
+// waiter would have waited for nothing until its ctx ends.
+func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
+	for _, step := range []string{"observe", "queue", "claim"} {
+		for _, lease := range []time.Duration{time.Second, 30 * time.Second} {
+			t.Run(step+" "+lease.String(), func(t *testing.T) {
+				inVirtualTime(t, func(b *bed) {
+					p, held, limit := b.process(), 200*time.Second, max(lease, 10*time.Second)
+					from := 5 * time.Second
+					switch step {
+					case "queue":
+						from = 0
+					case "claim":
+						held = from
+					}
+					spells(p, step, refused(codes.PermissionDenied), [2]time.Duration{from, time.Hour})
+					took, err := waits(b, p, held, spindle.WithLease(lease))
+					require.ErrorContains(t, err, "refused here")
+					assert.ErrorContains(t, err, "roles/spanner.databaseUser")
+					assert.GreaterOrEqual(t, took, from+limit)
+					assert.Less(t, took, from+limit+limit/5+2*time.Second)
+				})
+			})
+		}
+	}
+}
+
+// Two refusals that are far apart are not one long refusal.
+func TestRefusalsThatAreFarApartDoNotAddUp(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		w := b.process().mutex("m")
+		patience := (&waiting{}).patience
+		patience.Clock, patience.Lease = w.contender.config.Clock, w.contender.config.Lease
+		for range 5 {
+			assert.False(t, patience.Ends("claim", refused(codes.Unauthenticated)))
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// If ctx ends first, the error says what was refused, even though the holder is known.
+func TestAWaitThatEndsSaysWhatWasRefused(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		require.NoError(t, b.process().mutex("m").Lock(b.Context()))
+		p := b.process()
+		p.Refuse(failing(refused(codes.Unauthenticated), "queue"))
+		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+		defer cancel()
+		err := p.mutex("m").Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "held: ")
+		assert.ErrorContains(t, err, "Unauthenticated")
+		assert.ErrorContains(t, err, "credentials")
+		assert.NotContains(t, err.Error(), "roles/")
+	})
+}
