@@ -26,8 +26,8 @@ var (
 	// longer valid because its term was superseded or released. Nothing was written, with one exception: see Apply.
 	ErrFenced = fence.ErrFenced
 
-	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row was
-	// deleted. It is the Event.Err of a Lost event, and the cause of the leader function's ctx.
+	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row
+	// or the lock table was deleted. It is the Event.Err of a Lost event, and the cause of the leader function's ctx.
 	ErrSuperseded = table.ErrSuperseded
 
 	// ErrStopped reports that a term ended because Run's ctx ended. Event.Err also wraps the cause of that ctx.

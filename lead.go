@@ -147,7 +147,7 @@ func (l *leader) report(e event) {
 	token := l.keeper.Token()
 	switch e.what {
 	case jeopardy:
-		l.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", rounded(e.left), "err", e.err)
+		l.log.Warn("jeopardy: a heartbeat failed", append([]any{"token", token, "left", rounded(e.left), "err", e.err}, loop.HintAttr(e.err)...)...)
 		l.observer.Put(int(Jeopardy), e.at.Time(), elect.Event{Token: token, Err: l.wrap("hold", e.err), Deadline: e.at.Time().Add(e.left)})
 	case safe:
 		l.log.Info("safe: a heartbeat was acknowledged again", "token", token)
@@ -288,7 +288,7 @@ func (l *leader) termOver(reason error, at elect.Instant) {
 	case errors.Is(reason, ErrStopped):
 		level = slog.LevelInfo
 	}
-	l.log.Log(context.Background(), level, "lost", "token", token, "reason", reason)
+	l.log.Log(context.Background(), level, "lost", append([]any{"token", token, "reason", reason}, loop.HintAttr(reason)...)...)
 	l.observer.Put(int(Lost), at.Time(), elect.Event{Token: token, Err: reason})
 	l.reports.Over(telemetry.ReasonOf(reason, given))
 }

@@ -38,6 +38,7 @@ type looks struct {
 	// other members claimed its partitions.
 	last         atomic.Pointer[elect.Instant]
 	readDeadline *time.Timer
+	failed       atomic.Pointer[error] // why the last poll failed, or nil if it succeeded
 
 	number  int   // the number of the last poll sent
 	pending bool  // a poll is in progress
@@ -67,6 +68,14 @@ func (l *looks) extend(sent elect.Instant) bool {
 	l.last.Store(&sent)
 	l.readDeadline.Reset(l.left())
 	return true
+}
+
+// late returns the reason for the end of a term at its read deadline: errReadDeadline, and why the last poll failed.
+func (l *looks) late() error {
+	if failed := l.failed.Load(); failed != nil {
+		return fmt.Errorf("%w; the last poll failed: %w", errReadDeadline, *failed)
+	}
+	return errReadDeadline
 }
 
 // lookLimit is the time limit for one poll. It is at most two thirds of the time until the read deadline, so that a
@@ -116,13 +125,15 @@ func (t *term) look() {
 		return err
 	}, func(err error) {
 		l.pending, l.took = false, l.clock.Now().Since(sent)
+		l.failed.Store(nil)
 		if err != nil {
+			l.failed.Store(&err)
 			t.lookFailed(err)
 			return
 		}
 		if whole && !l.extend(sent) {
 			l.next.off()
-			t.lease.CancelWork(errReadDeadline) // the timer has not fired; only the wall clock shows that the deadline has passed
+			t.lease.CancelWork(l.late()) // the timer has not fired; only the wall clock shows that the deadline has passed
 			return
 		}
 		t.m.runs.Beat(sent)

@@ -57,7 +57,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t.looks.clock, t.looks.lease = clock, m.config.Lease
 	t.looks.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
 	t.looks.last.Store(&now)
-	t.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(errReadDeadline) })
+	t.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(t.looks.late()) })
 	t.looks.next.set(clock, 0)
 	return t
 }

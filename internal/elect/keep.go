@@ -90,7 +90,7 @@ func (k *Keeper) Stop() error {
 	if k.Held() && k.unwatch() { // both, because the term may end in between
 		return nil
 	}
-	k.End(ErrExpired) // in case the deadline passed while the machine was suspended, so that the timer has not fired
+	k.End(k.expired()) // in case the deadline passed while the machine was suspended, so that the timer has not fired
 	return context.Cause(k.over)
 }
 
@@ -126,7 +126,7 @@ func (k *Keeper) beat() error {
 	sent := k.clock.Now()
 	left := k.Left()
 	if left <= 0 {
-		return ErrExpired
+		return k.expired()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), min(left, max(left/2, k.lease/50), longestAttempt))
 	defer cancel()
@@ -136,10 +136,10 @@ func (k *Keeper) beat() error {
 		return err
 	}
 	if err != nil {
-		was, goesOn := k.endanger()
+		was, goesOn := k.endanger(err)
 		switch {
 		case !goesOn:
-			return ErrExpired
+			return k.expired()
 		case !was:
 			k.notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
 		}
@@ -147,7 +147,7 @@ func (k *Keeper) beat() error {
 	}
 	was, extended := k.extend(sent)
 	if !extended {
-		return ErrExpired
+		return k.expired()
 	}
 	if was {
 		k.retry.Reset()

@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ func within(ctx context.Context) cancelable {
 type standing struct {
 	phase        phase
 	acknowledged Instant // the instant before the last acknowledged heartbeat was sent
-	jeopardy     bool    // the last heartbeat was not acknowledged
+	failed       error   // why the last heartbeat was not acknowledged, or nil if it was
 }
 
 // phase is the phase that a term has reached.
@@ -74,7 +75,7 @@ func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant,
 	left := t.Left()
 	t.moving.Lock() // until the timer is set
 	defer t.moving.Unlock()
-	t.deadline = c.Clock.AfterFunc(left, func() { t.End(ErrExpired) })
+	t.deadline = c.Clock.AfterFunc(left, func() { t.End(t.expired()) })
 	return t
 }
 
@@ -114,7 +115,15 @@ func (t *Term) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Loa
 func (t *Term) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
 
 // inJeopardy reports whether the last heartbeat was not acknowledged, even if the term has ended.
-func (t *Term) inJeopardy() bool { return t.standing.Load().jeopardy }
+func (t *Term) inJeopardy() bool { return t.standing.Load().failed != nil }
+
+// expired returns the reason for a term that ended at its deadline: ErrExpired, and why the last heartbeat failed.
+func (t *Term) expired() error {
+	if failed := t.standing.Load().failed; failed != nil {
+		return fmt.Errorf("%w; the last heartbeat failed: %w", ErrExpired, failed)
+	}
+	return ErrExpired
+}
 
 func (t *Term) limit() time.Duration { return Limit(t.lease) }
 
@@ -162,18 +171,18 @@ func (t *Term) extend(sent Instant) (was, extended bool) {
 		if t.left(s, now) <= 0 || !t.deadline.Stop() {
 			return false
 		}
-		was, s.acknowledged, s.jeopardy = s.jeopardy, sent, false
+		was, s.acknowledged, s.failed = s.failed != nil, sent, nil
 		t.deadline.Reset(t.left(s, now))
 		return true
 	})
 	return was, extended
 }
 
-// endanger records that a heartbeat was not acknowledged. It reports whether the term was already in jeopardy, and
+// endanger records why a heartbeat was not acknowledged. It reports whether the term was already in jeopardy, and
 // whether the term continues.
-func (t *Term) endanger() (was, goesOn bool) {
+func (t *Term) endanger(failed error) (was, goesOn bool) {
 	goesOn = t.move(func(s *standing) bool {
-		was, s.jeopardy = s.jeopardy, true
+		was, s.failed = s.failed != nil, failed
 		return s.phase != ended
 	})
 	return was, goesOn

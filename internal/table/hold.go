@@ -64,7 +64,7 @@ func (t Table) superseded(ctx context.Context, token Token, names []string, err 
 	case rowIsMissing(err):
 		return ErrSuperseded // err has no further information
 	case errors.Is(err, ErrMissing):
-		return fmt.Errorf("%w: %w", ErrSuperseded, err)
+		return gone{err}
 	case errors.Is(err, ErrNotFound):
 		if valid, unknown := t.Valid(ctx, token, names...); !valid && unknown == nil {
 			return fmt.Errorf("%w: %w", ErrSuperseded, err)
@@ -72,3 +72,10 @@ func (t Table) superseded(ctx context.Context, token Token, names []string, err 
 	}
 	return err
 }
+
+// gone is the ErrSuperseded of a token whose whole table is gone, which says so.
+type gone struct{ error }
+
+func (g gone) Error() string        { return "the lock table is gone: " + g.error.Error() }
+func (g gone) Is(target error) bool { return target == ErrSuperseded }
+func (g gone) Unwrap() error        { return g.error }

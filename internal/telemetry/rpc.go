@@ -83,6 +83,8 @@ func failure(ctx context.Context, err error) codes.Code {
 	switch {
 	case err == nil, errors.Is(ctx.Err(), context.Canceled):
 		return codes.OK
+	case table.Refused(err): // also if it says that the token was superseded because the whole table is gone
+		return spanner.ErrCode(err)
 	case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrAborted), errors.Is(err, table.ErrSuperseded), errors.Is(err, table.ErrMissing):
 		return codes.OK
 	}
