@@ -39,8 +39,9 @@ func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.E
 // duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll the
 // lock between the release and the deletion of the row.
 //
-// Prune also deletes old tickets, which belong to processes that waited for a lock with package lock. A ticket is
-// deleted one day after it was last written. The result does not count tickets.
+// Prune also deletes the tickets of processes that waited for a lock with package lock and have gone. A ticket is deleted
+// when it was not renewed in time or, if it does not say how long it counts, one day after it was last written. The
+// result does not count tickets.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {

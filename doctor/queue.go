@@ -14,7 +14,7 @@ func (e *exam) queue(ctx context.Context) (string, error) {
 	name := e.base + "/queue"
 	var put, remove []table.Write
 	for i := range table.MostTickets + 8 {
-		t := table.Ticket{Queue: name, Time: table.Token(i + 1), Nonce: "doctor", ID: e.base, Grace: time.Second}
+		t := table.Ticket{Queue: name, Time: table.Token(i + 1), Nonce: "doctor", ID: e.base, Grace: time.Second, Lasts: table.LastsFor(0, false)}
 		put, remove = append(put, t.Put()), append(remove, t.Delete())
 	}
 	if err := e.table.Queue(ctx, put...); err != nil {

@@ -132,7 +132,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		}
 		pause := step.Pause
 		if step.Seen != nil && step.Err == nil && !try {
-			if err := s.attend(ctx, w); err != nil {
+			if err := s.attend(ctx, w); err != nil && ctx.Err() == nil {
 				if w.patience.Ends("ticket", err) {
 					return nil, err
 				}
@@ -151,8 +151,6 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	if w.inLine != nil && !w.inLine() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(s.config.Lease))
-	defer cancel()
 	if err := w.line.attend(ctx, w.queue.id(s.config.Clock), w.seen); err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}

@@ -14,12 +14,14 @@
 //   - Semaphore: only a limited number of workers may work at the same time
 //   - Once: a scheduled job or a migration must run once
 //
-// A wait ends when its ctx ends. If a claim is in progress at that point, it is released in the background, which takes
+// A wait ends when its ctx ends. The call then deletes its place in the queue before it returns, which takes at most a
+// tenth of the lease or 500 ms, whichever is shorter. If a claim is in progress at that point, it is released in the background, which takes
 // a few round trips. If the process exits before that, the claim blocks other processes until its lease expires.
 //
 // Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its
 // goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the
-// other processes pass it after a short time. Other waiters may also pass a Set until it is first in the queues of all
+// other processes pass it after a short time. The ticket of a process that was killed stops counting after three of its
+// leases, but not before 30 s. Other waiters may also pass a Set until it is first in the queues of all
 // its locks. Electors and the spindle command do not queue. They acquire a lock whenever they find it free.
 //
 // The files:

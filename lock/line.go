@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,9 +27,10 @@ type line struct {
 	mu sync.Mutex
 	queued
 	shown
-	wait    time.Duration // how long the waiter leaves a free lock to other waiters
-	leaves  []table.Write // the tickets that the next claim deletes
-	requeue []table.Write // the tickets that the release writes
+	wait    time.Duration  // how long the waiter leaves a free lock to other waiters
+	writing sync.WaitGroup // counts the writes of attend that have not ended
+	leaves  []table.Write  // the tickets that the next claim deletes
+	requeue []table.Write  // the tickets that the release writes
 }
 
 // wanted describes what the waiter wants.
@@ -45,8 +47,8 @@ type wanted struct {
 // queued is the waiter's own ticket.
 type queued struct {
 	own     table.Ticket // without a nonce if there is none
-	missing int          // how many polls in a row have not found it
-	touched time.Time    // when its tickets were last written
+	missing int          // how many times it was written again because it was gone
+	gone    bool         // the last renewal did not find it
 }
 
 // shown is what the polls have shown.
@@ -69,6 +71,7 @@ type since struct {
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.patience = elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
+	w.ticket.Lasts = table.LastsFor(s.config.Lease, w.ticket.Set)
 	w.line = &line{Store: w.watch.Table(s.table).Store,
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
 			enters: w.watch.Queued, ticket: w.ticket},
@@ -116,7 +119,7 @@ func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []tabl
 			tickets = tickets[:table.MostTickets]
 			end = tickets[table.MostTickets-1].Row()
 		}
-		l.seen = append(l.seen, fair.Line{Own: l.self(q), Tickets: tickets, End: end, At: at})
+		l.seen = append(l.seen, fair.Line{Own: l.self(q, tickets), Tickets: tickets, End: end, At: at})
 	}
 	var others []table.Row
 	for _, row := range rows {
@@ -132,9 +135,12 @@ func (l *line) learn(rows []table.Row, at time.Time, began elect.Instant) []tabl
 
 // self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
 // would have.
-func (l *line) self(queue string) table.Ticket {
+func (l *line) self(queue string, read []table.Ticket) table.Ticket {
 	self := l.ticket
-	self.Queue, self.Time, self.Nonce = queue, l.own.Time, l.own.Nonce
+	self.Queue, self.Time, self.Nonce, self.Lasts = queue, l.own.Time, l.own.Nonce, 0
+	if i := slices.IndexFunc(read, self.Same); i >= 0 {
+		self.Beat, self.Lasts = read[i].Beat, read[i].Lasts
+	}
 	return self
 }
 
@@ -206,6 +212,7 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, ok boo
 	if ok {
 		l.leaves = nil
 		l.leave(q.Before()[:passed])
+		l.leave(q.Lapsed())
 		l.leave(l.tickets())
 		if l.own.Nonce == "" {
 			slot = int(l.clock.Random(time.Duration(len(free))))
@@ -262,7 +269,7 @@ func (l *line) slots(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.seen[0].Tickets {
-		if t.Slots > 0 {
+		if t.Slots > 0 && !t.Lapsed(l.at) {
 			n = min(n, t.Slots)
 		}
 	}
@@ -302,10 +309,43 @@ func (l *line) tickets() (own []table.Ticket) {
 //   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process
 //     that can queue but can't claim would keep delaying the waiters behind it.
 //   - It marks a set's tickets as ready if the set is first in all its queues.
-//   - It deletes stale tickets of the process.
+//   - It renews the tickets once in a third of the time for which they count.
+//   - It deletes stale tickets of the process and, with any of these writes, lapsed tickets of other waiters.
+//
+// attend returns when ctx ends, but its write continues: see forget.
 func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) error {
-	t := table.Table{Store: l.Store}
-	return t.Queue(ctx, l.due(nonce, seen)...)
+	writes := l.due(nonce, seen)
+	if len(writes) == 0 {
+		return nil
+	}
+	written := make(chan error, 1)
+	l.writing.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(l.lease))
+		defer cancel()
+		written <- l.wrote(table.Table{Store: l.Store}.Queue(ctx, writes...))
+	})
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wrote learns from the outcome of a write of the waiter's tickets. If the write failed, they are written again after
+// the next poll.
+func (l *line) wrote(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(err, table.ErrMissing): // another waiter passed this one after the poll, which is no failure
+		l.gone = true
+		return nil
+	case err != nil:
+		l.gone = l.gone || errors.Is(err, table.ErrNotFound)
+		l.own.Beat = time.Time{}
+	}
+	return err
 }
 
 // due returns the writes for attend.
@@ -315,7 +355,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	if l.seen == nil {
 		return nil
 	}
-	has := true
+	has := !l.gone
 	for _, q := range l.seen {
 		has = has && (q.Has() || q.Beyond())
 		for _, t := range q.Tickets {
@@ -324,7 +364,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 			}
 		}
 	}
-	was := l.own.Ready
+	was, write := l.own.Ready, table.Ticket.Put
 	l.own.Ready = l.ticket.Set && l.isFirst(seen)
 	switch {
 	case l.own.Nonce == "":
@@ -332,19 +372,26 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 			l.enters(i, q.Place())
 		}
 		l.take(nonce, table.TokenAt(l.at))
+	case !has && l.own.Lapsed(l.at): // the waiters behind it do not wait for a lapsed ticket, and delete it
 	case !has && l.missing >= 3:
 		l.take(nonce, table.TokenAt(l.at))
 	case !has:
 		l.missing++
 	case l.own.Key != l.ticket.Key: // the ticket was put by another goroutine of the process
-		l.own.Key = l.ticket.Key
-	case l.own.Ready && (!was || l.at.Sub(l.touched) >= l.own.Grace), l.ticket.Set && l.at.Sub(l.touched) >= fair.SetRenews:
+		l.own.Key, write = l.ticket.Key, table.Ticket.Renew
+	case l.own.Ready && (!was || l.at.Sub(l.own.Beat) >= l.own.Grace), l.at.Sub(l.own.Beat) >= l.own.Lasts/3:
+		write = table.Ticket.Renew
 	default:
 		return writes
 	}
-	l.touched = l.at
+	l.own.Beat, l.gone = l.at, false
 	for _, t := range l.tickets() {
-		writes = append(writes, t.Put())
+		writes = append(writes, write(t))
+	}
+	for _, q := range l.seen {
+		for _, t := range q.Lapsed() {
+			writes = append(writes, t.Delete())
+		}
 	}
 	return writes
 }
@@ -365,7 +412,7 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 // take gives the waiter a new ticket with the time at.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
-	l.own.Time, l.own.Nonce, l.own.Grace = at, nonce, min(l.pace().Grace(), table.MaxGrace)
+	l.own.Time, l.own.Nonce, l.own.Grace, l.own.Beat = at, nonce, min(l.pace().Grace(), table.MaxGrace), at.Time()
 	l.missing = 0
 }
 
@@ -380,14 +427,14 @@ func (l *line) goToTheEnd(q *queue) {
 		l.requeue = append(l.requeue, t.Put())
 	}
 	l.mu.Unlock()
-	l.handOn(q)
+	l.handOn(q, false)
 }
 
 // takeOver takes over the ticket of the goroutine that was first in the process before this one.
 func (l *line) takeOver(q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.own, l.missing = q.ticket, 0
+	l.own, l.missing, l.gone = q.ticket, 0, false
 }
 
 // served is called after a claim, which has deleted the waiter's tickets.
@@ -398,19 +445,41 @@ func (l *line) served() {
 }
 
 // handOn leaves the ticket to the next goroutine of the process. If no goroutine takes it over, the last goroutine to
-// leave the queue deletes it.
-func (l *line) handOn(q *queue) {
+// leave the queue deletes it. failed says whether the waiter's last request failed.
+func (l *line) handOn(q *queue, failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := table.Table{Store: l.Store}
 	var writes []table.Write
 	for _, own := range l.tickets() {
 		writes = append(writes, own.Delete())
 	}
-	q.handOn(l.own, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), elect.Attempt(l.lease))
+	q.handOn(l.own, func() { l.forget(writes, failed) })
+}
+
+// longestForget limits how long a call that has ended waits until its ticket is deleted.
+const longestForget = 500 * time.Millisecond
+
+// forget deletes the ticket, because the program may exit as soon as the call returns. It waits for at most a tenth of
+// the lease, and not at all after a failed request, and then continues in the background. It deletes the ticket after
+// the writes in progress, which could otherwise bring it back. A ticket that it can't delete lapses.
+func (l *line) forget(writes []table.Write, failed bool) {
+	deleted := make(chan struct{})
+	go func() {
+		defer close(deleted)
+		l.writing.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*elect.Attempt(l.lease)) // a request may be lost
 		defer cancel()
-		// If this fails, the ticket delays the waiters behind it by its grace, once.
-		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error { return t.Queue(ctx, writes...) })
-	})
+		_ = elect.Insist(ctx, l.clock, l.lease, func(ctx context.Context) error {
+			return table.Table{Store: l.Store}.Queue(ctx, writes...)
+		})
+	}()
+	if failed {
+		return
+	}
+	t := l.clock.Timer(min(l.lease/10, longestForget))
+	defer t.Stop()
+	select {
+	case <-deleted:
+	case <-t.C:
+	}
 }

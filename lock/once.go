@@ -93,7 +93,8 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 //
 // If another process or goroutine is doing work of the same Once, for any key, Do waits for it to finish. If the other
 // process was killed, Do waits for its lease to expire. After the wait, Do runs fn unless the key has been done in the
-// meantime. If ctx ends first, the error wraps ctx.Err() and says which process is doing the work.
+// meantime. If ctx ends first, the error wraps ctx.Err() and says which process is doing the work. If Do has waited, it
+// deletes its place in the queue before it returns, as Mutex.Lock does.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
 // returns an error or panics, the key is not done, and the next caller runs it. Waiting callers pause after each

@@ -5,6 +5,8 @@ package lock_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // work is the instructions for a child process.
 type work struct {
-	Kind            string // count, turns or all
+	Kind            string // count, turns, all or give up
 	Database, Table string
 	Lease           time.Duration
 	Goroutines      int
@@ -68,6 +70,9 @@ func runWork(args []string, _ <-chan string) error {
 		competeForAll(db, w, tell)
 		return nil
 	}
+	if w.Kind == "give up" {
+		giveUp(db, w)
+	}
 	var all sync.WaitGroup
 	end := time.Now().Add(w.For)
 	for range w.Goroutines {
@@ -86,6 +91,21 @@ func runWork(args []string, _ <-chan string) error {
 	all.Wait()
 	say("end")
 	return nil
+}
+
+// giveUp waits for the mutex a and for a Once of its name until a time-out, and ends the process at once.
+func giveUp(db *spanner.Client, w work) {
+	ctx, cancel := context.WithTimeout(context.Background(), w.For)
+	defer cancel()
+	options := []spindle.Option{quiet, spindle.WithLease(w.Lease)}
+	err := lock.New(db, w.Table, "a", options...).Lock(ctx)
+	again, cancelAgain := context.WithTimeout(context.Background(), w.For)
+	defer cancelAgain()
+	_, once := lock.NewOnce(db, w.Table, "a", options...).Do(again, lock.KeyOf("1"), func(context.Context, lock.Run) error { return nil })
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(once, context.DeadlineExceeded) {
+		fmt.Println(`{"Kind":"gave"}`)
+	}
+	os.Exit(0)
 }
 
 // count increments a counter that is protected only by the mutex and its fence.
@@ -251,6 +271,24 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 		assert.LessOrEqual(t, n.Int64, tried-fenced, "an increment was counted twice")
 		assert.Greater(t, done, int64(3))
 	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
+}
+
+// A program that exits as soon as its wait has timed out leaves no ticket.
+func TestAProgramThatGivesUpLeavesNoTicket(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		holder := lock.New(db.Client, db.Table, "a", quiet, spindle.WithLease(10*time.Second))
+		require.NoError(t, holder.Lock(t.Context()))
+		for range 3 {
+			c := startWork(t, db, work{Kind: "give up", Lease: 10 * time.Second, For: 500 * time.Millisecond})
+			<-c.Done()
+			require.EqualValues(t, 1, c.count("gave"))
+		}
+		left := 0
+		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.KeyRange{Start: spanner.Key{"!wait/"}, End: spanner.Key{"!wait0"}}, []string{"name"}).
+			Do(func(*spanner.Row) error { left++; return nil }))
+		assert.Zero(t, left)
+		require.NoError(t, holder.Unlock(t.Context()))
+	})
 }
 
 // hold is a period in which a process is known to have held something, and how long it had waited for it.

@@ -29,7 +29,7 @@ type queue struct {
 	// them, and passes them on to the next one.
 	nonce  string
 	ticket table.Ticket // without a nonce if there is none
-	forget func()       // deletes the ticket from the table
+	forget func()       // deletes the ticket from the table; see line.forget
 }
 
 // join returns the queue with the given key. Each caller must leave the queue.
@@ -49,12 +49,13 @@ func join(key string) *queue {
 // among the other processes.
 func (q *queue) leave() {
 	queues.Lock()
-	defer queues.Unlock()
-	if q.users--; q.users > 0 {
-		return
+	forget := func() {}
+	if q.users--; q.users == 0 {
+		delete(queues.byKey, q.key)
+		forget = q.giveUp()
 	}
-	delete(queues.byKey, q.key)
-	q.giveUp()
+	queues.Unlock()
+	forget()
 }
 
 // handOn leaves the process's place to the next goroutine. If there is none, forget is called when the last goroutine
@@ -67,19 +68,25 @@ func (q *queue) handOn(t table.Ticket, forget func()) {
 
 // unlessWanted gives up the process's place if no goroutine waits to reach the front of the queue. Goroutines that hold
 // slots are still in the queue, but do not wait.
-func (q *queue) unlessWanted() {
+//
+// The returned function deletes the ticket. The caller calls it once the next goroutine can reach the front.
+func (q *queue) unlessWanted() (forget func()) {
 	queues.Lock()
 	defer queues.Unlock()
-	if q.wants == 0 {
-		q.giveUp()
+	if q.wants > 0 {
+		return func() {}
 	}
+	return q.giveUp()
 }
 
-func (q *queue) giveUp() {
-	if q.ticket.Nonce != "" {
-		go q.forget()
+// giveUp gives up the process's place, and returns the function that deletes its ticket. That takes time, so queues must
+// not be locked meanwhile.
+func (q *queue) giveUp() (forget func()) {
+	if q.ticket.Nonce == "" {
+		return func() {}
 	}
 	q.ticket = table.Ticket{}
+	return q.forget
 }
 
 // id returns the nonce of this process's tickets. It may be called only by the goroutine at the front of the queue.

@@ -59,9 +59,10 @@ func (k *seeker) line(ctx context.Context) bool {
 
 func (k *seeker) pass() {
 	if k.turn.CompareAndSwap(true, false) {
-		k.waiting.line.handOn(k.queue)
-		k.queue.unlessWanted()
+		k.waiting.line.handOn(k.queue, k.waiting.last != nil)
+		forget := k.queue.unlessWanted()
 		k.queue.next()
+		forget()
 	}
 }
 

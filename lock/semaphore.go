@@ -69,7 +69,7 @@ func (s *Semaphore) isSlot(name string) bool {
 }
 
 // Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which
-// processes hold the slots. Errors that waiting can't fix, such as a missing table, are returned immediately.
+// processes hold the slots, and Acquire deletes its place in the queue before it returns, as Mutex.Lock does. Errors that waiting can't fix, such as a missing table, are returned immediately.
 //
 // Inside a Do of the same semaphore, Acquire acquires another slot, and may have to wait for it. If nested calls of Do
 // already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of them gives the semaphore

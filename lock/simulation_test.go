@@ -26,7 +26,7 @@ import (
 
 // This file runs mutexes, sets and semaphores in virtual time on a table in memory. The wires have delays, losses and
 // outages, transactions are run again, commits are applied late and twice, and the processes crash. All users are
-// checked every millisecond. Every random choice comes from the seed.
+// checked every millisecond. Some of them exit in the middle of a clean-up. Every random choice comes from the seed.
 
 var simSeed = flag.Uint64("lock.seed", 0, "run only this seed of the simulation")
 
@@ -239,6 +239,19 @@ func (w *world) check(most map[string]int) {
 	}
 }
 
+// checkWaiters checks that nobody counts as waiting after the end, whatever tickets are left.
+func (w *world) checkWaiters() {
+	all, _, err := table.Table{Store: w.store}.List(context.Background(), "", true)
+	if err != nil {
+		w.t.Error(err)
+	}
+	for _, l := range all {
+		if len(l.Waiters) > 0 {
+			w.t.Errorf("%s has %d waiters when all have gone", l.Name, len(l.Waiters))
+		}
+	}
+}
+
 // outage cuts off some users, or only their heartbeats, for a while.
 func (w *world) outage(d time.Duration) {
 	w.mu.Lock()
@@ -306,8 +319,15 @@ func (w *world) turn(u int, who user, n int) {
 	if who.sick {
 		patience = 2 * time.Minute // the whole run, unless the error lasts
 	}
+	exits, within := who.one(8) && !who.sick, who.upTo(30*time.Millisecond)
+	if exits {
+		patience = who.upTo(simLease)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if exits { // the program ends while it cleans up
+		time.AfterFunc(patience+within, func() { wire.dead.Store(true) })
+	}
 	token, names, giveBack, err := w.take(ctx, u, who, opts)
 	switch {
 	case who.sick && err != nil:
@@ -355,6 +375,7 @@ func simulate(t *testing.T, seed uint64, c cast) (turns map[string]int, trace st
 		}
 		all.Wait()
 		time.Sleep(time.Hour) // whatever hangs ends with its time-out
+		w.checkWaiters()
 		turns, trace = w.turns, w.trace.String()
 	})
 	return turns, trace

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -66,18 +62,13 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	return err
 }
 
-// clientIsClosed reports whether the program has closed its Spanner client, so that no later request can succeed.
-func clientIsClosed(err error) bool {
-	return spanner.ErrCode(err) == codes.Canceled && strings.Contains(spanner.ErrDesc(err), "client connection is closing")
-}
-
 // Insist retries a step until it succeeds, ctx ends, the token is no longer valid, or the client is closed.
 func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(context.Context) error) error {
 	for retry := (Backoff{Max: lease / 10}); ; {
 		attempt, cancel := context.WithTimeout(ctx, min(lease/3, longestAttempt))
 		err := free(attempt)
 		cancel()
-		if err == nil || errors.Is(err, table.ErrSuperseded) || clientIsClosed(err) {
+		if err == nil || errors.Is(err, table.ErrSuperseded) || table.FaultOf(err) == table.NoClient {
 			return err
 		}
 		Sleep(ctx, clock, retry.Pause(clock))

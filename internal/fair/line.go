@@ -14,7 +14,7 @@ import (
 
 // Line is a queue as one poll found it, from the point of view of one of its waiters or of a newcomer.
 type Line struct {
-	Own     table.Ticket   // the waiter's ticket; a newcomer has no ticket, hence no nonce, and comes last
+	Own     table.Ticket   // the waiter's ticket as it was read; a newcomer has no ticket, hence no nonce, and comes last
 	Tickets []table.Ticket // the first tickets, or all of them
 	End     string         // the key up to which all tickets were read, or "" if there are no more
 	At      time.Time      // the time of the poll, by Spanner's clock
@@ -54,11 +54,11 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether the waiters behind a ticket have to let it go first. The ticket of a set, which waits for
-// several locks at once, counts only while the set is ready: it is first in all of its queues, and has recently written
-// this into the ticket. If other sets counted, a lock could stay idle for a set that can't proceed, and sets could wait
-// for each other in a cycle.
-func (l Line) counts(t table.Ticket) bool { return !t.Set || l.isReady(t) }
+// counts reports whether the waiters behind a ticket have to let it go first. A ticket that has lapsed does not count. The
+// ticket of a set, which waits for several locks at once, counts only while the set is ready: it is first in all of its
+// queues, and has recently written this into the ticket. If other sets counted, a lock could stay idle for a set that
+// can't proceed, and sets could wait for each other in a cycle.
+func (l Line) counts(t table.Ticket) bool { return !t.Lapsed(l.At) && (!t.Set || l.isReady(t)) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
 
@@ -66,40 +66,39 @@ func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(4 * t.Grace).Sub(l.At) }
 
 // first reports whether ticket t is ahead of the waiter's own ticket. If the two waiters want to do work for different
-// keys, the smaller key goes first, because its work must not run after the larger key is done.
+// keys, the smaller key goes first, because its work must not run after the larger key is done. A waiter whose own ticket
+// has lapsed comes last until it has renewed the ticket, because that is what the other waiters see.
 func (l Line) first(t table.Ticket) bool {
 	switch {
 	case l.Own.Key != "" && t.Key != "" && table.Comparable(l.Own.Key, t.Key) && l.Own.Key != t.Key:
 		return t.Key < l.Own.Key
-	case l.Own.Nonce == "":
+	case l.Own.Nonce == "", l.Own.Lapsed(l.At):
 		return true
 	}
 	return t.Compare(l.Own) < 0
 }
 
 // Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
-// tickets of sets, and the tickets of all dead sets, wherever they are in the queue.
+// tickets of sets, and all lapsed tickets.
 func (l Line) Passed() (passed []table.Ticket) {
 	for _, t := range l.Before() {
 		if !t.Set {
 			passed = append(passed, t)
 		}
 	}
-	for _, t := range l.Tickets {
-		if t.Set && !t.Same(l.Own) && l.At.Sub(t.Beat) > setDies {
-			passed = append(passed, t)
-		}
-	}
-	return passed
+	return append(passed, l.Lapsed()...)
 }
 
-// A set renews its tickets every SetRenews. If a set has not renewed its tickets for setDies, it is dead, and other
-// waiters delete its tickets. Otherwise 32 tickets of dead sets would hide the rest of a queue forever, because only
-// the first 32 tickets are read.
-const (
-	SetRenews = 20 * time.Second
-	setDies   = time.Minute
-)
+// Lapsed returns the lapsed tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise 32
+// of them would hide the rest of a queue, because only the first 32 tickets are read.
+func (l Line) Lapsed() (lapsed []table.Ticket) {
+	for _, t := range l.Tickets {
+		if !t.Same(l.Own) && t.Lapsed(l.At) {
+			lapsed = append(lapsed, t)
+		}
+	}
+	return lapsed
+}
 
 // Wait returns how much longer the waiter must wait before it may claim the lock, given how long the lock has been
 // free. If the result is zero or negative, the waiter may claim the lock now.

@@ -27,7 +27,7 @@ func line(own table.Ticket, others ...table.Ticket) Line {
 
 func set(at int, ready time.Duration) table.Ticket {
 	t := ticket(at)
-	t.Set, t.Ready, t.Beat = true, true, now.Add(-ready)
+	t.Set, t.Ready, t.Beat, t.Lasts = true, true, now.Add(-ready), table.LastsFor(0, true)
 	return t
 }
 
@@ -81,6 +81,61 @@ func TestManyDeadCostAFewGraces(t *testing.T) {
 	assert.False(t, l.Beyond(), "its ticket is gone, and would be among those that were read")
 }
 
+func lapsed(at int) table.Ticket {
+	t := ticket(at)
+	t.Lasts = time.Minute
+	return t
+}
+
+// Nobody waits for a ticket that has lapsed, and a claim deletes it. Once its waiter has renewed it, it counts at its
+// old place again.
+func TestALapsedTicketDoesNotCount(t *testing.T) {
+	a, b, c := lapsed(1), ticket(2), lapsed(3)
+	l := line(b, a, b, c)
+	assert.Equal(t, 0, l.Place())
+	assert.Equal(t, []table.Ticket{a, c}, l.Passed())
+	slot, passed, _, ok := line(b, a, b, c).Slot([]time.Duration{0})
+	assert.True(t, ok)
+	assert.Zero(t, slot+passed)
+	assert.Equal(t, 1, line(a, a, b, c).Place(), "its own waiter sees what the others see, and comes last")
+	renewed := a
+	renewed.Beat = now.Add(-time.Minute)
+	assert.Equal(t, 1, line(b, renewed, b).Place())
+	assert.Equal(t, 0, line(renewed, renewed, b).Place())
+}
+
+// Of each two waiters whose tickets are in one snapshot, all agree who is first, and no two go first at once.
+func TestAllSeeTheSameOrder(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var all []table.Ticket
+		for i := range 2 + r.IntN(6) {
+			x := ticket(1 + r.IntN(3))
+			x.Nonce = fmt.Sprint(i)
+			if r.IntN(2) == 0 {
+				x.Lasts, x.Beat = time.Minute, now.Add(-time.Duration(r.IntN(3))*time.Minute)
+			}
+			all = append(all, x)
+		}
+		first, counting := 0, 0
+		for _, own := range all {
+			place := line(own, all...).Place()
+			if !own.Lapsed(now) {
+				counting++
+			}
+			if place == 0 && !own.Lapsed(now) {
+				first++
+			}
+		}
+		for _, own := range all {
+			if own.Lapsed(now) {
+				assert.Equal(t, counting, line(own, all...).Place(), "seed %d", seed)
+			}
+		}
+		assert.Equal(t, min(counting, 1), first, "seed %d", seed)
+	}
+}
+
 func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	own := ticket(5)
 	idle := set(1, 0)
@@ -110,7 +165,7 @@ func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
 func TestASetThatIsNotHeardFromLosesItsPlace(t *testing.T) {
 	own, ready, single := ticket(5), set(1, 0), ticket(2)
 	l := line(own, ready, single, own)
-	l.At = ready.Beat.Add(2 * SetRenews)
+	l.At = ready.Beat.Add(40 * time.Second)
 	assert.Equal(t, []table.Ticket{single}, l.Passed())
 	l.At = ready.Beat.Add(time.Minute + time.Second)
 	assert.ElementsMatch(t, []table.Ticket{single, ready}, l.Passed())
@@ -173,6 +228,9 @@ func TestSomebodyGoesOn(t *testing.T) {
 				x.Nonce = fmt.Sprint(i)
 			case 1:
 				x.Key = fmt.Sprint(r.IntN(3))
+			case 2:
+				x.Lasts = time.Duration(1+r.IntN(2)) * time.Hour // the shorter ones have nearly lapsed
+				x.Beat = x.Beat.Add(-time.Duration(r.IntN(2)) * time.Second)
 			}
 			all = append(all, x)
 		}

@@ -130,14 +130,14 @@ func (t Table) listAll(ctx context.Context, prefix string, busy bool) ([]Listing
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	rows, q := queuedIn(rows)
+	rows, q := queuedIn(rows, at)
 	names := namesIn(rows, prefix)
 	if prefix != "" {
 		tickets, err := t.tickets(ctx, prefix, names)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		_, q = queuedIn(tickets)
+		_, q = queuedIn(tickets, at)
 	}
 	found, err := t.listQueued(ctx, prefix, names, at, rows, q, keys.Busy)
 	if err == nil && keys.Busy {
@@ -227,11 +227,11 @@ func (t Table) ListOne(ctx context.Context, name string) (Listing, error) {
 }
 
 func listOne(name string, at time.Time, rows []Row) Listing {
-	rows, q := queuedIn(rows)
-	l := list([]string{name}, at, rows)[0]
+	others, q := queuedIn(rows, at)
+	l := list([]string{name}, at, others)[0]
 	l.attach(q, queuesOf(name))
-	for _, tickets := range q {
-		l.Cut = l.Cut || len(tickets) == MostTickets
+	for _, queue := range queuesOf(name) {
+		l.Cut = l.Cut || len(Tickets(queue, rows)) >= MostTickets
 	}
 	return l
 }

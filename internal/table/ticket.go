@@ -32,6 +32,9 @@ const MaxGrace = 5 * time.Second
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
+// lastsOfSet is how long the tickets of sets count, including those of versions that do not write Lasts.
+const lastsOfSet = time.Minute
+
 // Ticket identifies a waiter in a queue and records when it began to wait. A set waits in several queues, one for each
 // of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
 // order.
@@ -47,6 +50,7 @@ type Ticket struct {
 	Set   bool          // the waiter also waits for other locks
 	Ready bool          // for a set, whether it is first in all its queues
 	Beat  time.Time     // the time of the commit that last wrote it
+	Lasts time.Duration // how long it counts after Beat; zero means until it is deleted
 }
 
 type ticketJSON struct {
@@ -57,7 +61,21 @@ type ticketJSON struct {
 	Slots int    `json:"slots,omitempty"`
 	Set   bool   `json:"set,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
+	Lasts string `json:"lasts,omitempty"`
 }
+
+// LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews the
+// ticket once in a third of that time, so it keeps its place if a renewal fails, or if it is stopped for a lease.
+func LastsFor(lease time.Duration, set bool) time.Duration {
+	if set {
+		return lastsOfSet
+	}
+	return max(3*lease, 30*time.Second)
+}
+
+// Lapsed reports whether the ticket no longer counts at a time of Spanner's clock. A waiter that lives renews its ticket
+// before that, or as soon as it can. The ticket then counts again, at its old place.
+func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
 // Row returns the key of the ticket's row.
 func (t Ticket) Row() string {
@@ -73,9 +91,19 @@ func (t Ticket) Compare(other Ticket) int {
 }
 
 // Put returns a write that inserts the ticket, or replaces it if it exists.
-func (t Ticket) Put() Write {
-	said, _ := json.Marshal(ticketJSON{format, t.ID, t.Grace.String(), t.Key, t.Slots, t.Set, t.Ready}) // can't fail
-	return Write{Kind: Put, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
+func (t Ticket) Put() Write { return t.write(Put) }
+
+// Renew returns a write that replaces the ticket. Its commit fails with ErrMissing if the ticket has been deleted, so a
+// renewal that arrives late brings no ticket back.
+func (t Ticket) Renew() Write { return t.write(Update) }
+
+func (t Ticket) write(kind Kind) Write {
+	j := ticketJSON{V: format, ID: t.ID, Grace: t.Grace.String(), Key: t.Key, Slots: t.Slots, Set: t.Set, Ready: t.Ready}
+	if t.Lasts > 0 {
+		j.Lasts = t.Lasts.String()
+	}
+	said, _ := json.Marshal(j) // can't fail
+	return Write{Kind: kind, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
 }
 
 // Delete returns a write that deletes the ticket.
@@ -127,6 +155,13 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 		return Ticket{}, false
 	}
 	n, _ := strconv.ParseInt(digits, 10, 64)
+	t := content(row)
+	t.Queue, t.Time, t.Nonce = queue, Token(n), nonce
+	return t, true
+}
+
+// content returns a ticket without the fields that are in its key.
+func content(row Row) Ticket {
 	var j ticketJSON
 	if json.Unmarshal([]byte(row.Writer), &j) != nil || j.V > format {
 		j = ticketJSON{}
@@ -135,8 +170,12 @@ func ticket(queue, place string, row Row) (Ticket, bool) {
 	if err != nil {
 		grace = defaultGrace
 	}
-	return Ticket{Queue: queue, Time: Token(n), Nonce: nonce, ID: j.ID, Grace: min(max(grace, time.Millisecond), MaxGrace),
-		Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set, Ready: j.Set && j.Ready, Beat: row.Heartbeat}, true
+	lasts, err := time.ParseDuration(j.Lasts)
+	if err != nil && j.Set {
+		lasts = lastsOfSet
+	}
+	return Ticket{ID: j.ID, Grace: min(max(grace, time.Millisecond), MaxGrace), Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set,
+		Ready: j.Set && j.Ready, Beat: row.Heartbeat, Lasts: min(max(lasts, 0), 3*MaxLease)}
 }
 
 // queueOf returns the queue to which a ticket's key belongs. It reports false if key is not a valid ticket key, or if

@@ -26,7 +26,7 @@ func rowOf(t Ticket) Row {
 func TestATicketIsReadAsItWasWritten(t *testing.T) {
 	long := strings.Repeat("ü", MaxName/2)
 	for _, queue := range []string{"m", "a/b", "a%2Fb", "#", "s/slot/", long, strings.Repeat("m", MaxName), strings.Repeat("m", MaxName-20)} {
-		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: strconv.FormatInt(math.MaxInt64, 36), ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7)}
+		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: strconv.FormatInt(math.MaxInt64, 36), ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7), Lasts: 90 * time.Second}
 		row := rowOf(want)
 		assert.LessOrEqual(t, len(row.Name), MaxKey, "tables may have no room for a longer one")
 		assert.True(t, IsTicket(row.Name))
@@ -48,6 +48,25 @@ func TestQueuesOfNamesAreApart(t *testing.T) {
 			assert.Equal(t, one == other, within, "%q among those of %q", other, one)
 			assert.Len(t, Tickets(one, []Row{row}), map[bool]int{true: 1}[one == other])
 		}
+	}
+}
+
+// A ticket says for how long after its own commit it counts. One of an older version says nothing: that of a set counts
+// for as long as other waiters have always left it, any other until it is deleted. No ticket counts for ever by mistake.
+func TestForHowLongATicketCounts(t *testing.T) {
+	assert.Equal(t, 30*time.Second, LastsFor(time.Second, false))
+	assert.Equal(t, 90*time.Second, LastsFor(30*time.Second, false))
+	row := rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n"})
+	for writer, want := range map[string]time.Duration{
+		`{"lasts":"30s"}`: 30 * time.Second, `{}`: 0, "": 0, "{": 0, `{"lasts":"soon"}`: 0, `{"lasts":"-1s"}`: 0, `{"v":99,"lasts":"1s"}`: 0,
+		`{"set":true}`: time.Minute, `{"set":true,"lasts":"soon"}`: time.Minute, `{"lasts":"99999h"}`: 3 * MaxLease,
+	} {
+		row.Writer = writer
+		got := Tickets("m", []Row{row})
+		assert.Equal(t, want, got[0].Lasts, writer)
+		assert.False(t, got[0].Lapsed(row.Heartbeat.Add(want)), writer)
+		assert.Equal(t, want > 0, got[0].Lapsed(row.Heartbeat.Add(want+time.Microsecond)), writer)
+		assert.False(t, got[0].Lapsed(row.Heartbeat.Add(-time.Hour)), writer)
 	}
 }
 

@@ -36,15 +36,18 @@ func queuesBelow(prefix string) (string, bool) {
 	return ticketPrefix + escaped, len(escaped) <= MaxName
 }
 
-// queued contains the tickets that one poll has read, by the key prefixes of their queues.
+// queued contains the tickets that one poll has read and that have not lapsed, by the key prefixes of their queues.
 type queued map[string][]Row
 
-// queuedIn separates the tickets from the other rows.
-func queuedIn(rows []Row) (others []Row, q queued) {
+// queuedIn separates the tickets from the other rows, which were read at the time at.
+func queuedIn(rows []Row, at time.Time) (others []Row, q queued) {
 	q = queued{}
 	for _, row := range rows {
 		if !IsTicket(row.Name) {
 			others = append(others, row)
+			continue
+		}
+		if content(row).Lapsed(at) {
 			continue
 		}
 		if queue, _, ok := strings.Cut(row.Name[len(ticketPrefix):], "/"); ok {
@@ -173,8 +176,8 @@ func (t Table) listQueued(ctx context.Context, prefix string, names map[string]b
 }
 
 // StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200, which can be passed to Queue.
-// A ticket counts as abandoned if it was last written more than MaxLease ago. If its waiter is still running, the
-// waiter writes the ticket again.
+// A ticket counts as abandoned if it has lapsed or, if it does not say when it lapses, if it was last written more than
+// MaxLease ago. If its waiter is still running, the waiter writes the ticket again.
 func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 	return func(yield func([]Write, error) bool) {
 		for last, full := ticketPrefix, true; full; {
@@ -185,7 +188,8 @@ func (t Table) StaleTickets(ctx context.Context) iter.Seq2[[]Write, error] {
 			}
 			var stale []Write
 			for _, row := range rows {
-				if last = row.Name; at.Sub(row.Heartbeat) > MaxLease {
+				last = row.Name
+				if t := content(row); t.Lapsed(at) || t.Lasts == 0 && at.Sub(t.Beat) > MaxLease {
 					stale = append(stale, Write{Kind: Delete, Name: row.Name})
 				}
 			}

@@ -47,8 +47,9 @@ work is done, because the work would otherwise be done again. To delete such a
 record, delete the row NAME!done.
 
 Processes that wait for a lock with package lock have tickets in the table.
-Prune also deletes tickets that have not been written for more than a day. If a
-process is in fact still waiting, it writes its ticket again.
+Prune also deletes tickets that their processes have not renewed in time, and
+those of older versions after a day. If a process is in fact still waiting, it
+writes its ticket again.
 
 Prune works in batches. If it is interrupted, the batches that it has finished
 stay deleted. The --timeout applies to each request.
