@@ -127,7 +127,8 @@ var errNotTheQuestion = errors.New("the check could not be prepared")
 
 // passing reports whether an error may be temporary, so that it says nothing about an assumption.
 func passing(err error) bool {
-	return table.FaultOf(err).Kind == table.Outage || errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) ||
+	fault := table.FaultOf(err)
+	return fault.Kind == table.Outage || fault == table.NoCredentials || errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) ||
 		overrun(err) || errors.Is(err, table.ErrNotFound)
 }
 

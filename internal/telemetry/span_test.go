@@ -102,7 +102,7 @@ func TestASpanSaysAtItsEndWhatCameOfIt(t *testing.T) {
 		"no look succeeds":            {never("observe"), []string{"observe failed!"}, ""},
 		"no claim succeeds":           {never("claim"), []string{"election failed! [observe done claim failed!]"}, ""},
 		"another was first":           {after("observe", taken), []string{"election overtaken [observe done claim overtaken]"}, ""},
-		"no confirmation succeeds":    {never("confirm"), []string{"election failed! [observe done claim done confirm failed! withdraw done]"}, ""},
+		"no confirmation succeeds":    {never("confirm"), []string{"election failed! [observe done claim done confirm failed! heartbeat superseded confirm failed! withdraw done]"}, ""},
 		"an announcement fails":       {once("announce"), []string{elected, "handover [announce failed! announce done release done]"}, ""},
 		"a release fails":             {once("release"), []string{elected, "handover [announce done release failed! release done]"}, ""},
 		"a release gets no answer":    {func(l *memstore.Link) { l.Lose(nil, memstore.Once("release")) }, []string{elected, "handover [announce done release failed! release superseded]"}, ""},
