@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +53,9 @@ func TestAnObserverHearsOfEachChange(t *testing.T) {
 		assert.Equal(t, []string{string(Deactivating), string(Competing)}, b.take())
 		first.Cut()
 		w.until("b")
-		assert.Equal(t, []string{"lost: " + elect.ErrExpired.Error(), "over", string(Deactivating), string(Competing)}, a.take())
+		lost := a.take()
+		assert.True(t, strings.HasPrefix(lost[0], "lost: "+elect.ErrExpired.Error()+"; the last heartbeat failed: "), lost[0])
+		assert.Equal(t, []string{"over", string(Deactivating), string(Competing)}, lost[1:])
 		assert.Equal(t, []string{"elected", string(Confirming), string(Activating), string(Working)}, b.take())
 		first.Mend()
 
