@@ -42,7 +42,7 @@ while :; do
   [ -z "$held" ] || break
   after=$(tr -d '\r' <"$dir/head" | sed -n 's/^[Rr]etry-[Aa]fter: *//p')
   left=$((ends - $(date +%s)))
-  if [ -z "$after" ] || [ -n "$wait" ] && [ "$left" -lt "$after" ]; then
+  if [ -z "$after" ] || { [ -n "$wait" ] && [ "$left" -lt "$after" ]; }; then
     echo "hold.sh: not acquired: $said" >&2
     exit 75
   fi
