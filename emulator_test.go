@@ -27,6 +27,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
@@ -674,5 +675,32 @@ func TestACommitIsUnderATermAndAMutex(t *testing.T) {
 		require.ErrorIs(t, err, spindle.ErrFenced, "nor is the other")
 		assert.ErrorContains(t, err, "mylock")
 		require.NoError(t, accounts.Unlock(t.Context()))
+	})
+}
+
+// A refused commit is followed by a read of the lease row, which ends the term.
+func TestARefusedCommitEndsItsTermAtOnce(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
+		ended := make(chan error, 1)
+		l := stand(t, db.Client, db, spindle.WithLease(time.Hour), // so that no heartbeat notices it
+			spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); ended <- context.Cause(ctx) }))
+		token, err := l.WaitElected(t.Context())
+		require.NoError(t, err)
+		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
+		for _, no := range []spindle.Token{0, token - 1} {
+			_, err = l.Apply(t.Context(), no, write)
+			require.ErrorIs(t, err, spindle.ErrFenced)
+		}
+		has, _ := l.HasLock()
+		require.True(t, has)
+		_, err = db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(db.Table, spanner.Key{table.LeaseKey("mylock", table.Token(token))})})
+		require.NoError(t, err)
+		_, err = l.ReadWriteTransaction(t.Context(), token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error {
+			return txn.BufferWrite(write)
+		})
+		require.ErrorIs(t, err, spindle.ErrFenced)
+		has, _ = l.HasLock()
+		assert.False(t, has)
+		assert.Equal(t, spindle.ErrSuperseded, <-ended)
 	})
 }

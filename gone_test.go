@@ -6,14 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
-	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // leads returns a running machine that leads, and the term and context that its leader function got last.
@@ -111,32 +109,5 @@ func TestARefusedWriteOfSeveralLocksEndsOnlyTheLostTerm(t *testing.T) {
 		time.Sleep(fleet.Lease / 10)
 		assert.True(t, has(ms[0]) && has(ms[2]))
 		b.End(ms...)
-	})
-}
-
-// The same on a real database, where a refused commit is followed by a read of the lease row.
-func TestARefusedCommitEndsItsTermAtOnce(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ended := make(chan error, 1)
-		l := stand(t, db.Client, db, spindle.WithLease(time.Hour), // so that no heartbeat notices it
-			spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); ended <- context.Cause(ctx) }))
-		token, err := l.WaitElected(t.Context())
-		require.NoError(t, err)
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
-		for _, no := range []spindle.Token{0, token - 1} {
-			_, err = l.Apply(t.Context(), no, write)
-			require.ErrorIs(t, err, spindle.ErrFenced)
-		}
-		has, _ := l.HasLock()
-		require.True(t, has)
-		_, err = db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(db.Table, spanner.Key{table.LeaseKey("mylock", table.Token(token))})})
-		require.NoError(t, err)
-		_, err = l.ReadWriteTransaction(t.Context(), token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error {
-			return txn.BufferWrite(write)
-		})
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		has, _ = l.HasLock()
-		assert.False(t, has)
-		assert.Equal(t, spindle.ErrSuperseded, <-ended)
 	})
 }
