@@ -94,7 +94,7 @@ var (
 		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
 			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
-			"\tr.program.lose(time.Now())\n", ""),
+			"\tr.program.lose(now)\n", ""),
 		one("a program that reads is left without the terminal", "TestAProgramThatReadsGetsTheTerminalAndGoesOn", execJobGo,
 			"case asksForTerminal(s) && r.lend():", "case false:"),
 		one("exec goes on while its program is stopped", "TestExecStopsWithItsProgram", execJobGo,
