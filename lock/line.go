@@ -41,6 +41,7 @@ type wanted struct {
 	queues []string
 	beside []string // the names of other rows that each poll reads
 	enters func(queue, before int)
+	admit  elect.Admit
 	ticket table.Ticket // the contents of its tickets, except for the queue
 }
 
@@ -74,7 +75,7 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.Lasts = table.LastsFor(s.config.Lease, w.ticket.Set)
 	w.line = &line{Store: w.watch.Table(s.table).Store,
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
-			enters: w.watch.Queued, ticket: w.ticket},
+			enters: w.watch.Queued, admit: s.config.Admit, ticket: w.ticket},
 		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}}}
 }
 
@@ -318,8 +319,13 @@ func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) 
 	if len(writes) == 0 {
 		return nil
 	}
+	leave, err := l.admit.Enter(ctx)
+	if err != nil {
+		return err
+	}
 	written := make(chan error, 1)
 	l.writing.Go(func() {
+		defer leave()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(l.lease))
 		defer cancel()
 		written <- l.wrote(table.Table{Store: l.Store}.Queue(ctx, writes...))

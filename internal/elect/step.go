@@ -88,6 +88,11 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 }
 
 func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxPause time.Duration) Step {
+	leave, err := c.Admit.Enter(ctx)
+	if err != nil {
+		return Step{Seen: seen, Err: err}
+	}
+	defer leave()
 	t, err := c.Claim(ctx, claim...)
 	switch {
 	case err == nil:

@@ -90,6 +90,7 @@ type Seams struct {
 	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
 	Look     time.Duration                   // the longest pause between two polls of a waiter for a mutex; 0: the default
 	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
+	Admit    elect.Admit                     // asked before each claim, and before a waiter writes its tickets; may be nil
 	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent)           // called for each event of a term, from other goroutines; must not block
 }
@@ -179,6 +180,6 @@ func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
 		LeaseRecord: table.LeaseRecord{Lease: c.Lease, ID: c.ID, Value: c.Value, AcceptsHandover: c.Handover, Rank: c.Rank},
-		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff,
+		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff, Admit: c.Admit,
 	}
 }

@@ -89,6 +89,7 @@ func (a *Agent) leader(w http.ResponseWriter, r *http.Request) {
 		bad.write(w)
 		return
 	}
+	slow(r)
 	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
 	defer cancel()
 	l, err := spindle.New(nil, a.TableName, name, a.reading()).Leader(ctx)

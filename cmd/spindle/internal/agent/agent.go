@@ -34,25 +34,33 @@ type Config struct {
 // Agent holds locks for programs.
 type Agent struct {
 	Config
-	warnings *slog.Logger // for the locks, which log only warnings; the agent itself logs the rest
-	clock    elect.Clock
-	clocks   func() reading // reads the clocks that programs can read too
-	identify func(net.Conn) (process, *problem)
-	requests batch.Requests
-	barred   barred
-	counts   counts
+	warnings   *slog.Logger // for the locks, which log only warnings; the agent itself logs the rest
+	clock      elect.Clock
+	clocks     func() reading // reads the clocks that programs can read too
+	identify   func(net.Conn) (process, *problem)
+	requests   batch.Requests
+	programs   programs
+	claims     turns // of holds that compete for locks
+	beginnings turns // of requests
+	barred     barred
+	counts     counts
+
+	holds sync.Map // by id; those that are not over
 
 	mu       sync.Mutex
-	holds    map[string]*hold // by id
-	past     []*hold          // holds that are over, oldest first
-	draining bool             // programs get no more locks
+	past     []*hold // holds that are over, oldest first
+	draining bool    // programs get no more locks
 }
 
 // New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, holds: map[string]*hold{}, counts: newCounts()}
+	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, counts: newCounts(),
+		programs: programs{maxHolds: c.MaxHolds, byKey: map[string]*program{}}, claims: turns{all: atATime}, beginnings: turns{all: atATime}}
 }
+
+// atATime is how many claims may be in flight, and how many requests may begin at a time. One program may have half of it.
+const atATime = 64
 
 // remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.
 const remembered = 1000
@@ -62,21 +70,36 @@ func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 	if wrong := a.check(r); wrong != nil {
 		return nil, wrong
 	}
-	if err := p.Watch(); err != nil {
-		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+	if p.HasClosed() {
+		return nil, wrong(http.StatusBadRequest, "closed", "the program closed the connection, or its direction of it, before its request began")
 	}
-	p.Describe()
-	id, who := newID(), p.Who()
-	h := &hold{owner: owner{id, a.holderOf(id, r, who), r, who, p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
+	h := &hold{owner: owner{id: newID(), asked: r, who: p.Who(), peer: p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
 		events: loop.NewInbox[event](), lines: newLines(), mute: make(chan struct{}), ended: make(chan struct{})}
-	h.log = a.Log.With("kind", r.kind, "names", r.names, "holder", h.holder)
+	bad := a.programs.enter(h)
+	if bad == nil {
+		if bad = a.complete(h); bad != nil {
+			a.programs.end(h)
+		}
+	}
+	return h, bad
+}
+
+// complete fills in the rest of a hold, and adds it to the others.
+func (a *Agent) complete(h *hold) *problem {
+	if err := h.peer.Watch(); err != nil {
+		return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+	}
+	h.peer.Describe()
+	h.who = h.peer.Who()
+	h.holder = a.holderOf(h.id, h.asked, h.who)
+	h.log = a.Log.With("kind", h.asked.kind, "names", h.asked.names, "holder", h.holder)
 	h.wait.decided = make(chan struct{})
 	h.wait.ctx, h.wait.quit = context.WithCancelCause(context.Background())
 	var err error
-	if h.lock, err = newLocker(r, h); err != nil {
-		return nil, wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
+	if h.lock, err = newLocker(h.asked, h); err != nil {
+		return wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
 	}
-	return h, a.add(h)
+	return a.add(h)
 }
 
 func (a *Agent) check(r *request) *problem {
@@ -96,48 +119,23 @@ func (a *Agent) allowed(name string) *problem {
 	return nil
 }
 
-// add adds a hold. It fails if the agent is draining or full. It also fails if the program already holds one of the
-// locks or waits for it, because the program would then be waiting for itself.
+// add adds a hold, unless the agent is draining.
 func (a *Agent) add(h *hold) *problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.draining:
+	if a.draining {
 		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping and gives out no more locks")
-	case len(a.holds) >= a.MaxHolds:
-		return wrong(http.StatusTooManyRequests, "too-many", "this agent already has %d holds, and --max-holds does not allow more", len(a.holds))
 	}
-	for _, other := range a.holds {
-		if name := h.repeats(other); name != "" {
-			return wrong(http.StatusConflict, "already-held", "this program has already asked for %.64q in another request: the threads of a program must share one hold", name)
-		}
-	}
-	a.holds[h.id] = h
+	a.holds.Store(h.id, h)
 	return nil
-}
-
-// repeats returns a name that both holds ask for if they belong to the same program, and "" otherwise. Semaphores don't
-// count. Neither does a hold that the program has given up: the program can wait until that hold is over.
-func (h *hold) repeats(other *hold) string {
-	wanted := map[phase]bool{waiting: true, held: true, stopping: true}[other.status().phase] && !other.peer.HasClosed()
-	if !wanted || other.who.Key != h.who.Key || h.asked.kind == semaphores || other.asked.kind == semaphores {
-		return ""
-	}
-	for _, name := range h.asked.names {
-		if slices.Contains(other.asked.names, name) {
-			return name
-		}
-	}
-	return ""
 }
 
 // ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
 	h.wait.quit(nil)
-	a.barred.prune()
 	a.counts.end(h)
 	a.mu.Lock()
-	delete(a.holds, h.id)
+	a.holds.Delete(h.id)
 	a.past = append(a.past, h)
 	a.past = a.past[max(len(a.past)-remembered, 0):]
 	a.mu.Unlock()
@@ -146,11 +144,11 @@ func (a *Agent) ended(h *hold) {
 
 // find returns the hold with the given id, even if it is over, or nil if there is none.
 func (a *Agent) find(id string) *hold {
+	if h, ok := a.holds.Load(id); ok {
+		return h.(*hold)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if h := a.holds[id]; h != nil {
-		return h
-	}
 	for _, h := range a.past {
 		if h.id == id {
 			return h
@@ -160,13 +158,11 @@ func (a *Agent) find(id string) *hold {
 }
 
 // all returns the holds that are not over.
-func (a *Agent) all() []*hold {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := make([]*hold, 0, len(a.holds))
-	for _, h := range a.holds {
-		all = append(all, h)
-	}
+func (a *Agent) all() (all []*hold) {
+	a.holds.Range(func(_, h any) bool {
+		all = append(all, h.(*hold))
+		return true
+	})
 	return all
 }
 

@@ -16,6 +16,7 @@ type barred struct {
 	clock elect.Clock
 	mu    sync.Mutex
 	names map[string][]bar // of locks; the promises that may not be over
+	prune int              // how many names there may be before promises that are over are forgotten
 }
 
 // bar is a promise to the program of a hold.
@@ -38,6 +39,7 @@ func (b *barred) until(p promise, hold string, names []string) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.tidy(now)
 	for _, name := range names {
 		b.names[name] = append(b.without(name, func(o bar) bool { return o.hold == hold || o.over(now) <= 0 }), bar{p, hold})
 	}
@@ -52,14 +54,16 @@ func (b *barred) lift(hold string, names []string) {
 	}
 }
 
-// prune forgets promises that are over.
-func (b *barred) prune() {
-	now := b.clock.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// tidy forgets promises that are over, if there are twice as many names as after the last time. It then costs no more than
+// a constant for each promise. b.mu is held.
+func (b *barred) tidy(now elect.Instant) {
+	if len(b.names) < b.prune {
+		return
+	}
 	for name := range b.names {
 		b.keep(name, b.without(name, func(o bar) bool { return o.over(now) <= 0 }))
 	}
+	b.prune = 2*len(b.names) + 100
 }
 
 func (b *barred) without(name string, gone func(bar) bool) []bar {

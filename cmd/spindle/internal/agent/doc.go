@@ -10,6 +10,9 @@
 //   - barred.go: lost locks that no other program may get yet
 //   - kinds.go: mutexes, sets, semaphores, elections and work that is done once
 //   - agent.go: the holds of an agent
+//   - program.go: how much one program may have
+//   - turns.go: how programs take turns
+//   - conn.go: connections, whose requests begin in turn
 //   - http.go, request.go, problem.go: the paths, their parameters, and error responses
 //   - metrics.go: metrics for Prometheus
 package agent

@@ -59,6 +59,12 @@ type event struct {
 	done   bool   // for asked: whether to record the key as done
 }
 
+// isWanted reports whether the program wants the lock or holds it, and can still learn what becomes of it.
+func (h *hold) isWanted() bool {
+	p := h.status().phase
+	return (p == waiting || p == held || p == stopping) && !h.peer.HasClosed()
+}
+
 func (h *hold) put(e event) { h.events.Put(e) }
 
 // options returns the options for the lock.
@@ -67,8 +73,9 @@ func (h *hold) options() []spindle.Option {
 	opts := []spindle.Option{
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
-			c.Store, c.Requests, c.Clock = a.Locks.Store, &a.requests, a.clock
-			c.Process = fmt.Sprintf("agent %p, %s", a, h.who.Key) // each program counts as a process of its own in queues
+			c.Store, c.Requests, c.Clock = a.programs.counted(h, a.Locks.Store), &a.requests, a.clock
+			c.Admit = h.claims
+			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = a.barred.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
@@ -78,6 +85,16 @@ func (h *hold) options() []spindle.Option {
 		opts = append(opts, spindle.WithValue(r.value))
 	}
 	return opts
+}
+
+// claims waits for the program's turn to claim. It implements elect.Admit.
+func (h *hold) claims(ctx context.Context) (leave func(), err error) {
+	place := h.agent.claims.take(h.who.Key)
+	if err := place.wait(ctx); err != nil {
+		return nil, err
+	}
+	h.agent.programs.begin(h)
+	return func() { h.agent.programs.end(h); place.leave() }, nil
 }
 
 // happened passes an event of the term on to run.
@@ -131,6 +148,7 @@ func (h *hold) run() {
 	}
 	h.events.Close()
 	h.agent.ended(h)
+	h.agent.programs.end(h)
 }
 
 func (h *hold) receive() {

@@ -26,8 +26,9 @@ func (a *Agent) Serve(on net.Listener) *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    256 << 10, // enough for a set of 500 names with 500 bytes each; slow clients keep this much memory
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
+		ConnState:         changed,
 	}
-	go func() { _ = s.Serve(on) }() // returns an error once the server is closed
+	go func() { _ = s.Serve(listener{on, a}) }() // returns an error once the server is closed
 	return s
 }
 
@@ -108,8 +109,7 @@ func (a *Agent) by(do func(http.ResponseWriter, *http.Request, process) (kept bo
 				return
 			}
 		}
-		c, _ := r.Context().Value(connection{}).(net.Conn)
-		p, bad := a.identify(c)
+		p, bad := a.identify(socketOf(r))
 		if bad != nil {
 			bad.write(w)
 			return
@@ -118,6 +118,21 @@ func (a *Agent) by(do func(http.ResponseWriter, *http.Request, process) (kept bo
 			p.Close()
 		}
 	})
+}
+
+// socketOf returns the connection of a request, or nil if it did not come over the agent's socket.
+func socketOf(r *http.Request) net.Conn {
+	if c, ok := r.Context().Value(connection{}).(*conn); ok {
+		return c.Conn
+	}
+	return nil
+}
+
+// slow is called before a handler waits for something, so that other requests can begin.
+func slow(r *http.Request) {
+	if c, ok := r.Context().Value(connection{}).(*conn); ok { // not a probe over TCP
+		c.pass()
+	}
 }
 
 // acquire begins a hold, and answers with its lines.
@@ -138,6 +153,7 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p process, kind 
 	}
 	h.begin()
 	if asked.try {
+		slow(r)
 		<-h.wait.decided
 		if bad := h.refused(); bad != nil {
 			bad.write(w)
@@ -149,7 +165,11 @@ func (a *Agent) acquire(w http.ResponseWriter, r *http.Request, p process, kind 
 		h.put(event{what: streamEnds})
 		return true
 	}
-	go h.lines.send(conn, h.stamp)
+	a.programs.begin(h)
+	go func() {
+		defer a.programs.end(h)
+		h.lines.send(conn, h.stamp)
+	}()
 	return true
 }
 
@@ -192,6 +212,7 @@ func (a *Agent) release(w http.ResponseWriter, r *http.Request, p process) (kept
 		return false
 	}
 	h.put(event{what: asked, done: done})
+	slow(r)
 	select {
 	case <-h.ended:
 		h.becameOf(w, done)
@@ -229,6 +250,7 @@ func (a *Agent) stepDown(w http.ResponseWriter, r *http.Request, p process) (kep
 // stepDownAll asks all programs of a user to release their locks, and answers once they have. For root and the agent's
 // own user, it asks the programs of all users. With the parameter drain, the agent also stops giving out locks.
 func (a *Agent) stepDownAll(w http.ResponseWriter, r *http.Request, p process) (kept bool) {
+	slow(r)
 	uid, everybody := p.Who().UID, seesAll(p)
 	if r.URL.Query().Has("drain") {
 		if !everybody {
@@ -261,6 +283,7 @@ func (a *Agent) releaseOrphan(w http.ResponseWriter, r *http.Request, _ process)
 		wrong(http.StatusConflict, "not-orphaned", "that hold belongs to this agent: use /v1/holds/%s/release", h.id).write(w)
 		return false
 	}
+	slow(r)
 	ctx, cancel := context.WithTimeout(r.Context(), waitFor)
 	defer cancel()
 	a.releaseOf(ctx, table.Token(token), proofOf(q.Get("hold")), q["name"]).write(w)

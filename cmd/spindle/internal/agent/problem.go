@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 )
 
 // A problem says what is wrong with a request, or why the request was refused. Its format is defined by RFC 9457.
@@ -12,6 +13,8 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"` // for people: what was given, what was expected, how to fix it
+
+	retryAfter int // in seconds; 0: asking again would not help
 }
 
 // Error implements error.
@@ -21,7 +24,12 @@ func wrong(status int, code, format string, args ...any) *problem {
 	return &problem{Code: code, Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-func (p *problem) write(w http.ResponseWriter) { writeJSON(w, p.Status, "application/problem+json", p) }
+func (p *problem) write(w http.ResponseWriter) {
+	if p.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	writeJSON(w, p.Status, "application/problem+json", p)
+}
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	h := w.Header()

@@ -89,7 +89,7 @@ type agentProcess struct {
 	host   *host
 	name   string
 	agent  *Agent
-	at     *listener
+	at     *ears
 	server *http.Server
 	died   chan struct{}
 
@@ -103,8 +103,8 @@ type agentProcess struct {
 func (h *host) startAgent() {
 	w := h.w
 	w.started++
-	a := &agentProcess{host: h, name: fmt.Sprintf("agent%d.%d", h.number, w.started), at: newListener(), died: make(chan struct{})}
-	a.agent = New(Config{Locks: table.Table{Store: link{a}}, TableName: "locktable", MaxHolds: 1000, Host: fmt.Sprint("host", h.number),
+	a := &agentProcess{host: h, name: fmt.Sprintf("agent%d.%d", h.number, w.started), at: newEars(), died: make(chan struct{})}
+	a.agent = New(Config{Locks: table.Table{Store: link{a}}, TableName: "locktable", MaxHolds: maxHoldsIn, Host: fmt.Sprint("host", h.number),
 		Log: slog.New(slog.NewTextHandler(logged{a}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))})
 	a.agent.clock, a.agent.barred.clock = h, h
 	a.agent.clocks = func() reading {

@@ -35,6 +35,7 @@ type role struct {
 	path   string // of the request, without what is drawn for each turn
 	lease  time.Duration
 	fair   bool    // waiters get their turns in order
+	floods bool    // it only floods its agent
 	strays float64 // the chance that a tenure does not end with a release
 }
 
@@ -103,5 +104,8 @@ func (p *plan) drawRoles(d dice) {
 		}
 		p.roles = append(p.roles, r)
 		p.longest = max(p.longest, r.lease)
+	}
+	if d.chance(0.3) {
+		p.roles = append(p.roles, role{host: d.IntN(p.hosts), kind: locks, lease: base, floods: true})
 	}
 }

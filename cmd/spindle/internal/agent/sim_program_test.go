@@ -11,9 +11,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// program is one process that uses the agent of its host, as docs/agent.md tells it to. After it has ended, another one
+// client is one process that uses the agent of its host, as docs/agent.md tells it to. After it has ended, another one
 // takes its slot.
-type program struct {
+type client struct {
 	w     *world
 	slot  int
 	role  role
@@ -31,7 +31,7 @@ type program struct {
 
 // tenure is one hold, as its program sees it.
 type tenure struct {
-	p      *program
+	p      *client
 	socket *socket
 	key    string        // for once
 	reads  time.Duration // how long it takes to read a line, at most
@@ -65,10 +65,10 @@ type said struct {
 	Fence                    []fenceJSON
 }
 
-func (p *program) dice(about ...any) dice { return p.w.dice(append([]any{p.name}, about...)...) }
+func (p *client) dice(about ...any) dice { return p.w.dice(append([]any{p.name}, about...)...) }
 
 // clocks are the program's clocks.
-func (p *program) clocks() reading { return p.host.clocks().plus(p.shift, 1) }
+func (p *client) clocks() reading { return p.host.clocks().plus(p.shift, 1) }
 
 func (r reading) plus(o reading, sign int64) reading {
 	return reading{Boottime: r.Boottime + sign*o.Boottime, Monotonic: r.Monotonic + sign*o.Monotonic, Unix: r.Unix + sign*o.Unix}
@@ -86,12 +86,12 @@ func (t *tenure) acts() bool {
 }
 
 // stopped returns how long the program is stopped yet. w.mu is held.
-func (p *program) stopped() time.Duration {
+func (p *client) stopped() time.Duration {
 	return max(time.Until(p.resumes), time.Until(p.host.resumes))
 }
 
 // gate blocks the caller while the program is stopped. It returns false once the program has ended.
-func (p *program) gate(where string) bool {
+func (p *client) gate(where string) bool {
 	for {
 		p.w.mu.Lock()
 		wait, dead := p.stopped(), p.dead
@@ -104,7 +104,7 @@ func (p *program) gate(where string) bool {
 }
 
 // nap lets time pass. It returns false once the program has ended.
-func (p *program) nap(d time.Duration, news <-chan struct{}) bool {
+func (p *client) nap(d time.Duration, news <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -116,7 +116,7 @@ func (p *program) nap(d time.Duration, news <-chan struct{}) bool {
 }
 
 // run is the program's main function.
-func (p *program) run() {
+func (p *client) run() {
 	for p.gate("turn") {
 		p.w.mu.Lock()
 		over := p.w.closing
@@ -133,8 +133,12 @@ func (p *program) run() {
 }
 
 // turn is one request for a hold, and what follows.
-func (p *program) turn() {
+func (p *client) turn() {
 	d := p.dice("turn")
+	if p.role.floods {
+		p.flood(d)
+		return
+	}
 	t := &tenure{p: p, news: make(chan struct{}, 1)}
 	p.w.mu.Lock()
 	if t.socket = p.host.dial(p.process); t.socket != nil {
@@ -154,7 +158,7 @@ func (p *program) turn() {
 }
 
 // drawn returns the parameters that differ between turns. w.mu is held.
-func (p *program) drawn(d dice, t *tenure) (more string) {
+func (p *client) drawn(d dice, t *tenure) (more string) {
 	if p.role.kind == onces {
 		t.key = fmt.Sprintf("%08d", p.w.key)
 		more += "&key=" + t.key
@@ -274,7 +278,7 @@ func fenceOf(all []fenceJSON) (writes []table.Write) {
 }
 
 // call sends a request that has a short response. The status is 0 if there is none in time.
-func (p *program) call(method, path string) (status int, body []byte) {
+func (p *client) call(method, path string) (status int, body []byte) {
 	p.w.mu.Lock()
 	s := p.host.dial(p.process)
 	p.w.mu.Unlock()
@@ -428,7 +432,7 @@ func (t *tenure) release(d dice) {
 }
 
 // ends ends the process. Its connection is closed and its end is seen after the given times. w.mu is held.
-func (p *program) ends(why string, closes, exits time.Duration) {
+func (p *client) ends(why string, closes, exits time.Duration) {
 	if p.dead {
 		return
 	}

@@ -219,18 +219,18 @@ func (e *evidence) Unread() int {
 
 func (e *evidence) Close() {}
 
-// listener is the agent's listening socket.
-type listener struct {
+// ears is the agent's listening socket.
+type ears struct {
 	accepts chan *socket
 	closed  chan struct{}
 	once    sync.Once
 }
 
-func newListener() *listener {
-	return &listener{accepts: make(chan *socket, 1000), closed: make(chan struct{})}
+func newEars() *ears {
+	return &ears{accepts: make(chan *socket, 1000), closed: make(chan struct{})}
 }
 
-func (l *listener) Accept() (net.Conn, error) {
+func (l *ears) Accept() (net.Conn, error) {
 	select {
 	case s := <-l.accepts:
 		return agentEnd{s}, nil
@@ -239,9 +239,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) Close() error {
+func (l *ears) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "agent"} }
+func (l *ears) Addr() net.Addr { return &net.UnixAddr{Name: "agent"} }

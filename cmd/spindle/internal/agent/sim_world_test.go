@@ -26,7 +26,7 @@ type world struct {
 
 	mu        sync.Mutex // for everything below, and held while a request is applied
 	hosts     []*host
-	programs  []*program // by slot
+	programs  []*client // by slot
 	started   int
 	calm      bool      // no new faults
 	closing   bool      // programs end instead of asking for another hold
@@ -96,7 +96,7 @@ func (w *world) begin() {
 		w.hosts = append(w.hosts, h)
 		h.startAgent()
 	}
-	w.programs = make([]*program, len(w.plan.roles))
+	w.programs = make([]*client, len(w.plan.roles))
 	for slot := range w.programs {
 		w.after(d.spread(10*time.Microsecond, w.plan.longest), func() { w.startProgram(slot) })
 	}
@@ -109,7 +109,7 @@ func (w *world) startProgram(slot int) {
 	}
 	w.started++
 	role := w.plan.roles[slot]
-	p := &program{w: w, slot: slot, role: role, host: w.hosts[role.host], name: fmt.Sprintf("%c%d", 'a'+slot, w.started), died: make(chan struct{})}
+	p := &client{w: w, slot: slot, role: role, host: w.hosts[role.host], name: fmt.Sprintf("%c%d", 'a'+slot, w.started), died: make(chan struct{})}
 	p.process = w.newProcess()
 	switch d := w.dice("start", p.name); { // its clocks may differ, in a container or a virtual machine
 	case d.chance(0.2):
@@ -127,7 +127,7 @@ func (w *world) newProcess() *kernelProcess {
 	return &kernelProcess{key: fmt.Sprint("process ", w.started), uid: 1000}
 }
 
-func (w *world) restartProgram(p *program) {
+func (w *world) restartProgram(p *client) {
 	after := w.dice("restart", p.name).spread(w.plan.longest/50, w.plan.longest)
 	w.quiet(after)
 	w.after(after, func() { w.startProgram(p.slot) })
@@ -161,8 +161,8 @@ func (w *world) drive(d dice) {
 }
 
 // victim returns a program, preferably one that holds a lock.
-func (w *world) victim(d dice) *program {
-	var live, holding []*program
+func (w *world) victim(d dice) *client {
+	var live, holding []*client
 	for _, p := range w.programs {
 		if p == nil || p.dead {
 			continue
@@ -182,7 +182,7 @@ func (w *world) victim(d dice) *program {
 }
 
 // breakProgram injects a fault into a program. It returns false if the fault is not for programs.
-func (w *world) breakProgram(kind string, p *program, d dice) bool {
+func (w *world) breakProgram(kind string, p *client, d dice) bool {
 	soon := func() time.Duration { return d.spread(10*time.Microsecond, 50*time.Millisecond) }
 	late := func() time.Duration { return d.spread(50*time.Millisecond, 2*w.plan.longest) }
 	switch kind {
@@ -362,7 +362,7 @@ func (w *world) finish() {
 		h.agent.ends("over")
 	}
 	for name, row := range w.store.Rows() {
-		if leaseRow.MatchString(name) && !strings.Contains(row.Writer, `"free":true`) {
+		if leaseRow.MatchString(name) && !strings.HasPrefix(name, "flood") && !strings.Contains(row.Writer, `"free":true`) {
 			w.violate("nothing left over", "the lease row %+v", row)
 		}
 	}

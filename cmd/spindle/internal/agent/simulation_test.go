@@ -28,6 +28,7 @@ import (
 //   - sim_link_test.go: the connection between an agent and the lock table
 //   - sim_socket_test.go: sockets and processes as the kernel knows them
 //   - sim_program_test.go: a program, which follows docs/agent.md
+//   - sim_flood_test.go: a program that floods its agent
 //   - sim_check_test.go: the invariants
 
 var (

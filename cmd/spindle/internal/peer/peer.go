@@ -20,7 +20,7 @@ type Identity struct {
 	PID     int    // 0 if the process is in another pid namespace and has no id in ours
 	Command string // the name of the process, or ""; set by Describe
 	Unit    string // its systemd unit or container, or ""; set by Describe
-	Key     string // differs between processes; the same for all connections of one process, if the system can tell
+	Key     string // differs between processes, and is the same for all connections of one process; "" if the system can't tell
 }
 
 // A Peer is the process that connected to a Unix socket.

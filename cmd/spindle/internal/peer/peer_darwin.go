@@ -28,7 +28,6 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID = int(cred.Uid)
-	p.Key = fmt.Sprintf("connection %p", p)
 	return nil
 }
 

@@ -88,7 +88,7 @@ func (p *Peer) keyOf() string {
 			return fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
 		}
 	}
-	return fmt.Sprintf("connection %p", p)
+	return ""
 }
 
 // pidfsMagic is the type of pidfs, the file system that gives each process its own inode since Linux 6.9.

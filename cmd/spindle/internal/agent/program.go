@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// programs keeps the programs of an agent apart, so that none can use up what the others need. One program may have half
+// of the holds. Programs that the system can't tell apart, whose key is "", count as one and may have all of them.
+type programs struct {
+	maxHolds int // of all programs
+
+	mu    sync.Mutex
+	holds int
+	byKey map[string]*program
+}
+
+// program is what an agent keeps of one process, until nothing is left of it.
+type program struct {
+	key   string
+	conns int              // its open connections
+	holds map[*hold]int    // how much is in progress for each: the hold itself, its response, its requests to Spanner
+	asked map[string]*hold // by name, the last hold that asked for it, semaphores apart
+}
+
+// of returns a program. ps.mu is held.
+func (ps *programs) of(key string) *program {
+	p := ps.byKey[key]
+	if p == nil {
+		p = &program{key: key, holds: map[*hold]int{}, asked: map[string]*hold{}}
+		ps.byKey[key] = p
+	}
+	return p
+}
+
+// forget forgets a program of which nothing is left. ps.mu is held.
+func (ps *programs) forget(p *program) {
+	if p.conns == 0 && len(p.holds) == 0 {
+		delete(ps.byKey, p.key)
+	}
+}
+
+// connected counts a connection that a program opened, or closed if by is -1. It reports whether the program may have so
+// many: one for each of its holds, and as many for other requests.
+func (ps *programs) connected(key string, by int) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.of(key)
+	p.conns += by
+	ps.forget(p)
+	return p.conns <= 2*most(ps.maxHolds, key)
+}
+
+// enter counts a new hold until end is called for it. It refuses the hold if there are too many.
+func (ps *programs) enter(h *hold) *problem {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.of(h.who.Key)
+	defer ps.forget(p)
+	if ps.holds >= ps.maxHolds {
+		return tooMany("this agent already has %d requests that hold locks or wait for locks, and --max-holds does not allow more", ps.holds)
+	}
+	if len(p.holds) >= most(ps.maxHolds, p.key) {
+		return tooMany("this program already has %d requests that hold locks or wait for locks, and one program may have half of --max-holds", len(p.holds))
+	}
+	if bad := p.repeats(h); bad != nil {
+		return bad
+	}
+	ps.count(h)
+	return nil
+}
+
+// tooMany refuses a request that may succeed later.
+func tooMany(format string, args ...any) *problem {
+	p := wrong(http.StatusTooManyRequests, "too-many", format, args...)
+	p.retryAfter = 1
+	return p
+}
+
+// repeats refuses a hold if its program already holds one of the locks or waits for it, because the program would then be
+// waiting for itself. Semaphores don't count. Neither does a hold that the program has given up: the program can wait
+// until that hold is over.
+func (p *program) repeats(h *hold) *problem {
+	if p.key == "" || h.asked.kind == semaphores {
+		return nil
+	}
+	for _, name := range h.asked.names {
+		if other := p.asked[name]; other != nil && other.isWanted() {
+			return wrong(http.StatusConflict, "already-held", "this program has already asked for %.64q in another request: the threads of a program must share one hold", name)
+		}
+	}
+	for _, name := range h.asked.names {
+		p.asked[name] = h
+	}
+	return nil
+}
+
+// begin counts something that is done for a hold until end is called. The hold may be over: it counts until its last
+// request to Spanner has been answered.
+func (ps *programs) begin(h *hold) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.count(h)
+}
+
+func (ps *programs) count(h *hold) {
+	p := ps.of(h.who.Key)
+	if p.holds[h]++; p.holds[h] == 1 {
+		ps.holds++
+	}
+}
+
+func (ps *programs) end(h *hold) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.of(h.who.Key)
+	if p.holds[h]--; p.holds[h] > 0 {
+		return
+	}
+	ps.holds--
+	delete(p.holds, h)
+	for _, name := range h.asked.names {
+		if p.asked[name] == h {
+			delete(p.asked, name)
+		}
+	}
+	ps.forget(p)
+}
+
+// counted returns the Store of a hold, whose requests count.
+func (ps *programs) counted(h *hold, s table.Store) table.Store {
+	return table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+		ps.begin(h)
+		defer ps.end(h)
+		return call(ctx, s)
+	})
+}
