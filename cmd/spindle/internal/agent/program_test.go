@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,7 @@ type crowd struct {
 	ears  chan net.Conn
 	conns []*wire
 	store memstore.Store
-	step  func(ctx context.Context, step string) // called before each request to Spanner; may block
+	step  atomic.Pointer[func(step string)] // called before each request to Spanner; may block
 }
 
 // wire is a program's end of a connection. It is also what the agent knows of that program.
@@ -92,21 +93,23 @@ func (c *crowd) Addr() net.Addr { return &net.UnixAddr{} }
 // among runs a test in virtual time. After it, all programs have ended, and the agent has nothing left of them.
 func among(t *testing.T, maxHolds int, test func(c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &crowd{T: t, ears: make(chan net.Conn, 10000), step: func(context.Context, string) {}}
+		c := &crowd{T: t, ears: make(chan net.Conn, 10000)}
+		c.before(func(string) {})
 		store := table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-			c.step(ctx, step)
+			(*c.step.Load())(step)
 			return call(ctx, &c.store)
 		})
 		c.agent = New(Config{Locks: table.Table{Store: store}, TableName: "locktable", MaxHolds: maxHolds, Host: "host", Log: slog.New(slog.DiscardHandler)})
 		c.agent.identify = func(conn net.Conn) (process, *problem) { return known{conn.(far).wire}, nil }
 		server := c.agent.Serve(c)
 		test(c)
-		c.step = func(context.Context, string) {}
+		c.before(func(string) {})
 		for _, w := range c.conns {
 			close(w.exits)
 			w.hangUp()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Empty(t, c.agent.programs.byKey)
 		assert.Zero(t, c.agent.programs.holds)
 		for _, turns := range []*turns{&c.agent.claims, &c.agent.beginnings} {
@@ -117,6 +120,9 @@ func among(t *testing.T, maxHolds int, test func(c *crowd)) {
 		_ = server.Close()
 	})
 }
+
+// before calls f before each request to Spanner from now on.
+func (c *crowd) before(f func(step string)) { c.step.Store(&f) }
 
 // dial connects a program.
 func (c *crowd) dial(program string) *wire {
@@ -198,12 +204,12 @@ func TestARequestCountsUntilItsCleanUpHasEnded(t *testing.T) {
 	for _, blocked := range []string{"confirm", "release"} {
 		among(t, 2, func(c *crowd) {
 			answer := make(chan struct{})
-			c.step = func(_ context.Context, step string) {
+			c.before(func(step string) {
 				if step == blocked {
 					<-answer
 				}
 				time.Sleep(time.Millisecond)
-			}
+			})
 			w := c.asks("a", "POST /v1/locks?name=a&lease=1h")
 			time.Sleep(2500 * time.Microsecond) // it is being confirmed
 			w.hangUp()
@@ -223,30 +229,30 @@ func TestProgramsClaimInTurn(t *testing.T) {
 	among(t, 1000, func(c *crowd) {
 		id := c.asks("holder", "POST /v1/locks?name=held&lease=3s").reads("held").Hold
 		const took = 2 * time.Second
-		var beats, claims int
-		c.step = func(_ context.Context, step string) {
+		var beats, claims atomic.Int64
+		c.before(func(step string) {
 			switch step {
 			case "claim":
-				claims++
+				claims.Add(1)
 				time.Sleep(took)
 			case "heartbeat":
-				beats++
+				beats.Add(1)
 			}
-		}
+		})
 		start := time.Now()
 		for i := range 100 {
 			c.asks("a", fmt.Sprintf("POST /v1/locks?name=a%d&lease=1h", i)).drains()
 		}
-		assert.Equal(t, 32, claims)
+		assert.EqualValues(t, 32, claims.Load())
 		for i := range 100 {
 			c.asks("b", fmt.Sprintf("POST /v1/locks?name=b%d&lease=1h", i)).drains()
 		}
-		assert.Equal(t, 64, claims)
+		assert.EqualValues(t, 64, claims.Load())
 		healthy := c.asks("healthy", "POST /v1/locks?name=free&lease=1h")
-		assert.Equal(t, 64, claims)
+		assert.EqualValues(t, 64, claims.Load())
 		healthy.reads("held")
 		assert.Equal(t, 2*took, time.Since(start))
-		assert.Positive(t, beats)
+		assert.Positive(t, beats.Load())
 		r := c.asks("holder", "POST /v1/holds/"+id+"/release").answer()
 		assert.Equal(t, http.StatusOK, r.StatusCode)
 		assert.Equal(t, 2*took, time.Since(start))
@@ -256,13 +262,14 @@ func TestProgramsClaimInTurn(t *testing.T) {
 // A request that waits for its program's turn waits no longer than it asked to, or than its client. It claims nothing then.
 func TestARequestWaitsForItsTurnAsLongAsItAskedTo(t *testing.T) {
 	among(t, 1000, func(c *crowd) {
-		answer, claims := make(chan struct{}), 0
-		c.step = func(_ context.Context, step string) {
+		answer := make(chan struct{})
+		var claims atomic.Int64
+		c.before(func(step string) {
 			if step == "claim" {
-				claims++
+				claims.Add(1)
 				<-answer
 			}
-		}
+		})
 		for i := range 32 {
 			c.asks("a", fmt.Sprintf("POST /v1/locks?name=a%d&lease=1h", i)).drains()
 		}
@@ -272,10 +279,10 @@ func TestARequestWaitsForItsTurnAsLongAsItAskedTo(t *testing.T) {
 		assert.Equal(t, 100*time.Millisecond, time.Since(start))
 		gone.hangUp()
 		synctest.Wait()
-		assert.Equal(t, 32, claims)
+		assert.EqualValues(t, 32, claims.Load())
 		close(answer)
 		last.reads("held")
-		assert.Equal(t, 33, claims)
+		assert.EqualValues(t, 33, claims.Load())
 	})
 }
 
@@ -283,15 +290,21 @@ func TestARequestWaitsForItsTurnAsLongAsItAskedTo(t *testing.T) {
 // program has, it gets a free lock at once.
 func TestWaitersForBusyLocksLeaveThePlaceToOthers(t *testing.T) {
 	among(t, 1000, func(c *crowd) {
+		var mu sync.Mutex
 		tickets, most := 0, 0
-		c.step = func(_ context.Context, step string) {
-			if step == "queue" {
-				tickets++
-				most = max(most, tickets)
-				time.Sleep(time.Millisecond)
-				tickets--
-			}
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			tickets += n
+			most = max(most, tickets)
 		}
+		c.before(func(step string) {
+			if step == "queue" {
+				count(1)
+				time.Sleep(time.Millisecond)
+				count(-1)
+			}
+		})
 		for i := range 100 {
 			c.asks("a", fmt.Sprintf("POST /v1/locks?name=%d&lease=1h", i)).reads("held")
 		}
@@ -299,6 +312,7 @@ func TestWaitersForBusyLocksLeaveThePlaceToOthers(t *testing.T) {
 			c.asks("b", fmt.Sprintf("POST /v1/locks?name=%d&lease=1h", i)).drains()
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		assert.Equal(t, 32, most)
 		start := time.Now()
 		c.asks("b", "POST /v1/locks?name=free&lease=1h").reads("held")
@@ -309,7 +323,7 @@ func TestWaitersForBusyLocksLeaveThePlaceToOthers(t *testing.T) {
 // Requests begin in turn. One that waits for something lets others begin, and so does a connection that sends nothing.
 func TestRequestsBeginInTurn(t *testing.T) {
 	among(t, 1000, func(c *crowd) {
-		c.step = func(_ context.Context, step string) { time.Sleep(time.Second) }
+		c.before(func(step string) { time.Sleep(time.Second) })
 		for range 100 {
 			c.dial("a")
 			c.asks("a", "POST /v1/locks?wait=0&lease=1h&name="+fmt.Sprint(len(c.conns)))
