@@ -152,7 +152,7 @@ func (t *term) notify(e elect.TermEvent) {
 	}
 }
 
-// lastBeat stops the heartbeats. If a heartbeat is in progress, it waits until that heartbeat returns.
+// lastBeat stops the heartbeats. If a heartbeat is in progress, it is canceled.
 func (t *term) lastBeat() error {
 	t.m.report(nil)
 	return t.lease.Stop()

@@ -72,10 +72,10 @@ func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {
 			k := keeper(step.Term)
 			for range beats {
 				time.Sleep(lease / 3)
-				require.NoError(t, k.beat())
+				require.NoError(t, beat(k))
 			}
 			link.Refuse(func(string) error { return errors.New("away") })
-			require.NoError(t, k.beat())
+			require.NoError(t, beat(k))
 			time.Sleep(lease)
 			require.False(t, step.Term.Held())
 			link.Refuse(nil)

@@ -80,8 +80,8 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop stops the keeper's goroutines and waits for them, including any heartbeat in progress. If the term is still
-// held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the
+// Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress, which does no harm even if
+// it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the
 // term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
@@ -94,58 +94,130 @@ func (k *Keeper) Stop() error {
 	return context.Cause(k.over)
 }
 
-// renew sends heartbeats until the term ends or the owner stops the keeper.
+// attempt is one attempt at a heartbeat, and its answer.
+type attempt struct {
+	cancelable
+	n    int     // how many attempts have not been acknowledged since the last one that was
+	sent Instant // just before it was sent
+	err  error
+}
+
+var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
+
+// renew sends heartbeats until the term ends or the owner stops the keeper. If an attempt is not answered soon, renew sends
+// another one, but does not give up the first: a server under load answers late, and more requests would not help it.
 func (k *Keeper) renew() {
+	ctx := within(context.WithoutCancel(k.ctx))
+	defer ctx.cancel(errUnanswered)
 	next := k.clock.Timer(k.untilBeat())
 	defer next.Stop()
+	answers := make(chan attempt)
+	var sent []attempt // since the last one that was acknowledged
 	for {
 		select {
 		case <-k.left:
+			ctx.cancel(nil)
 			return
 		case <-k.over.Done():
 			return
 		case <-k.Mute:
 			return
 		case <-next.C:
+			a, err := k.send(ctx, sent, answers)
+			if err != nil {
+				k.End(err)
+				return
+			}
+			sent = append(sent, a)
+			next.Reset(k.patience())
+		case a := <-answers:
+			if a.n >= len(sent) || a.sent != sent[a.n].sent {
+				continue // another attempt has been acknowledged
+			}
+			if err := k.learn(a); err != nil {
+				k.End(err)
+				return
+			}
+			switch {
+			case a.err == nil:
+				a.supersede(sent)
+				sent = nil
+				next.Reset(k.untilBeat())
+			case a.n == len(sent)-1:
+				sent[a.n].err = a.err
+				next.Reset(min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond)))
+			default:
+				continue // a later attempt may still be answered
+			}
+			k.Notify(TermEvent{What: Beat})
 		}
-		if k.Before != nil {
-			k.Before(k.ctx)
-		}
-		if err := k.beat(); err != nil {
-			k.End(err)
-			return
-		}
-		k.Notify(TermEvent{What: Beat})
-		next.Reset(k.pause())
 	}
 }
 
-// beat sends one heartbeat. It returns an error only if the term has ended. One attempt takes at most half of the
-// remaining time, so that there is time for another.
-func (k *Keeper) beat() error {
-	sent := k.clock.Now()
+// supersede gives up the other attempts, because a has been acknowledged. Those that are older have failed.
+func (a attempt) supersede(all []attempt) {
+	for _, other := range all {
+		if other.n < a.n {
+			other.cancel(errUnanswered)
+		}
+		other.cancel(nil)
+	}
+}
+
+// send sends another attempt. It returns an error only if the term has ended.
+func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- attempt) (attempt, error) {
+	n := len(before)
+	if n > 0 && before[n-1].err == nil {
+		if err := k.learn(attempt{err: errUnanswered}); err != nil {
+			return attempt{}, err
+		}
+	}
+	if k.Before != nil {
+		k.Before(k.ctx)
+	}
+	a := attempt{n: n, sent: k.clock.Now(), cancelable: within(table.Attempt(ctx, n))}
 	left := k.Left()
 	if left <= 0 {
-		return k.expired()
+		a.cancel(nil)
+		return a, k.expired()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), min(left, max(left/2, k.lease/50), longestAttempt))
-	defer cancel()
-	err := k.table.Heartbeat(ctx, k.token, k.names...)
-	if errors.Is(err, table.ErrSuperseded) {
-		k.refused.CompareAndSwap(nil, &sent)
-		return err
+	k.all.Go(func() {
+		a := a
+		limited, cancel := context.WithTimeout(a, min(left, max(min(left*2/3, k.lease/2), k.lease/50), longestAttempt))
+		a.err = k.table.Heartbeat(limited, k.token, k.names...)
+		cancel()
+		select {
+		case answers <- a:
+		case <-ctx.Done():
+		}
+		a.cancel(nil)
+	})
+	return a, nil
+}
+
+// patience returns how long to wait for the answer to an attempt before the next one is sent. After the first attempt, at
+// least a third of the lease is left then.
+func (k *Keeper) patience() time.Duration {
+	return max(min(k.Left()*3/8, k.lease/4), k.lease/50)
+}
+
+// learn reacts to the answer to an attempt. It returns an error only if the term has ended.
+func (k *Keeper) learn(a attempt) error {
+	if errors.Is(a.err, table.ErrSuperseded) {
+		k.refused.CompareAndSwap(nil, &a.sent)
+		return a.err
 	}
-	if err != nil {
-		was, goesOn := k.endanger(err)
+	if a.err != nil {
+		was, goesOn := k.endanger(a.err)
 		switch {
 		case !goesOn:
 			return k.expired()
 		case !was:
-			k.notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", err)})
+			k.notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", a.err)})
 		}
 		return nil
 	}
-	was, extended := k.extend(sent)
+	was, extended := k.extend(a.sent)
 	if !extended {
 		return k.expired()
 	}
@@ -171,14 +243,6 @@ func (k *Keeper) notify(e TermEvent) {
 	e.At = k.clock.Now()
 	e.Left = k.Term.left(k.standing.Load(), e.At)
 	k.Notify(e)
-}
-
-// pause returns the time until the next heartbeat.
-func (k *Keeper) pause() time.Duration {
-	if k.inJeopardy() {
-		return min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond))
-	}
-	return k.untilBeat()
 }
 
 // untilBeat returns the time until the next heartbeat. If InPhase is set, heartbeats are due when the monotonic clock

@@ -38,19 +38,22 @@ func (l *log) all() []TermEventKind {
 // heartbeat has failed. The last event of a term is Lost.
 func TestALostTermIsInNoJeopardy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &memstore.Link{Store: &memstore.Store{}}
-		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		store, away := &memstore.Store{}, false
+		term := candidate("a", table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+			if away {
+				time.Sleep(2 * lease)
+				return errors.New("unavailable")
+			}
+			return call(ctx, store)
+		}), "m").Try(t.Context(), All, lease/3).Term
 		require.NotNil(t, term)
-		link.Refuse(func(step string) error {
-			time.Sleep(2 * lease)
-			return errors.New("unavailable")
-		})
+		away = true
 		said := &log{}
 		k := &Keeper{Term: term, Interval: lease / 3, Notify: said.notify}
 		k.Start()
 		time.Sleep(3 * lease)
 		assert.ErrorIs(t, k.Stop(), ErrExpired)
-		assert.Equal(t, []TermEventKind{Lost}, said.all())
+		assert.Equal(t, []TermEventKind{InJeopardy, Lost}, said.all(), "in jeopardy because of an attempt that was not answered, before the deadline")
 		assert.True(t, term.inJeopardy(), "the next competition knows why it expired")
 	})
 }
@@ -122,6 +125,33 @@ func TestTermsInPhaseBeatTogether(t *testing.T) {
 		for at, n := range beats {
 			assert.Equal(t, 3, n, time.Unix(0, at))
 		}
+	})
+}
+
+// The answer to a heartbeat counts even if it arrives after the next heartbeat was sent, and the deadline counts from before
+// the heartbeat that it answers.
+func TestALateAnswerToAHeartbeatCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		term := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			err := call(ctx, store)
+			if step == "heartbeat" {
+				select {
+				case <-time.After(lease * 37 / 100):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return err
+		}), "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		k := &Keeper{Term: term, Interval: lease / 3, Notify: func(TermEvent) {}}
+		k.Start()
+		time.Sleep(lease/3 + lease*37/100 + lease/20) // each heartbeat may be due a twentieth of the interval earlier or later
+		assert.InDelta(t, (lease - lease/100 - lease*37/100 - lease/20).Seconds(), term.Left().Seconds(), (lease / 18).Seconds())
+		time.Sleep(20 * lease)
+		assert.True(t, term.Held())
+		assert.NoError(t, k.Stop())
 	})
 }
 

@@ -21,6 +21,15 @@ func keeper(t *Term) *Keeper {
 	return &Keeper{Term: t, Interval: t.lease / 3, Notify: func(TermEvent) {}, ctx: t.Context()}
 }
 
+// beat sends one heartbeat and waits for its answer.
+func beat(k *Keeper) error {
+	answers := make(chan attempt, 1)
+	if _, err := k.send(k.ctx, nil, answers); err != nil {
+		return err
+	}
+	return k.learn(<-answers)
+}
+
 func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -34,7 +43,7 @@ func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
 		assert.False(t, term.Held())
 		assert.ErrorIs(t, context.Cause(term.Context()), ErrExpired)
 		start := time.Now()
-		assert.ErrorIs(t, keeper(term).beat(), ErrExpired)
+		assert.ErrorIs(t, beat(keeper(term)), ErrExpired)
 		assert.Error(t, term.Release(t.Context(), nil), "it is left to expire")
 		assert.Zero(t, time.Since(start))
 		assert.NotZero(t, store.Rows()["m"].Heartbeat)

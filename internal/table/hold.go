@@ -17,6 +17,20 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "heartbeat", writes))
 }
 
+type attemptKey struct{}
+
+// Attempt returns a context for a heartbeat that is sent after n others that were not acknowledged. A Store that combines
+// heartbeats combines fewer of them then, because one of the others may be the reason.
+func Attempt(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, attemptKey{}, n)
+}
+
+// AttemptOf returns the number that Attempt has put into ctx, or 0.
+func AttemptOf(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
+}
+
 // Release frees the named locks in one blind commit. It fails with ErrSuperseded if the token is no longer valid, so it
 // never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {

@@ -78,18 +78,20 @@ func (c call) outcome(done string) string {
 }
 
 // failure returns the status code of a failed call. It returns OK if another candidate was first or the token was
-// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call.
+// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call,
+// unless it did so because the answer took too long.
 func failure(ctx context.Context, err error) codes.Code {
+	cause := context.Cause(ctx)
 	switch {
-	case err == nil, errors.Is(ctx.Err(), context.Canceled):
+	case err == nil, errors.Is(cause, context.Canceled):
 		return codes.OK
 	case table.Refused(err): // also if it says that the token was superseded because the whole table is gone
 		return spanner.ErrCode(err)
 	case errors.Is(err, table.ErrChanged), errors.Is(err, table.ErrAborted), errors.Is(err, table.ErrSuperseded), errors.Is(err, table.ErrMissing):
 		return codes.OK
 	}
-	if code := spanner.ErrCode(err); code != codes.Unknown || ctx.Err() == nil {
+	if code := spanner.ErrCode(err); code != codes.Unknown && code != codes.Canceled || cause == nil {
 		return code
 	}
-	return status.FromContextError(ctx.Err()).Code()
+	return status.FromContextError(cause).Code()
 }

@@ -28,6 +28,7 @@ const (
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
 	keepGo      = "internal/elect/keep.go"
+	gateGo      = "internal/elect/gate.go"
 	releaseGo   = "internal/elect/release.go"
 	announceGo  = "internal/elect/announce.go"
 	runGo       = "run.go"
@@ -129,7 +130,7 @@ var mutants = []mutant{
 	one("monotonic clock only", "one holder", clockGo,
 		"max(i.Wall-start.Wall, i.Mono-start.Mono)", "i.Mono-start.Mono"),
 	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
-		"\tif err != nil {\n\t\twas, goesOn := k.endanger(err)", "\tif errors.Is(err, context.Canceled) {\n\t\twas, goesOn := k.endanger(err)"),
+		"\tif a.err != nil {\n\t\twas, goesOn := k.endanger(a.err)", "\tif errors.Is(a.err, context.Canceled) {\n\t\twas, goesOn := k.endanger(a.err)"),
 	{"term revived after its end", "no revival", []edit{
 		{termGo, "func() { t.End(t.expired()) }", "func() { t.work.cancel(ErrExpired) }"},
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},

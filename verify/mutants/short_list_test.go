@@ -187,7 +187,7 @@ var (
 		one("a margin of now", "TestTheMarginIsHowCloseItWas", rpcGo,
 			"\t\tw.meter.beat(t, t.term.Left())\n", "\t\t_ = t\n"),
 		one("what the end of Run interrupts has failed", "TestFailuresAreCountedByStepAndCode", rpcGo,
-			"case err == nil, errors.Is(ctx.Err(), context.Canceled):", "case err == nil:"),
+			"case err == nil, errors.Is(cause, context.Canceled):", "case err == nil:"),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", coolDownGo,
 			"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
