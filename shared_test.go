@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/batch"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -81,4 +82,69 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 			require.NoError(t, <-done)
 		}
 	})
+}
+
+// Heartbeats are sent when they are due, whatever else is in flight: within a fiftieth of the lease, even if hundreds of claims
+// are not answered for a lease.
+func TestHeartbeatsDoNotWaitForClaims(t *testing.T) {
+	fleet.Bubble(t, func(t *testing.T) {
+		const holders, claimants, lease = 50, 500, 10 * time.Second
+		memory := &memstore.Store{}
+		var hang atomic.Bool
+		var beats, late atomic.Int64
+		began := time.Now()
+		store := table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			switch {
+			case step == "claim" && hang.Load():
+				time.Sleep(lease)
+				return table.ErrAborted
+			case step == "heartbeat":
+				beats.Add(1)
+				if past := time.Since(began) % (lease / 3); past > lease/50 { // all are due at multiples of a third of the lease
+					late.Add(1)
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+			return call(ctx, memory)
+		})
+		requests := &batch.Requests{}
+		seam := func(c *options.Config) { c.Store, c.Requests, c.Clock = store, requests, bubbleClock{began: began} }
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, holders+claimants)
+		start := func(n int, name string) (locks []*spindle.Lock) {
+			for i := range n {
+				l := spindle.New(nil, "locktable", fmt.Sprint(name, i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, spindle.WithLogger(slog.New(slog.DiscardHandler)))
+				require.NoError(t, l.Run(ctx, done))
+				locks = append(locks, l)
+			}
+			return locks
+		}
+		held := start(holders, "held-")
+		time.Sleep(lease)
+		hang.Store(true)
+		start(claimants, "wanted-")
+		time.Sleep(10 * lease)
+		assert.Positive(t, beats.Load())
+		assert.Zero(t, late.Load())
+		for _, l := range held {
+			has, _ := l.HasLock()
+			assert.True(t, has)
+		}
+		hang.Store(false)
+		cancel()
+		for range holders + claimants {
+			<-done
+		}
+	})
+}
+
+// bubbleClock is a system clock whose monotonic clock began with the test.
+type bubbleClock struct {
+	elect.SystemClock
+	began time.Time
+}
+
+func (c bubbleClock) Now() elect.Instant {
+	now := time.Now()
+	return elect.Instant{Wall: now.UnixNano(), Mono: int64(now.Sub(c.began))}
 }

@@ -40,7 +40,7 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c.Check(db, table, name)
 	c.RefuseForGroup()
 	l := &Lock{name: name, config: c, db: db}
-	l.table, l.spanner = c.Table(db, table)
+	l.table, l.spanner = l.config.Table(db, table)
 	l.about = c.Telemetry(table, name)
 	l.about.Loop = true
 	l.show(view{})

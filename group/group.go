@@ -103,7 +103,7 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	names := partitions.check(&c, name)
 	g := &Group{name: name, config: c, byName: make(map[string]*entry, len(names)), list: plan.NewList(names), wake: make(chan struct{}, 1)}
 	g.inventory = &inventory{byLock: make(map[string]*entry, len(names))}
-	g.table, g.spanner = c.Table(db, tableName)
+	g.table, g.spanner = g.config.Table(db, tableName)
 	g.about = c.Telemetry(tableName, name)
 	g.about.Loop = true
 	for _, n := range names {

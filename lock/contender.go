@@ -49,7 +49,7 @@ func newContender(db *spanner.Client, tableName, what string, names []string, op
 		check(&c)
 	}
 	s := contender{what: what, config: c, newer: new(sync.Once)}
-	s.table, s.spanner = c.Table(db, tableName)
+	s.table, s.spanner = s.config.Table(db, tableName)
 	s.about = c.Telemetry(tableName, names...)
 	if err := c.Err(); err != nil {
 		s.err = s.wrap("new", err)
@@ -175,6 +175,7 @@ func inOrder(l *line, choose elect.Choose) elect.Choose {
 			if wait := l.turn(seen); wait > 0 {
 				return elect.Wait(wait)
 			}
+			return d.As(l.urgency())
 		}
 		return d
 	}

@@ -41,8 +41,8 @@ type wanted struct {
 	queues []string
 	beside []string // the names of other rows that each poll reads
 	enters func(queue, before int)
-	admit  elect.Admit
-	ticket table.Ticket // the contents of its tickets, except for the queue
+	admit  func(context.Context) (leave func(), err error) // waits until it may write tickets
+	ticket table.Ticket                                    // the contents of its tickets, except for the queue
 }
 
 // queued is the waiter's own ticket.
@@ -75,7 +75,7 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.Lasts = table.LastsFor(s.config.Lease, w.ticket.Set)
 	w.line = &line{Store: w.watch.Table(s.table).Store,
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
-			enters: w.watch.Queued, admit: s.config.Admit, ticket: w.ticket},
+			enters: w.watch.Queued, admit: s.config.Enter, ticket: w.ticket},
 		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}}}
 }
 
@@ -257,6 +257,20 @@ func (l *line) place() (place int) {
 	return place
 }
 
+// urgency returns how urgent the waiter's claim is, as of the last poll.
+func (l *line) urgency() elect.Urgency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.own.Nonce != ""
+	for _, q := range l.seen {
+		first = first && q.Place() == 0 && len(q.Tickets) > 1
+	}
+	if first {
+		return elect.InTurn
+	}
+	return elect.Patient
+}
+
 // done returns the key that was done last under the lock, as of the last poll, and the time of that poll.
 func (l *line) done() (table.Done, time.Time, error) {
 	l.mu.Lock()
@@ -319,7 +333,7 @@ func (l *line) attend(ctx context.Context, nonce string, seen []elect.LockView) 
 	if len(writes) == 0 {
 		return nil
 	}
-	leave, err := l.admit.Enter(ctx)
+	leave, err := l.admit(ctx)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
 	switch {
 	case ok:
-		return elect.Claim(chosen)
+		return elect.Claim(chosen).As(k.waiting.line.urgency())
 	case !k.turn.Load():
 		return elect.Blocked(errFull)
 	case wait == 0:

@@ -9,6 +9,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -18,11 +19,16 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Requests collects the requests of one process to one lock table. The zero value is ready to use.
 type Requests struct {
+	Heartbeats table.Store // sends the heartbeats, so that they wait for no other request; nil: the store of each lock
+
+	Claims elect.Gate // bounds the claims, whether or not other requests are combined
+
 	commits gathering[*commit]
 	reads   gathering[*read]
 }
@@ -36,13 +42,23 @@ const longestWindow = 5 * time.Millisecond
 // The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
 // poll is sent immediately, unless another poll is in progress or polls were combined within the last window.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
-	return &store{Store: s, requests: r, window: min(longestWindow, lease/50)}
+	return &store{Store: s, requests: r, window: min(longestWindow, lease/50), lease: lease}
 }
 
 type store struct {
 	table.Store
 	requests *Requests
 	window   time.Duration
+	lease    time.Duration
+}
+
+// busy returns how long a heartbeat waits for others that are in progress. If transactions abort each other, it waits longer,
+// because it would only be in their way.
+func (s *store) busy() time.Duration {
+	if s.requests.Claims.Bounded() {
+		return s.lease / 10
+	}
+	return s.lease / 50
 }
 
 // sharedReads are the steps whose reads are shared. Each reads a few rows of a few locks.
@@ -68,8 +84,8 @@ func (s *store) Commit(ctx context.Context, step string, writes []table.Write) e
 	if step != "heartbeat" {
 		return s.Store.Commit(ctx, step, writes)
 	}
-	c := &commit{ctx: ctx, store: s.Store, writes: writes, answer: make(chan error, 1)}
-	s.requests.commits.add(c, s.window, commitAll)
+	c := &commit{ctx: ctx, store: cmp.Or(s.requests.Heartbeats, s.Store), gate: &s.requests.Claims, writes: writes, attempt: table.AttemptOf(ctx), answer: make(chan error, 1)}
+	s.requests.commits.add(c, s.window, s.busy(), commitAll)
 	select {
 	case err := <-c.answer:
 		return err

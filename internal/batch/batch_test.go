@@ -143,6 +143,44 @@ func TestAnOutageIsEveryLocksOwn(t *testing.T) {
 	})
 }
 
+// After an attempt that was not acknowledged, heartbeats share commits of half the size, and not with those of other locks
+// that have not failed.
+func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		tokens := holders(t, &c, 500)
+		for attempt, commits := range []int{1, 2, 4, 9} {
+			c.commits = 0
+			for name, err := range beats(table.Attempt(t.Context(), attempt), &batch.Requests{}, &c, tokens) {
+				require.NoError(t, err, name)
+			}
+			assert.Equal(t, commits, c.commits, "attempt %d", attempt)
+		}
+		var r batch.Requests
+		c.commits = 0
+		var all sync.WaitGroup
+		all.Go(func() { beats(t.Context(), &r, &c, map[string]table.Token{"lock-0000": tokens["lock-0000"]}) })
+		all.Go(func() {
+			beats(table.Attempt(t.Context(), 1), &r, &c, map[string]table.Token{"lock-0001": tokens["lock-0001"]})
+		})
+		all.Wait()
+		assert.Equal(t, 2, c.commits)
+	})
+}
+
+// Heartbeats have a store of their own if there is one.
+func TestHeartbeatsGoThroughTheirOwnStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c, own counted
+		tokens := holders(t, &own, 10)
+		for name, err := range beats(t.Context(), &batch.Requests{Heartbeats: &own}, &c, tokens) {
+			require.NoError(t, err, name)
+		}
+		assert.Equal(t, 1, own.commits)
+		assert.Zero(t, c.commits)
+	})
+}
+
 // A heartbeat whose time is up returns, and the shared commit continues for the others.
 func TestAnImpatientHeartbeatDoesNotEndTheSharedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

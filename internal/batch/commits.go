@@ -3,34 +3,47 @@ package batch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // commit is one lock's heartbeat.
 type commit struct {
-	ctx    context.Context
-	store  table.Store
-	writes []table.Write
-	answer chan error // has room for one
+	ctx     context.Context
+	store   table.Store
+	gate    *elect.Gate
+	writes  []table.Write
+	attempt int        // how many attempts at this heartbeat have not been acknowledged
+	answer  chan error // has room for one
 }
 
 // maxWrites limits a commit to some hundred locks: each heartbeat has two writes for each name.
 const maxWrites = 1000
 
 // commitAll sends heartbeats in as few commits as their number allows.
+//
+// If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are combined
+// into commits of half the size, the third into quarters, and so on, so that one row that can't be written does not cost all
+// locks their leases. Heartbeats at different attempts do not share a commit.
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
+	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })
+	slices.SortStableFunc(all, func(a, b *commit) int { return a.attempt - b.attempt })
 	for len(all) > 0 {
-		n, writes := 1, len(all[0].writes)
-		for n < len(all) && writes+len(all[n].writes) <= maxWrites {
+		n, writes, most := 1, len(all[0].writes), maxWrites>>min(all[0].attempt, 10)
+		for n < len(all) && all[n].attempt == all[0].attempt && writes+len(all[n].writes) <= most {
 			writes += len(all[n].writes)
 			n++
 		}
 		part := all[:n]
+		if all = all[n:]; part[0].gate.Bounded() {
+			commitTogether(part) // the parts would abort each other
+			continue
+		}
 		sent.Go(func() { commitTogether(part) })
-		all = all[n:]
 	}
 	sent.Wait()
 }
@@ -45,7 +58,9 @@ func commitTogether(all []*commit) {
 		writes, contexts = append(writes, c.writes...), append(contexts, c.ctx)
 	}
 	ctx, cancel := together(contexts)
+	answered := all[0].gate.Beat()
 	err := all[0].store.Commit(ctx, "heartbeat", writes)
+	answered()
 	cancel()
 	if len(all) > 1 && (errors.Is(err, table.ErrMissing) || errors.Is(err, table.ErrNotFound)) {
 		var halves sync.WaitGroup

@@ -16,13 +16,21 @@ type gathering[R any] struct {
 	sent    time.Time // when requests were last sent,
 	size    int       // and how many
 	busy    int       // how often requests have been sent and not been answered yet
+
+	answered func() // called when none is in progress any more
 }
 
 // add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
 // passed to send, which runs in its own goroutine.
-func (g *gathering[R]) add(r R, window time.Duration, send func([]R)) {
+//
+// While other requests are in progress, a request waits for their answer, but at most for the time busy.
+func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.busy > 0 {
+		window = max(window, busy)
+		g.answered = func() { g.flush(send) }
+	}
 	g.gather(r, time.Now().Add(window), send)
 }
 
@@ -66,8 +74,15 @@ func (g *gathering[R]) send(all []R, send func([]R)) {
 	go func() {
 		send(all)
 		g.mu.Lock()
-		defer g.mu.Unlock()
 		g.busy--
+		answered := g.answered
+		if g.busy > 0 {
+			answered = nil
+		}
+		g.mu.Unlock()
+		if answered != nil {
+			answered()
+		}
 	}()
 }
 

@@ -23,27 +23,17 @@ type Candidate struct {
 	Reclaim     bool
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
 	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
-	Admit       Admit                           // asked before each claim; nil: claims never wait
+	Gate        *Gate                           // bounds the claims; nil: claims never wait
+	Owner       string                          // whose claim it is, in the gate
 
 	observer   observer
 	past       past
 	coolDown   coolDown
 	preference preference
+	aborted    bool // its last claim was aborted
 	unsure     bool // the outcome of its last claim is unknown
 	contests   int  // the number of consecutive claims lost to other candidates
 	retry      Backoff
-}
-
-// Admit waits until a candidate may send a claim, or until ctx ends, which is the only error. The candidate calls leave once
-// the claim, its confirmation and its withdrawal have been answered.
-type Admit func(ctx context.Context) (leave func(), err error)
-
-// Enter calls a, unless it is nil.
-func (a Admit) Enter(ctx context.Context) (leave func(), err error) {
-	if a == nil {
-		return func() {}, nil
-	}
-	return a(ctx)
 }
 
 // Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down of c, but none of

@@ -2,9 +2,12 @@ package elect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Step is the result of one poll, and of the claim that followed if a lock could be claimed.
@@ -19,13 +22,20 @@ type Step struct {
 
 // Decision is what to do after a poll: claim some of the locks, wait, or give up because the candidate is blocked.
 type Decision struct {
-	claim []LockView
-	wait  time.Duration
-	err   error
+	claim   []LockView
+	urgency Urgency
+	wait    time.Duration
+	err     error
 }
 
 // Claim returns the decision to claim the given locks.
 func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
+
+// As returns the decision with the given urgency. The default is Urgent.
+func (d Decision) As(u Urgency) Decision {
+	d.urgency = u
+	return d
+}
 
 // Wait returns the decision to poll again after d at the latest.
 func Wait(d time.Duration) Decision { return Decision{wait: d} }
@@ -59,41 +69,61 @@ func All(seen []LockView) Decision {
 // shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends when the
 // lease expires, or a short random time later.
 //
-// The poll ends when ctx does. Claim describes how ctx affects a claim.
+// A claim may have to wait for its place in the gate. If it does, Try polls and decides again once it has the place, because
+// the first poll may be out of date by then.
+//
+// The poll and the wait end when ctx does. Claim describes how ctx affects a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
+	step, d := c.poll(ctx, choose, maxPause)
+	if d.claim == nil {
+		return step
+	}
+	p, err := c.Gate.enter(ctx, c.Clock, d.urgency, c.Owner, c.aborted)
+	if err != nil {
+		return Step{Seen: step.Seen, Err: err}
+	}
+	defer p.leave()
+	if p.hasWaited() {
+		if step, d = c.poll(ctx, choose, maxPause); d.claim == nil {
+			return step
+		}
+	}
+	return c.tryToClaim(ctx, step.Seen, d.claim, p)
+}
+
+// poll polls the locks once and decides what to do. If it decides to claim, the step has only what the poll showed.
+func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Duration) (Step, Decision) {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
 		maxPause = c.shortest(seen) / 3
 	}
 	c.retry.Max = maxPause
 	if err != nil {
-		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}
+		return Step{Err: err, Pause: c.retry.Pause(c.Clock)}, Decision{}
 	}
 	if slices.ContainsFunc(seen, func(s LockView) bool { return s.Confirmed() && s.FreeIn > 0 }) {
 		c.contests = 0
 	}
 	if c.disown(ctx, seen) {
-		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.left(c.Clock)), CoolingDown: true}
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.left(c.Clock)), CoolingDown: true}, Decision{}
 	}
 	switch d := choose(seen); {
 	case d.err != nil:
-		return Step{Seen: seen, Err: d.err, Pause: c.retry.Pause(c.Clock)}
+		return Step{Seen: seen, Err: d.err, Pause: c.retry.Pause(c.Clock)}, d
 	case d.claim == nil:
 		c.retry.Reset()
 		pause := min(Jitter(c.Clock, maxPause), d.wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.left(c.Clock) > 0}
+		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.left(c.Clock) > 0}, d
 	default:
-		return c.tryToClaim(ctx, seen, d.claim, maxPause)
+		return Step{Seen: seen}, d
 	}
 }
 
-func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxPause time.Duration) Step {
-	leave, err := c.Admit.Enter(ctx)
-	if err != nil {
-		return Step{Seen: seen, Err: err}
-	}
-	defer leave()
+func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, p *place) Step {
 	t, err := c.Claim(ctx, claim...)
+	if c.aborted = errors.Is(err, table.ErrAborted); !c.aborted {
+		p.answered()
+	}
 	switch {
 	case err == nil:
 		c.retry.Reset()
@@ -101,7 +131,7 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, maxP
 		return Step{Seen: seen, Term: t}
 	case First(err):
 		c.contests++
-		step := Step{Seen: seen, Lost: true, Pause: min(maxPause, c.spread(seen))} // the next poll shows which candidate was first
+		step := Step{Seen: seen, Lost: true, Pause: min(c.retry.Max, c.spread(seen))} // the next poll shows which candidate was first
 		if c.contests >= lostInARow {
 			step.Err = fmt.Errorf("%d claims in a row have failed, although no process holds the lock: %w", c.contests, err)
 		}

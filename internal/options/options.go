@@ -29,13 +29,14 @@ const DefaultLease = 10 * time.Second
 // allows 80,000, but reads would have to wait for a commit of that size.
 const defaultBatch = 500
 
-// Config contains the settings that the options make. It does not change after New has returned.
+// Config contains the settings that the options make. Only Table changes it after New has returned.
 type Config struct {
 	Lock
 	Elector
 	Group
 	Seams
 
+	gate  *elect.Gate // of the client and the table
 	wrong []error
 }
 
@@ -90,7 +91,7 @@ type Seams struct {
 	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
 	Look     time.Duration                   // the longest pause between two polls of a waiter for a mutex; 0: the default
 	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
-	Admit    elect.Admit                     // asked before each claim, and before a waiter writes its tickets; may be nil
+	Owner    string                          // on whose behalf it claims: of each owner, few claims are in flight; "": the process itself
 	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent)           // called for each event of a term, from other goroutines; must not block
 }
@@ -144,18 +145,22 @@ func defaultID() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString())
 }
 
-// Table returns the lock table, and the Spanner store for its fences.
+// Table returns the lock table, and the Spanner store for its fences. Candidates that are made later share the bound on claims
+// with the others of the same client and table.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
 	s := table.Spanner{DB: db, Table: name, Memory: c.Store}
 	store := table.Store(s)
 	if c.Store != nil {
 		store = c.Store
 	}
+	requests := c.Requests
+	if requests == nil && (db != nil || c.Shared) {
+		requests = batch.Of(db, name)
+	}
+	if requests != nil {
+		c.gate = &requests.Claims
+	}
 	if c.Shared {
-		requests := c.Requests
-		if requests == nil {
-			requests = batch.Of(db, name)
-		}
 		store = requests.Store(store, c.Lease)
 	}
 	return table.Table{Store: store}, s
@@ -175,11 +180,16 @@ func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
 	return telemetry.Scope{Meters: c.Meters, Tracers: c.Tracers, Table: tableName, Locks: locks}
 }
 
+// Enter waits for a place in the gate of the claims. The caller calls leave when its request has been answered.
+func (c *Config) Enter(ctx context.Context) (leave func(), err error) {
+	return c.gate.Enter(ctx, c.Clock, elect.Patient, c.Owner)
+}
+
 // Candidate returns a candidate for the names, with these options.
 func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
 		LeaseRecord: table.LeaseRecord{Lease: c.Lease, ID: c.ID, Value: c.Value, AcceptsHandover: c.Handover, Rank: c.Rank},
-		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff, Admit: c.Admit,
+		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff, Gate: c.gate, Owner: c.Owner,
 	}
 }

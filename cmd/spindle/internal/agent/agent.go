@@ -23,12 +23,13 @@ import (
 
 // Config configures an Agent.
 type Config struct {
-	Locks     table.Table
-	TableName string
-	Allow     []string // prefixes of the names that programs may lock; if empty, all names are allowed
-	MaxHolds  int      // how many holds there may be at a time
-	Host      string   // appears in the ids of holders
-	Log       *slog.Logger
+	Locks      table.Table
+	Heartbeats table.Store // sends the heartbeats of all holds; nil: the store of Locks
+	TableName  string
+	Allow      []string // prefixes of the names that programs may lock; if empty, all names are allowed
+	MaxHolds   int      // how many holds there may be at a time
+	Host       string   // appears in the ids of holders
+	Log        *slog.Logger
 }
 
 // Agent holds locks for programs.
@@ -40,7 +41,6 @@ type Agent struct {
 	identify   func(net.Conn) (process, *problem)
 	requests   batch.Requests
 	programs   programs
-	claims     turns // of holds that compete for locks
 	beginnings turns // of requests
 	barred     barred
 	counts     counts
@@ -55,11 +55,11 @@ type Agent struct {
 // New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, counts: newCounts(),
-		programs: programs{maxHolds: c.MaxHolds, byKey: map[string]*program{}}, claims: turns{all: atATime}, beginnings: turns{all: atATime}}
+	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, requests: batch.Requests{Heartbeats: c.Heartbeats}, barred: barred{clock: clock, names: map[string][]bar{}}, counts: newCounts(),
+		programs: programs{maxHolds: c.MaxHolds, byKey: map[string]*program{}}, beginnings: turns{all: atATime}}
 }
 
-// atATime is how many claims may be in flight, and how many requests may begin at a time. One program may have half of it.
+// atATime is how many requests may begin at a time. One program may have half of it.
 const atATime = 64
 
 // remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.

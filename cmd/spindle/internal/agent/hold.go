@@ -74,7 +74,7 @@ func (h *hold) options() []spindle.Option {
 		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
 		func(c *options.Config) {
 			c.Store, c.Requests, c.Clock = a.programs.counted(h, a.Locks.Store), &a.requests, a.clock
-			c.Admit = h.claims
+			c.Owner = h.who.Key
 			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = a.barred.left
@@ -85,16 +85,6 @@ func (h *hold) options() []spindle.Option {
 		opts = append(opts, spindle.WithValue(r.value))
 	}
 	return opts
-}
-
-// claims waits for the program's turn to claim. It implements elect.Admit.
-func (h *hold) claims(ctx context.Context) (leave func(), err error) {
-	place := h.agent.claims.take(h.who.Key)
-	if err := place.wait(ctx); err != nil {
-		return nil, err
-	}
-	h.agent.programs.begin(h)
-	return func() { h.agent.programs.end(h); place.leave() }, nil
 }
 
 // happened passes an event of the term on to run.

@@ -112,10 +112,8 @@ func among(t *testing.T, maxHolds int, test func(c *crowd)) {
 		synctest.Wait()
 		assert.Empty(t, c.agent.programs.byKey)
 		assert.Zero(t, c.agent.programs.holds)
-		for _, turns := range []*turns{&c.agent.claims, &c.agent.beginnings} {
-			assert.Zero(t, turns.busy)
-			assert.Empty(t, turns.queue)
-		}
+		assert.Zero(t, c.agent.beginnings.busy)
+		assert.Empty(t, c.agent.beginnings.queue)
 		close(c.ears)
 		_ = server.Close()
 	})
@@ -223,9 +221,9 @@ func TestARequestCountsUntilItsCleanUpHasEnded(t *testing.T) {
 	}
 }
 
-// Half of the claims that are in flight at most are one program's. The next places are given to the programs in turn, so a
-// program with one claim waits for one claim of each other program at most. Heartbeats and releases wait for none of it.
-func TestProgramsClaimInTurn(t *testing.T) {
+// At most 32 claims of one program are in flight, so a program with one claim does not wait for a hundred of the others.
+// Heartbeats and releases wait for none of it.
+func TestAProgramHasAFewClaimsInFlight(t *testing.T) {
 	among(t, 1000, func(c *crowd) {
 		id := c.asks("holder", "POST /v1/locks?name=held&lease=3s").reads("held").Hold
 		const took = 2 * time.Second
@@ -249,13 +247,13 @@ func TestProgramsClaimInTurn(t *testing.T) {
 		}
 		assert.EqualValues(t, 64, claims.Load())
 		healthy := c.asks("healthy", "POST /v1/locks?name=free&lease=1h")
-		assert.EqualValues(t, 64, claims.Load())
+		assert.EqualValues(t, 65, claims.Load())
 		healthy.reads("held")
-		assert.Equal(t, 2*took, time.Since(start))
+		assert.Equal(t, took, time.Since(start))
 		assert.Positive(t, beats.Load())
 		r := c.asks("holder", "POST /v1/holds/"+id+"/release").answer()
 		assert.Equal(t, http.StatusOK, r.StatusCode)
-		assert.Equal(t, 2*took, time.Since(start))
+		assert.Equal(t, took, time.Since(start))
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
@@ -96,6 +97,11 @@ func (s *serving) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	beats, err := s.Open(append(spindle.ClientOptions(0), option.WithGRPCConnectionPool(1))...) // so that no heartbeat waits behind other requests
+	if err != nil {
+		return err
+	}
+	defer beats.Close()
 	if err := s.look(ctx, db); err != nil {
 		return err
 	}
@@ -112,7 +118,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err != nil {
 		host = "unknown-host"
 	}
-	a := agent.New(agent.Config{Locks: db.Locks(), TableName: s.Table, Allow: s.allow, MaxHolds: s.maxHolds, Host: host, Log: logger()})
+	a := agent.New(agent.Config{Locks: db.Locks(), Heartbeats: beats.Locks().Store, TableName: s.Table, Allow: s.allow, MaxHolds: s.maxHolds, Host: host, Log: logger()})
 	server := a.Serve(on)
 	defer server.Close()
 	if s.probes != "" {

@@ -1,0 +1,265 @@
+package elect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Gate bounds how many claims of one Spanner client are in flight to one table. Otherwise the claims of a thousand new locks
+// would abort each other, and those of other processes. A place in the gate is for one claim and its confirmation, which
+// therefore never waits. Nothing else passes the gate. The zero value is ready to use. A nil Gate has places for all.
+//
+// As long as claims are rarely aborted in vain, there is no bound. An abort is in vain if the next poll shows that no other
+// candidate has claimed the lock. If more than an eighth of the claims end so, the bound falls to the share that did not, and
+// it rises again when none do. Spanner itself aborts few claims of different locks, but the emulator runs only one
+// transaction at a time.
+type Gate struct {
+	mu      sync.Mutex
+	flying  int               // claims that have a place
+	beats   int               // commits of heartbeats in flight
+	limit   int               // 0: none
+	waiting []*place          // the next one first
+	owners  map[string]*owner // those that have places or wait
+	order   int               // of the place that was given last
+	given   int               // the number of places that were given
+	typical time.Duration     // how long a claim and its confirmation take
+
+	sample
+	calm int // how many samples in a row had no abort in vain
+}
+
+// sample is what has happened since the limit was last considered.
+type sample struct {
+	ended  int // claims that were not aborted, or in vain
+	vain   int
+	most   int // at a time
+	waited bool
+}
+
+// A sample has as many claims as the limit, within these bounds. The limit rises after a number of calm samples, because
+// a limit that is too high costs more than one that is too low.
+const (
+	shortestSample = 8
+	longestSample  = 64
+	calmSamples    = 16
+)
+
+// Urgency is how urgent a claim is. Its place comes before all less urgent ones, with one exception: every fourth place goes
+// to the claim that has waited longest.
+type Urgency int
+
+const (
+	Urgent  Urgency = iota // of electors and groups
+	InTurn                 // of the first waiter in a queue, because the others wait for it
+	Patient                // of the others
+)
+
+// place is a place in a gate, or the wait for one.
+type place struct {
+	*Gate
+	clock   Clock
+	urgency Urgency
+	owner   *owner
+	order   int // the number of places that its owner and the others have had; owners are served in turn
+	arrived int
+	waited  bool
+	turn    chan struct{} // closed when the place is given
+	began   Instant
+	timer   *time.Timer // ends a place whose claim is not answered
+	over    bool
+}
+
+// owner is whose claims some places are for.
+type owner struct {
+	name   string
+	places int // with those that wait
+	flying int
+	order  int // of its last place
+}
+
+// mostOfOwner is how many claims of one owner may be in flight. There is no such bound for the owner "".
+const mostOfOwner = 32
+
+func (o *owner) mayFly() bool { return o.name == "" || o.flying < mostOfOwner }
+
+// Enter waits for a place for another request than a claim. It returns an error only if ctx ends first.
+func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner string) (leave func(), err error) {
+	p, err := g.enter(ctx, clock, urgency, owner, false)
+	return p.leave, err
+}
+
+// enter waits for a place. It returns an error only if ctx ends first. again says that the same claim was aborted in vain.
+func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
+	if g == nil {
+		return nil, nil
+	}
+	p := &place{Gate: g, clock: clock, urgency: urgency, turn: make(chan struct{})}
+	g.mu.Lock()
+	if again {
+		g.count(1)
+	}
+	p.join(owner)
+	g.serve()
+	p.waited = p.began == Instant{}
+	g.waited = g.waited || p.waited
+	g.mu.Unlock()
+	select {
+	case <-p.turn:
+		return p, nil
+	case <-ctx.Done():
+		p.leave()
+		return nil, ctx.Err()
+	}
+}
+
+// join puts the place into the queue. The owners' first places come before their second ones, and so on.
+func (p *place) join(name string) {
+	if p.owners == nil {
+		p.owners = map[string]*owner{}
+	}
+	if p.owner = p.owners[name]; p.owner == nil {
+		p.owner = &owner{name: name}
+		p.owners[name] = p.owner
+	}
+	p.order = max(p.Gate.order, p.owner.order+1)
+	p.owner.order = p.order
+	p.owner.places++
+	p.arrived = p.given + len(p.waiting)
+	at, _ := slices.BinarySearchFunc(p.waiting, p, func(q, p *place) int {
+		return cmp.Or(cmp.Compare(q.urgency, p.urgency), cmp.Compare(q.order, p.order), -1)
+	})
+	p.waiting = slices.Insert(p.waiting, at, p)
+}
+
+// hasWaited reports whether the place was not given at once.
+func (p *place) hasWaited() bool { return p != nil && p.waited }
+
+// serve gives places as long as the limit allows.
+func (g *Gate) serve() {
+	for g.limit == 0 || g.flying < g.limit && g.beats == 0 {
+		i := g.next()
+		if i < 0 {
+			return
+		}
+		p := g.waiting[i]
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+		p.owner.flying++
+		g.flying, g.given, g.order = g.flying+1, g.given+1, max(g.order, p.order)
+		g.most = max(g.most, g.flying)
+		p.began = p.clock.Now()
+		if g.limit > 0 || p.owner.name != "" {
+			p.timer = p.clock.AfterFunc(g.patience(), p.leave)
+		}
+		close(p.turn)
+	}
+}
+
+// next returns which of the waiting places is given next, or -1.
+func (g *Gate) next() int {
+	next := slices.IndexFunc(g.waiting, func(p *place) bool { return p.owner.mayFly() })
+	if g.given%4 == 3 {
+		for i, p := range g.waiting {
+			if p.owner.mayFly() && p.arrived < g.waiting[next].arrived {
+				next = i
+			}
+		}
+	}
+	return next
+}
+
+// patience returns how long a claim without an answer keeps its place: ten round trips. A claim and its confirmation take
+// four.
+func (g *Gate) patience() time.Duration {
+	return max(cmp.Or(g.typical*10/4, time.Second), 100*time.Millisecond)
+}
+
+// leave gives a place up, or stops waiting for it. Only the first call has an effect.
+func (p *place) leave() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return
+	}
+	p.over = true
+	if p.owner.places--; p.owner.places == 0 {
+		delete(p.owners, p.owner.name)
+	}
+	if i := slices.Index(p.waiting, p); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		return
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.flying--
+	p.owner.flying--
+	p.serve()
+}
+
+// answered records that a claim was not aborted, and gives its place up.
+func (p *place) answered() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	took := p.clock.Now().Ran(p.began)
+	p.typical += (took - cmp.Or(p.typical, took)) / 8
+	p.typical = cmp.Or(p.typical, took)
+	p.count(0)
+	p.mu.Unlock()
+	p.leave()
+}
+
+// count adds a claim to the sample, and changes the limit if the sample is complete.
+func (g *Gate) count(vain int) {
+	g.ended, g.vain = g.ended+1, g.vain+vain
+	if g.ended < min(max(g.limit, shortestSample), longestSample) {
+		return
+	}
+	switch {
+	case 8*g.vain > g.ended:
+		g.limit, g.calm = max(g.most*(g.ended-g.vain)/g.ended, 1), 0
+	case g.vain == 0 && g.waited:
+		if g.calm++; g.calm >= calmSamples {
+			g.limit, g.calm = 2*g.limit, 0
+		}
+	}
+	g.sample = sample{most: g.flying, waited: len(g.waiting) > 0}
+}
+
+// Beat says that a commit of heartbeats is in flight. If the gate has a bound, no further claim gets a place until then,
+// because it could abort the heartbeats. The caller calls the returned function when the commit has been answered.
+func (g *Gate) Beat() (done func()) {
+	g.add(0, 1)
+	return func() { g.add(0, -1) }
+}
+
+// Bounded reports whether claims were aborted in vain.
+func (g *Gate) Bounded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.limit > 0
+}
+
+// Count counts claims that do not wait, such as those of a group's partitions, which the group itself bounds. The caller
+// calls the returned function when they have been answered.
+func (g *Gate) Count() (done func()) {
+	if g == nil {
+		return func() {}
+	}
+	g.add(1, 0)
+	return func() { g.add(-1, 0) }
+}
+
+func (g *Gate) add(claims, beats int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flying, g.beats = g.flying+claims, g.beats+beats
+	g.serve()
+}

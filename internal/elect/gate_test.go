@@ -1,0 +1,188 @@
+package elect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// lonely is a store that runs one transaction at a time, as the emulator does, and aborts others. Each of its steps takes
+// ten milliseconds.
+type lonely struct {
+	memstore.Store
+	busy    atomic.Bool
+	aborted atomic.Int64
+}
+
+const step = 10 * time.Millisecond
+
+func (l *lonely) Transact(ctx context.Context, name string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
+	if !l.busy.CompareAndSwap(false, true) {
+		l.aborted.Add(1)
+		time.Sleep(step)
+		return time.Time{}, table.ErrAborted
+	}
+	defer l.busy.Store(false)
+	time.Sleep(step)
+	return l.Store.Transact(ctx, name, fn)
+}
+
+// hold makes n candidates with new names compete from the same instant, some at a time, and returns how long it takes until
+// all of them have had their locks.
+func hold(t *testing.T, store table.Store, gate *Gate, n, atATime int) time.Duration {
+	began := time.Now()
+	places := make(chan struct{}, atATime)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			places <- struct{}{}
+			c := candidate("c", store, fmt.Sprint("lock-", i))
+			c.Gate = gate
+			for {
+				s := c.Try(t.Context(), All, lease/3)
+				if s.Term != nil {
+					break
+				}
+				Sleep(t.Context(), c.Clock, s.Pause)
+			}
+			<-places
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+// A thousand claims at once do not keep each other from their locks, even if the server runs one transaction at a time.
+func TestAThousandClaimsDoNotAbortEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var few, many lonely
+		eight := hold(t, &few, nil, 1000, 8)
+		all := hold(t, &many, &Gate{}, 1000, 1000)
+		t.Logf("eight at a time: %v, %d aborted; all: %v, %d aborted", eight, few.aborted.Load(), all, many.aborted.Load())
+		assert.Less(t, all, 3*eight)
+		assert.Less(t, all, 3*1000*2*step, "each lock takes two transactions")
+	})
+}
+
+// As long as no claim is aborted, no claim waits for another.
+func TestClaimsThatAreNotAbortedDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func() table.Store {
+			store := &memstore.Store{}
+			return table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+				time.Sleep(step)
+				return call(ctx, store)
+			})
+		}
+		assert.Equal(t, hold(t, slow(), nil, 1000, 1000), hold(t, slow(), &Gate{}, 1000, 1000))
+	})
+}
+
+// full returns a gate with one place, which is taken, and a function that gives this place up.
+func full(t *testing.T) (*Gate, func()) {
+	g := &Gate{limit: 1}
+	p, err := g.enter(t.Context(), SystemClock{}, Patient, "", false)
+	require.NoError(t, err)
+	require.False(t, p.waited)
+	return g, p.leave
+}
+
+// Urgent claims come first, then the first waiters of queues, then the others in the order of their arrival, but the owners
+// take turns. Every fourth place goes to the claim that has waited longest, so that none waits for ever.
+func TestPlacesAreGivenInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, leave := full(t)
+		order := make(chan string, 100)
+		join := func(name string, u Urgency, owner string) {
+			go func() {
+				p, err := g.enter(t.Context(), SystemClock{}, u, owner, false)
+				assert.NoError(t, err)
+				assert.True(t, p.waited)
+				order <- name
+				p.leave()
+			}()
+			synctest.Wait()
+		}
+		join("a1", Patient, "a")
+		join("a2", Patient, "a")
+		join("a3", Patient, "a")
+		join("b1", Patient, "b")
+		join("turn", InTurn, "a")
+		join("urgent1", Urgent, "a")
+		join("urgent2", Urgent, "a")
+		join("b2", Patient, "b")
+		leave()
+		synctest.Wait()
+		close(order)
+		assert.Equal(t, []string{"urgent1", "urgent2", "a1", "turn", "b1", "a2", "a3", "b2"}, slices.Collect(func(yield func(string) bool) {
+			for name := range order {
+				yield(name)
+			}
+		}))
+	})
+}
+
+// A claim whose ctx ends while it waits leaves the gate. A claim that is not answered gives its place up after a while.
+func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := full(t)
+		began := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := g.enter(short, SystemClock{}, Urgent, "", false)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		p, err := g.enter(t.Context(), SystemClock{}, Patient, "", false)
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, time.Since(began), "the place of the claim that was never answered")
+		p.leave()
+		assert.Zero(t, g.flying)
+	})
+}
+
+// A claim that has waited for its place polls again, so that it never claims a lock that has been claimed since.
+func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		g, leave := full(t)
+		late := candidate("late", link, "m")
+		late.Gate = g
+		steps := make(chan Step)
+		go func() { steps <- late.Try(t.Context(), All, lease/3) }()
+		synctest.Wait()
+		require.NotNil(t, func() *Term { c := candidate("other", link, "m"); return c.Try(t.Context(), All, lease/3).Term }())
+		link.Counts()
+		leave()
+		s := <-steps
+		require.Nil(t, s.Term)
+		assert.NoError(t, s.Err)
+		assert.False(t, s.Lost)
+		assert.Equal(t, "other", s.Seen[0].Writer)
+		assert.Zero(t, link.Counts()["claim"])
+		assert.Zero(t, g.flying)
+	})
+}
+
+// While heartbeats are in flight, no further claim begins that could abort them.
+func TestClaimsWaitForHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{limit: 8}
+		done := g.Beat()
+		time.AfterFunc(time.Second, done)
+		began := time.Now()
+		p, err := g.enter(t.Context(), SystemClock{}, Urgent, "", false)
+		require.NoError(t, err)
+		assert.Equal(t, time.Second, time.Since(began))
+		p.leave()
+	})
+}
