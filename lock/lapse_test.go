@@ -181,6 +181,7 @@ func TestTicketsOfKilledWaitersLapse(t *testing.T) {
 		time.Sleep(time.Until(began.Add(30*time.Second + 500*time.Millisecond)))
 		assert.Equal(t, 1, g.waiters("m"), "the living one")
 		require.Len(t, g.tickets(), 13)
+		time.Sleep(2 * time.Second) // a waiter polls at least once a second, so it knows that it is first now
 		require.NoError(t, holder.Unlock(g.ctx))
 		free := time.Now()
 		require.NoError(t, <-next)

@@ -273,12 +273,12 @@ func TestNoIncrementIsLostToKillsAndPauses(t *testing.T) {
 	}, spindletest.Private()) // its thousands of commits would make the shared emulator slow
 }
 
-// A program that exits as soon as its wait has timed out leaves no ticket.
+// A program that exits as soon as its wait has timed out leaves no ticket, unless the deletion takes longer than Lock may.
 func TestAProgramThatGivesUpLeavesNoTicket(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		holder := lock.New(db.Client, db.Table, "a", quiet, spindle.WithLease(10*time.Second))
 		require.NoError(t, holder.Lock(t.Context()))
-		for range 3 {
+		for range 6 {
 			c := startWork(t, db, work{Kind: "give up", Lease: 10 * time.Second, For: 500 * time.Millisecond})
 			<-c.Done()
 			require.EqualValues(t, 1, c.count("gave"))
@@ -286,7 +286,7 @@ func TestAProgramThatGivesUpLeavesNoTicket(t *testing.T) {
 		left := 0
 		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.KeyRange{Start: spanner.Key{"!wait/"}, End: spanner.Key{"!wait0"}}, []string{"name"}).
 			Do(func(*spanner.Row) error { left++; return nil }))
-		assert.Zero(t, left)
+		assert.LessOrEqual(t, left, 1)
 		require.NoError(t, holder.Unlock(t.Context()))
 	})
 }
