@@ -22,7 +22,8 @@ import (
 
 // Store is a table.Store. The zero value is an empty table. Its true time is time.Now.
 type Store struct {
-	// OnCommit, if set, is called within each commit, with the rows before and after the commit.
+	// OnCommit, if set, is called within each commit, with the rows before and after the commit. It costs a copy of the
+	// table.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
 
 	// Idle makes strong reads return the timestamp of the last commit, as Spanner may do while nothing is written.
@@ -33,10 +34,11 @@ type Store struct {
 	// so the caller has to.
 	Ahead func() time.Duration
 
-	mu      sync.Mutex
-	rows    map[string]table.Row
-	last    time.Time            // the last timestamp that was given out
-	changed map[string]time.Time // by name, the time of the last commit that changed or deleted the row
+	mu    sync.Mutex
+	rows  map[string]table.Row
+	last  time.Time            // the last timestamp that was given out
+	shown map[string]table.Row // what OnCommit got last
+	index index
 }
 
 // Rows returns a copy of all rows, by name.
@@ -103,8 +105,7 @@ type Transaction struct {
 
 type txnRead struct {
 	keys table.Keys
-	rows []table.Row
-	at   time.Time // the rows have the commits up to this time
+	at   time.Time // it has read the commits up to this time
 }
 
 // Commit applies the writes. It returns table.ErrAborted if a row that the transaction read has changed since the read.
@@ -124,7 +125,8 @@ func (t *Transaction) Check(writes []table.Write) error {
 	if err := t.current(); err != nil {
 		return err
 	}
-	_, err := t.store.after(writes, t.store.last)
+	before, err := t.store.apply(writes, t.store.last)
+	t.store.undo(before)
 	return err
 }
 
@@ -135,9 +137,8 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	}
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
-	rows := t.store.find(keys)
-	t.reads = append(t.reads, txnRead{keys, rows, t.store.last})
-	return rows, nil
+	t.reads = append(t.reads, txnRead{keys, t.store.last})
+	return t.store.find(keys), nil
 }
 
 // current returns an error if a row that the transaction has read has changed, or if a row that it found missing has
@@ -145,31 +146,28 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 // or inserted and deleted again, therefore counts as changed.
 func (t *Transaction) current() error {
 	for _, r := range t.reads {
-		same := slices.Equal(t.store.find(r.keys), r.rows)
-		for name, at := range t.store.changed {
-			same = same && !(at.After(r.at) && includes(r.keys, name))
+		for name := range t.store.index.names(r.keys) {
+			if t.store.index.changed[name].After(r.at) {
+				return aborted("rows that it read have changed")
+			}
 		}
-		if !same {
-			return aborted("rows that it read have changed")
+		if t.store.index.forgotten.After(r.at) {
+			return aborted("it has been open for more than an hour")
 		}
 	}
 	return nil
 }
 
-// includes reports whether name is one of the names or in one of the ranges of keys.
-func includes(keys table.Keys, name string) bool {
-	within := func(r table.Range) bool { return r.From <= name && name <= r.To }
-	return slices.Contains(keys.Names, name) || slices.ContainsFunc(keys.Ranges, within)
-}
-
+// find returns the rows in the order of their keys.
 func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
-	for name, row := range s.rows {
-		if keys.All && strings.HasPrefix(name, keys.Prefix) && name > keys.After && !keys.Skips(row) || includes(keys, name) {
+	for name := range s.index.names(keys) {
+		if row, exists := s.rows[name]; exists && !(keys.All && keys.Skips(row)) {
 			found = append(found, row)
 		}
 	}
 	slices.SortFunc(found, func(a, b table.Row) int { return strings.Compare(a.Name, b.Name) })
+	found = slices.CompactFunc(found, func(a, b table.Row) bool { return a.Name == b.Name })
 	if keys.Limit > 0 {
 		found = found[:min(keys.Limit, len(found))]
 	}
@@ -181,42 +179,50 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	if !at.After(s.last) {
 		at = s.last.Add(time.Microsecond)
 	}
-	after, err := s.after(writes, at)
+	before, err := s.apply(writes, at)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if s.OnCommit != nil {
-		s.OnCommit(step, at, s.rows, after)
+	for name, row := range before {
+		if s.rows[name] != row {
+			s.index.change(name, at, s.rows)
+		}
 	}
-	s.note(writes, after, at)
-	s.rows, s.last = after, at
+	s.last = at
+	if s.OnCommit != nil {
+		after := maps.Clone(s.rows)
+		s.OnCommit(step, at, s.shown, after)
+		s.shown = after
+	}
 	return at, nil
 }
 
-// note records when the commit changes rows.
-func (s *Store) note(writes []table.Write, after map[string]table.Row, at time.Time) {
-	if s.changed == nil {
-		s.changed = map[string]time.Time{}
+// apply applies the writes, or none of them, and returns what was there before, by name.
+func (s *Store) apply(writes []table.Write, at time.Time) (before map[string]table.Row, err error) {
+	if s.rows == nil {
+		s.rows = map[string]table.Row{}
 	}
+	before = map[string]table.Row{}
 	for _, w := range writes {
-		if s.rows[w.Name] != after[w.Name] {
-			s.changed[w.Name] = at
+		if _, seen := before[w.Name]; !seen {
+			before[w.Name] = s.rows[w.Name]
 		}
-	}
-}
-
-// after returns the rows as the writes would leave them.
-func (s *Store) after(writes []table.Write, at time.Time) (map[string]table.Row, error) {
-	rows := maps.Clone(s.rows)
-	if rows == nil {
-		rows = map[string]table.Row{}
-	}
-	for _, w := range writes {
-		if err := apply(rows, w, at); err != nil {
+		if err := apply(s.rows, w, at); err != nil {
+			s.undo(before)
 			return nil, err
 		}
 	}
-	return rows, nil
+	return before, nil
+}
+
+func (s *Store) undo(before map[string]table.Row) {
+	for name, row := range before {
+		if row.Name == "" {
+			delete(s.rows, name)
+		} else {
+			s.rows[name] = row
+		}
+	}
 }
 
 // answer returns an error as table.Spanner does: the Store's error together with that of Spanner's client.
