@@ -13,11 +13,15 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/ddl"
 )
 
 func main() {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	db, err := spanner.NewClient(context.Background(), os.Getenv("SPINDLE_DB"), spindle.ClientOptions(0)...)
+	if err == nil {
+		err = ddl.Verify(ctx, db, "locktable") // or it would wait for a table that is missing
+	}
 	if err != nil {
 		log.Fatal(err)
 	}

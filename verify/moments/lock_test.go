@@ -189,7 +189,6 @@ func liveSemaphore(w *world) {
 // onces are the machine's Once and others'.
 type onces struct {
 	own, other *lock.Once
-	running    int
 	done       int
 }
 

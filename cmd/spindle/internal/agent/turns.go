@@ -2,7 +2,6 @@ package agent
 
 import (
 	"container/list"
-	"context"
 	"slices"
 	"sync"
 )
@@ -64,18 +63,7 @@ func (t *turns) take(key string) *place {
 	return p
 }
 
-// wait waits for the turn. If ctx ends first, it leaves the place and returns an error.
-func (p *place) wait(ctx context.Context) error {
-	select {
-	case <-p.turn:
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
-		p.leave()
-	}
-	return ctx.Err()
-}
-
+// leave gives the place up, or stops waiting for it.
 func (p *place) leave() {
 	t, q := p.of, p.queue
 	t.mu.Lock()
