@@ -73,5 +73,5 @@ func (a *assignment) partition() Partition {
 	g := a.in.m.Group
 	return Partition{a.name, fence.Fence{Table: g.spanner, Names: []string{a.lock}, Token: a.token, About: g.about, Wrap: func(err error) error {
 		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.name, err))
-	}, Gone: func() { a.cancel(spindle.ErrSuperseded) }}} // the next poll finds it gone, too
+	}}}
 }
