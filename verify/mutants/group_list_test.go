@@ -85,8 +85,6 @@ var groupShortMutants = of("./group",
 		"if !t.leaving() && t.progress.useless(", "if false && t.progress.useless("),
 	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
 		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
-	one("a claim that came to nothing is never over", "TestAClaimThatFailedOnceCostsNoTerm", groupSeenGo,
-		"\t\tt.succeeded() // no failed", "\t\t// nothing"),
 	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
 		{groupRunGo, "\tleases   map[table.LeaseRef]time.Duration //", "\tresults  chan func()\n\tleases   map[table.LeaseRef]time.Duration //"},
 		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",
