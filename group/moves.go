@@ -69,7 +69,7 @@ func (t *term) stillWanted(c *commit, e *entry) bool {
 
 // claimOne claims and confirms the partitions of one commit. It does not run in the loop.
 func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
-	defer t.m.candidate.Gate.Count()()
+	defer t.m.config.Count()()
 	var names []string
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	r.sent = clock.Now()

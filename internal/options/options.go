@@ -185,6 +185,9 @@ func (c *Config) Enter(ctx context.Context) (leave func(), err error) {
 	return c.gate.Enter(ctx, c.Clock, elect.Patient, c.Owner)
 }
 
+// Count counts claims that do not wait for a place. The caller calls done when they have been answered.
+func (c *Config) Count() (done func()) { return c.gate.Count() }
+
 // Candidate returns a candidate for the names, with these options.
 func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
