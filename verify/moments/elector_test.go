@@ -8,13 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/testkit/moments"
 )
-
-var errUnavailable = status.Error(codes.Unavailable, "the request is refused")
 
 // electors are the machine and its rival.
 type electors struct {
@@ -37,58 +33,58 @@ func TestElectorAtEachMoment(t *testing.T) {
 			if handover {
 				more = append(more, spindle.WithHandover())
 			}
-			atEachMoment(t, machine{
-				live: func(w *world) { liveElector(w, more) },
-				events: common(map[string]func(*world){
-					"it is asked to step down": func(w *world) { _ = w.values.(*electors).own.StepDown(context.Background()) },
-					"an operator releases it":  operator("m"),
-					"it is requested":          requested("m"),
-					"the rival joins":          func(w *world) { w.values.(*electors).join(w) },
+			moments.AtEachMoment(t, moments.Machine{
+				Live: func(w *moments.World) { liveElector(w, more) },
+				Events: moments.Common(map[string]func(*moments.World){
+					"it is asked to step down": func(w *moments.World) { _ = w.Values.(*electors).own.StepDown(context.Background()) },
+					"an operator releases it":  moments.Operator("m"),
+					"it is requested":          moments.Requested("m"),
+					"the rival joins":          func(w *moments.World) { w.Values.(*electors).join(w) },
 				}),
-				after: electorsAfter,
+				After: electorsAfter,
 			})
 		})
 	}
 }
 
-func liveElector(w *world, more []spindle.Option) {
+func liveElector(w *moments.World, more []spindle.Option) {
 	e := &electors{done: make(chan error, 1)}
-	w.values = e
-	e.own = spindle.New(nil, "locktable", "m", w.options(append(more, spindle.WithLeader(e.work(w)))...)...)
-	e.rival = spindle.New(nil, "locktable", "m", w.beside("rival", more...)...)
-	stop := w.apart(has(e.own), has(e.rival))
+	w.Values = e
+	e.own = spindle.New(nil, "locktable", "m", w.Options(append(more, spindle.WithLeader(e.work(w)))...)...)
+	e.rival = spindle.New(nil, "locktable", "m", w.Beside("rival", more...)...)
+	stop := w.Apart(has(e.own), has(e.rival))
 	defer stop()
-	if err := e.own.Run(w.ctx, e.done); err != nil {
-		w.errorf("Run: %v", err)
+	if err := e.own.Run(w.Ctx, e.done); err != nil {
+		w.Errorf("Run: %v", err)
 		return
 	}
-	time.Sleep(lease + lease/2)
+	time.Sleep(moments.Lease + moments.Lease/2)
 	e.join(w)
-	step, cancel := context.WithTimeout(context.Background(), 3*lease)
+	step, cancel := context.WithTimeout(context.Background(), 3*moments.Lease)
 	_ = e.own.StepDown(step)
 	cancel()
-	time.Sleep(2 * lease)
-	w.end()
+	time.Sleep(2 * moments.Lease)
+	w.End()
 	ended := time.Now()
 	select {
 	case <-e.done:
-	case <-time.After(5 * lease):
-		w.errorf("Run does not end")
+	case <-time.After(5 * moments.Lease):
+		w.Errorf("Run does not end")
 		<-e.done
 	}
-	if took := time.Since(ended); took > 3*lease {
-		w.errorf("Run ended after %v", took)
+	if took := time.Since(ended); took > 3*moments.Lease {
+		w.Errorf("Run ended after %v", took)
 	}
 	if e.leads.Load() != 0 {
-		w.errorf("the leader function still runs")
+		w.Errorf("the leader function still runs")
 	}
 }
 
 // work returns a leader function that runs until its context ends.
-func (e *electors) work(w *world) func(context.Context, spindle.Term) {
+func (e *electors) work(w *moments.World) func(context.Context, spindle.Term) {
 	return func(ctx context.Context, _ spindle.Term) {
 		if e.leads.Add(1) > 1 {
-			w.errorf("two leader functions of one elector run")
+			w.Errorf("two leader functions of one elector run")
 		}
 		defer e.leads.Add(-1)
 		gone := time.Time{}
@@ -97,35 +93,35 @@ func (e *electors) work(w *world) func(context.Context, spindle.Term) {
 				gone = time.Time{}
 			} else if gone.IsZero() {
 				gone = time.Now()
-			} else if time.Since(gone) > lease {
-				w.errorf("the lock has been gone for a lease, and the leader's context has not ended")
+			} else if time.Since(gone) > moments.Lease {
+				w.Errorf("the lock has been gone for a lease, and the leader's context has not ended")
 				return
 			}
-			time.Sleep(lease / 100)
+			time.Sleep(moments.Lease / 100)
 		}
 	}
 }
 
-func (e *electors) join(w *world) {
+func (e *electors) join(w *moments.World) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	if err := e.rival.Run(ctx, done); errors.Is(err, spindle.ErrRunning) {
 		cancel()
 		return
 	}
-	w.others.Go(func() {
-		<-w.remains.Ctx.Done()
+	w.Others.Go(func() {
+		<-w.Remains.Ctx.Done()
 		cancel()
 		<-done
 	})
 }
 
-func electorsAfter(w *world) {
-	e := w.values.(*electors)
-	w.until("the rival leads", 3*lease, has(e.rival))
-	time.Sleep(lease)
+func electorsAfter(w *moments.World) {
+	e := w.Values.(*electors)
+	w.Until("the rival leads", 3*moments.Lease, has(e.rival))
+	time.Sleep(moments.Lease)
 	if !has(e.rival)() {
-		w.errorf("the rival does not keep the lock")
+		w.Errorf("the rival does not keep the lock")
 	}
-	w.remains.Ctx.End()
+	w.Remains.Ctx.End()
 }

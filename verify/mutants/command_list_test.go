@@ -93,6 +93,10 @@ var (
 			"m.turn.code == 0 && !m.turn.late", "m.turn.code == 0"),
 		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
 			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
+		one("a program has its grace period after a suspension", "TestAProgramIsKilledAtOnceAfterASuspension", execProgramGo,
+			"\t\tr.program.until = now\n", ""),
+		one("a suspension does not shorten the time of a program", "TestADeadlineMovesBack", "cmd/spindle/internal/execcmd/deadlines.go",
+			" || until.Before(d.until) {", " {"),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
 			"\tr.program.lose(now)\n", ""),
 		one("a program that reads is left without the terminal", "TestAProgramThatReadsGetsTheTerminalAndGoesOn", execJobGo,
@@ -132,6 +136,7 @@ var (
 	)
 
 	guardMutants = of("./cmd/spindle/internal/guard",
+		one("a command does not wait for the end of the one before", "TestGuardAtEachMoment", guardGo, "\t\t<-g.finished\n", ""),
 		one("checks that failed on standby count when active", "TestChecksThatFailedOnStandbyDoNotCountWhenActive", guardGo,
 			"if err == nil || role != s.role {", "if err == nil {"),
 		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,

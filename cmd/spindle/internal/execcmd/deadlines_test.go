@@ -60,6 +60,14 @@ func TestAProgramThatSleptThroughTheDeadlineIsKilledAtOnce(t *testing.T) {
 	assert.Negative(t, d.left(at(60)), "nobody is told that it has its grace period")
 }
 
+// A suspension of the machine shortens what is left of the lease.
+func TestADeadlineMovesBack(t *testing.T) {
+	d := deadlines{lease: 10 * time.Second, grace: time.Second}
+	d.extend(at(0), 9900*time.Millisecond)
+	assert.Equal(t, at(3), d.extend(at(1), 2*time.Second))
+	assert.Equal(t, overdue, d.due(at(3)))
+}
+
 func TestATerminationIsNotTakenBack(t *testing.T) {
 	d := deadlines{lease: 10 * time.Second, grace: time.Hour}
 	d.extend(at(0), 9900*time.Millisecond)

@@ -20,6 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -132,6 +133,7 @@ type site struct {
 	starts  time.Duration                       // how long that takes
 	due     func(context.Context) (*End, error) // for Due
 	begins  func()                              // for Begin
+	holds   func(*elect.Term)                   // for Begin
 
 	began chan *program
 	mu    sync.Mutex
@@ -215,6 +217,9 @@ func (s *site) Try(ctx context.Context) (elect.Step, *End) {
 func (s *site) Due(ctx context.Context) (*End, error) { return s.due(ctx) }
 func (s *site) Begin(t *elect.Term) {
 	s.terms = append(s.terms, t.Token())
+	if s.holds != nil {
+		s.holds(t)
+	}
 	if s.begins != nil {
 		s.begins()
 	}
@@ -678,4 +683,22 @@ func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
 			assert.True(t, free(store))
 		})
 	}
+}
+
+// A lease that expires during a suspension leaves the program no time, because another process may hold the lock.
+func TestAProgramIsKilledAtOnceAfterASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &fleet.Clock{}
+		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.candidate.Clock, s.ignores = clock, true })
+		var woke time.Time
+		s.After(func(step string) {
+			if step == "heartbeat" && woke.IsZero() {
+				woke = time.Now()
+				clock.Wall.Add(int64(lease))
+			}
+		})
+		p := s.start().running()
+		assert.Equal(t, Lost, s.ends().Code)
+		assert.Less(t, p.ended.Sub(woke), lease/20)
+	})
 }

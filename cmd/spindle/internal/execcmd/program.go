@@ -78,7 +78,7 @@ func (r *runner) start() event {
 
 // extend lets the program run until the lock's current deadline.
 func (p *process) extend(t *holding) {
-	if p.final || t.Context().Err() != nil {
+	if p.final || t.Over().Err() != nil { // a term that is announced to end is held, and a suspension shortens it
 		return
 	}
 	if until := p.deadlines.extend(time.Now(), t.Left()); until.After(p.allowed) {
@@ -131,10 +131,14 @@ func (r *runner) rewatch() event {
 	return event{}
 }
 
-// limit gives the program only its grace period, even if the lock is held for longer.
+// limit gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
+// machine was suspended, and another process may hold the lock: the program then has no time left.
 func (r *runner) limit(after event) {
 	now := time.Now()
 	r.program.lose(now)
+	if errors.Is(after.err, elect.ErrExpired) {
+		r.program.until = now
+	}
 	why := after.err
 	if after.what == lost {
 		why = fmt.Errorf("%s is lost: %w", r.name(), why)

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/moments"
+	"github.com/spindle-lock/spindle/lock"
+)
+
+// caller is a program that holds one lock by an agent. What it does under the lock, it does until the agent's last until.
+type caller struct {
+	*moments.World
+	agent        *Agent
+	accepts      chan net.Conn
+	stream       net.Conn
+	before, next *lock.Mutex
+	ended        chan struct{} // closed when the response has ended
+
+	exited chan struct{}
+	closed chan struct{}
+	once   [2]sync.Once
+
+	mu    sync.Mutex
+	hold  string
+	acts  bool
+	since elect.Instant // when it learned how much time is left
+	left  time.Duration
+}
+
+// kernelView is what the kernel knows of the program.
+type kernelView struct{ *caller }
+
+// A hold waits for its lock behind another process, its program works and releases it, and then another process wants the
+// lock. Whatever happens at whatever moment: nobody else holds the lock while the program may act, the agent keeps nothing of
+// the hold, and the other process gets the lock.
+func TestAHoldAtEachMoment(t *testing.T) {
+	of := func(f func(*caller)) func(*moments.World) {
+		return func(w *moments.World) { f(w.Values.(*caller)) }
+	}
+	moments.AtEachMoment(t, moments.Machine{
+		Live: liveHold,
+		Events: moments.Common(map[string]func(*moments.World){
+			"the holder unlocks":       of(func(c *caller) { _ = c.before.Unlock(context.Background()) }),
+			"its program is killed":    of((*caller).killed),
+			"its program has ended":    of(func(c *caller) { c.once[0].Do(func() { close(c.exited) }) }),
+			"its stream is closed":     of((*caller).hangsUp),
+			"its program is done":      of((*caller).released),
+			"it is asked to step down": of(func(c *caller) { c.post("/v1/holds/" + c.id() + "/stepdown") }),
+			"all are asked to stop":    of(func(c *caller) { c.post("/v1/stepdown") }),
+			"an operator releases it":  moments.Operator("m"),
+		}),
+		After: func(w *moments.World) {
+			c := w.Values.(*caller)
+			ctx, cancel := context.WithTimeout(context.Background(), 4*moments.Lease)
+			defer cancel()
+			if err := c.next.Lock(ctx); err != nil {
+				w.Errorf("another process: %v", err)
+				return
+			}
+			_ = c.next.Unlock(ctx)
+			w.Until("nothing of the hold is left", 4*moments.Lease, func() bool {
+				c.agent.programs.mu.Lock()
+				defer c.agent.programs.mu.Unlock()
+				return len(c.agent.all()) == 0 && len(c.agent.programs.byKey) == 0 && c.agent.programs.holds == 0
+			})
+		},
+	})
+}
+
+func liveHold(w *moments.World) {
+	c := &caller{World: w, accepts: make(chan net.Conn, 10), ended: make(chan struct{}), exited: make(chan struct{}), closed: make(chan struct{}),
+		before: lock.New(nil, "locktable", "m", w.Beside("before")...), next: lock.New(nil, "locktable", "m", w.Beside("next")...)}
+	w.Values = c
+	c.agent = New(Config{Locks: table.Table{Store: w.Table()}, TableName: "locktable", MaxHolds: 100, Host: "host", Log: slog.New(slog.DiscardHandler)})
+	c.agent.clock, c.agent.barred.clock = w.Clock, w.Clock
+	c.agent.identify = func(net.Conn) (process, *problem) { return kernelView{c}, nil }
+	server := c.agent.Serve(c)
+	defer func() { _ = server.Close() }()
+	defer w.Apart(c.mayAct, holdsMutex(c.before), holdsMutex(c.next))()
+	_ = c.before.Lock(context.Background())
+	w.Others.Go(func() {
+		time.Sleep(moments.Lease)
+		_ = c.before.Unlock(context.Background())
+	})
+	w.Others.Go(func() {
+		time.Sleep(moments.Lease + moments.Lease/2)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*moments.Lease)
+		defer cancel()
+		if c.next.Lock(ctx) == nil {
+			time.Sleep(moments.Lease / 4)
+			_ = c.next.Unlock(context.Background())
+		}
+	})
+	stops := context.AfterFunc(w.Ctx, func() { c.agent.Drain(context.Background(), "agent-stops") })
+	defer stops()
+	c.stream = c.request("/v1/locks?name=m&lease=10s&wait=40s")
+	go c.reads()
+	select {
+	case <-c.ended:
+	case <-time.After(10 * moments.Lease):
+		w.Errorf("the response does not end")
+	}
+	w.Until("the program's time is over", 2*moments.Lease, func() bool { return !c.mayAct() })
+	c.killed()
+	time.Sleep(moments.Lease) // what the agent might still do
+}
+
+func holdsMutex(m *lock.Mutex) func() bool {
+	return func() bool { return m.Token() != 0 && m.Left() > 0 }
+}
+
+// mayAct reports whether the program acts: it got its lock, it has neither released it nor read that the lock is lost, and
+// the time that it was promised has not passed by its machine's clock.
+func (c *caller) mayAct() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.acts && c.Clock.Now().Since(c.since) < c.left
+}
+
+func (c *caller) id() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hold
+}
+
+// request sends a request on a new connection.
+func (c *caller) request(path string) net.Conn {
+	own, agents := net.Pipe()
+	select {
+	case c.accepts <- agents:
+	default:
+	}
+	_, _ = fmt.Fprintf(own, "POST %s HTTP/1.0\r\nHost: agent\r\n\r\n", path)
+	return own
+}
+
+func (c *caller) post(path string) {
+	conn := c.request(path)
+	_, _ = io.ReadAll(conn)
+	_ = conn.Close()
+}
+
+// reads does what the lines say.
+func (c *caller) reads() {
+	defer close(c.ended)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		select {
+		case <-c.closed:
+		default:
+			if c.acts {
+				c.Errorf("the response ended, and the program was not told that its lock is lost")
+			}
+		}
+	}()
+	for lines := bufio.NewScanner(c.stream); lines.Scan(); {
+		var l line
+		if json.Unmarshal(lines.Bytes(), &l) != nil {
+			continue // a header
+		}
+		c.mu.Lock()
+		switch l.Event {
+		case "hello":
+			c.hold = l.Hold
+		case "held", "until":
+			c.since, c.left = c.Clock.Now(), time.Duration(l.Left)*time.Millisecond
+			if l.Event == "held" {
+				c.acts = true
+				time.AfterFunc(moments.Lease, c.released)
+			}
+		case "stop":
+			go c.released()
+		case "lost":
+			c.acts = false
+		}
+		c.mu.Unlock()
+	}
+}
+
+// released ends the program's work, and then releases the lock.
+func (c *caller) released() {
+	c.mu.Lock()
+	c.acts = false
+	c.mu.Unlock()
+	c.post("/v1/holds/" + c.id() + "/release")
+}
+
+func (c *caller) hangsUp() {
+	c.once[1].Do(func() { close(c.closed) })
+	_ = c.stream.Close()
+}
+
+func (c *caller) killed() {
+	c.mu.Lock()
+	c.acts = false
+	c.mu.Unlock()
+	c.hangsUp()
+	c.once[0].Do(func() { close(c.exited) })
+}
+
+// The agent's listener.
+
+func (c *caller) Accept() (net.Conn, error) {
+	conn, ok := <-c.accepts
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (c *caller) Close() error   { close(c.accepts); return nil }
+func (c *caller) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (k kernelView) Describe()               {}
+func (k kernelView) Who() peer.Identity      { return peer.Identity{UID: 1, PID: 1, Key: "program"} }
+func (k kernelView) Watch() error            { return nil }
+func (k kernelView) Closed() <-chan struct{} { return k.closed }
+func (k kernelView) Exited() <-chan struct{} { return k.exited }
+func (k kernelView) HasClosed() bool         { return false }
+func (k kernelView) Unread() int             { return 0 }
+func (k kernelView) Close()                  {}
