@@ -69,7 +69,7 @@ var (
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
 )
 
-const page = 50_000 // the number of rows in one reply when all rows are read
+var page = 50_000 // the number of rows in one reply when all rows are read; a test makes it small
 
 const noLimit = math.MaxInt32 // 0 would mean the client's default
 
