@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -89,6 +90,42 @@ func TestAWaitThatEndsHasDeletedItsTicket(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 					assert.Empty(t, g.tickets(), "a write that was in progress after %v", after)
 				}
+				giveBack()
+			})
+		})
+	}
+}
+
+// tardyContext has a timer that fires a second late, as on a busy machine.
+type tardyContext struct{ context.Context }
+
+func (c tardyContext) Deadline() (time.Time, bool) {
+	deadline, limited := c.Context.Deadline()
+	return deadline.Add(-time.Second), limited
+}
+
+// punctual is a server that refuses polls once their deadline has passed, whether or not their ctx has ended.
+type punctual struct{ table.Store }
+
+func (s punctual) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) <= 0 && step == "observe" {
+		return nil, time.Time{}, refused(codes.DeadlineExceeded)
+	}
+	return s.Store.Read(ctx, step, bound, keys)
+}
+
+// A poll can fail because of ctx's deadline before ctx itself ends. That is no outage, so the call deletes its ticket before
+// it returns.
+func TestAPollThatTheDeadlineCutsOffIsNoFailure(t *testing.T) {
+	for name := range (&fairground{}).ways() {
+		t.Run(name, func(t *testing.T) {
+			takingTurns(t, func(g *fairground) {
+				giveBack := g.holdAll()
+				ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
+				defer cancel()
+				err := g.ways()[name](tardyContext{ctx}, silent, func(c *options.Config) { c.Store, c.Process = punctual{g.spanner}, g.Name()+" waiter" })
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Empty(t, g.tickets())
 				giveBack()
 			})
 		})

@@ -74,6 +74,7 @@ var fairMutants = slices.Concat(
 		one("a waiter renews its ticket too often", renews, lockLineGo, "l.own.Lasts/3", "l.own.Lasts/6"),
 		one("a renewal brings a ticket back", "TestALateRenewalBringsNoTicketBack", ticketGo, "return t.write(Update)", "return t.write(Put)"),
 		one("a call returns before its ticket is deleted", deletes, lockLineGo, "\tif failed {\n\t\treturn", "\tif true {\n\t\treturn"),
+		one("a poll that ctx's deadline cuts off is a failure", "TestAPollThatTheDeadlineCutsOffIsNoFailure", "lock/contender.go", "case isOver(ctx):", "case ctx.Err() != nil:"),
 		one("a call waits although its requests fail", "TestAnOutageHardlyDelaysAWaitThatEnds", lockLineGo, "\tif failed {\n\t\treturn", "\tif false {\n\t\treturn"),
 		one("the end of a wait cuts off the write of its ticket", deletes, lockLineGo, "\t\tl.writing.Wait()\n", ""),
 		one("a process keeps its old tickets", "TestAProcessDeletesItsOldTickets", lockLineGo, "if t.Nonce == nonce && !t.Same(l.own) {", "if false {"),
