@@ -155,9 +155,12 @@ func TestAClaimThatEndsDuringAHandoverBeginsNoWork(t *testing.T) {
 		c.until(lease, "0 to be released", c.paused("0"))
 		claims := memstore.Once("claim-partitions")
 		a.link.After(func(step string) {
-			if claims(step) { // the stop comes before the reply
+			switch {
+			case claims(step): // the stop comes before the reply, and the plan without this member after it
 				a.stop()
 				time.Sleep(lease / 50)
+			case step == "announce":
+				time.Sleep(lease / 20)
 			}
 		})
 		require.NoError(t, a.Resume("0"))

@@ -119,7 +119,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 			w.patience.Passed("poll")
 		}
 		switch {
-		case ctx.Err() != nil: // the error is made below
+		case isOver(ctx): // no failure of Spanner; the error is made below
 		case byNewer && try:
 			w.last = step.Err
 			return nil, nil
@@ -143,6 +143,13 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 		elect.Sleep(ctx, s.config.Clock, pause)
 	}
 	return nil, w.ended(ctx, s.config.Clock)
+}
+
+// isOver reports whether ctx has ended or its deadline has passed. On a busy machine, a request fails because of the
+// deadline before ctx's own timer fires.
+func isOver(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && time.Until(deadline) <= 0
 }
 
 // attend keeps the process's place in the queues. It does nothing unless the waiter is first among the process's

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -373,3 +374,38 @@ func (p *slotLock) Lock(ctx context.Context) (err error) {
 }
 
 func (p *slotLock) Unlock(ctx context.Context) error { return p.permit.Release(ctx) }
+
+// Callers with keys and callers without wait for one name. A smaller key that comes later overtakes only larger keys, and
+// nobody waits for ever. The first waiter does not even wait for a grace, as all would if they waited for each other in a
+// circle. After the mutex's turn, the callers with keys pause, because nothing was recorded, so not all keys may run.
+func TestCallersWithAndWithoutKeysTakeTurns(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		var order []string
+		turn := func(of string) {
+			g.takes("m")
+			order = append(order, of)
+			time.Sleep(500 * time.Millisecond)
+			g.gives("m")
+		}
+		for _, key := range []string{"9", "", "5", "3", "1"} {
+			g.all.Go(func() {
+				if key == "" {
+					assert.NoError(t, Do(g.ctx, g.mutex("mutex", "m"), func(context.Context) error { turn(key); return nil }))
+					return
+				}
+				_, err := NewOnce(nil, "locktable", "m", g.options(key, 0)...).Do(g.ctx, KeyOf(key), func(context.Context, Run) error { turn(key); return nil })
+				assert.True(t, err == nil || errors.Is(err, ErrPassed), "%v", err)
+			})
+			time.Sleep(500 * time.Millisecond)
+		}
+		g.gives("m")
+		free := time.Now()
+		require.NoError(t, holder.Unlock(g.ctx))
+		g.all.Wait()
+		assert.Empty(t, order[0], "the mutex")
+		assert.Less(t, g.idle[0], 130*time.Millisecond, "the pause of the first waiter, and a claim")
+		assert.Less(t, time.Since(free), 10*time.Second)
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -89,6 +90,42 @@ func TestAWaitThatEndsHasDeletedItsTicket(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 					assert.Empty(t, g.tickets(), "a write that was in progress after %v", after)
 				}
+				giveBack()
+			})
+		})
+	}
+}
+
+// tardyContext has a timer that fires a second late, as on a busy machine.
+type tardyContext struct{ context.Context }
+
+func (c tardyContext) Deadline() (time.Time, bool) {
+	deadline, limited := c.Context.Deadline()
+	return deadline.Add(-time.Second), limited
+}
+
+// punctual is a server that refuses polls once their deadline has passed, whether or not their ctx has ended.
+type punctual struct{ table.Store }
+
+func (s punctual) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) <= 0 && step == "observe" {
+		return nil, time.Time{}, refused(codes.DeadlineExceeded)
+	}
+	return s.Store.Read(ctx, step, bound, keys)
+}
+
+// A poll can fail because of ctx's deadline before ctx itself ends. That is no outage, so the call deletes its ticket before
+// it returns.
+func TestAPollThatTheDeadlineCutsOffIsNoFailure(t *testing.T) {
+	for name := range (&fairground{}).ways() {
+		t.Run(name, func(t *testing.T) {
+			takingTurns(t, func(g *fairground) {
+				giveBack := g.holdAll()
+				ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
+				defer cancel()
+				err := g.ways()[name](tardyContext{ctx}, silent, func(c *options.Config) { c.Store, c.Process = punctual{g.spanner}, g.Name()+" waiter" })
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Empty(t, g.tickets())
 				giveBack()
 			})
 		})
@@ -346,18 +383,24 @@ func TestALateRenewalBringsNoTicketBack(t *testing.T) {
 // A killed waiter that knew fewer slots keeps no one from the others.
 func TestTheSizeOfALapsedTicketDoesNotCount(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
+		large := NewSemaphore(nil, "locktable", "s", 2, g.options("large", 0)...)
+		first, err := large.Acquire(g.ctx)
+		require.NoError(t, err)
+		second, err := large.Acquire(g.ctx)
+		require.NoError(t, err)
+		if first.slot > second.slot {
+			first, second = second, first
+		}
+		require.NoError(t, second.Release(g.ctx)) // the one that the small size does not have
 		dead := table.Ticket{Queue: queueOf("s"), Time: 1, Nonce: "dead", Slots: 1, Lasts: 30 * time.Second}
 		require.NoError(t, g.rows.Commit(g.ctx, "test", []table.Write{dead.Put()}))
-		large := NewSemaphore(nil, "locktable", "s", 2, g.options("large", 0)...)
 		time.Sleep(31 * time.Second)
-		for range 2 {
-			p, ok, err := large.TryAcquire(g.ctx)
-			require.NoError(t, err)
-			if assert.True(t, ok) {
-				defer func() { require.NoError(t, p.Release(context.Background())) }()
-			}
-		}
+		again, ok, err := large.TryAcquire(g.ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
 		assert.Empty(t, g.tickets(), "the claim has deleted it")
+		require.NoError(t, first.Release(g.ctx))
+		require.NoError(t, again.Release(g.ctx))
 	})
 }
 

@@ -409,6 +409,22 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// An Unlock whose ctx ends while a heartbeat hangs leaves nothing behind, even if the answer comes before the lease's end,
+// so that nothing reports the lock as lost.
+func TestALockThatIsLeftToExpireIsReportedAsOver(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		s := newSite(b)
+		require.NoError(t, s.mutex.Lock(b.Context()))
+		s.Link.Sicken("heartbeat", memstore.Slow, leakLease/2)
+		time.Sleep(hanging)
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		require.ErrorIs(t, s.mutex.Unlock(ctx), context.DeadlineExceeded)
+		time.Sleep(2 * leakLease)
+		assert.Empty(t, s.kept())
+	})
+}
+
 // assertReleased checks that every row belongs to a released lock, or to a record of work that was done.
 func (b *bed) assertReleased() {
 	b.Helper()

@@ -99,6 +99,8 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 					time.Sleep(time.Minute)
 					assert.Len(t, p.log.lines("level=WARN"), 1, "nothing waits: only the loss")
 					go wait()
+					time.Sleep(time.Second)
+					require.Len(t, p.log.lines("not unlocked"), 1, "at once")
 				}
 				time.Sleep(11 * time.Second) // a lease, and more
 				require.Len(t, p.log.lines("not unlocked"), 1)

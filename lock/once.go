@@ -39,8 +39,10 @@ var (
 // The last key that was done is recorded in a row next to the lock's. The row is written in the commit that releases
 // the lock, and is never pruned.
 //
-// A Once is a lock on its name, which excludes a Mutex and a spindle.Lock with that name. All methods can be called
-// from any goroutine. The goroutines of a process queue in order of arrival.
+// A Once is a lock on its name, which excludes a Mutex and a spindle.Lock with that name. But give it a name of its own:
+// to waiting callers, a turn of a Mutex looks like a run that failed, so they pause after it (see Do), and may be overtaken.
+//
+// All methods can be called from any goroutine. The goroutines of a process queue in order of arrival.
 type Once struct {
 	mutex mutex
 	edge  sync.Once // guards the warning about calls close to the end of a period

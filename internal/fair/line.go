@@ -6,6 +6,7 @@
 package fair
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -35,14 +36,43 @@ func (l Line) Beyond() bool {
 	return l.End != "" && (l.Own.Nonce == "" || l.Own.Row() > l.End)
 }
 
-// Before returns the tickets whose turn comes before the waiter's own.
+// Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has lapsed comes last
+// until it has renewed the ticket, because that is what the other waiters see.
 func (l Line) Before() (before []table.Ticket) {
+	var all []table.Ticket
 	for _, t := range l.Tickets {
-		if t.Nonce != l.Own.Nonce && l.counts(t) && l.first(t) {
+		if t.Nonce != l.Own.Nonce && l.counts(t) {
+			all = append(all, t)
+		}
+	}
+	if l.Own.Lapsed(l.At) {
+		return all
+	}
+	own := l.Own
+	if own.Nonce == "" {
+		own.Time = math.MaxInt64
+	}
+	all = append(all, own)
+	place := behind(own, all)
+	for _, t := range all {
+		if cmp.Or(behind(t, all).Compare(place), cmp.Compare(t.Key, own.Key), t.Compare(own)) < 0 {
 			before = append(before, t)
 		}
 	}
 	return before
+}
+
+// behind returns the ticket at whose place t has its turn: the last one of t and the tickets with smaller keys. Work for a
+// smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key makes way,
+// so nobody's turn comes before that of an earlier waiter with a smaller key or without one.
+func behind(t table.Ticket, all []table.Ticket) table.Ticket {
+	last := t
+	for _, other := range all {
+		if other.Key != "" && other.Key < t.Key && last.Compare(other) < 0 && table.Comparable(other.Key, t.Key) {
+			last = other
+		}
+	}
+	return last
 }
 
 // Place returns the number of waiters ahead of this one. It returns MostTickets if some of the tickets ahead may not
@@ -64,19 +94,6 @@ func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0
 
 // readyFor returns the remaining time for which no other waiter may pass the ticket of a set.
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(4 * t.Grace).Sub(l.At) }
-
-// first reports whether ticket t is ahead of the waiter's own ticket. If the two waiters want to do work for different
-// keys, the smaller key goes first, because its work must not run after the larger key is done. A waiter whose own ticket
-// has lapsed comes last until it has renewed the ticket, because that is what the other waiters see.
-func (l Line) first(t table.Ticket) bool {
-	switch {
-	case l.Own.Key != "" && t.Key != "" && table.Comparable(l.Own.Key, t.Key) && l.Own.Key != t.Key:
-		return t.Key < l.Own.Key
-	case l.Own.Nonce == "", l.Own.Lapsed(l.At):
-		return true
-	}
-	return t.Compare(l.Own) < 0
-}
 
 // Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
 // tickets of sets, and all lapsed tickets.

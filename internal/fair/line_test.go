@@ -3,6 +3,7 @@ package fair
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,36 +105,45 @@ func TestALapsedTicketDoesNotCount(t *testing.T) {
 	assert.Equal(t, 0, line(renewed, renewed, b).Place())
 }
 
-// Of each two waiters whose tickets are in one snapshot, all agree who is first, and no two go first at once.
+// All waiters whose tickets are in one snapshot see the same order, with and without keys: of each two, one is before the
+// other, and before whoever the other is before. Nobody overtakes a waiter without a key or with a smaller one.
 func TestAllSeeTheSameOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var all []table.Ticket
+		var all, living []table.Ticket
 		for i := range 2 + r.IntN(6) {
-			x := ticket(1 + r.IntN(3))
+			x := keyed(1+r.IntN(5), []string{"", "", "1", "2", "3", "2026-11-21T03:00:00Z", "2026-11-21T04:00:00Z"}[r.IntN(7)])
 			x.Nonce = fmt.Sprint(i)
-			if r.IntN(2) == 0 {
+			if r.IntN(3) == 0 {
 				x.Lasts, x.Beat = time.Minute, now.Add(-time.Duration(r.IntN(3))*time.Minute)
 			}
-			all = append(all, x)
-		}
-		first, counting := 0, 0
-		for _, own := range all {
-			place := line(own, all...).Place()
-			if !own.Lapsed(now) {
-				counting++
-			}
-			if place == 0 && !own.Lapsed(now) {
-				first++
+			if all = append(all, x); !x.Lapsed(now) {
+				living = append(living, x)
 			}
 		}
-		for _, own := range all {
-			if own.Lapsed(now) {
-				assert.Equal(t, counting, line(own, all...).Place(), "seed %d", seed)
+		for _, a := range all {
+			before := line(a, all...).Before()
+			if a.Lapsed(now) {
+				assert.ElementsMatch(t, living, before, "seed %d", seed)
+				continue
+			}
+			for _, b := range living {
+				first := slices.Contains(before, b)
+				after := slices.Contains(line(b, all...).Before(), a)
+				assert.Equal(t, b != a, first != after, "seed %d", seed)
+				if first {
+					assert.Subset(t, before, line(b, all...).Before(), "seed %d", seed)
+					makesWay := slices.ContainsFunc(before, func(c table.Ticket) bool { return smallerKey(c, a) })
+					assert.True(t, b.Compare(a) < 0 || makesWay, "seed %d", seed)
+				}
+				assert.True(t, first || !smallerKey(b, a), "seed %d", seed)
 			}
 		}
-		assert.Equal(t, min(counting, 1), first, "seed %d", seed)
 	}
+}
+
+func smallerKey(a, b table.Ticket) bool {
+	return a.Key != "" && a.Key < b.Key && table.Comparable(a.Key, b.Key)
 }
 
 func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
@@ -178,7 +188,10 @@ func TestSmallerKeysGoFirst(t *testing.T) {
 	same := keyed(3, "2")
 	assert.Equal(t, 1, line(same, two, same).Place(), "of one key, who came first")
 	mutex := ticket(5)
-	assert.Equal(t, 1, line(mutex, two, mutex, one).Place(), "to one that has no key, keys are nothing")
+	assert.Equal(t, 1, line(mutex, two, mutex).Place(), "to one that has no key, keys are nothing")
+	assert.Equal(t, 0, line(mutex, two, mutex, one).Place(), "the larger key makes way for the smaller one, which came after the mutex")
+	assert.Equal(t, 1, line(one, two, mutex, one).Place())
+	assert.Equal(t, 2, line(two, two, mutex, one).Place())
 	tick := keyed(1, "2026-11-21T03:00:00Z")
 	assert.Equal(t, 1, line(two, tick, two).Place(), "a tick and another key can't be compared")
 	assert.Equal(t, 0, line(table.Ticket{Key: "1"}, two).Place(), "without a ticket, too")

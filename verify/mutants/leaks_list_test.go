@@ -46,6 +46,8 @@ var leaksMutants = slices.Concat(
 			"\tcase err != nil:\n\t\tk.quit()\n\t\treturn nil, false, s.contender.wrap", "\tcase err != nil:\n\t\treturn nil, false, s.contender.wrap"),
 		one("a lost permit keeps its slot chosen", leaks, seekGo,
 			"\t\t\tcontext.AfterFunc(t.Context(), k.quit)\n", ""),
+		one("a term that is left to expire is never over for OpenTelemetry", "TestALockThatIsLeftToExpireIsReportedAsOver", heldGo,
+			" h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()", " h.term.End(errGivenBack) }()"),
 		one("an Unlock that fails keeps the turn", leaks, mutexGo,
 			"\tt.queue.done()\n\tif err != nil {", "\tif err == nil {\n\t\tt.queue.done()\n\t}\n\tif err != nil {"),
 		one("the ctx of work that has ended goes on", leaks, doGo,

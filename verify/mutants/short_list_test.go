@@ -113,6 +113,8 @@ var (
 			"\t\tk.waiting.line.served()\n\t\tk.pass()\n", "\t\tk.waiting.line.served()\n"),
 		one("goroutines that choose the same slot", "TestFreeSlotsAreTakenSideBySide", slotsGo,
 			"return p.of.taken[s.Name] })", "return false })"),
+		one("an abandoned poll chooses a slot", "TestAPollThatOutlivesItsAcquireTakesNoSlot", slotsGo,
+			"p.slot, p.over = \"\", true", "p.slot = \"\""),
 		one("a nested Do waits for one of a smaller size", "TestANestedDoOfAnotherSizeIsRefusedAtOnce", semaphoreGo,
 			"n = min(n, w.slots)", "n = max(n, w.slots)"),
 		one("a forgotten value is not said", "TestAValueThatIsForgottenIsSaidAndStaysLocked", forgottenGo,

@@ -339,6 +339,25 @@ func TestRequestsBeginInTurn(t *testing.T) {
 	})
 }
 
+// A program gets its turn, even if two others always have more requests than there is room for.
+func TestProgramsAreServedInTurn(t *testing.T) {
+	turns, waits := turns{all: 2}, map[string][]*place{}
+	for range 3 {
+		for _, busy := range []string{"a", "b"} {
+			waits[busy] = append(waits[busy], turns.take(busy))
+		}
+	}
+	last := turns.take("c")
+	waits["a"][0].leave()
+	waits["b"][0].leave()
+	waits["a"][1].leave()
+	select {
+	case <-last.turn:
+	default:
+		t.Error("it still waits")
+	}
+}
+
 // The connections of a program are limited, so that it can't use up the agent's descriptors. The others are not affected.
 func TestAProgramsConnectionsAreLimited(t *testing.T) {
 	among(t, 10, func(c *crowd) {
