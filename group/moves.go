@@ -145,7 +145,7 @@ func (t *term) work(a *assignment) {
 	p := a.partition()
 	go func() {
 		err := t.m.config.Work(a.ctx, p.name, p.fence)
-		t.m.returned.put(outcome{a, err})
+		t.m.returned.put(outcome{of: a, err: err})
 	}()
 }
 

@@ -20,8 +20,8 @@ import (
 //   - An error that says that this member leaves the group for a while because it could not claim or release any
 //     partition.
 //
-// A fenced write can fail with spindle.ErrFenced before ctx is canceled. The work should then wait until ctx is
-// canceled before it returns.
+// If a write of the Partition fails with spindle.ErrFenced, ctx is canceled. A transaction of your own can fail because of
+// the fence before ctx is canceled. The work should then wait until ctx is canceled before it returns.
 //
 // While the member keeps its term, a partition moves only after its work has returned. Work that does not return is
 // logged, and does not prevent other partitions from moving. The group stops waiting for it when Run's ctx has ended or

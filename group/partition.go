@@ -73,5 +73,13 @@ func (a *assignment) partition() Partition {
 	g := a.in.m.Group
 	return Partition{a.name, fence.Fence{Table: g.spanner, Names: []string{a.lock}, Token: a.token, About: g.about, Wrap: func(err error) error {
 		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.name, err))
-	}}}
+	}, Gone: a.gone}}
+}
+
+// gone ends the work on the partition, because a read has shown that its lease row is missing. Any goroutine may call it.
+func (a *assignment) gone() {
+	if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
+		a.cancel(spindle.ErrSuperseded)
+		a.in.m.returned.put(outcome{of: a, gone: true})
+	}
 }

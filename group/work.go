@@ -8,13 +8,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 )
 
-// outcome is the result of an assignment's work.
+// outcome is the result of an assignment's work, or of one of its writes.
 type outcome struct {
-	of  *assignment
-	err error
+	of   *assignment
+	err  error
+	gone bool // a write was refused because the partition's lease row is missing; the work may still be running
 }
 
-// returned collects work that has returned until the loop handles it.
+// returned collects outcomes until the loop handles them.
 type returned struct {
 	mu   sync.Mutex
 	list []outcome
@@ -47,6 +48,9 @@ func (r *returned) take() []outcome {
 func (m *member) takeReturned() []outcome {
 	done := m.returned.take()
 	for _, o := range done {
+		if o.gone {
+			continue
+		}
 		if o.of.busy == o.of {
 			o.of.busy = nil
 		}
@@ -65,6 +69,10 @@ func (t *term) collect() {
 		switch {
 		case a.in != t:
 			t.soon(0) // the partition can be claimed now
+		case o.gone:
+			if a.state == held && a.assigned == a {
+				t.lose([]*entry{a.entry})
+			}
 		case a.state == revoking && a.assigned == a:
 			t.releases.sooner(clock, t.m.config.Lease/50)
 		case a.state == held && a.assigned == a && a.ctx.Err() == nil && !t.leaving():

@@ -113,7 +113,7 @@ func (s *Stream) advance(ctx context.Context, p group.Partition, from cursor, to
 			[]any{from.Token, to.Add(time.Microsecond), finished})
 		return txn.BufferWrite(append(append(writes, children...), checkpoint))
 	})
-	return err // after spindle.ErrFenced, another process owns the partition, and ctx is about to end
+	return err // after spindle.ErrFenced, this process has lost the partition, and ctx has ended
 }
 
 var errAdvanced = errors.New("an earlier commit, whose outcome was unknown, has already moved the checkpoint")

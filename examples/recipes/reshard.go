@@ -170,7 +170,7 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 			[]any{p.Name(), records[len(records)-1].Committed})
 		return txn.BufferWrite(append(b.Results(records), checkpoint))
 	})
-	return err // after spindle.ErrFenced, another process owns the partition, and ctx is about to end
+	return err // after spindle.ErrFenced, this process has lost the partition, and ctx has ended
 }
 
 // begun reports whether a shard can be consumed yet. A shard must wait until all records are consumed from the older

@@ -5,11 +5,12 @@ package mutants
 import "slices"
 
 const (
-	executorGo = "group/executor.go"
-	fitnessGo  = "group/fitness.go"
-	leaveGo    = "group/leave.go"
-	requestsGo = "group/requests.go"
-	workGo     = "group/work.go"
+	executorGo  = "group/executor.go"
+	fitnessGo   = "group/fitness.go"
+	leaveGo     = "group/leave.go"
+	partitionGo = "group/partition.go"
+	requestsGo  = "group/requests.go"
+	workGo      = "group/work.go"
 )
 
 // The behavior of a member with its failed requests, with itself, and with requests from its program.
@@ -81,6 +82,12 @@ var groupJoinMutants = of("./group",
 )
 
 var groupWorkMutants = of("./group",
+	one("a refused write of a partition ends no work", "TestARefusedWriteEndsTheWorkOfItsPartitionAtOnce", partitionGo,
+		", Gone: a.gone}}", "}}"),
+	one("a refused write wakes no member", "TestWorkThatReturnsAfterARefusedWriteBeginsAgain", partitionGo,
+		"\t\ta.in.m.returned.put(outcome{of: a, gone: true})\n", ""),
+	one("work whose write was refused has returned", "TestWorkThatReturnsAfterARefusedWriteBeginsAgain", workGo,
+		"\t\tif o.gone {\n\t\t\tcontinue\n\t\t}\n", ""),
 	one("work that returns early is over", "TestWorkThatReturnsEarlyBeginsAgain", workGo,
 		"\t\tt.idle = append(t.idle, a)\n", ""),
 	one("work that returns early begins as soon each time", "TestWorkThatReturnsEarlyBeginsAgain", workGo,

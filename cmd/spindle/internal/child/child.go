@@ -172,6 +172,9 @@ func (c *Child) begin() error {
 	if err != nil {
 		return err
 	}
+	if c.leash.until != nil { // before watch, after which a watchdog whose deadline has passed kills the process
+		dog.Allow(c.leash.until())
+	}
 	c.leash.leader = born(c.Pid())
 	dog.watch(c.Pid(), c.leash.leader)
 	until := *dog.until.Load()

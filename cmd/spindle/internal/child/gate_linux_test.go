@@ -71,6 +71,30 @@ func TestAProgramWhoseTimeIsOverDoesNotBegin(t *testing.T) {
 	assert.NoFileExists(t, out)
 }
 
+// A start can take longer than the lease, for example while the machine is busy. What counts then is whether the lock is
+// still held when the program is to begin, and not what was known before.
+func TestAProgramBeginsByTheDeadlineAtTheEndOfItsStart(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		out := t.TempDir() + "/out"
+		asked := 0
+		until := func() time.Time {
+			if asked++; (asked == 1) == held {
+				return time.Now()
+			}
+			return inAnHour()
+		}
+		c, err := Start([]string{"touch", out}, os.Environ(), Watched(until, os.Environ(), watching, t.TempDir()+"/acted"))
+		require.NoError(t, err)
+		<-c.Done()
+		assert.Equal(t, held, c.Code() == 0)
+		if _, err := os.Stat(out); held {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorIs(t, err, os.ErrNotExist)
+		}
+	}
+}
+
 // If this process was stopped while it opened the gate, what it wrote is read too late.
 func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
 	out := t.TempDir() + "/out"

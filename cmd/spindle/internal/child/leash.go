@@ -10,16 +10,19 @@ type leash struct {
 	mu      sync.Mutex
 	dog     *Watchdog                                // or nil
 	again   func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
+	until   func() time.Time                         // the current deadline, for the start; nil if the watchdog is told by others
 	leader  string                                   // the start time of the program, which the watchdog knows; see born
 	dropped bool
 }
 
-// Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The parameter until
-// is the watchdog's deadline, which Allow can extend. For env and args, see StartWatchdog.
-func Watched(until time.Time, env []string, args ...string) Option {
+// Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The function until
+// returns the watchdog's deadline. Start calls it again just before the program begins, because starting the processes
+// can take long. From then on, Allow can extend the deadline. For env and args, see StartWatchdog.
+func Watched(until func() time.Time, env []string, args ...string) Option {
 	return func(c *Child) (err error) {
 		c.leash.again = func(until time.Time) (*Watchdog, error) { return StartWatchdog(until, env, args) }
-		c.leash.dog, err = c.leash.again(until)
+		c.leash.until = until
+		c.leash.dog, err = c.leash.again(until())
 		return err
 	}
 }

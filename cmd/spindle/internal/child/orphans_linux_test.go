@@ -176,7 +176,7 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {
-		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
 		require.NoError(t, err)
 		c.Allow(time.Now().Add(2 * time.Second))
 		require.NoError(t, c.leash.dog.cmd.Process.Kill())
@@ -198,7 +198,7 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {
-		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
 		require.NoError(t, err)
 		dog := c.leash.dog.cmd.Process.Pid
 		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
@@ -206,7 +206,7 @@ func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 		ends(t, c)
 		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 
-		c, err = Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+		c, err = Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
 		require.NoError(t, err)
 		dog = c.leash.dog.cmd.Process.Pid
 		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))

@@ -41,7 +41,7 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 	for path, code := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
 		testcheck.NothingLeft(t, func() {
-			_, err := Start([]string{path}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+			_, err := Start([]string{path}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
 			var unable *StartError
 			require.ErrorAs(t, err, &unable, path)
 			assert.Equal(t, code, unable.Code, path)
@@ -72,7 +72,7 @@ func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 func TestAnOptionThatFailsLeavesNoWatchdog(t *testing.T) {
 	failing := func(*Child) error { return errors.New("it can't be had") }
 	testcheck.NothingLeft(t, func() {
-		_, err := Start([]string{"true"}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, "/dev/null"), failing)
+		_, err := Start([]string{"true"}, os.Environ(), Watched(inAnHour, os.Environ(), watching, "/dev/null"), failing)
 		assert.ErrorContains(t, err, "it can't be had")
 	})
 }
@@ -81,7 +81,7 @@ func TestAProgramThatHasEndedLeavesNothing(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	for program, code := range map[string]int{"exit 0": 0, "exit 3": 3, "kill -KILL $$": 137, "sleep 1000 & exit 4": 4} {
 		testcheck.NothingLeft(t, func() {
-			c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+			c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
 			require.NoError(t, err)
 			<-c.Done()
 			assert.Equal(t, code, c.Code(), program)

@@ -29,6 +29,8 @@ func watchFor(file string) {
 	})
 }
 
+func inAnHour() time.Time { return time.Now().Add(time.Hour) }
+
 // parentOf is set in a process that runs a program, to the file in which the program's watchdog writes that it acts.
 const parentOf = "SPINDLE_TEST_PARENT_OF"
 
@@ -48,7 +50,7 @@ func init() {
 // runProgram runs a program that ignores polite signals. It ends the program's time with the first line of its input.
 func runProgram(acted string) error {
 	const program = `trap '' TERM HUP INT; echo $$; while :; do sleep 1; done`
-	c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(time.Now().Add(time.Hour), os.Environ(), watching, acted))
+	c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
 	if err != nil {
 		return err
 	}

@@ -348,7 +348,7 @@ func (x *execution) Over() {
 }
 
 // Start implements execcmd.Job.
-func (x *execution) Start(t *elect.Term, until time.Time) (execcmd.Program, error) {
+func (x *execution) Start(t *elect.Term, until func() time.Time) (execcmd.Program, error) {
 	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(),
 		watchdogCommand, "exec", x.Path, x.Table, x.name, x.id, x.lease.String(), t.Token().String()))
 }

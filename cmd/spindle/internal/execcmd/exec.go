@@ -26,9 +26,10 @@ type Job interface {
 	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
 	Jeopardy(t *elect.Term, err error)
 	Safe()
-	// Start starts the program. The program must exit before the time until, even if this process is stopped or killed.
-	// The program's Allow can extend that time. If trying again would not help, the error is a *child.StartError.
-	Start(t *elect.Term, until time.Time) (Program, error)
+	// Start starts the program. The program must exit before the time that until returns, even if this process is stopped
+	// or killed. Start calls until when it begins and just before the program begins. Later, the program's Allow can
+	// extend that time. If trying again would not help, the error is a *child.StartError.
+	Start(t *elect.Term, until func() time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due
 	// Explain adds a hint to a database error.

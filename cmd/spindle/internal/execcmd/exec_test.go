@@ -32,6 +32,7 @@ const lease = 10 * time.Second
 type program struct {
 	ignores bool
 	began   time.Time
+	first   time.Time // the deadline when it begins
 	end     sync.Once
 	done    chan struct{}
 	code    int
@@ -230,13 +231,15 @@ func (s *site) Safe()                       {}
 func (s *site) Done() table.Due             { return table.Due{Key: s.key} }
 func (s *site) Explain(err error) error     { return err }
 
-func (s *site) Start(_ *elect.Term, until time.Time) (Program, error) {
+func (s *site) Start(_ *elect.Term, until func() time.Time) (Program, error) {
+	until()
 	time.Sleep(s.starts)
 	if s.fails != nil {
 		return nil, s.fails
 	}
 	p := &program{ignores: s.ignores, began: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1), unwatched: make(chan struct{})}
-	p.Allow(until)
+	p.first = until()
+	p.Allow(p.first)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ran = append(s.ran, p)
@@ -570,6 +573,45 @@ func TestAProgramThatTakesLongToStartKeepsItsLock(t *testing.T) {
 		work.exit(0)
 		assert.Zero(t, s.ends().Code)
 	})
+}
+
+// A start can take longer than a lease. Heartbeats go on, so nobody else gets the lock. When the program is to begin, its
+// watchdog learns the present deadline.
+func TestAProgramThatTakesLongerThanALeaseToStartBeginsUnderItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		a := newSite(t, store, "a", func(s *site) { s.starts = 3 * lease }).start()
+		synctest.Wait()
+		b := newSite(t, store, "b", waitsFor(4*lease)).start()
+		work := a.running()
+		assert.Greater(t, work.first.Sub(work.began), lease/2)
+		assert.Equal(t, NotInTime, b.ends().Code)
+		assert.Empty(t, work.got)
+		work.exit(0)
+		assert.Zero(t, a.ends().Code)
+	})
+}
+
+// If the lock is lost during a start, the next holder's program may already be running.
+func TestAProgramWhoseLockIsLostDuringItsStartDoesNotBegin(t *testing.T) {
+	for name, r := range map[string]struct {
+		starts time.Duration
+		lose   func(*site, *memstore.Store)
+	}{
+		"it expires":     {2 * lease, func(s *site, _ *memstore.Store) { s.Cut() }},
+		"it is released": {lease * 2 / 3, func(_ *site, store *memstore.Store) { takeAway(t, store) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			s := newSite(t, store, "a", func(s *site) { s.starts, s.ignores = r.starts, true }).start()
+			synctest.Wait()
+			r.lose(s, store)
+			work := s.running()
+			assert.False(t, work.first.After(work.began), name)
+			assert.Equal(t, Lost, s.ends().Code, name)
+			assert.Equal(t, work.began, work.ended, "%s: it is killed at once", name)
+		})
+	}
 }
 
 // With --restart the others have their turn, and what can't be started at all is not tried again.

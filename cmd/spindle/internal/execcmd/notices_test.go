@@ -105,7 +105,7 @@ func (unkillable) Kill() {}
 
 type stuckJob struct{ *site }
 
-func (j stuckJob) Start(t *elect.Term, until time.Time) (Program, error) {
+func (j stuckJob) Start(t *elect.Term, until func() time.Time) (Program, error) {
 	p, err := j.site.Start(t, until)
 	if err != nil {
 		return nil, err

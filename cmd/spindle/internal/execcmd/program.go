@@ -61,9 +61,11 @@ func (r *runner) start() event {
 		return event{what: lost, err: t.cause()}
 	}
 	p := &process{deadlines: deadlines{lease: r.lease(), grace: r.Grace}}
-	p.allowed = p.deadlines.extend(time.Now(), t.Left())
 	var err error
-	p.Program, err = r.Job.Start(t.Term, p.allowed.Add(-p.margin()/2))
+	p.Program, err = r.Job.Start(t.Term, func() time.Time { // heartbeats go on during the start
+		p.allowed = p.deadlines.extend(time.Now(), t.Left())
+		return p.allowed.Add(-p.margin() / 2)
+	})
 	var never *child.StartError
 	switch {
 	case errors.As(err, &never):
