@@ -533,8 +533,10 @@ func TestANestedDoOfAnotherSizeIsRefusedAtOnce(t *testing.T) {
 				inner, s := do, p.semaphore("s", sizes[i])
 				do = func(ctx context.Context) error { return Do(ctx, s, inner) }
 			}
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			defer cancel()
 			start := time.Now()
-			err = do(b.Context())
+			err = do(ctx)
 			assert.Less(t, time.Since(start), time.Second, "%v", sizes)
 			return err
 		}

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"runtime/debug"
@@ -65,8 +66,23 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 	defer inBubble.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, ends := context.WithCancel(context.Background())
+		defer ends()
+		go func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(longest):
+				panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), longest)) // it could not end otherwise
+			}
+		}()
+		f(t)
+	})
 }
+
+// longest is more virtual time than any test needs. Without a limit, a test that waits in vain would go on for ever, if
+// timers go on beside it.
+const longest = 100 * time.Hour
 
 // Machine is a process with one candidate.
 type Machine struct {
