@@ -55,7 +55,8 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 
 // Apply is like spanner.Client.Apply, but it adds the fence to ms and makes the transaction serializable. A program can
 // use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
-// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true if and only if the token is no longer valid.
+// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is no longer valid. If ctx ends first,
+// the error is ctx's.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }

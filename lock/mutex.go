@@ -258,8 +258,9 @@ func (m *mutex) Left() time.Duration {
 // Apply is like spindle.Lock.Apply, with the lock's current token. Inside a Do of this value, it uses the token that Do
 // acquired, even if this value has been locked again since.
 //
-// errors.Is(err, spindle.ErrFenced) is true exactly when the lock is not held under that token. If the lock is not held
-// at all, Apply sends nothing to Spanner. A Set is held if all of its locks are held.
+// errors.Is(err, spindle.ErrFenced) is true only if the lock is not held under that token. If ctx ends first, as Do's does
+// when the lock is lost, the error is ctx's. If the lock is not held at all, Apply sends nothing to Spanner. A Set is held
+// if all of its locks are held.
 func (m *mutex) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if m.contender.err != nil {
 		return time.Time{}, m.contender.err

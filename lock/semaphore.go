@@ -242,8 +242,8 @@ func (p *Permit) FenceStatement(dialect databasepb.DatabaseDialect) spanner.Stat
 	return p.fence().Statement(dialect)
 }
 
-// Apply is like spindle.Lock.Apply, with the slot's token. errors.Is(err, spindle.ErrFenced) is true exactly when the
-// slot is no longer held.
+// Apply is like spindle.Lock.Apply, with the slot's token. errors.Is(err, spindle.ErrFenced) is true only if the
+// slot is no longer held. If ctx ends first, the error is ctx's.
 func (p *Permit) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence().Apply(ctx, ms, opts...)
 }

@@ -189,7 +189,11 @@ func (h *hold) do(a action, e event) {
 		h.cause = e
 		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
 	case quit:
-		h.wait.quit(errUnwanted)
+		why := errUnwanted
+		if e.what == stopAsked {
+			why = fmt.Errorf("%w: %s", errAsked, e.reason)
+		}
+		h.wait.quit(why)
 	case mute:
 		close(h.mute)
 	case release:
@@ -209,6 +213,7 @@ const longestDoubt = 100 * time.Millisecond
 
 var (
 	errUnwanted = errors.New("the program no longer waits for the lock")
+	errAsked    = errors.New("this request was asked to stop waiting")
 	errTimeout  = errors.New("timed out waiting for the lock")
 	errStalled  = errors.New("the program does not read its lines")
 	errClosed   = errors.New("the program closed the connection, but may still be running")
@@ -252,6 +257,8 @@ func (h *hold) sayRefused(err error) {
 		said.Reason = "passed"
 	case errors.Is(context.Cause(h.wait.ctx), errTimeout):
 		said.Event = "timeout"
+	case errors.Is(context.Cause(h.wait.ctx), errAsked):
+		said.Reason, said.Detail = "stopping", context.Cause(h.wait.ctx).Error()
 	case errors.Is(context.Cause(h.wait.ctx), errUnwanted):
 		said.Reason = "stopping"
 	}
