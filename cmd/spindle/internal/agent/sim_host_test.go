@@ -27,6 +27,7 @@ type host struct {
 	agent     *agentProcess // nil while there is none
 	resumes   time.Time     // until when the whole host is suspended
 	cut       time.Time     // until when nothing passes between its agent and Spanner
+	full      time.Time     // until when its agent often has no more descriptors
 	disturbed time.Time     // until when its agent may be late, because of a fault
 }
 
@@ -114,11 +115,21 @@ func (h *host) startAgent() {
 		return now
 	}
 	a.agent.identify = func(c net.Conn) (process, *problem) {
+		if h.isFull("identify") {
+			return nil, wrong(http.StatusServiceUnavailable, "unavailable", "too many open files")
+		}
 		return &evidence{c.(agentEnd).socket, make(chan struct{}), make(chan struct{})}, nil
 	}
 	h.agent = a
 	a.server = a.agent.Serve(a.at)
 	w.tracef(a.name, "starts")
+}
+
+// isFull reports whether there is no descriptor for something.
+func (h *host) isFull(what string) bool {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	return time.Now().Before(h.full) && h.dice("descriptor", what, h.drawn.Add(1)).chance(0.5)
 }
 
 func withoutTime(_ []string, a slog.Attr) slog.Attr {

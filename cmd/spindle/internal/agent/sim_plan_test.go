@@ -43,7 +43,7 @@ type role struct {
 var drivenFaults = []string{
 	"program killed", "program dumps core", "program stopped", "program leaves a child with its socket",
 	"agent killed", "agent stopped", "agent drained", "host suspended", "wall clock set",
-	"network cut", "outage", "step down", "lock released by hand",
+	"descriptors run out", "network cut", "outage", "step down", "lock released by hand",
 }
 
 func drawPlan(d dice) plan {

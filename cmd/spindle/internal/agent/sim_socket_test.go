@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
@@ -195,6 +196,9 @@ func (e *evidence) Describe() {}
 func (e *evidence) Who() peer.Identity { return peer.Identity{UID: e.of.uid, PID: 1, Key: e.of.key} }
 
 func (e *evidence) Watch() error {
+	if e.agent.host.isFull("watch") {
+		return syscall.EMFILE
+	}
 	e.change(func() { e.watchers = append(e.watchers, e.closed) })
 	e.of.mu.Lock()
 	defer e.of.mu.Unlock()

@@ -228,6 +228,10 @@ func (w *world) breakHost(kind string, h *host, d dice) bool {
 		h.step.Add(int64(by))
 		h.disturb(2 * w.plan.longest)
 		w.tracef("-", "the wall clock of host %d is set by %v", h.number, by)
+	case "descriptors run out":
+		h.full = time.Now().Add(length)
+		h.disturb(length)
+		w.tracef("-", "the agent of host %d has no more descriptors for %v", h.number, length)
 	case "network cut":
 		h.cut = time.Now().Add(length)
 		h.disturb(length + 2*w.plan.longest)
