@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func liveMutex(w *moments.World) {
 	})
 	limit, cancel := context.WithTimeout(w.Ctx, 4*moments.Lease)
 	defer cancel()
-	err := m.own.Lock(limit)
+	err := locks(w, limit, m.own)
 	if over := limit.Err(); err != nil && over == nil && !errors.Is(err, moments.ErrUnavailable) {
 		w.Errorf("Lock returned before its ctx ended: %v", err)
 	}
@@ -105,6 +106,103 @@ func liveMutex(w *moments.World) {
 	if m.own.Token() != 0 {
 		w.Errorf("it is held after Unlock")
 	}
+}
+
+// locks calls Lock, which must return soon after its ctx has ended.
+func locks(w *moments.World, ctx context.Context, m *lock.Mutex) error {
+	var ended atomic.Pointer[time.Time]
+	stop := context.AfterFunc(ctx, func() { now := time.Now(); ended.Store(&now) })
+	defer stop()
+	err := m.Lock(ctx)
+	if at := ended.Load(); at != nil && time.Since(*at) > moments.Lease/10 {
+		w.Errorf("Lock returned %v after its ctx had ended", time.Since(*at))
+	}
+	return err
+}
+
+// crowd are the goroutines of one process that want one lock, and the processes beside it.
+type crowd struct {
+	own, beside []*lock.Mutex
+	ends        []context.CancelFunc
+}
+
+// The goroutines of a process share its place in the queue. Whatever happens to one of them at whatever moment: two never hold
+// the lock, the others get their turns, and so does the process behind them.
+func TestQueueOfAProcessAtEachMoment(t *testing.T) {
+	ends := func(i int) func(*moments.World) {
+		return func(w *moments.World) { w.Values.(*crowd).ends[i]() }
+	}
+	moments.AtEachMoment(t, moments.Machine{
+		Live: liveQueue,
+		Events: moments.Common(map[string]func(*moments.World){
+			"the first gives up": ends(0), "the second gives up": ends(1), "the third gives up": ends(2),
+			"two give up":             func(w *moments.World) { ends(0)(w); ends(1)(w) },
+			"the holder unlocks":      func(w *moments.World) { _ = w.Values.(*crowd).beside[0].Unlock(context.Background()) },
+			"an operator releases it": moments.Operator("m"),
+		}),
+		After: func(w *moments.World) {
+			c := w.Values.(*crowd)
+			for _, m := range append(c.own, c.beside[1]) {
+				ctx, cancel := soon(4 * moments.Lease)
+				if err := m.Lock(ctx); err != nil {
+					w.Errorf("afterwards: %v", err)
+				}
+				_ = m.Unlock(ctx)
+				cancel()
+			}
+		},
+	})
+}
+
+func liveQueue(w *moments.World) {
+	c := &crowd{}
+	w.Values = c
+	var ctxs []context.Context
+	for range 3 {
+		ctx, cancel := context.WithTimeout(w.Ctx, 6*moments.Lease)
+		defer cancel()
+		ctxs, c.ends = append(ctxs, ctx), append(c.ends, cancel)
+		c.own = append(c.own, lock.New(nil, "locktable", "m", w.Options()...))
+	}
+	for _, id := range []string{"before", "next"} {
+		c.beside = append(c.beside, lock.New(nil, "locktable", "m", w.Beside(id)...))
+	}
+	var all []func() bool
+	for _, m := range append(c.own, c.beside...) {
+		all = append(all, holds(m))
+	}
+	defer w.Apart(all...)()
+	_ = c.beside[0].Lock(context.Background())
+	w.Others.Go(func() {
+		time.Sleep(moments.Lease / 2)
+		_ = c.beside[0].Unlock(context.Background())
+	})
+	w.Others.Go(func() {
+		time.Sleep(moments.Lease)
+		ctx, cancel := soon(7 * moments.Lease)
+		defer cancel()
+		if err := c.beside[1].Lock(ctx); err != nil {
+			w.Errorf("the process behind them: %v", err)
+			return
+		}
+		time.Sleep(moments.Lease / 4)
+		_ = c.beside[1].Unlock(context.Background())
+	})
+	var goroutines sync.WaitGroup
+	for i, m := range c.own {
+		goroutines.Go(func() {
+			time.Sleep(time.Duration(i+1) * moments.Lease / 20)
+			if locks(w, ctxs[i], m) != nil {
+				if ctxs[i].Err() == nil {
+					w.Errorf("a goroutine got no turn")
+				}
+				return
+			}
+			time.Sleep(moments.Lease / 4)
+			_ = m.Unlock(context.Background())
+		})
+	}
+	goroutines.Wait()
 }
 
 // semaphores are the machine's semaphore and others'.
