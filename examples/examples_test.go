@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a program may print nothing, including the time to compile it.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // program is a running example.
 type program struct {

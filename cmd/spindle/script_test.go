@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 var programs = map[string]func(){}
 
 // patience is how long a script waits for anything.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // budget is how long a script may take. A process that still runs then prints its goroutines and is killed: a process that
 // never ends would hide which script it belongs to.

@@ -73,6 +73,7 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(longest):
+				debug.SetTraceback("all")
 				panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), longest)) // it could not end otherwise
 			}
 		}()

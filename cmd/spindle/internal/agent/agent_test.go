@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long tests wait for an event that must come.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // bed is an agent that serves a socket and keeps its lock table in memory.
 type bed struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 )
 
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // client starts the test binary as a process that connects to the listener, does what its environment says, and waits.
 func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, io.WriteCloser, *peer.Peer) {
