@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -25,6 +26,11 @@ func spans(keys table.Keys, exclusive bool) []span {
 	if keys.All {
 		all = append(all, span{table.Range{To: "\U0010FFFF"}, exclusive})
 	}
+	return inOrder(all)
+}
+
+func inOrder(all []span) []span {
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.From, b.From) })
 	return all
 }
 
@@ -36,7 +42,22 @@ func written(writes []table.Write) []span {
 	return spans(keys, true)
 }
 
+// conflict reports whether a span of as is in the way of one of bs. Both are in order, because commits can have hundreds.
 func conflict(as, bs []span) bool {
+	for i, j := 0, 0; i < len(as) && j < len(bs); {
+		switch a, b := as[i], bs[j]; {
+		case a.To < b.From:
+			i++
+		case b.To < a.From:
+			j++
+		default:
+			return anyConflict(as[i:], bs[j:])
+		}
+	}
+	return false
+}
+
+func anyConflict(as, bs []span) bool {
 	for _, a := range as {
 		for _, b := range bs {
 			if (a.exclusive || b.exclusive) && a.From <= b.To && b.From <= a.To {
@@ -116,7 +137,7 @@ func (ls *locks) give(i int) {
 	if l.wanted == nil || ls.blocked(i) {
 		return
 	}
-	l.held, l.wanted = append(l.held, l.wanted...), nil
+	l.held, l.wanted = inOrder(append(l.held, l.wanted...)), nil
 	close(l.given)
 }
 
