@@ -271,6 +271,7 @@ func (p *program) begin(l agentLine) *agentTerm {
 		}
 		if p.ctx.Err() == nil { // once more, deliberately too late
 			time.AfterFunc(rand.N(p.Lease), func() { p.write(t.fenced) })
+			go p.release(t) // if the program was stopped, its agent may still keep the lock for it
 		}
 	}()
 	return t
