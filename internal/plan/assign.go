@@ -126,11 +126,11 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 		}
 	}
 	if len(full) == 0 { // only members on trial remain, and the share of each is less than one partition
-		a.level(total, in, kept, quota, func(int) int { return 1 })
+		a.level(total, in, kept, quota, func(int) int { return 1 }, false)
 		return
 	}
 	weight := func(i int) int { return a.members[i].Weight }
-	a.level(total, in, kept, quota, weight)
+	a.level(total, in, kept, quota, weight, !trial)
 	if len(full) == len(in) {
 		return
 	}
@@ -141,7 +141,7 @@ func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 			left -= quota[i]
 		}
 	}
-	a.level(left, full, kept, quota, weight)
+	a.level(left, full, kept, quota, weight, false)
 }
 
 // share returns the whole part of a member's share of total, where sum is the sum of all weights.
@@ -149,8 +149,9 @@ func share(total, weight, sum int) int { return int(int64(total) * int64(weight)
 
 // level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the
 // remaining partitions, one each, to some of the members. Members that own more than their rounded quota come first, so
-// that as few partitions as possible move. Among the others, members on trial come last.
-func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int) {
+// that as few partitions as possible move. Among the others, members on trial come last. If trials is set, a member on trial
+// that has one partition gets no more.
+func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int, trials bool) {
 	sum := 0
 	for _, i := range in {
 		sum += weight(i)
@@ -161,7 +162,7 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 	for _, i := range in {
 		quota[i] = share(total, weight(i), sum)
 		left -= quota[i]
-		if fraction[i] = int64(total) * int64(weight(i)) % int64(sum); fraction[i] > 0 {
+		if fraction[i] = int64(total) * int64(weight(i)) % int64(sum); fraction[i] > 0 && !(trials && a.members[i].Trial && quota[i] > 0) {
 			more = append(more, i)
 		}
 	}
@@ -181,7 +182,7 @@ func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) i
 		return cmp.Or(cmp.Compare(keeps(x), keeps(y)), cmp.Compare(trial(x), trial(y)), cmp.Compare(fraction[y], fraction[x]),
 			cmp.Compare(mix(uint64(a.members[x].Slot)), mix(uint64(a.members[y].Slot))))
 	})
-	for _, i := range more[:left] {
+	for _, i := range more[:min(left, len(more))] { // the rest is for members that are not on trial
 		quota[i]++
 	}
 }

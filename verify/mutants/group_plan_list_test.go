@@ -40,6 +40,8 @@ var planningMutants = of("./group",
 )
 
 var nextPlanMutants = of("./internal/plan",
+	one("a plan with a trial does not come to rest", "TestEveryReachablePlanKeepsTheRules", planAssignGo,
+		"fraction[i] > 0 && !(trials && a.members[i].Trial && quota[i] > 0)", "fraction[i] > 0"),
 	one("what a member has is not kept", "TestTheFewestPartitionsMove", planAssignGo,
 		"if e.owner != none && eligible[e.owner] {", "if false && eligible[e.owner] {"),
 	one("the remainder moves", "TestTheFewestPartitionsMove", planAssignGo,

@@ -195,18 +195,20 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	return runs[0], runs[1], false
 }
 
-// allCases is set if the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
+// allCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
 // of verify/chaos last longer.
-var allCases = os.Getenv("SPINDLE_ALL_CASES") != ""
+//
+// The variable is read in the tests, or go test would print the results of a run without it from its cache.
+func allCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 
 // Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
 // without SPINDLE_ALL_CASES.
-func Brief() bool { return testing.Short() || !allCases }
+func Brief() bool { return testing.Short() || !allCases() }
 
 // Part returns all its arguments or, without SPINDLE_ALL_CASES, a quarter of them. Every call chooses that quarter at
 // random.
 func Part[T any](all ...T) []T {
-	if allCases {
+	if allCases() {
 		return all
 	}
 	drawn := slices.Clone(all)

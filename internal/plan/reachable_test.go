@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+)
+
+// memberSets returns all sets of up to three members, each of weight 1 or 2, on trial or not.
+func memberSets(l List) [][]Member {
+	sets := [][]Member{nil}
+	for slot := range 3 {
+		for _, set := range sets {
+			for kind := range 4 {
+				m := in(l, slot)[0]
+				m.Weight, m.Trial = 1+kind%2, kind >= 2
+				sets = append(sets, append(set[:len(set):len(set)], m))
+			}
+		}
+	}
+	return sets
+}
+
+// Every plan that a group of up to three members and four partitions can ever have, by any sequence of joins, leaves, trials
+// and changes of weights, keeps the rules. The search ends by itself, once it finds no new plan.
+func TestEveryReachablePlanKeepsTheRules(t *testing.T) {
+	most := 4
+	if fleet.Brief() {
+		most = 3
+	}
+	for partitions := range most + 1 {
+		l := NewList(names("p", 0, partitions))
+		sets := memberSets(l)
+		known, todo, steps := map[string]bool{"": true}, []*Plan{nil}, 0
+		for len(todo) > 0 {
+			p := todo[0]
+			todo = todo[1:]
+			for _, members := range sets {
+				q := next(t, p, l, members)
+				steps++
+				keepsTheRules(t, p, q, l, members)
+				if text := q.Encode(); !known[text] {
+					known[text] = true
+					todo = append(todo, q)
+				}
+			}
+		}
+		t.Logf("%d partitions: %d plans, %d steps", partitions, len(known)-1, steps)
+	}
+}
+
+func keepsTheRules(t *testing.T, p, q *Plan, l List, members []Member) {
+	t.Helper()
+	before, after := assignments(t, p, l), assignments(t, q, l)
+	trials, sum, held := 0, 0, count(after)
+	for _, m := range members {
+		sum += m.Weight
+		if m.Trial {
+			trials++
+		}
+	}
+	if len(members) > 0 {
+		require.Zero(t, held[-1], "without a member: %v after %v, %v", after, before, members)
+	}
+	whole := trials == 0 || trials == len(members) // if all are on trial, all count in full
+	for _, m := range members {
+		switch exact := float64(len(after)*m.Weight) / float64(sum); {
+		case whole:
+			require.InDelta(t, exact, held[m.Slot], 0.9999, "a share: %v after %v, %v", after, before, members)
+		case m.Trial:
+			require.LessOrEqual(t, held[m.Slot], 1, "a member on trial: %v after %v, %v", after, before, members)
+		}
+	}
+	if whole && len(members) > 0 {
+		require.Equal(t, bound(before, members), moved(before, after), "the fewest move: %v after %v, %v", after, before, members)
+	}
+	require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v after %v, %v", after, before, members)
+	again, err := Decode(q.Encode(), l)
+	require.NoError(t, err)
+	require.True(t, q.Same(again), "what is published is the plan: %v, %v", after, members)
+}
+
+// assignments returns the owner of each partition, or -1. It checks that no partition has two.
+func assignments(t *testing.T, p *Plan, l List) []int {
+	t.Helper()
+	owner := make([]int, len(l.at))
+	for i := range owner {
+		owner[i] = -1
+	}
+	if p == nil {
+		return owner
+	}
+	for _, m := range p.Members() {
+		for _, i := range p.Assigned(l, m.Slot) {
+			require.Equal(t, -1, owner[i], "two owners")
+			owner[i] = m.Slot
+		}
+	}
+	return owner
+}
