@@ -67,16 +67,11 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	synctest.Test(t, func(t *testing.T) {
-		ctx, ends := context.WithCancel(context.Background())
-		defer ends()
-		go func() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(longest):
-				debug.SetTraceback("all")
-				panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), longest)) // it could not end otherwise
-			}
-		}()
+		limit := time.AfterFunc(longest, func() {
+			debug.SetTraceback("all")
+			panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), longest)) // it could not end otherwise
+		})
+		defer limit.Stop()
 		f(t)
 	})
 }
