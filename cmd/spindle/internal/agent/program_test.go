@@ -314,7 +314,7 @@ func TestWaitersForBusyLocksLeaveThePlaceToOthers(t *testing.T) {
 		assert.Equal(t, 32, most)
 		start := time.Now()
 		c.asks("b", "POST /v1/locks?name=free&lease=1h").reads("held")
-		assert.Zero(t, time.Since(start))
+		assert.Less(t, time.Since(start), 50*time.Millisecond, "a place that is kept is given up after a second") // a waiter may just renew its ticket
 	})
 }
 
