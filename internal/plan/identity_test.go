@@ -152,3 +152,25 @@ func TestOneIsBackBeforeTheOthers(t *testing.T) {
 	}
 	assert.False(t, slices.ContainsFunc(q.evicted, func(e evicted) bool { return e.ID == "pod-3" }))
 }
+
+// A kept member that comes back in the slot of another one has its own partitions, not the other's.
+func TestAMemberThatIsBackInAnothersSlotHasItsOwn(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, pods(l, 0, 1, 2, 3))
+	own := p.Assigned(l, 1)
+	p = republished(t, next(t, p, l, pods(l, 0, -1, 2, 3)), l)
+	p = next(t, p, l, append(pods(l, 0, 3, 2, -1), in(l, 5)...))
+	assert.Subset(t, p.Assigned(l, 3), own)
+}
+
+// A former owner whose time is over does not hide the one that was evicted after it.
+func TestAnExpiredMemoryDoesNotHideANewerOne(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, pods(l, 0, 1, 2, 3))
+	p = republished(t, next(t, p, l, pods(l, 0, -1, 2, 3)), l)
+	own := p.Assigned(l, 2)
+	p, _ = p.Next(l, pods(l, 0, -1, -1, 3), now.Add(keep+time.Second))
+	p = republished(t, p, l)
+	p, _ = p.Next(l, pods(l, 0, -1, 7, 3), now.Add(keep+2*time.Second))
+	assert.Equal(t, own, p.Assigned(l, 7))
+}
