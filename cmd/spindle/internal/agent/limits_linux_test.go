@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,8 @@ func TestClientsThatHaveGoneLeaveNoDescriptors(t *testing.T) {
 		for range 20 {
 			_ = b.send(text).Close()
 		}
-		b.eventually(func() bool { return descriptors(t) <= before }, text[:min(len(text), 60)])
+		b.call("GET", "/livez") // so all have been accepted
+		require.Eventually(t, func() bool { return descriptors(t) <= before }, 45*time.Second, 10*time.Millisecond, text[:min(len(text), 60)])
 	}
 }
 
