@@ -48,7 +48,18 @@ func next(t testing.TB, p *Plan, l List, members []Member) *Plan {
 // owners returns the owner of each name. It checks that each name has exactly one owner.
 func owners(t testing.TB, p *Plan, l List) []int {
 	t.Helper()
+	owner := assignments(t, p, l)
+	require.NotContains(t, owner, -1, "each name is assigned")
+	return owner
+}
+
+// assignments returns the owner of each name, or -1. It checks that no name has two owners. A nil plan assigns nothing.
+func assignments(t testing.TB, p *Plan, l List) []int {
+	t.Helper()
 	owner := slices.Repeat([]int{-1}, len(l.at))
+	if p == nil {
+		return owner
+	}
 	for _, m := range p.Members() {
 		has := p.Assigned(l, m.Slot)
 		require.True(t, slices.IsSorted(has))
@@ -57,7 +68,6 @@ func owners(t testing.TB, p *Plan, l List) []int {
 			owner[i] = m.Slot
 		}
 	}
-	require.NotContains(t, owner, -1, "each name is assigned")
 	return owner
 }
 

@@ -81,22 +81,3 @@ func keepsTheRules(t *testing.T, p, q *Plan, l List, members []Member) {
 	require.NoError(t, err)
 	require.True(t, q.Same(again), "what is published is the plan: %v, %v", after, members)
 }
-
-// assignments returns the owner of each partition, or -1. It checks that no partition has two.
-func assignments(t *testing.T, p *Plan, l List) []int {
-	t.Helper()
-	owner := make([]int, len(l.at))
-	for i := range owner {
-		owner[i] = -1
-	}
-	if p == nil {
-		return owner
-	}
-	for _, m := range p.Members() {
-		for _, i := range p.Assigned(l, m.Slot) {
-			require.Equal(t, -1, owner[i], "two owners")
-			owner[i] = m.Slot
-		}
-	}
-	return owner
-}

@@ -96,7 +96,7 @@ var (
 		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
 			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
 		one("a program has its grace period after a suspension", "TestAProgramIsKilledAtOnceAfterASuspension", execProgramGo,
-			"\t\tr.program.until = now\n", ""),
+			"\t\tr.program.expire(now)\n", "\t\tr.program.lose(now)\n"),
 		one("a suspension does not shorten the time of a program", "TestADeadlineMovesBack", "cmd/spindle/internal/execcmd/deadlines.go",
 			" || until.Before(d.until) {", " {"),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,

@@ -5,12 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -95,9 +93,7 @@ func TestAWeekOfFaults(t *testing.T) {
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as in fleet.Bubble, whose time is limited
-			defer debug.SetGCPercent(debug.SetGCPercent(400))
-			synctest.Test(t, func(t *testing.T) {
+			fleet.Bubble(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(context.Background())
 				w := &week{t: t, ctx: ctx, table: memstore.NewLocking(&memstore.Store{}), soon: kind.soon, locks: make([]watched, kind.locks)}
 				var lives sync.WaitGroup

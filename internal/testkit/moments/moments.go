@@ -148,13 +148,14 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 	return w.steps
 }
 
+// Errorf fails the test, and names the case.
 func (w *World) Errorf(format string, args ...any) {
 	w.Helper()
 	w.T.Errorf(w.current+": "+format, args...)
 }
 
 // Table returns the machine's connection to the table, which delivers the events.
-func (w *World) Table() table.Store { return gate{w.Link, w} }
+func (w *World) Table() table.Store { return table.Via(w.pass) }
 
 // Options returns the options of the machine's locks.
 func (w *World) Options(more ...spindle.Option) []spindle.Option {
@@ -169,22 +170,17 @@ func (w *World) Beside(id string, more ...spindle.Option) []spindle.Option {
 	return append([]spindle.Option{seam, spindle.WithID(id), spindle.WithLease(Lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}, more...)
 }
 
-// gate is the machine's store. It delivers events between its requests and their replies.
-type gate struct {
-	table.Store
-	w *World
-}
-
-func (g gate) pass(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-	switch g.w.moment(step + " is sent") {
+// pass delivers events before a request is sent, and between its effect and its reply.
+func (w *World) pass(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+	switch w.moment(step + " is sent") {
 	case "the request is lost":
 		<-ctx.Done()
 		return memstore.ErrCut
 	case "the request is refused":
 		return ErrUnavailable
 	}
-	err := call(ctx, g.Store)
-	switch g.w.moment(step + " is answered") {
+	err := call(ctx, w.Link)
+	switch w.moment(step + " is answered") {
 	case "the request is lost", "the reply is lost", "the request is refused":
 		<-ctx.Done()
 		return memstore.ErrCut
@@ -196,18 +192,6 @@ func (g gate) pass(ctx context.Context, step string, call func(context.Context, 
 		}
 	}
 	return err
-}
-
-func (g gate) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	return table.Via(g.pass).Read(ctx, step, bound, keys)
-}
-
-func (g gate) Commit(ctx context.Context, step string, writes []table.Write) error {
-	return table.Via(g.pass).Commit(ctx, step, writes)
-}
-
-func (g gate) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	return table.Via(g.pass).Transact(ctx, step, fn)
 }
 
 // moment delivers the event that is due, and waits until it has had its effect. It returns a fault of the request.
@@ -294,7 +278,7 @@ func Common(more map[string]func(*World)) map[string]func(*World) {
 	return all
 }
 
-// Operator releases a lock whoever holds it.
+// Operator takes a lock from its holder, as spindle release does.
 func Operator(name string) func(*World) {
 	return func(w *World) {
 		w.mu.Lock()
@@ -307,7 +291,7 @@ func Operator(name string) func(*World) {
 	}
 }
 
-// Requested asks whoever holds a lock for a handover.
+// Requested asks the holder of a lock for a handover.
 func Requested(name string) func(*World) {
 	return func(w *World) {
 		tab := table.Table{Store: w.Store}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/moments"
@@ -39,12 +38,9 @@ type caller struct {
 	left  time.Duration
 }
 
-// kernelView is what the kernel knows of the program.
-type kernelView struct{ *caller }
-
 // A hold waits for its lock behind another process, its program works and releases it, and then another process wants the
-// lock. Whatever happens at whatever moment: nobody else holds the lock while the program may act, the agent keeps nothing of
-// the hold, and the other process gets the lock.
+// lock. Whatever happens at whatever moment: no other process holds the lock while the program may act, the agent keeps nothing
+// of the hold, and the other process gets the lock.
 func TestAHoldAtEachMoment(t *testing.T) {
 	of := func(f func(*caller)) func(*moments.World) {
 		return func(w *moments.World) { f(w.Values.(*caller)) }
@@ -84,10 +80,11 @@ func liveHold(w *moments.World) {
 		before: lock.New(nil, "locktable", "m", w.Beside("before")...), next: lock.New(nil, "locktable", "m", w.Beside("next")...)}
 	w.Values = c
 	c.agent = New(Config{Locks: table.Table{Store: w.Table()}, TableName: "locktable", MaxHolds: 100, Host: "host", Log: slog.New(slog.DiscardHandler)})
+	evidence := &wire{key: "program", gone: c.closed, exits: c.exited}
 	c.agent.clock, c.agent.barred.clock = w.Clock, w.Clock
-	c.agent.identify = func(net.Conn) (process, *problem) { return kernelView{c}, nil }
-	server := c.agent.Serve(c)
-	defer func() { _ = server.Close() }()
+	c.agent.identify = func(net.Conn) (process, *problem) { return known{evidence}, nil }
+	server := c.agent.Serve(&crowd{ears: c.accepts})
+	defer func() { close(c.accepts); _ = server.Close() }()
 	defer w.Apart(c.mayAct, holdsMutex(c.before), holdsMutex(c.next))()
 	_ = c.before.Lock(context.Background())
 	w.Others.Go(func() {
@@ -210,24 +207,3 @@ func (c *caller) killed() {
 	c.hangsUp()
 	c.once[0].Do(func() { close(c.exited) })
 }
-
-// The agent's listener.
-
-func (c *caller) Accept() (net.Conn, error) {
-	conn, ok := <-c.accepts
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-func (c *caller) Close() error   { close(c.accepts); return nil }
-func (c *caller) Addr() net.Addr { return &net.UnixAddr{} }
-
-func (k kernelView) Describe()               {}
-func (k kernelView) Who() peer.Identity      { return peer.Identity{UID: 1, PID: 1, Key: "program"} }
-func (k kernelView) Watch() error            { return nil }
-func (k kernelView) Closed() <-chan struct{} { return k.closed }
-func (k kernelView) Exited() <-chan struct{} { return k.exited }
-func (k kernelView) HasClosed() bool         { return false }
-func (k kernelView) Unread() int             { return 0 }
-func (k kernelView) Close()                  {}

@@ -43,6 +43,9 @@ func (d *deadlines) lose(now time.Time) {
 	}
 }
 
+// expire leaves the program no time.
+func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
+
 // left returns the time until the program is killed, which is not positive if that is due.
 func (d *deadlines) left(now time.Time) time.Duration {
 	last := d.until.Add(-d.margin())

@@ -133,8 +133,7 @@ type site struct {
 	fails   error                               // so they don't start
 	starts  time.Duration                       // how long that takes
 	due     func(context.Context) (*End, error) // for Due
-	begins  func()                              // for Begin
-	holds   func(*elect.Term)                   // for Begin
+	begins  func(*elect.Term)                   // for Begin
 
 	began chan *program
 	mu    sync.Mutex
@@ -218,11 +217,8 @@ func (s *site) Try(ctx context.Context) (elect.Step, *End) {
 func (s *site) Due(ctx context.Context) (*End, error) { return s.due(ctx) }
 func (s *site) Begin(t *elect.Term) {
 	s.terms = append(s.terms, t.Token())
-	if s.holds != nil {
-		s.holds(t)
-	}
 	if s.begins != nil {
-		s.begins()
+		s.begins(t)
 	}
 }
 func (s *site) Over()                       { s.over++ }
@@ -653,7 +649,7 @@ func TestAProgramDoesNotStartUnderALockThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &suspended{}
 		s := newSite(t, &memstore.Store{}, "a", func(s *site) {
-			s.candidate.Clock, s.begins = clock, func() { clock.wall.Store(int64(time.Minute)) }
+			s.candidate.Clock, s.begins = clock, func(*elect.Term) { clock.wall.Store(int64(time.Minute)) }
 		}).start()
 		assert.Equal(t, Lost, s.ends().Code)
 		assert.Empty(t, s.ran)

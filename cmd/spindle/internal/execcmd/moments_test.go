@@ -113,7 +113,7 @@ func liveExec(w *moments.World, change func(*site)) {
 	defer w.Apart(x.before.runs, x.own.runs, x.next.runs)()
 	var term atomic.Pointer[elect.Term]
 	var expired time.Time // since when the program has run although the lease has expired by the machine's clock
-	x.own.holds = term.Store
+	x.own.begins = term.Store
 	defer w.Always(func() error {
 		t := term.Load()
 		switch {

@@ -137,9 +137,10 @@ func (r *runner) rewatch() event {
 // machine was suspended, and another process may hold the lock: the program then has no time left.
 func (r *runner) limit(after event) {
 	now := time.Now()
-	r.program.lose(now)
 	if errors.Is(after.err, elect.ErrExpired) {
-		r.program.until = now
+		r.program.expire(now)
+	} else {
+		r.program.lose(now)
 	}
 	why := after.err
 	if after.what == lost {
