@@ -376,8 +376,8 @@ func (p *slotLock) Lock(ctx context.Context) (err error) {
 func (p *slotLock) Unlock(ctx context.Context) error { return p.permit.Release(ctx) }
 
 // Callers with keys and callers without wait for one name. A smaller key that comes later overtakes only larger keys, and
-// nobody waits for ever. The first waiter does not even wait for a grace, as all would if they waited for each other in a
-// circle. After the mutex's turn, the callers with keys pause, because nothing was recorded, so not all keys may run.
+// each caller returns. The first waiter gets the lock without waiting for a grace: if the callers waited for each other in a
+// circle, each would wait for one. After the mutex's turn, the callers with keys pause, because nothing was recorded, so not all keys may run.
 func TestCallersWithAndWithoutKeysTakeTurns(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")

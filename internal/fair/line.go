@@ -64,7 +64,7 @@ func (l Line) Before() (before []table.Ticket) {
 
 // behind returns the ticket at whose place t has its turn: the last one of t and the tickets with smaller keys. Work for a
 // smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key makes way,
-// so nobody's turn comes before that of an earlier waiter with a smaller key or without one.
+// so a later waiter never overtakes a waiter with a smaller key or without one.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
 	for _, other := range all {

@@ -106,7 +106,7 @@ func TestALapsedTicketDoesNotCount(t *testing.T) {
 }
 
 // All waiters whose tickets are in one snapshot see the same order, with and without keys: of each two, one is before the
-// other, and before whoever the other is before. Nobody overtakes a waiter without a key or with a smaller one.
+// other, and before whoever the other is before. A later waiter overtakes only larger keys.
 func TestAllSeeTheSameOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))

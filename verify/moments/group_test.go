@@ -26,7 +26,7 @@ type members struct {
 }
 
 // A member joins, shares partitions with another member, and leaves. Whatever happens at whatever moment: no partition has
-// two members, no work begins after the member was told to stop, a partition is let go only if that was asked for, and in the end the
+// two members, no work begins after Run's ctx has ended, a partition is let go only after a call of LetGo, and in the end the
 // other member has all partitions.
 func TestMemberAtEachMoment(t *testing.T) {
 	ask := func(f func(*members, string) error) func(*moments.World) {
@@ -125,7 +125,7 @@ func (m *members) work(w *moments.World, ctx context.Context, p string) error {
 		w.Errorf("work on %s runs twice in one process", p)
 	}
 	if m.stopped {
-		w.Errorf("work on %s begins after the member was told to stop", p)
+		w.Errorf("work on %s begins after Run's ctx has ended", p)
 	}
 	m.mu.Unlock()
 	<-ctx.Done()
@@ -134,7 +134,7 @@ func (m *members) work(w *moments.World, ctx context.Context, p string) error {
 	m.works[p]--
 	if errors.Is(context.Cause(ctx), group.ErrLetGo) {
 		if m.let[p]--; m.let[p] < 0 {
-			w.Errorf("%s was let go although nobody asked for it", p)
+			w.Errorf("%s was let go without a call of LetGo", p)
 		}
 	}
 	return nil

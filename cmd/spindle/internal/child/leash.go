@@ -10,7 +10,7 @@ type leash struct {
 	mu      sync.Mutex
 	dog     *Watchdog                                // or nil
 	again   func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
-	until   func() time.Time                         // the current deadline, for the start; nil if the watchdog is told by others
+	until   func() time.Time                         // the current deadline, for the start; nil if others call the watchdog's Allow
 	leader  string                                   // the start time of the program, which the watchdog knows; see born
 	dropped bool
 }

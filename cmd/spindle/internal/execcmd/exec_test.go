@@ -571,8 +571,8 @@ func TestAProgramThatTakesLongToStartKeepsItsLock(t *testing.T) {
 	})
 }
 
-// A start can take longer than a lease. Heartbeats go on, so nobody else gets the lock. When the program is to begin, its
-// watchdog learns the present deadline.
+// A start can take longer than a lease. Exec keeps the lock by heartbeats during the start, and tells the watchdog the
+// current deadline just before the program begins.
 func TestAProgramThatTakesLongerThanALeaseToStartBeginsUnderItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
