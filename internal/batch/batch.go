@@ -66,7 +66,7 @@ var sharedReads = []string{"observe", "lease-record", "asked"}
 
 // Read implements table.Store.
 func (s *store) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if keys.All || !slices.Contains(sharedReads, step) {
+	if keys.All || table.IsAlone(ctx) || !slices.Contains(sharedReads, step) {
 		return s.Store.Read(ctx, step, bound, keys)
 	}
 	r := &read{ctx: ctx, store: s.Store, step: step, bound: bound, keys: keys, answered: make(chan struct{})}

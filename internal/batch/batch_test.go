@@ -290,6 +290,21 @@ func TestASingleLookDoesNotWait(t *testing.T) {
 	})
 }
 
+// A look that others wait for does not wait for others, whatever else is in progress.
+func TestALookThatIsWaitedForIsSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counted{slow: time.Second}
+		var r batch.Requests
+		go looks(t, &r, &c, table.Keys{Names: []string{"a"}}, table.Keys{Names: []string{"b"}})
+		synctest.Wait()
+		start := time.Now()
+		_, _, err := r.Store(&c, lease).Read(table.Alone(t.Context()), "observe", table.Present, table.Keys{Names: []string{"c"}})
+		require.NoError(t, err)
+		assert.Equal(t, c.slow, time.Since(start))
+		time.Sleep(c.slow)
+	})
+}
+
 // Everything but heartbeats and looks is passed on as it is.
 func TestOtherRequestsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,6 @@ type place struct {
 	owner   *owner
 	order   int // the number of places that its owner and the others have had; owners are served in turn
 	arrived int
-	waited  bool
 	turn    chan struct{} // closed when the place is given
 	began   Instant
 	timer   *time.Timer // ends a place whose claim is not answered
@@ -103,8 +102,7 @@ func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	}
 	p.join(owner)
 	g.serve()
-	p.waited = p.began == Instant{}
-	g.waited = g.waited || p.waited
+	g.waited = g.waited || p.began == Instant{}
 	g.mu.Unlock()
 	select {
 	case <-p.turn:
@@ -133,9 +131,6 @@ func (p *place) join(name string) {
 	})
 	p.waiting = slices.Insert(p.waiting, at, p)
 }
-
-// hasWaited reports whether the place was not given at once.
-func (p *place) hasWaited() bool { return p != nil && p.waited }
 
 // serve gives places as long as the limit allows.
 func (g *Gate) serve() {

@@ -94,7 +94,7 @@ func full(t *testing.T) (*Gate, func()) {
 	g := &Gate{limit: 1}
 	p, err := g.enter(t.Context(), SystemClock{}, Patient, "", false)
 	require.NoError(t, err)
-	require.False(t, p.waited)
+	require.NotZero(t, p.began)
 	return g, p.leave
 }
 
@@ -108,7 +108,6 @@ func TestPlacesAreGivenInOrder(t *testing.T) {
 			go func() {
 				p, err := g.enter(t.Context(), SystemClock{}, u, owner, false)
 				assert.NoError(t, err)
-				assert.True(t, p.waited)
 				order <- name
 				p.leave()
 			}()
@@ -150,26 +149,48 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
-// A claim that has waited for its place polls again, so that it never claims a lock that has been claimed since.
+// A claim that has waited for more than lease/50 for its place polls again, so that it never claims a lock that has been claimed
+// since. This poll is sent at once, because others wait for the place.
 func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		link := &memstore.Link{Store: &memstore.Store{}}
 		g, leave := full(t)
-		late := candidate("late", link, "m")
+		store, steps, alone := &memstore.Store{}, map[string]int{}, []string(nil)
+		late := candidate("late", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+			if steps[step]++; table.IsAlone(ctx) {
+				alone = append(alone, step)
+			}
+			return call(ctx, store)
+		}), "m")
 		late.Gate = g
-		steps := make(chan Step)
-		go func() { steps <- late.Try(t.Context(), All, lease/3) }()
+		tried := make(chan Step)
+		go func() { tried <- late.Try(t.Context(), All, lease/3) }()
 		synctest.Wait()
-		require.NotNil(t, func() *Term { c := candidate("other", link, "m"); return c.Try(t.Context(), All, lease/3).Term }())
-		link.Counts()
+		other := candidate("other", store, "m")
+		require.NotNil(t, other.Try(t.Context(), All, lease/3).Term)
+		time.Sleep(lease/50 + 1)
 		leave()
-		s := <-steps
+		s := <-tried
 		require.Nil(t, s.Term)
 		assert.NoError(t, s.Err)
 		assert.False(t, s.Lost)
 		assert.Equal(t, "other", s.Seen[0].Writer)
-		assert.Zero(t, link.Counts()["claim"])
+		assert.Equal(t, 2, steps["observe"])
+		assert.Equal(t, []string{"observe"}, alone[:1])
+		assert.Zero(t, steps["claim"])
 		assert.Zero(t, g.flying)
+	})
+}
+
+// A claim that has its place at once, or almost, does not poll again.
+func TestAClaimThatHasHardlyWaitedPollsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, leave := full(t)
+		link := &memstore.Link{Store: &memstore.Store{}}
+		c := candidate("c", link, "m")
+		c.Gate = g
+		time.AfterFunc(lease/50, leave)
+		require.NotNil(t, c.Try(t.Context(), All, lease/3).Term)
+		assert.Equal(t, 1, link.Counts()["observe"])
 	})
 }
 

@@ -69,8 +69,8 @@ func All(seen []LockView) Decision {
 // shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends when the
 // lease expires, or a short random time later.
 //
-// A claim may have to wait for its place in the gate. If it does, Try polls and decides again once it has the place, because
-// the first poll may be out of date by then.
+// A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
+// because the first poll may be out of date.
 //
 // The poll and the wait end when ctx does. Claim describes how ctx affects a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
@@ -78,13 +78,14 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 	if d.claim == nil {
 		return step
 	}
+	polled := c.Clock.Now()
 	p, err := c.Gate.enter(ctx, c.Clock, d.urgency, c.Owner, c.aborted)
 	if err != nil {
 		return Step{Seen: step.Seen, Err: err}
 	}
 	defer p.leave()
-	if p.hasWaited() {
-		if step, d = c.poll(ctx, choose, maxPause); d.claim == nil {
+	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // others wait until this poll has been answered
+		if step, d = c.poll(table.Alone(ctx), choose, maxPause); d.claim == nil {
 			return step
 		}
 	}

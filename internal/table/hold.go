@@ -31,6 +31,14 @@ func AttemptOf(ctx context.Context) int {
 	return n
 }
 
+type aloneKey struct{}
+
+// Alone returns a context for a poll that others wait for, so that a Store that combines polls sends it at once.
+func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
+
+// IsAlone reports whether Alone has returned ctx.
+func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
+
 // Release frees the named locks in one blind commit. It fails with ErrSuperseded if the token is no longer valid, so it
 // never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
