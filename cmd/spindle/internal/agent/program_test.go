@@ -387,4 +387,19 @@ func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 		first.hangUp()
 		c.asks("a", "POST /v1/locks?name=y&lease=1h").reads("held")
 	})
+	among(t, 100, func(c *crowd) {
+		first := c.asks("a", "POST /v1/locks?name=x&lease=1h&eof=release")
+		first.reads("held")
+		answer := make(chan struct{})
+		c.before(func(step string) {
+			if step == "release" {
+				<-answer
+			}
+		})
+		first.hangUp()
+		second := c.asks("a", "POST /v1/locks?name=x&lease=1h")
+		close(answer)
+		second.reads("held")
+		assert.Equal(t, http.StatusConflict, c.asks("a", "POST /v1/locks?name=x&lease=1h").answer().StatusCode, "the end of the first request does not give up the second")
+	})
 }

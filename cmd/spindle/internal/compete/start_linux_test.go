@@ -17,6 +17,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/hooks"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -122,6 +124,30 @@ func termOf(t *testing.T, c lockCommand) *elect.Term {
 	require.NotNil(t, step.Term, "%v", step.Err)
 	t.Cleanup(func() { step.Term.End(errors.New("the test is over")) })
 	return step.Term
+}
+
+// A program may outlive its lock in each term: --on-stuck runs for each of them, once. When it has exited, nothing more of its term
+// is reported.
+func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
+	stuck := filepath.Join(t.TempDir(), "stuck")
+	x := &execution{lockCommand: lockCommandFor("job"), args: []string{"work"}}
+	x.reports.lock = &x.lockCommand
+	x.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
+	for range 3 {
+		x.Begin(termOf(t, x.lockCommand))
+		for range 2 {
+			x.reports.runsOn(errors.New("it was killed"))
+			x.reports.hooks.Wait(nil)
+		}
+		now := x.reports.now()
+		assert.True(t, now.Held && now.Ready && now.Stuck, "%+v", now)
+		x.Over()
+		assert.Equal(t, probe.Report{Why: "job is no longer held"}, x.reports.now())
+		assert.Zero(t, x.token)
+	}
+	said, err := os.ReadFile(stuck)
+	require.NoError(t, err)
+	assert.Equal(t, "\n\n\n", string(said))
 }
 
 func TestNothingIsLeftOfAGuard(t *testing.T) {

@@ -133,7 +133,17 @@ func (w *world) count() int {
 	return w.turns
 }
 
-func (s *site) end() { s.stop(); <-s.done }
+// end ends the guard.
+func (s *site) end() {
+	s.stop()
+	select {
+	case <-s.done:
+	case <-time.After(time.Hour):
+		s.t.Errorf("the guard of %s does not end", s.name)
+		s.Cut() // it ends once it has lost its lock
+		<-s.done
+	}
+}
 
 func (s *site) Activate(ctx context.Context, t *elect.Term) error {
 	s.set(func() { s.term, s.allowed = t, time.Now().Add(t.Left()) })

@@ -73,6 +73,7 @@ func (v *environment) happens(e event) {
 	for _, a := range v.on(e) {
 		v.does(a)
 	}
+	v.holds(e != requested || v.lock != settled || v.announces || v.command == deactivate, "the end of a settled lock that is requested is announced")
 	v.holds(!v.maybeActive || v.lock == settled && (!v.stopped || v.announces) || v.runs && v.command == deactivate,
 		"a service that may be active without a settled lock, or after a stop that is not being announced, is being deactivated")
 	v.holds(!v.ended || !v.maybeActive && v.lock == none && !v.competes && !v.runs, "nothing is left when guard ends")
