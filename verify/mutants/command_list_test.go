@@ -24,6 +24,7 @@ const (
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
+	competeExecGo   = "cmd/spindle/internal/compete/exec.go"
 	competeGuardGo  = "cmd/spindle/internal/compete/guard.go"
 	competeFolderGo = "cmd/spindle/internal/compete/folder.go"
 	execNoticesGo   = "cmd/spindle/internal/execcmd/notices.go"
@@ -129,6 +130,10 @@ var (
 			"\tr.program.Continue()\n", ""),
 		one("a program that does not end has all the time", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
 			"\t\tr.program.stopBy = time.Now().Add(r.StopTimeout)\n", ""),
+		one("each signal begins the time of a program anew", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
+			"r.StopTimeout > 0 && r.program.stopBy.IsZero()", "r.StopTimeout > 0"),
+		one("a program that was signaled keeps the time that it had", "TestADeadlineMovesBack", execDeadlineGo,
+			"if !d.kill.IsZero() && d.kill.Before(last) {", "if !d.kill.IsZero() {"),
 		one("a program goes on without a watchdog", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
 			"\tcase err != nil:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog", "\tcase false:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog"),
 		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
@@ -149,6 +154,8 @@ var (
 			"// otherwise guard ended the activation\n\t\tm.failed = true\n", "// otherwise guard ended the activation\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
+		one("an announcement counts in the next term", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
+			"{ m.lock, m.announcing = none, false }", "{ m.lock = none }"),
 		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
 		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", guardGo, "\t\tcase <-g.Asks:\n", ""),
 		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
@@ -197,6 +204,8 @@ var (
 		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo,
 			"&0o022 != 0", "&0o002 != 0"),
 		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo, "case owner(info) != a.uid:", "case false:"),
+		one("a program that outlived its lock is reported for ever", "TestWhatIsReportedOfATermEndsWithIt", competeExecGo,
+			"\tx.reports.ranOut()\n", ""),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
 			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
 	)
