@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -131,10 +132,13 @@ func termOf(t *testing.T, c lockCommand) *elect.Term {
 func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 	stuck := filepath.Join(t.TempDir(), "stuck")
 	x := &execution{lockCommand: lockCommandFor("job"), args: []string{"work"}}
-	x.reports.lock = &x.lockCommand
-	x.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
+	x.own, x.reports.lock = pflag.NewFlagSet("exec", pflag.ContinueOnError), &x.lockCommand
+	x.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo $SPINDLE_TOKEN >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
+	var terms []string
 	for range 3 {
-		x.Begin(termOf(t, x.lockCommand))
+		term := termOf(t, x.lockCommand)
+		terms = append(terms, term.Token().String())
+		x.Begin(term)
 		for range 2 {
 			x.reports.runsOn(errors.New("it was killed"))
 			x.reports.hooks.Wait(nil)
@@ -147,7 +151,7 @@ func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 	}
 	said, err := os.ReadFile(stuck)
 	require.NoError(t, err)
-	assert.Equal(t, "\n\n\n", string(said))
+	assert.Equal(t, terms, strings.Fields(string(said)))
 }
 
 func TestNothingIsLeftOfAGuard(t *testing.T) {

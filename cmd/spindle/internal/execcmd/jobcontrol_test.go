@@ -327,10 +327,12 @@ func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
 			s := newSite(t, store, "a").start()
 			work := s.running()
 			work.unwatches = failed
-			close(work.unwatched)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			assert.Equal(t, 1, work.rewatched)
+			for n := 1; n == 1 || n <= 3 && failed == nil; n++ { // the other one may be killed, too
+				close(work.unwatched)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Equal(t, n, work.rewatched)
+			}
 			if failed == nil {
 				assert.Empty(t, work.got)
 				work.exit(0)
