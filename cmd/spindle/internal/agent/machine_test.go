@@ -157,6 +157,25 @@ func TestAPromiseIsNeverLaterThanTheLease(t *testing.T) {
 	}
 }
 
+// The time in which a program may read nothing begins anew whenever it reads something, even if it never reads all.
+func TestAProgramStallsOnceItReadsNothingForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a attention
+		for i, check := range []struct {
+			after  time.Duration
+			unread int
+			stalls bool
+		}{
+			{0, 0, false}, {time.Second / 2, 10, false}, {2 * time.Second, 30, false}, {time.Second / 4, 20, false}, {2 * time.Second, 25, false},
+			{500 * time.Millisecond, 24, false}, {2 * time.Second, 24, false}, {time.Second, 24, true}, {time.Second, 40, true}, {time.Second, 39, false},
+			{4 * time.Second, 39, true}, {time.Second, 0, false},
+		} {
+			time.Sleep(check.after)
+			assert.Equal(t, check.stalls, a.stalled(check.unread, 3*time.Second, elect.SystemClock{}.Now()), i)
+		}
+	})
+}
+
 // longest is a lock of which so much time is left.
 type longest struct {
 	locker

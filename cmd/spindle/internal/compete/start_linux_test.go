@@ -154,6 +154,28 @@ func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 	assert.Equal(t, terms, strings.Fields(string(said)))
 }
 
+// A service that could not be deactivated is reported until it has been, and --on-stuck runs again if that happens again.
+func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
+	dir := t.TempDir()
+	g := &guarding{lockCommand: lockCommandFor("service"), deactivate: "[ -e " + dir + "/mended ]", renew: time.Second, confirm: 60}
+	g.reports.lock = &g.lockCommand
+	g.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo >>" + dir + "/stuck"}, Limit: time.Minute, Warn: t.Errorf}
+	for range 3 {
+		for range 2 {
+			assert.Error(t, g.Deactivate(t.Context()))
+			g.reports.hooks.Wait(nil)
+			assert.True(t, g.reports.now().Stuck)
+		}
+		require.NoError(t, os.WriteFile(dir+"/mended", nil, 0o600))
+		assert.NoError(t, g.Deactivate(t.Context()))
+		assert.False(t, g.reports.now().Stuck)
+		require.NoError(t, os.Remove(dir+"/mended"))
+	}
+	said, err := os.ReadFile(dir + "/stuck")
+	require.NoError(t, err)
+	assert.Equal(t, "\n\n\n", string(said))
+}
+
 func TestNothingIsLeftOfAGuard(t *testing.T) {
 	for activate, says := range map[string]string{"true": "is active", long: "could not be activated", "exit 3": "could not be activated"} {
 		testcheck.NothingLeft(t, func() {
