@@ -226,6 +226,8 @@ var (
 		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo, "case owner(info) != a.uid:", "case false:"),
 		one("a program that outlived its lock is reported for ever", "TestWhatIsReportedOfATermEndsWithIt", competeExecGo,
 			"\tx.reports.ranOut()\n", ""),
+		one("a service that could be deactivated stays stuck", "TestAServiceIsStuckUntilItIsDeactivated", competeGuardGo,
+			"\t\tg.reports.ranOut()\n", "\t\t_ = 0\n"),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
 			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
 	)
