@@ -385,10 +385,9 @@ func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
 
 // A paused child can't notice that its parent has exited.
 func TestNothingIsLeftOfAKilledExample(t *testing.T) {
-	needEmulator(t)
 	for example, moment := range map[string]string{"simple": `kill -9`, "fenced": `kill -STOP (\d+)`} {
 		t.Run(example, func(t *testing.T) {
-			t.Parallel()
+			needEmulator(t)
 			p := goRun(t, nil, "./examples/"+example)
 			child := p.until(`process (\d+)`)
 			out, err := exec.Command("ps", "-o", "ppid=", "-p", child).Output()
