@@ -22,6 +22,7 @@ const (
 	guardGo         = "cmd/spindle/internal/guard/guard.go"
 	guardMachineGo  = "cmd/spindle/internal/guard/machine.go"
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
+	serveServerGo   = "cmd/spindle/internal/serve/server.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
 	competeExecGo   = "cmd/spindle/internal/compete/exec.go"
@@ -196,6 +197,8 @@ var (
 	)
 
 	serveMutants = of("./cmd/spindle/internal/serve",
+		one("an outage that never ends", "TestEachOutageIsSaidOnceAndEnds", serveServerGo,
+			"if s.away = err; err == nil {", "if err != nil {\n\t\ts.away = err\n\t}\n\tif err == nil {"),
 		one("a host that ends like an allowed one", "TestOnlyThisMachinesNamesAreAnswered", serveHTTPGo,
 			"return strings.EqualFold(h, host) })", "return strings.HasSuffix(strings.ToLower(host), strings.ToLower(h)) })"),
 		one("merged terms don't reach the open pages", "TestTermsThatWereMergedReachThePagesThatAreOpen", serveHistoryGo,
