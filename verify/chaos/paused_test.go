@@ -20,6 +20,7 @@ import (
 // accept the same run without the fence.
 func TestPausedLeaderLosesAnUpdateUnlessItIsFenced(t *testing.T) {
 	needEmulator(t)
+	t.Parallel()
 	for name, fenced := range map[string]bool{"without the fence": false, "with the fence": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ import (
 // The register's history is not checked here, because the writes to the old emulator are necessarily lost.
 func TestEmulatorComesBackEmpty(t *testing.T) {
 	needEmulator(t)
+	t.Parallel()
 	h := newHistory(t)
 	db := newDatabase(t, false)
 	team := newTeam(t, h, candidate{Lock: "r", Database: db.Path, Table: db.Table, Lease: lease}, db, teamSize)

@@ -22,8 +22,10 @@ const (
 	guardGo         = "cmd/spindle/internal/guard/guard.go"
 	guardMachineGo  = "cmd/spindle/internal/guard/machine.go"
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
+	serveServerGo   = "cmd/spindle/internal/serve/server.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
+	competeExecGo   = "cmd/spindle/internal/compete/exec.go"
 	competeGuardGo  = "cmd/spindle/internal/compete/guard.go"
 	competeFolderGo = "cmd/spindle/internal/compete/folder.go"
 	execNoticesGo   = "cmd/spindle/internal/execcmd/notices.go"
@@ -129,12 +131,26 @@ var (
 			"\tr.program.Continue()\n", ""),
 		one("a program that does not end has all the time", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
 			"\t\tr.program.stopBy = time.Now().Add(r.StopTimeout)\n", ""),
+		one("each signal begins the time of a program anew", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
+			"r.StopTimeout > 0 && r.program.stopBy.IsZero()", "r.StopTimeout > 0"),
+		one("a program that was signaled keeps the time that it had", "TestADeadlineMovesBack", execDeadlineGo,
+			"if !d.kill.IsZero() && d.kill.Before(last) {", "if !d.kill.IsZero() {"),
 		one("a program goes on without a watchdog", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
 			"\tcase err != nil:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog", "\tcase false:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog"),
 		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
 			" && m.turn.unfit == nil", ""),
 		one("a loss that is said again and again", "TestALossIsSaidOnceWhenTheProgramMustEnd", execNoticesGo, " || h == r.noticed.lost {", " {"),
 		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsSaidOnce", execNoticesGo, "!d.kill.IsZero() && !now.Before(d.until)", "false"),
+		one("a request counts in the next turn", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
+			"m.phase, m.turn = waiting, turn{}", "m.phase, m.turn = waiting, turn{by: m.turn.by}"),
+		one("the second program that outlives its lock is not said", "TestAProgramThatOutlivesItsLockIsSaidOnce", execNoticesGo,
+			"p != r.noticed.stuck", "r.noticed.stuck == nil"),
+		one("the second watchdog is not replaced", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
+			"r.program.alone = !another", "r.program.alone = true"),
+		one("the pause after a turn counts from the first one", "TestAProgramIsRunAgainAfterOthersHadTheirTurn", execGo,
+			"r.term, r.began = hold(e.term, r.lease()/3), time.Now()", "r.term = hold(e.term, r.lease()/3)\n\t\tif r.began.IsZero() {\n\t\t\tr.began = time.Now()\n\t\t}"),
+		one("the pause for others is a part of the wait", "TestAProgramIsRunAgainAfterOthersHadTheirTurn", execAcquireGo,
+			"r.begin(limit + pause)", "r.begin(limit)"),
 		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
 			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
 	)
@@ -149,6 +165,18 @@ var (
 			"// otherwise guard ended the activation\n\t\tm.failed = true\n", "// otherwise guard ended the activation\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
 			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
+		one("an announcement counts in the next term", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
+			"{ m.lock, m.announcing = none, false }", "{ m.lock = none }"),
+		one("a machine that failed once competes late for ever", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
+			"\tm.failed = false\n", ""),
+		one("a deactivation that failed once is shown to fail for ever", "TestAnObserverHearsThatADeactivationFails", guardGo,
+			"g.retry = m.event == notDeactivated", "g.retry = g.retry || m.event == notDeactivated"),
+		one("an event of an earlier term counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
+			"g.term == nil || m.term != g.term.Term", "g.term == nil"),
+		one("an earlier command counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
+			"if m.command != g.number {", "if m.command > g.number {"),
+		one("a machine that was sick on standby never competes again", "TestASickServiceGivesTheLockUpAtOnce", guardGo,
+			"\t\t\t\t\twell = err == nil\n", "\t\t\t\t\twell = well && err == nil\n"),
 		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
 		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", guardGo, "\t\tcase <-g.Asks:\n", ""),
 		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
@@ -169,6 +197,8 @@ var (
 	)
 
 	serveMutants = of("./cmd/spindle/internal/serve",
+		one("an outage that never ends", "TestEachOutageIsSaidOnceAndEnds", serveServerGo,
+			"if s.away = err; err == nil {", "if err != nil {\n\t\ts.away = err\n\t}\n\tif err == nil {"),
 		one("a host that ends like an allowed one", "TestOnlyThisMachinesNamesAreAnswered", serveHTTPGo,
 			"return strings.EqualFold(h, host) })", "return strings.HasSuffix(strings.ToLower(host), strings.ToLower(h)) })"),
 		one("merged terms don't reach the open pages", "TestTermsThatWereMergedReachThePagesThatAreOpen", serveHistoryGo,
@@ -197,6 +227,10 @@ var (
 		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo,
 			"&0o022 != 0", "&0o002 != 0"),
 		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo, "case owner(info) != a.uid:", "case false:"),
+		one("a program that outlived its lock is reported for ever", "TestWhatIsReportedOfATermEndsWithIt", competeExecGo,
+			"\tx.reports.ranOut()\n", ""),
+		one("a service that could be deactivated stays stuck", "TestAServiceIsStuckUntilItIsDeactivated", competeGuardGo,
+			"\t\tg.reports.ranOut()\n", "\t\t_ = 0\n"),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
 			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
 	)

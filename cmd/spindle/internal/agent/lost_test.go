@@ -46,6 +46,17 @@ func TestALockWithoutTimeLeftIsNotHeld(t *testing.T) {
 	assert.Empty(t, answered(h))
 }
 
+// Of the lines that a program has not been sent yet, the last one of each kind counts: a program that does not read for hours costs
+// no memory.
+func TestALineReplacesTheEarlierOneOfItsKind(t *testing.T) {
+	h := &hold{lines: newLines()}
+	for _, l := range []line{{Event: "until"}, {Event: "stop", Reason: "handover"}, {Event: "until"}, {Event: "jeopardy"}, {Event: "until"}} {
+		h.lines.add(l)
+	}
+	h.lines.end()
+	assert.Equal(t, []string{"stop handover", "jeopardy ", "until "}, answered(h))
+}
+
 // answered returns the lines that a hold sends, without the time left.
 func answered(h *hold) (lines []string) {
 	ours, theirs := net.Pipe()

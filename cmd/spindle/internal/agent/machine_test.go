@@ -2,8 +2,10 @@ package agent
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -152,6 +154,63 @@ func TestAPromiseIsNeverLaterThanTheLease(t *testing.T) {
 		assert.LessOrEqual(t, l.Until.Boottime, s.deadline)
 		assert.LessOrEqual(t, l.Until.Monotonic, s.deadline)
 		assert.LessOrEqual(t, l.Until.Unix, s.deadline)
+	}
+}
+
+// The time in which a program may read nothing begins anew whenever it reads something, even if it never reads all.
+func TestAProgramStallsOnceItReadsNothingForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a attention
+		for i, check := range []struct {
+			after  time.Duration
+			unread int
+			stalls bool
+		}{
+			{0, 0, false}, {time.Second / 2, 10, false}, {2 * time.Second, 30, false}, {time.Second / 4, 20, false}, {2 * time.Second, 25, false},
+			{500 * time.Millisecond, 24, false}, {2 * time.Second, 24, false}, {time.Second, 24, true}, {time.Second, 40, true}, {time.Second, 39, false},
+			{4 * time.Second, 39, true}, {time.Second, 0, false},
+		} {
+			time.Sleep(check.after)
+			assert.Equal(t, check.stalls, a.stalled(check.unread, 3*time.Second, elect.SystemClock{}.Now()), i)
+		}
+	})
+}
+
+// longest is a lock of which so much time is left.
+type longest struct {
+	locker
+	time time.Duration
+}
+
+func (longest) names() []string       { return []string{"a"} }
+func (l longest) left() time.Duration { return l.time }
+
+// Two programs have a lock one after the other, while the first may still act, because an operator released it. Whatever they are
+// promised in whichever order, no other program gets the lock before the last promise is over to a program that can act.
+func TestALockIsBarredUntilTheLastPromiseOfWhoeverCanAct(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			clock := elect.SystemClock{}
+			a := &Agent{clock: clock, barred: barred{clock: clock, names: map[string][]bar{}}, clocks: func() reading { return reading{} }}
+			holds := []*hold{{owner: owner{id: "first"}, agent: a}, {owner: owner{id: "second"}, agent: a}}
+			promised := map[*hold]time.Time{}
+			for range 30 {
+				time.Sleep(rand.N(time.Second))
+				h := holds[rand.N(len(holds))]
+				h.lock = longest{time: rand.N(4*time.Second) - time.Second}
+				if rand.N(10) == 0 {
+					h.lift()
+					promised[h] = time.Time{}
+				} else {
+					h.stamp(&line{Event: "until"})
+					if end := time.Now().Add(h.lock.left()); !h.status().lifted && end.After(promised[h]) {
+						promised[h] = end
+					}
+				}
+				want := max(time.Until(promised[holds[0]]), time.Until(promised[holds[1]]), 0)
+				require.Equal(t, want, max(a.barred.left("a"), 0))
+			}
+		})
 	}
 }
 

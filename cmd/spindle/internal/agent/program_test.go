@@ -358,6 +358,31 @@ func TestProgramsAreServedInTurn(t *testing.T) {
 	}
 }
 
+// A request that gives up its wait for a turn leaves no room that was not there, and a program that has turns is not forgotten.
+func TestWhoGivesUpItsWaitFreesNoTurn(t *testing.T) {
+	has := func(p *place) bool {
+		select {
+		case <-p.turn:
+			return true
+		default:
+			return false
+		}
+	}
+	turns := turns{all: 4}
+	first, second := turns.take("a"), turns.take("a")
+	for range 3 {
+		turns.take("a").leave()
+	}
+	third := turns.take("a")
+	assert.True(t, has(first) && has(second))
+	assert.False(t, has(third), "a program has more than half")
+	first.leave()
+	assert.True(t, has(third))
+	b, c := turns.take("b"), turns.take("c")
+	assert.True(t, has(b) && has(c))
+	assert.False(t, has(turns.take("d")), "there are more than four")
+}
+
 // The connections of a program are limited, so that it can't use up the agent's descriptors. The others are not affected.
 func TestAProgramsConnectionsAreLimited(t *testing.T) {
 	among(t, 10, func(c *crowd) {
@@ -386,5 +411,20 @@ func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 		c.asks("", "POST /v1/locks?name=x&lease=1h").reads("waiting")
 		first.hangUp()
 		c.asks("a", "POST /v1/locks?name=y&lease=1h").reads("held")
+	})
+	among(t, 100, func(c *crowd) {
+		first := c.asks("a", "POST /v1/locks?name=x&lease=1h&eof=release")
+		first.reads("held")
+		answer := make(chan struct{})
+		c.before(func(step string) {
+			if step == "release" {
+				<-answer
+			}
+		})
+		first.hangUp()
+		second := c.asks("a", "POST /v1/locks?name=x&lease=1h")
+		close(answer)
+		second.reads("held")
+		assert.Equal(t, http.StatusConflict, c.asks("a", "POST /v1/locks?name=x&lease=1h").answer().StatusCode, "the end of the first request does not give up the second")
 	})
 }

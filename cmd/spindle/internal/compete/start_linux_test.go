@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/guard"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/hooks"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -122,6 +125,55 @@ func termOf(t *testing.T, c lockCommand) *elect.Term {
 	require.NotNil(t, step.Term, "%v", step.Err)
 	t.Cleanup(func() { step.Term.End(errors.New("the test is over")) })
 	return step.Term
+}
+
+// A program may outlive its lock in each term: --on-stuck runs for each of them, once. When it has exited, nothing more of its term
+// is reported.
+func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
+	stuck := filepath.Join(t.TempDir(), "stuck")
+	x := &execution{lockCommand: lockCommandFor("job"), args: []string{"work"}}
+	x.own, x.reports.lock = pflag.NewFlagSet("exec", pflag.ContinueOnError), &x.lockCommand
+	x.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo $SPINDLE_TOKEN >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
+	var terms []string
+	for range 3 {
+		term := termOf(t, x.lockCommand)
+		terms = append(terms, term.Token().String())
+		x.Begin(term)
+		for range 2 {
+			x.reports.runsOn(errors.New("it was killed"))
+			x.reports.hooks.Wait(nil)
+		}
+		now := x.reports.now()
+		assert.True(t, now.Held && now.Ready && now.Stuck, "%+v", now)
+		x.Over()
+		assert.Equal(t, probe.Report{Why: "job is no longer held"}, x.reports.now())
+		assert.Zero(t, x.token)
+	}
+	said, err := os.ReadFile(stuck)
+	require.NoError(t, err)
+	assert.Equal(t, terms, strings.Fields(string(said)))
+}
+
+// A service that could not be deactivated is reported until it has been, and --on-stuck runs again if that happens again.
+func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
+	dir := t.TempDir()
+	g := &guarding{lockCommand: lockCommandFor("service"), deactivate: "[ -e " + dir + "/mended ]", renew: time.Second, confirm: 60}
+	g.reports.lock = &g.lockCommand
+	g.reports.hooks = hooks.Hooks{Commands: map[hooks.Kind]string{hooks.Stuck: "echo >>" + dir + "/stuck"}, Limit: time.Minute, Warn: t.Errorf}
+	for range 3 {
+		for range 2 {
+			assert.Error(t, g.Deactivate(t.Context()))
+			g.reports.hooks.Wait(nil)
+			assert.True(t, g.reports.now().Stuck)
+		}
+		require.NoError(t, os.WriteFile(dir+"/mended", nil, 0o600))
+		assert.NoError(t, g.Deactivate(t.Context()))
+		assert.False(t, g.reports.now().Stuck)
+		require.NoError(t, os.Remove(dir+"/mended"))
+	}
+	said, err := os.ReadFile(dir + "/stuck")
+	require.NoError(t, err)
+	assert.Equal(t, "\n\n\n", string(said))
 }
 
 func TestNothingIsLeftOfAGuard(t *testing.T) {

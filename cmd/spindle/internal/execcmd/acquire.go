@@ -57,7 +57,7 @@ func (r *runner) compete(how deed) {
 		r.tellAgain()
 		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have a chance
 	}
-	ctx := r.begin(limit)
+	ctx := r.begin(limit + pause) // the pause is no wait for another holder
 	go func() { r.events <- r.acquire(ctx, pause) }()
 }
 

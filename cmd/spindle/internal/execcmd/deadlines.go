@@ -46,34 +46,30 @@ func (d *deadlines) lose(now time.Time) {
 // expire leaves the program no time.
 func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 
-// left returns the time until the program is killed, which is not positive if that is due.
-func (d *deadlines) left(now time.Time) time.Duration {
+// end returns when the program must be killed. Once it has been signaled to end, heartbeats no longer postpone that.
+func (d *deadlines) end() time.Time {
 	last := d.until.Add(-d.margin())
 	if !d.kill.IsZero() && d.kill.Before(last) {
-		last = d.kill
+		return d.kill
 	}
-	return last.Sub(now)
+	return last
 }
 
+// left returns the time until the program is killed, which is not positive if that is due.
+func (d *deadlines) left(now time.Time) time.Duration { return d.end().Sub(now) }
+
 // due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
-// most once, but continues to return overdue. Once it has returned late, heartbeats no longer postpone the kill.
+// most once, but continues to return overdue.
 func (d *deadlines) due(now time.Time) happening {
-	last := d.until.Add(-d.margin())
-	switch {
-	case !d.kill.IsZero() && last.Before(d.kill):
-		d.kill = last
-		fallthrough
-	case !d.kill.IsZero():
-		if now.Before(d.kill) {
-			return nothing
-		}
-		return overdue
-	case !now.Before(last):
-		d.kill = last
-		return overdue
-	case !now.Before(last.Add(-d.gracePeriod())):
-		d.kill = last
-		return late
+	what := nothing
+	switch left := d.left(now); {
+	case left <= 0:
+		what = overdue
+	case d.kill.IsZero() && left <= d.gracePeriod():
+		what = late
+	default:
+		return nothing
 	}
-	return nothing
+	d.kill = d.end()
+	return what
 }

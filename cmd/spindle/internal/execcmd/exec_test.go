@@ -610,11 +610,11 @@ func TestAProgramWhoseLockIsLostDuringItsStartDoesNotBegin(t *testing.T) {
 	}
 }
 
-// With --restart the others have their turn, and what can't be started at all is not tried again.
+// With --restart the others have their turn, which does not count as a wait, and what can't be started at all is not tried again.
 func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
-		s := newSite(t, store, "a", func(s *site) { s.exec.Restart = true }).start()
+		s := newSite(t, store, "a", waitsFor(time.Second), func(s *site) { s.exec.Restart = true }).start()
 		first := s.running()
 		first.exit(3)
 		second := s.running()
@@ -623,8 +623,11 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 		second.exit(0)
 		third := s.running()
 		assert.InDelta(t, lease/30, third.began.Sub(second.ended), float64(lease/30))
-		s.fails = &child.StartError{Code: 127, Err: errors.New("gone")}
 		third.exit(0)
+		fourth := s.running()
+		assert.InDelta(t, lease/3, fourth.began.Sub(third.began), float64(lease/30))
+		s.fails = &child.StartError{Code: 127, Err: errors.New("gone")}
+		fourth.exit(0)
 		assert.Equal(t, 127, s.ends().Code)
 		assert.True(t, free(store))
 	})

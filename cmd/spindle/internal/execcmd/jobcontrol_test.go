@@ -293,6 +293,7 @@ func TestCtrlZDoesNotStopExecThatEnds(t *testing.T) {
 	}
 }
 
+// The time begins with the first signal to end that the program gets. Further signals do not begin it anew.
 func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 	for _, handover := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,10 +302,17 @@ func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 				s.ignores, s.exec.StopTimeout, s.exec.Handover = true, time.Minute, handover
 			}).start()
 			work := s.running()
-			s.signals <- syscall.SIGTERM
+			for range 10 {
+				s.signals <- syscall.SIGTERM
+				select {
+				case <-s.done:
+				case <-time.After(lease):
+				}
+			}
 			end := s.ends()
 			assert.Equal(t, signalCode(syscall.SIGKILL), end.Code)
 			assert.NoError(t, end.Err)
+			assert.Greater(t, len(work.got), 3)
 			assert.InDelta(t, time.Minute, work.ended.Sub(work.told), float64(time.Second))
 			assert.True(t, free(store))
 		})
@@ -319,10 +327,12 @@ func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
 			s := newSite(t, store, "a").start()
 			work := s.running()
 			work.unwatches = failed
-			close(work.unwatched)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			assert.Equal(t, 1, work.rewatched)
+			for n := 1; n == 1 || n <= 3 && failed == nil; n++ { // the other one may be killed, too
+				close(work.unwatched)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Equal(t, n, work.rewatched)
+			}
 			if failed == nil {
 				assert.Empty(t, work.got)
 				work.exit(0)

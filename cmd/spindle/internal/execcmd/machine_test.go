@@ -399,6 +399,7 @@ func (w *world) happens(e event) {
 func (w *world) does(do deed) {
 	switch do {
 	case compete, competeAtOnce, competeLater:
+		w.holds(w.turn == (turn{}), "nothing of a turn counts in the next one")
 		w.holds(!w.competes && !w.held && !w.program && w.signals == 0, "exec competes for what it does not hold, until it is told to end")
 		w.competes, w.withdrew, w.over = true, false, false
 	case withdraw:

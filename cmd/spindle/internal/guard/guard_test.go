@@ -133,7 +133,17 @@ func (w *world) count() int {
 	return w.turns
 }
 
-func (s *site) end() { s.stop(); <-s.done }
+// end ends the guard.
+func (s *site) end() {
+	s.stop()
+	select {
+	case <-s.done:
+	case <-time.After(time.Hour):
+		s.t.Errorf("the guard of %s does not end", s.name)
+		s.Cut() // it ends once it has lost its lock
+		<-s.done
+	}
+}
 
 func (s *site) Activate(ctx context.Context, t *elect.Term) error {
 	s.set(func() { s.term, s.allowed = t, time.Now().Add(t.Left()) })
@@ -318,6 +328,8 @@ func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 			b.set(func() { b.sick = true })
 			time.Sleep(time.Minute)
 			assert.Empty(t, w.who(), "a sick machine does not compete")
+			b.set(func() { b.sick = false })
+			assert.Less(t, w.until("b"), lease, "and one that is well again does")
 			a.end()
 			b.end()
 		})
@@ -426,8 +438,12 @@ func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing
 		assert.Less(t, alone, lease+renew)
 		a.end()
 	})
-	inWorld(t, func(t *testing.T, w *world) { // a lock that was lost says nothing of the service
+	inWorld(t, func(t *testing.T, w *world) { // a lock that was lost says nothing of the service, and neither does an earlier failure
 		a := w.start("a")
+		w.until("a")
+		a.set(func() { a.sick = true })
+		w.gone("a")
+		a.set(func() { a.sick = false })
 		w.until("a")
 		before, _ := a.seen()
 		require.NoError(t, table.Table{Store: &w.store}.Release(t.Context(), table.TokenAt(w.store.Rows()["lock"].Token), "lock"))

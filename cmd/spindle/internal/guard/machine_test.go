@@ -1,10 +1,13 @@
 package guard
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // environment is what can happen around a machine, and what it must not do then.
@@ -73,6 +76,7 @@ func (v *environment) happens(e event) {
 	for _, a := range v.on(e) {
 		v.does(a)
 	}
+	v.holds(e != requested || v.lock != settled || v.announces || v.command == deactivate, "the end of a settled lock that is requested is announced")
 	v.holds(!v.maybeActive || v.lock == settled && (!v.stopped || v.announces) || v.runs && v.command == deactivate,
 		"a service that may be active without a settled lock, or after a stop that is not being announced, is being deactivated")
 	v.holds(!v.ended || !v.maybeActive && v.lock == none && !v.competes && !v.runs, "nothing is left when guard ends")
@@ -145,6 +149,29 @@ func TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock(t *testing.T) {
 		n := v.explore(12)
 		t.Logf("%d orders", n)
 		assert.Greater(t, n, 10_000)
+	}
+}
+
+// What is reported of an earlier term or of an earlier command changes nothing, whatever state guard is in.
+func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
+	for _, state := range []machine{
+		{service: inactive}, {service: inactive, lock: unsettled}, {service: activating, lock: settled}, {service: active, lock: settled},
+		{service: active, lock: settled, announcing: true}, {service: deactivating, lock: settled}, {service: deactivating},
+	} {
+		for _, late := range []message{
+			{event: confirmed}, {event: unhealthy}, {event: lockLost}, {event: requested}, {event: announced},
+			{event: activated}, {event: notActivated}, {event: deactivated}, {event: notDeactivated},
+		} {
+			g := &runner{Guard: &Guard{Say: t.Logf, Warn: t.Logf, Observer: nobody{}, Handover: true}, m: state, number: 2}
+			g.m.handover = true
+			if state.lock != none {
+				g.term = &elect.Keeper{Term: &elect.Term{}}
+			}
+			late.term, late.command, late.err = &elect.Term{}, 1, errors.New("it was long ago")
+			was := g.m
+			assert.Empty(t, g.handle(late), "%+v: %v", state, late.event)
+			assert.Equal(t, was, g.m, "%+v: %v", state, late.event)
+		}
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/testkit/moments"
 )
 
 // slowService is a service whose commands take time, also to end when they are killed.
 type slowService struct {
 	*moments.World
+	link   memstore.Link
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -57,8 +59,7 @@ func TestGuardAtEachMoment(t *testing.T) {
 				After: func(w *moments.World) {
 					next := w.Values.(*guards).next
 					w.Until("another guard takes over", 4*moments.Lease, next.active)
-					next.cancel()
-					<-next.done
+					next.ends()
 				},
 			})
 		})
@@ -78,14 +79,8 @@ func liveGuard(w *moments.World, handover bool) {
 	time.Sleep(moments.Lease)
 	g.next.guarded(context.Background(), "next", handover, w.Store, elect.SystemClock{})
 	time.Sleep(moments.Lease / 2)
-	w.End()
-	select {
-	case <-g.own.done:
-	case <-time.After(5 * moments.Lease):
-		w.Errorf("guard does not end")
-		<-g.own.done
-	}
-	<-g.before.done
+	g.own.ends()
+	g.before.ends()
 	if g.own.active() {
 		w.Errorf("the service is active after the end of its guard")
 	}
@@ -98,8 +93,9 @@ func newService(w *moments.World) *slowService {
 func (s *slowService) guarded(ctx context.Context, id string, handover bool, store table.Store, clock elect.Clock) {
 	const renew = moments.Lease / 3
 	quiet := func(string, ...any) {}
+	s.link.Store = store
 	g := &Guard{
-		Candidate: elect.Candidate{Table: table.Table{Store: store}, Clock: clock, Names: []string{"lock"}, ID: id,
+		Candidate: elect.Candidate{Table: table.Table{Store: &s.link}, Clock: clock, Names: []string{"lock"}, ID: id,
 			LeaseRecord: table.LeaseRecord{Lease: 3 * renew, AcceptsHandover: handover}},
 		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: 3 * moments.Lease, Handover: handover,
 		Say: quiet, Warn: quiet, Seen: func(elect.Step) {},
@@ -112,6 +108,18 @@ func (s *slowService) active() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.isActive
+}
+
+// ends ends a guard.
+func (s *slowService) ends() {
+	s.cancel()
+	select {
+	case <-s.done:
+	case <-time.After(5 * moments.Lease):
+		s.Errorf("guard does not end")
+		s.link.Cut() // it ends once it has lost its lock
+		<-s.done
+	}
 }
 
 // run runs a command, which may be killed, and calls do at its end unless it fails.

@@ -76,6 +76,11 @@ func TestAnObserverHearsThatADeactivationFails(t *testing.T) {
 		s.set(func() { s.sick = false })
 		time.Sleep(2 * lease)
 		assert.Equal(t, []string{string(Deactivating), string(Stuck), "over", string(Competing), "elected", string(Confirming), string(Activating), string(Working)}, o.take())
+		s.set(func() { s.sick = true })
+		time.Sleep(2 * renew)
+		s.set(func() { s.sick = false })
+		time.Sleep(2 * lease)
+		assert.Equal(t, []string{string(Deactivating), string(Competing), "over", "elected", string(Activating), string(Working)}, o.take(), "nothing failed this time")
 		s.end()
 	})
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -272,6 +273,28 @@ func TestMetricsSayHowOldTheyAre(t *testing.T) {
 		assert.Equal(t, `{table="locktable"} 3607`, d.series("spindle_table_read_age_seconds"), "also while it can't be read")
 		assert.Equal(t, `{table="locktable"} 0`, d.series("spindle_table_up"))
 	})
+}
+
+// Each outage is said when it begins and when it ends, and a page that is opened after it is not told of it.
+func TestEachOutageIsSaidOnceAndEnds(t *testing.T) {
+	away := errors.New("away")
+	var said []error
+	d := newDesk(t, Config{Failing: func(err error) { said = append(said, err) }})
+	link := &memstore.Link{Store: d.store}
+	d.reads.Store = link
+	for range 2 {
+		link.Refuse(func(string) error { return away })
+		for range 2 {
+			assert.ErrorIs(t, d.Look(t.Context()), away)
+			assert.NotNil(t, d.awayFrame())
+		}
+		link.Refuse(func(string) error { return nil })
+		for range 2 {
+			d.look()
+			assert.Nil(t, d.awayFrame())
+		}
+	}
+	assert.Equal(t, []error{away, nil, away, nil}, said)
 }
 
 // The format allows control characters in a label, which would act on the terminal of a user who looks at metrics.
