@@ -86,7 +86,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
-	t.showPaused()
+	t.showPaused(s.Members)
 	if d.next != noLook {
 		t.soon(d.next + t.m.config.Clock.Random(t.m.config.Lease/50+1))
 	}
