@@ -486,7 +486,7 @@ func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	}
 }
 
-// A recorded key is done, even if it is unknown whether the lock was given back.
+// A recorded key is done, even if it is unknown whether the lock was given back, and even if the caller has stopped since.
 func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	for name, fault := range map[string]func(*memstore.Link){
 		"replies lost": func(l *memstore.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
@@ -495,8 +495,11 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				p := b.process()
-				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
+				caller, stop := context.WithCancel(context.Background())
+				defer stop()
+				ran, err := p.once("nightly").Do(caller, KeyOf("1"), func(ctx context.Context, r Run) error {
 					fault(&p.Link)
+					defer stop()
 					if name == "refused" {
 						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
 					}

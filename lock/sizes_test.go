@@ -219,3 +219,37 @@ func TestACrashedHolderOfASmallerSizeIsMindedForItsLease(t *testing.T) {
 		assert.False(t, ok)
 	})
 }
+
+// A process with a smaller size counts only while it holds a slot. A waiter that had to give back a higher slot then takes
+// one again.
+func TestASmallerSizeCountsOnlyWhileItIsHeld(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		small, large := b.process(), b.process()
+		large.clock = &stepping{} // it chooses the last slot
+		var first *Permit
+		large.After(func(step string) {
+			if step == "claim" {
+				large.After(nil)
+				var err error
+				first, err = small.semaphore("s", 1).Acquire(b.Context())
+				assert.NoError(t, err)
+			}
+		})
+		waits := make(chan *Permit)
+		go func() {
+			slot, err := large.semaphore("s", 5).Acquire(b.Context())
+			assert.NoError(t, err)
+			waits <- slot
+		}()
+		time.Sleep(time.Minute)
+		require.Len(t, heldSlots(b), 1, "the waiter has given back its slot")
+		require.NoError(t, first.Release(b.Context()))
+		require.NoError(t, b.process().mutex("s/slot/0000").Lock(b.Context()), "the only slot that both know")
+		select {
+		case slot := <-waits:
+			assert.Greater(t, slot.slot, "s/slot/0000")
+		case <-time.After(time.Minute):
+			t.Error("it waits for a process that is gone")
+		}
+	})
+}

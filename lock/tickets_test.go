@@ -17,6 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -86,6 +87,43 @@ func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
 		assert.NotEqual(t, first, again[0], "who can queue and not claim goes to the end")
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
+	})
+}
+
+// A write of a ticket that fails is repeated after the next poll. It neither costs the waiter its place, as a ticket does
+// that others have deleted several times, nor counts as a renewal.
+func TestAWriteOfATicketThatFailsIsRepeated(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		m, link := g.linked("first", "m")
+		link.Refuse(fleet.Refusing("queue", errors.New("not now")))
+		first := g.await(g.ctx, m)
+		time.Sleep(100 * time.Millisecond)
+		next := g.stays(g.mutex("next", "m"), 1)
+		time.Sleep(6 * time.Second)
+		link.Refuse(nil)
+		time.Sleep(2 * time.Second)
+		require.Len(t, g.tickets(), 2)
+
+		time.Sleep(7 * time.Second) // a ticket is renewed after ten seconds
+		link.Refuse(fleet.Refusing("queue", errors.New("not now")))
+		time.Sleep(3 * time.Second)
+		link.Refuse(nil)
+		time.Sleep(2 * time.Second)
+		rows, at, err := g.rows.Read(g.ctx, "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
+		require.NoError(t, err)
+		for _, ticket := range table.Tickets("m", rows) {
+			assert.Less(t, at.Sub(ticket.Beat), 11*time.Second)
+		}
+
+		require.NoError(t, holder.Unlock(g.ctx))
+		select {
+		case err := <-first:
+			require.NoError(t, err)
+		case <-next:
+			t.Error("the first has lost its place")
+		}
 	})
 }
 

@@ -67,6 +67,8 @@ var fairMutants = slices.Concat(
 		one("who gives up leaves its ticket", "TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace", "lock/queue.go", "if q.ticket.Nonce == \"\" {", "if true {"),
 		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockLineGo,
 			"l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))", "l.take(q.id(l.clock), table.TokenAt(l.at.Add(-time.Hour)))"),
+		one("the ticket that a permit's claim has deleted is handed on", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", "lock/seek.go", "\t\tk.waiting.line.served()\n", ""),
+		one("a ticket whose write failed counts as written", "TestAWriteOfATicketThatFailsIsRepeated", lockLineGo, "\t\tl.own.Beat = time.Time{}\n", ""),
 		one("who goes to the end goes by a clock that is set", "TestASetClockMovesNobodyInTheQueue", lockLineGo, "l.clock.Now().Ran(l.ended)", "l.clock.Now().Since(l.ended)"),
 		one("a ticket that is gone stays away", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "\tcase !has:\n\t\tl.missing++\n", "\tcase !has:\n\t\tl.missing++\n\t\treturn writes\n"),
 		one("a ticket that is passed again and again keeps its place", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "!has && l.missing >= 3", "!has && l.missing >= 300"),
