@@ -12,9 +12,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // The tests in this file are about processes that give one semaphore different sizes, as in a rolling update.
@@ -250,6 +252,41 @@ func TestASmallerSizeCountsOnlyWhileItIsHeld(t *testing.T) {
 			assert.Greater(t, slot.slot, "s/slot/0000")
 		case <-time.After(time.Minute):
 			t.Error("it waits for a process that is gone")
+		}
+	})
+}
+
+// A slot that a holder does not know is given back whenever ctx ends, even between two attempts to release it.
+func TestASlotThatIsNotHandedOutIsGivenBackWheneverCtxEnds(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
+			small, large := b.process(), b.process()
+			large.clock, large.takes = &stepping{}, 10*time.Millisecond // it chooses the last slot
+			var first *Permit
+			large.After(func(step string) {
+				if step == "claim" {
+					large.After(nil)
+					var err error
+					first, err = small.semaphore("s", 1).Acquire(b.Context())
+					assert.NoError(t, err)
+				}
+			})
+			firstAttempt := memstore.Once("release")
+			large.Refuse(func(step string) error {
+				if firstAttempt(step) {
+					return refused(codes.Unavailable)
+				}
+				return nil
+			})
+			ctx, cancel := context.WithTimeout(b.Context(), after)
+			_, err := large.semaphore("s", 5).Acquire(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			if first != nil {
+				require.NoError(t, first.Release(b.Context()))
+			}
+			require.Empty(t, heldSlots(b), "after %v", after)
 		}
 	})
 }
