@@ -111,17 +111,28 @@ func TestAMemberThatReconcilesManyGoesOnLooking(t *testing.T) {
 }
 
 // After its machine was suspended, a member whose looks are too old by one of its clocks does not wait for the other
-// clock.
+// clock. A look that failed long before is not said to be the reason.
 func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(4), spindle.WithHeartbeat(lease/10))
+		a := c.process("a", Numbered(4), spindle.WithHeartbeat(lease/10))
+		once := memstore.Once("look")
+		a.link.Refuse(func(step string) error {
+			if a.has() > 0 && once(step) {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		c.run(a)
 		c.until(lease, "a to have all", spreadOver(4, a))
+		c.sleep(2 * lease)
 		a.link.Counts()
 		c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
 		c.sleep(lease / 4)
 		a.clock.Wall.Add(int64(lease * 8 / 10)) // its heartbeat is recent enough
 		assert.Zero(t, a.has())
 		c.until(lease/10, "a to have all", spreadOver(4, a))
+		assert.Contains(t, a.log.String(), errReadDeadline.Error())
+		assert.NotContains(t, a.log.String(), "not now")
 		c.end(a)
 	})
 }
@@ -163,6 +174,65 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			c.until(lease/2, "a to have all", spreadOver(64, a))
 			c.end(a)
 		})
+	}
+}
+
+// The pauses that grew while a step failed are forgotten once it has succeeded: the next time, it is tried as often as the
+// first.
+func TestAStepThatFailsAgainIsTriedAsOftenAsTheFirstTime(t *testing.T) {
+	for step, lasts := range map[string]time.Duration{"look": lease / 2, "claim-partitions": lease} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.start("a", Numbered(16))
+			var tried []int
+			for range 2 {
+				c.until(lease, "a to have all", spreadOver(16, a))
+				c.sleep(2 * lease)
+				a.link.Refuse(fleet.Refusing(step, errors.New("not today")))
+				for i := range 16 {
+					require.NoError(t, a.LetGo(fmt.Sprint(i)))
+				}
+				a.link.Counts()
+				c.sleep(lasts)
+				tried = append(tried, a.link.Counts()[step])
+				a.link.Refuse(nil)
+			}
+			assert.InDelta(t, tried[0], tried[1], 1, step)
+			c.end(a)
+		})
+	}
+}
+
+// A step that failed once is taken again, whether it was refused or another member seems to have been first.
+func TestAStepThatFailsOnceIsTakenAgain(t *testing.T) {
+	for step, took := range map[string]func(c *cluster, a *process) func() bool{
+		"publish": func(_ *cluster, a *process) func() bool { return spreadOver(4, a) },
+		"mark-paused": func(c *cluster, a *process) func() bool {
+			c.until(lease, "a to have all", spreadOver(4, a))
+			require.NoError(c.t, a.Pause("1"))
+			return c.paused("1")
+		},
+		"evict": func(c *cluster, a *process) func() bool {
+			b := c.start("b", Numbered(4))
+			c.until(4*lease, "an even spread", spreadOver(4, a, b))
+			b.kill()
+			c.sleep(lease)
+			return spreadOver(4, a)
+		},
+	} {
+		for _, err := range []error{errors.New("not now"), table.ErrChanged} {
+			inVirtualTime(t, func(c *cluster) {
+				a, once := c.process("a", Numbered(4)), memstore.Once(step)
+				a.link.Refuse(func(step string) error {
+					if once(step) {
+						return err
+					}
+					return nil
+				})
+				c.run(a)
+				c.until(lease/2, step+" to be repeated", took(c, a))
+				c.end(a)
+			})
+		}
 	}
 }
 

@@ -94,6 +94,10 @@ func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
 				assert.False(t, has)
 			}
 			c.end(a)
+			before := begun
+			c.run(a)
+			c.until(lease/10, "a second Run to begin the work", func() bool { mu.Lock(); defer mu.Unlock(); return begun > before })
+			c.end(a)
 		})
 	}
 }

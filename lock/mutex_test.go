@@ -372,6 +372,11 @@ func TestOfTwoUnlocksOfATurnOneIsTold(t *testing.T) {
 		assert.NoError(t, first)
 		assert.NotZero(t, m.Token(), "the second Unlock was not about the next one's turn")
 		require.NoError(t, m.Unlock(b.Context()))
+		select {
+		case <-m.Lost():
+		default:
+			t.Error("it is not held")
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ const (
 	fitnessGo   = "group/fitness.go"
 	leaveGo     = "group/leave.go"
 	partitionGo = "group/partition.go"
+	publishGo   = "group/publish.go"
 	requestsGo  = "group/requests.go"
 	workGo      = "group/work.go"
 )
@@ -128,6 +129,26 @@ var groupWorkMutants = of("./group",
 		"\t\t\tt.soon(0) // the partition can be claimed now\n", ""),
 	one("early returns are never forgotten", "TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns", workGo,
 		"\t\ta.earlyReturn = suspicion{}\n", ""),
+	one("early returns of an earlier Run count", "TestWhatHappensWhenWorkReturnsEarlyIsAnOption", inventoryGo,
+		"suspicion{}, suspicion{}, false\n", "suspicion{}, e.earlyReturn, false\n"),
+	one("a member's row that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", groupRunGo,
+		"\t\t\tdelete(m.missing, h)\n", ""),
+	one("a slot that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", joinGo,
+		"\t\t\tdelete(m.vanished, name)\n", ""),
+	one("a slot that has vanished with another member is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", joinGo,
+		"(!known || newest > v.newest)", "(!known || newest > v.newest && false)"),
+	one("a failed eviction is the last", "TestAStepThatFailsOnceIsTakenAgain", evictGo,
+		"\t\tt.evicting = false\n", "\t\tt.evicting = err != nil\n"),
+	one("a failed publication is the last", "TestAStepThatFailsOnceIsTakenAgain", publishGo,
+		"\t\tt.publishing = false\n", "\t\tt.publishing = err != nil\n"),
+	one("a failed mark is the last", "TestAStepThatFailsOnceIsTakenAgain", requestsGo,
+		"\t\tt.marking = false\n", "\t\tt.marking = err != nil\n"),
+	one("looks that fail again are as far apart as before", "TestAStepThatFailsAgainIsTriedAsOftenAsTheFirstTime", looksGo,
+		"\t\tl.retry.Reset()\n", ""),
+	one("commits that fail again are as far apart as before", "TestAStepThatFailsAgainIsTriedAsOftenAsTheFirstTime", executorGo,
+		"\t\tx.pause.Reset()\n", ""),
+	one("a look that failed long ago is the reason", "TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain", looksGo,
+		"\t\tl.failed.Store(nil)\n", ""),
 	one("a slot that was lost counts at each poll", "TestASlotThatWasLostCountsOnce", joinGo,
 		"\t\t\tc.chosen = \"\"\n", ""),
 	one("a pause is a move", "TestTheCauseSaysWhatTheProgramAskedFor", requestsGo,
