@@ -202,7 +202,8 @@ func TestAStepThatFailsAgainIsTriedAsOftenAsTheFirstTime(t *testing.T) {
 	}
 }
 
-// A step that failed once is taken again, whether it was refused or another member seems to have been first.
+// A step that failed once is taken again, whether it was refused or another member seems to have been first. If another was
+// first, the member looks soon.
 func TestAStepThatFailsOnceIsTakenAgain(t *testing.T) {
 	for step, took := range map[string]func(c *cluster, a *process) func() bool{
 		"publish": func(_ *cluster, a *process) func() bool { return spreadOver(4, a) },
@@ -221,19 +222,46 @@ func TestAStepThatFailsOnceIsTakenAgain(t *testing.T) {
 	} {
 		for _, err := range []error{errors.New("not now"), table.ErrChanged} {
 			inVirtualTime(t, func(c *cluster) {
-				a, once := c.process("a", Numbered(4)), memstore.Once(step)
+				a, once, failed := c.process("a", Numbered(4)), memstore.Once(step), time.Time{}
 				a.link.Refuse(func(step string) error {
 					if once(step) {
+						failed = time.Now()
 						return err
 					}
 					return nil
 				})
 				c.run(a)
 				c.until(lease/2, step+" to be repeated", took(c, a))
+				if step != "mark-paused" && errors.Is(err, table.ErrChanged) {
+					assert.Less(t, time.Since(failed), lease/10, step)
+				}
 				c.end(a)
 			})
 		}
 	}
+}
+
+// As long as releases fail, few more partitions are revoked, because they could not move and would be without work.
+func TestWhileReleasesFailMostPartitionsAreWorkedOn(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 400, 20
+		a := c.start("a", Numbered(n), batchesOf(batch))
+		c.until(4*lease, "a to have all", spreadOver(n, a))
+		c.sleep(2 * lease)
+		b := c.start("b", Numbered(n), batchesOf(batch))
+		c.sleep(lease / 2)
+		a.link.Refuse(func(step string) error {
+			if step == "release-partitions" || step == "reconcile" {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		c.until(3*lease, "a to revoke some", func() bool { return a.has() < n })
+		c.sleep(lease / 2)
+		assert.Greater(t, c.worked(), n*3/4)
+		a.link.Refuse(nil)
+		c.end(a, b)
+	})
 }
 
 // Members that claim at the same time abort each other's transactions, on the emulator more often than not. This causes

@@ -52,6 +52,33 @@ func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
 	})
 }
 
+// Work that waits to begin again does not begin once its partition was released, even if the member has claimed it again.
+func TestWorkDoesNotBeginAgainUnderAnEarlierToken(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		var mu sync.Mutex
+		begun := map[spindle.Token]int{}
+		a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+			mu.Lock()
+			begun[p.Token()]++
+			first := len(begun) == 1
+			mu.Unlock()
+			if !first {
+				<-ctx.Done()
+			}
+			return nil
+		})
+		c.sleep(3 * lease) // the pauses have grown
+		_, before := a.Has("0")
+		n := begun[before]
+		require.NoError(t, a.LetGo("0"))
+		c.sleep(3 * lease)
+		has, now := a.Has("0")
+		require.True(t, has)
+		assert.Equal(t, map[spindle.Token]int{before: n, now: 1}, begun)
+		c.end(a)
+	})
+}
+
 // Work that has run for a lease is started again soon, because earlier problems no longer count.
 func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
 	for do, least := range map[EarlyReturn]int{BeginAgain: 100, Release: 48} { // each ten take about 7 or 17 leases, and with the longest pauses 12 or 30
