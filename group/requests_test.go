@@ -183,6 +183,18 @@ func TestAPartitionIsLetGoOnce(t *testing.T) {
 			_, token := a.Has("0")
 			assert.Equal(t, before, token)
 		}
+
+		require.NoError(t, a.Pause("0"))
+		c.sleep(lease)
+		require.NoError(t, a.LetGo("0"), "it does nothing now")
+		c.sleep(lease)
+		require.NoError(t, a.Resume("0"))
+		c.until(lease, "a to have both", spreadOver(2, a))
+		_, before = a.Has("0")
+		require.NoError(t, a.LetGo("1"))
+		c.sleep(lease)
+		_, token := a.Has("0")
+		assert.Equal(t, before, token)
 		c.end(a)
 	})
 }

@@ -23,8 +23,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 	t.soon(t.poll(s))
 	switch {
-	case t.planning.stale:
-		t.looks.skip = 0
+	case t.planning.stale: // the next poll reads the body, and the members with it
 		t.soon(0)
 		t.lose(t.decision(s, local{}).lose)
 		return
