@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,13 +263,13 @@ func TestASlotThatIsNotHandedOutIsGivenBackWheneverCtxEnds(t *testing.T) {
 		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
 			small, large := b.process(), b.process()
 			large.clock, large.takes = &stepping{}, 10*time.Millisecond // it chooses the last slot
-			var first *Permit
+			var first atomic.Pointer[Permit]
 			large.After(func(step string) {
 				if step == "claim" {
 					large.After(nil)
-					var err error
-					first, err = small.semaphore("s", 1).Acquire(b.Context())
+					slot, err := small.semaphore("s", 1).Acquire(b.Context())
 					assert.NoError(t, err)
+					first.Store(slot)
 				}
 			})
 			firstAttempt := memstore.Once("release")
@@ -283,8 +284,8 @@ func TestASlotThatIsNotHandedOutIsGivenBackWheneverCtxEnds(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			time.Sleep(time.Second)
-			if first != nil {
-				require.NoError(t, first.Release(b.Context()))
+			if slot := first.Load(); slot != nil {
+				require.NoError(t, slot.Release(b.Context()))
 			}
 			require.Empty(t, heldSlots(b), "after %v", after)
 		}
