@@ -121,3 +121,16 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		}
 	}
 }
+
+// If a partition's row vanishes for the second time, its last holder may act for a lease from then on, whether the row showed
+// a holder or a release in between.
+func TestASecondAbsenceCountsFromItsBeginning(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, heartbeat := range []time.Time{at, {}} {
+		var h history
+		for i, exists := range []bool{true, false, false, true, false, false} {
+			h.learn(table.PartitionRow{Observation: table.Observation{At: at.Add(time.Duration(i) * time.Second), Exists: exists, Heartbeat: heartbeat}}, lease)
+		}
+		assert.Equal(t, at.Add(4*time.Second), h.absent)
+	}
+}

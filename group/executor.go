@@ -144,7 +144,6 @@ func (x *executor) left() time.Duration {
 func (x *executor) slow(single bool) {
 	if x.single = single; !single {
 		x.pause.Reset()
-		x.paused.off()
 	}
 }
 

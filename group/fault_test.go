@@ -111,17 +111,28 @@ func TestAMemberThatReconcilesManyGoesOnLooking(t *testing.T) {
 }
 
 // After its machine was suspended, a member whose looks are too old by one of its clocks does not wait for the other
-// clock.
+// clock. A look that failed long before is not said to be the reason.
 func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(4), spindle.WithHeartbeat(lease/10))
+		a := c.process("a", Numbered(4), spindle.WithHeartbeat(lease/10))
+		once := memstore.Once("look")
+		a.link.Refuse(func(step string) error {
+			if a.has() > 0 && once(step) {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		c.run(a)
 		c.until(lease, "a to have all", spreadOver(4, a))
+		c.sleep(2 * lease)
 		a.link.Counts()
 		c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
 		c.sleep(lease / 4)
 		a.clock.Wall.Add(int64(lease * 8 / 10)) // its heartbeat is recent enough
 		assert.Zero(t, a.has())
 		c.until(lease/10, "a to have all", spreadOver(4, a))
+		assert.Contains(t, a.log.String(), errReadDeadline.Error())
+		assert.NotContains(t, a.log.String(), "not now")
 		c.end(a)
 	})
 }
@@ -164,6 +175,87 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			c.end(a)
 		})
 	}
+}
+
+// The pauses that grew while looks failed are forgotten once one has succeeded: a short outage later costs little.
+func TestLooksThatFailAgainAreRepeatedSoon(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(16))
+		for _, lasts := range []time.Duration{lease * 6 / 10, lease / 20} {
+			c.until(lease, "a to have all", spreadOver(16, a))
+			c.sleep(2 * lease)
+			a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
+			for i := range 16 {
+				require.NoError(t, a.LetGo(fmt.Sprint(i)))
+			}
+			c.sleep(lasts)
+			a.link.Refuse(nil)
+		}
+		c.until(lease/10, "a to have all", spreadOver(16, a))
+		c.end(a)
+	})
+}
+
+// A step that failed once is taken again, whether it was refused or another member seems to have been first. If another was
+// first, the member looks soon.
+func TestAStepThatFailsOnceIsTakenAgain(t *testing.T) {
+	for step, took := range map[string]func(c *cluster, a *process) func() bool{
+		"publish": func(_ *cluster, a *process) func() bool { return spreadOver(4, a) },
+		"mark-paused": func(c *cluster, a *process) func() bool {
+			c.until(lease, "a to have all", spreadOver(4, a))
+			require.NoError(c.t, a.Pause("1"))
+			return c.paused("1")
+		},
+		"evict": func(c *cluster, a *process) func() bool {
+			b := c.start("b", Numbered(4))
+			c.until(4*lease, "an even spread", spreadOver(4, a, b))
+			b.kill()
+			c.sleep(lease)
+			return spreadOver(4, a)
+		},
+	} {
+		for _, err := range []error{errors.New("not now"), table.ErrChanged} {
+			inVirtualTime(t, func(c *cluster) {
+				a, once, failed := c.process("a", Numbered(4)), memstore.Once(step), time.Time{}
+				a.link.Refuse(func(step string) error {
+					if once(step) {
+						failed = time.Now()
+						return err
+					}
+					return nil
+				})
+				c.run(a)
+				c.until(lease/2, step+" to be repeated", took(c, a))
+				if step != "mark-paused" && errors.Is(err, table.ErrChanged) {
+					assert.Less(t, time.Since(failed), lease/10, step)
+				}
+				c.end(a)
+			})
+		}
+	}
+}
+
+// As long as releases fail, few more partitions are revoked, because they could not move and would be without work.
+func TestWhileReleasesFailMostPartitionsAreWorkedOn(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const n, batch = 400, 20
+		a := c.start("a", Numbered(n), batchesOf(batch))
+		c.until(4*lease, "a to have all", spreadOver(n, a))
+		c.sleep(2 * lease)
+		b := c.start("b", Numbered(n), batchesOf(batch))
+		c.sleep(lease / 2)
+		a.link.Refuse(func(step string) error {
+			if step == "release-partitions" || step == "reconcile" {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		c.until(3*lease, "a to revoke some", func() bool { return a.has() < n })
+		c.sleep(lease / 2)
+		assert.Greater(t, c.worked(), n*3/4)
+		a.link.Refuse(nil)
+		c.end(a, b)
+	})
 }
 
 // Members that claim at the same time abort each other's transactions, on the emulator more often than not. This causes

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -354,6 +355,20 @@ func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 				assert.LessOrEqual(t, part.Slot, 1)
 			}
 		}
+	})
+}
+
+// A slot that another member has claimed first counts once, however often the member then finds no free slot. Otherwise it
+// would choose among ever more slots, whose rows stay for good.
+func TestASlotThatWasLostCountsOnce(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		m, lost := &member{Group: c.process("a", Numbered(4)).Group}, contest{chosen: table.SlotName("orders", 0)}
+		taken := elect.LockView{Observation: table.Observation{Name: lost.chosen, Writer: "b", Heartbeat: time.Now()}, FreeIn: lease}
+		for range 3 {
+			_, found := m.choose([]elect.LockView{taken}, &lost)
+			require.False(t, found)
+		}
+		assert.Equal(t, 2, lost.among())
 	})
 }
 

@@ -179,6 +179,21 @@ func (c *cluster) loseTerm(p *process) {
 	p.link.Mend()
 }
 
+// A partition whose work has outlived its term is claimed as soon as the work returns, and not at the next regular poll.
+func TestAPartitionIsClaimedWhenWorkOfAnEarlierTermReturns(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.start("a", Numbered(2))
+		c.until(lease, "a to have all", spreadOver(2, a))
+		free := c.hung(a)
+		defer free()
+		c.loseTerm(a)
+		c.sleep(4 * lease) // it is in the group again
+		free()
+		c.until(lease/100, "a to have all", spreadOver(2, a))
+		c.end(a)
+	})
+}
+
 // A member that can't join again still has work that hangs.
 func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

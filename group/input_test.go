@@ -8,6 +8,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -138,6 +139,15 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		assert.Regexp(t, `level=WARN msg="an ordinary lock has .* partition=1 lock=orders/partition/1 holder=plain token=\d+ partitions=1\n`, a.log.String())
 		has, _ := l.HasLock()
 		assert.True(t, has)
+		require.NoError(t, a.Pause("1")) // it does not claim it between the terms of the lock
+		stop()
+		<-done
+		again, stop := context.WithCancel(context.Background())
+		require.NoError(t, l.Run(again, done))
+		c.until(lease, "the lock", func() bool { has, _ := l.HasLock(); return has })
+		require.NoError(t, a.Resume("1"))
+		c.sleep(lease)
+		assert.Equal(t, 2, strings.Count(a.log.String(), "an ordinary lock has the same name as a partition"), "said again")
 		stop()
 		<-done
 		c.until(lease/2, "a to have all", spreadOver(3, a))

@@ -67,7 +67,7 @@ func (e *entry) leftOut(look int) {
 
 // hold begins an assignment, after the claim was confirmed.
 func (e *entry) hold(a *assignment, look int) {
-	e.assigned, e.doubted = a, false
+	e.assigned = a
 	e.history = history{assumed: a.in.m.config.Lease} // earlier observations are out of date
 	e.become(held, look)
 }

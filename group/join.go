@@ -26,8 +26,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 		step, err := m.tryJoin(ctx, &c)
 		switch {
 		case step.Term != nil:
-			m.problems.Clear()
-			m.last, m.out, m.failing = step.Term.Names()[0], elect.Instant{}, nil
+			m.last, m.out = step.Term.Names()[0], elect.Instant{}
 			return step.Term
 		case ctx.Err() != nil:
 			return nil

@@ -231,7 +231,7 @@ func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
 		e.clear(t.looks.number)
 	}
 	t.succeeded()
-	t.showPaused()
+	t.showPaused(nil)
 	t.spareTime(took)
 	t.m.metrics.moved(len(released), "released")
 	t.m.log.Debug("partitions released", "n", len(released))

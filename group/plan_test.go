@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -284,6 +285,10 @@ func TestAPlanOfANewerVersionIsLeftAlone(t *testing.T) {
 		assert.Zero(t, c.begins())
 		assert.Equal(t, "99\nmore", c.store.Rows()["orders/body!plan"].Writer)
 		assert.Contains(t, a.log.String(), "newer version")
+		c.remove("orders/!plan")
+		c.until(4*lease, "an even spread without that plan", spreadOver(30, a, b, d))
+		c.sleep(lease)
+		require.NoError(t, errors.Join(a.Health(), b.Health(), d.Health()))
 		c.end(a, b, d)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // requested holds the program's calls to Pause, Resume and LetGo until the loop handles them.
@@ -109,8 +111,9 @@ func (t *term) handleRequests() {
 }
 
 // showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions that nobody
-// cares for. A partition that another member still has is marked after a later poll.
-func (t *term) showPaused() {
+// cares for. A partition that another member still has is marked after a later poll. members are the rows of the last
+// poll, which show whose terms have ended.
+func (t *term) showPaused(members map[string]table.Observation) {
 	var names []string
 	for _, e := range t.m.inventory.all {
 		if e.paused && e.target && e.state == free && !e.shown {
@@ -122,8 +125,9 @@ func (t *term) showPaused() {
 	}
 	t.marking = true
 	var marked []string
+	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && over(o, with.Token) }
 	t.exec.do(t.requestLimit(), func(ctx context.Context) (err error) {
-		marked, err = t.m.table.MarkPaused(ctx, t.own, names[:min(len(names), t.m.config.Batch)]...)
+		marked, err = t.m.table.MarkPaused(ctx, t.own, ended, names[:min(len(names), t.m.config.Batch)]...)
 		return err
 	}, func(err error) {
 		t.marking = false
@@ -136,7 +140,7 @@ func (t *term) showPaused() {
 			e.shown = e.paused && e.target
 		}
 		if len(marked) > 0 && len(names) > t.m.config.Batch {
-			t.showPaused()
+			t.showPaused(members)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,49 @@ func TestAPauseIsVisible(t *testing.T) {
 	})
 }
 
+// A partition that is paused moves to another member, whose claim replaces the mark, and back. It is still paused here, and
+// operators see that, whether the other member left or was evicted.
+func TestAPauseIsVisibleAgainAfterItsPartitionWasAway(t *testing.T) {
+	for _, goes := range []func(*cluster, *process){func(c *cluster, p *process) { c.end(p) }, func(_ *cluster, p *process) { p.kill() }} {
+		inVirtualTime(t, func(c *cluster) {
+			a, all := c.start("a", Numbered(4)), []string{"0", "1", "2", "3"}
+			c.until(lease, "a to have all", spreadOver(4, a))
+			for _, name := range all {
+				require.NoError(t, a.Pause(name))
+			}
+			c.until(lease, "the pauses to be shown", c.paused(all...))
+			c.sleep(2 * lease)
+			b := c.start("b", Numbered(4))
+			c.until(3*lease, "b to have its share", spreadOver(2, b))
+			c.sleep(lease / 2) // a knows
+			goes(c, b)
+			c.until(2*lease, "the pauses to be shown again", c.paused(all...))
+			c.end(a)
+		})
+	}
+}
+
+// A partition that a living member has not released yet is left to it, and marked later.
+func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		b := c.start("b", Numbered(2))
+		c.until(lease, "b to have all", spreadOver(2, b))
+		free := c.hung(b)
+		defer free()
+		a := c.process("a", Numbered(2))
+		require.NoError(t, errors.Join(a.Pause("0"), a.Pause("1")))
+		c.run(a)
+		c.until(3*lease, "b to revoke one", spreadOver(1, b))
+		mine := c.view().Members[0].Partitions
+		c.sleep(2 * lease)
+		require.Equal(t, mine, c.view().Members[0].Partitions, "its work goes on")
+		require.Len(t, mine, 2)
+		free()
+		c.until(lease, "the pause to be shown", func() bool { return c.listedAsPaused() == 1 })
+		c.end(a, b)
+	})
+}
+
 // The mark of a pause keeps no other member from the partition, and says nothing once its member's term is over.
 func TestAPauseThatIsShownHoldsNobodyUp(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
@@ -139,6 +183,18 @@ func TestAPartitionIsLetGoOnce(t *testing.T) {
 			_, token := a.Has("0")
 			assert.Equal(t, before, token)
 		}
+
+		require.NoError(t, a.Pause("0"))
+		c.sleep(lease)
+		require.NoError(t, a.LetGo("0"), "it does nothing now")
+		c.sleep(lease)
+		require.NoError(t, a.Resume("0"))
+		c.until(lease, "a to have both", spreadOver(2, a))
+		_, before = a.Has("0")
+		require.NoError(t, a.LetGo("1"))
+		c.sleep(lease)
+		_, token := a.Has("0")
+		assert.Equal(t, before, token)
 		c.end(a)
 	})
 }

@@ -23,8 +23,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 	t.soon(t.poll(s))
 	switch {
-	case t.planning.stale:
-		t.looks.skip = 0
+	case t.planning.stale: // the next poll reads the body, and the members with it
 		t.soon(0)
 		t.lose(t.decision(s, local{}).lose)
 		return
@@ -86,7 +85,7 @@ func (t *term) conclude(s table.GroupSnapshot) {
 	}
 	t.reconcile(d.reconcile)
 	t.claim(d.claim)
-	t.showPaused()
+	t.showPaused(s.Members)
 	if d.next != noLook {
 		t.soon(d.next + t.m.config.Clock.Random(t.m.config.Lease/50+1))
 	}

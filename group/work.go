@@ -51,9 +51,7 @@ func (m *member) takeReturned() []outcome {
 		if o.gone {
 			continue
 		}
-		if o.of.busy == o.of {
-			o.of.busy = nil
-		}
+		o.of.busy = nil
 		m.stuck.CompareAndSwap(o.of, nil)
 	}
 	return done
@@ -129,7 +127,7 @@ func (t *term) restart() {
 	idle := t.idle[:0]
 	for _, a := range t.idle {
 		switch {
-		case a.state != held || a.assigned != a || a.ctx.Err() != nil:
+		case a.ctx.Err() != nil: // revoked
 		case a.again.left(t.m.config.Clock) > 0:
 			idle = append(idle, a)
 		default:

@@ -52,20 +52,49 @@ func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
 	})
 }
 
-// Work that has run for a lease is started again immediately, because earlier problems no longer count.
-func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
+// Work that waits to begin again does not begin once its partition was released, even if the member has claimed it again.
+func TestWorkDoesNotBeginAgainUnderAnEarlierToken(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		var runs atomic.Int32
+		var mu sync.Mutex
+		begun := map[spindle.Token]int{}
 		a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
-			if runs.Add(1)%10 == 0 {
-				time.Sleep(2 * lease)
+			mu.Lock()
+			begun[p.Token()]++
+			first := len(begun) == 1
+			mu.Unlock()
+			if !first {
+				<-ctx.Done()
 			}
 			return nil
 		})
-		c.sleep(100 * lease)
-		assert.Greater(t, int(runs.Load()), 100, "each ten take about seven leases")
+		c.sleep(3 * lease) // the pauses have grown
+		_, before := a.Has("0")
+		n := begun[before]
+		require.NoError(t, a.LetGo("0"))
+		c.sleep(3 * lease)
+		has, now := a.Has("0")
+		require.True(t, has)
+		assert.Equal(t, map[spindle.Token]int{before: n, now: 1}, begun)
 		c.end(a)
 	})
+}
+
+// Work that has run for a lease is started again soon, because earlier problems no longer count.
+func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
+	for do, least := range map[EarlyReturn]int{BeginAgain: 100, Release: 48} { // each ten take about 7 or 17 leases, and with the longest pauses 12 or 30
+		inVirtualTime(t, func(c *cluster) {
+			var runs atomic.Int32
+			a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+				if runs.Add(1)%10 == 0 {
+					time.Sleep(2 * lease)
+				}
+				return nil
+			}, WithEarlyReturn(do))
+			c.sleep(100 * lease)
+			assert.Greater(t, int(runs.Load()), least)
+			c.end(a)
+		})
+	}
 }
 
 // Depending on an option, a partition whose work returns early stays idle or is released for a while.
@@ -91,6 +120,10 @@ func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
 				assert.InDelta(t, 11, begun, 3, "a tenth of a lease later at first, then up to three")
 				assert.False(t, has)
 			}
+			c.end(a)
+			before := begun
+			c.run(a)
+			c.until(lease/10, "a second Run to begin the work", func() bool { mu.Lock(); defer mu.Unlock(); return begun > before })
 			c.end(a)
 		})
 	}

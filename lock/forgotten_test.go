@@ -87,7 +87,22 @@ func TestAWaitForAnotherGoroutineSaysWhereItLocked(t *testing.T) {
 			assert.ErrorContains(t, err, "under token "+first.Token().String())
 			assert.Regexp(t, `^lock: mutex "m": .* it was locked [345]s ago, at \S*forgotten_test.go:\d+\)$`, err.Error())
 		}
+
+		other, next, locked := b.process().mutex("m"), p.mutex("m"), make(chan error)
+		lock := func(m *Mutex) {
+			go func() { locked <- m.Lock(b.Context()) }()
+			time.Sleep(time.Second)
+		}
+		lock(other)
+		lock(next)
 		require.NoError(t, first.Unlock(b.Context()))
+		require.NoError(t, <-locked)
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		assert.ErrorContains(t, p.mutex("m").Lock(ctx), "another goroutine of this process is ahead", "another process has the lock now")
+		require.NoError(t, other.Unlock(b.Context()))
+		require.NoError(t, <-locked)
+		require.NoError(t, next.Unlock(b.Context()))
 	})
 }
 
@@ -115,6 +130,7 @@ func TestAForgottenLockThatIsLostIsNoObstacle(t *testing.T) {
 				go func() { waits <- p.mutex("m").Lock(context.WithoutCancel(b.Context())) }()
 				synctest.Wait()
 				assert.Empty(t, waits)
+				time.Sleep(3 * 10 * time.Second)
 				collect(b, h)
 				time.Sleep(2 * 10 * time.Second) // it is looked at once in a lease
 				synctest.Wait()

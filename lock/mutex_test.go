@@ -303,6 +303,23 @@ func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
 	})
 }
 
+// A turn that another goroutine's Unlock has queued for costs no request about tickets: the release wrote its ticket, and the
+// claim deleted it.
+func TestAGoroutinesTurnCostsNoRequestAboutItsTicket(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		first, second := p.mutex("m"), p.mutex("m")
+		require.NoError(t, first.Lock(b.Context()))
+		locked := make(chan error)
+		go func() { locked <- second.Lock(b.Context()) }()
+		time.Sleep(time.Second)
+		require.NoError(t, first.Unlock(b.Context()))
+		require.NoError(t, <-locked)
+		require.NoError(t, second.Unlock(b.Context()))
+		assert.NotContains(t, p.sent(), "queue")
+	})
+}
+
 func TestGoroutinesHaveTheirTurnsInOrder(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -355,6 +372,11 @@ func TestOfTwoUnlocksOfATurnOneIsTold(t *testing.T) {
 		assert.NoError(t, first)
 		assert.NotZero(t, m.Token(), "the second Unlock was not about the next one's turn")
 		require.NoError(t, m.Unlock(b.Context()))
+		select {
+		case <-m.Lost():
+		default:
+			t.Error("it is not held")
+		}
 	})
 }
 

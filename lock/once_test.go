@@ -486,7 +486,7 @@ func TestWorkThatAnotherHasDoneMeanwhileIsAnError(t *testing.T) {
 	}
 }
 
-// A recorded key is done, even if it is unknown whether the lock was given back.
+// A recorded key is done, even if it is unknown whether the lock was given back, and even if the caller has stopped since.
 func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 	for name, fault := range map[string]func(*memstore.Link){
 		"replies lost": func(l *memstore.Link) { l.Lose(nil, func(step string) bool { return step == "finish" }) },
@@ -495,8 +495,11 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				p := b.process()
-				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
+				caller, stop := context.WithCancel(context.Background())
+				defer stop()
+				ran, err := p.once("nightly").Do(caller, KeyOf("1"), func(ctx context.Context, r Run) error {
 					fault(&p.Link)
+					defer stop()
 					if name == "refused" {
 						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
 					}
@@ -550,8 +553,11 @@ func TestAShorterPeriodTakesEffectAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			assert.True(t, ran, "at %d:00", h%24)
 		}
-		_, err = p.once("report").TryDo(ctx, nightly, succeed)
-		assert.ErrorIs(t, err, ErrPassed, "the schedule that is no more")
+		late := p.once("report")
+		for range 2 {
+			_, err = late.TryDo(ctx, nightly, succeed)
+			assert.ErrorIs(t, err, ErrPassed, "the schedule that is no more")
+		}
 		said := p.log.lines("the period of the schedule has changed")
 		require.Len(t, said, 3, "once by each that has found it")
 		assert.Contains(t, said[1], "level=INFO")

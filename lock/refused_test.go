@@ -153,19 +153,28 @@ func TestRefusalsThatAreFarApartDoNotAddUp(t *testing.T) {
 	})
 }
 
-// If ctx ends first, the error says what was refused, even though the holder is known.
-func TestAWaitThatEndsSaysWhatWasRefused(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		require.NoError(t, b.process().mutex("m").Lock(b.Context()))
-		p := b.process()
-		p.Refuse(failing(refused(codes.Unauthenticated), "queue"))
-		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
-		defer cancel()
-		err := p.mutex("m").Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "held: ")
-		assert.ErrorContains(t, err, "Unauthenticated")
-		assert.ErrorContains(t, err, "credentials")
-		assert.NotContains(t, err.Error(), "roles/")
-	})
+// If ctx ends first, the error says what is refused, even though the holder is known. It does not mention what was refused
+// earlier.
+func TestAWaitThatEndsSaysWhatIsRefused(t *testing.T) {
+	for _, lasts := range []time.Duration{time.Hour, 2 * time.Second} {
+		for step, from := range map[string]time.Duration{"queue": 0, "observe": time.Second} {
+			inVirtualTime(t, func(b *bed) {
+				require.NoError(t, b.process().mutex("m").Lock(b.Context()))
+				p := b.process()
+				spells(p, step, refused(codes.Unauthenticated), [2]time.Duration{from, lasts})
+				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+				defer cancel()
+				err := p.mutex("m").Lock(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "held: ")
+				if lasts < time.Hour {
+					assert.NotContains(t, err.Error(), "Unauthenticated")
+					return
+				}
+				assert.ErrorContains(t, err, "Unauthenticated")
+				assert.ErrorContains(t, err, "credentials")
+				assert.NotContains(t, err.Error(), "roles/")
+			})
+		}
+	}
 }

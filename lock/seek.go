@@ -132,12 +132,7 @@ func (p *Permit) giveBackLater(ctx context.Context) <-chan struct{} {
 // different sizes. The poll before the claim can't tell, because a process with a smaller size may have claimed a slot
 // since then. So isKnown reads all held slots again. Without this second read, slots beyond the smaller size would be
 // claimed again and again.
-//
-// The read ends if ctx ends or the slot of p is no longer held.
 func (k *seeker) isKnown(ctx context.Context, p *Permit, try bool) (bool, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.held.over, cancel)()
 	retry := elect.Backoff{Max: k.contender.maxPause()}
 	for {
 		holders, err := k.holders(ctx)

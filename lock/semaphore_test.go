@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -245,6 +246,22 @@ func (r releasedTwice) Commit(ctx context.Context, step string, w []table.Write)
 		}
 	}
 	return r.Store.Commit(ctx, step, w)
+}
+
+// A goroutine that has given up its slot does not give up the same slot of another goroutine.
+func TestASlotThatWasGivenUpIsAnothers(t *testing.T) {
+	free := []elect.LockView{{Observation: table.Observation{Name: "s/slot/0000"}}}
+	first := func([]elect.LockView) (int, time.Duration, bool) { return 0, 0, true }
+	of := &slots{taken: map[string]bool{}}
+	one, other := pick{of: of}, pick{of: of}
+	_, _, ok := one.from(free, first)
+	require.True(t, ok)
+	one.from(nil, first)
+	_, _, ok = other.from(free, first)
+	require.True(t, ok)
+	one.drop()
+	_, _, ok = (&pick{of: of}).from(free, first)
+	assert.False(t, ok)
 }
 
 // A poll that goes on after its Acquire has ended takes no slot away from the other goroutines of its process. The process

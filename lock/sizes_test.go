@@ -7,14 +7,17 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // The tests in this file are about processes that give one semaphore different sizes, as in a rolling update.
@@ -217,5 +220,74 @@ func TestACrashedHolderOfASmallerSizeIsMindedForItsLease(t *testing.T) {
 		_, ok, err = s.TryAcquire(b.Context())
 		assert.NoError(t, err)
 		assert.False(t, ok)
+	})
+}
+
+// A process with a smaller size counts only while it holds a slot. A waiter that had to give back a higher slot then takes
+// one again.
+func TestASmallerSizeCountsOnlyWhileItIsHeld(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		small, large := b.process(), b.process()
+		large.clock = &stepping{} // it chooses the last slot
+		var first *Permit
+		large.After(func(step string) {
+			if step == "claim" {
+				large.After(nil)
+				var err error
+				first, err = small.semaphore("s", 1).Acquire(b.Context())
+				assert.NoError(t, err)
+			}
+		})
+		waits := make(chan *Permit)
+		go func() {
+			slot, err := large.semaphore("s", 5).Acquire(b.Context())
+			assert.NoError(t, err)
+			waits <- slot
+		}()
+		time.Sleep(time.Minute)
+		require.Len(t, heldSlots(b), 1, "the waiter has given back its slot")
+		require.NoError(t, first.Release(b.Context()))
+		require.NoError(t, b.process().mutex("s/slot/0000").Lock(b.Context()), "the only slot that both know")
+		select {
+		case slot := <-waits:
+			assert.Greater(t, slot.slot, "s/slot/0000")
+		case <-time.After(time.Minute):
+			t.Error("it waits for a process that is gone")
+		}
+	})
+}
+
+// A slot that a holder does not know is given back whenever ctx ends, even between two attempts to release it.
+func TestASlotThatIsNotHandedOutIsGivenBackWheneverCtxEnds(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		for after := time.Millisecond; after < 80*time.Millisecond; after += time.Millisecond {
+			small, large := b.process(), b.process()
+			large.clock, large.takes = &stepping{}, 10*time.Millisecond // it chooses the last slot
+			var first atomic.Pointer[Permit]
+			large.After(func(step string) {
+				if step == "claim" {
+					large.After(nil)
+					slot, err := small.semaphore("s", 1).Acquire(b.Context())
+					assert.NoError(t, err)
+					first.Store(slot)
+				}
+			})
+			firstAttempt := memstore.Once("release")
+			large.Refuse(func(step string) error {
+				if firstAttempt(step) {
+					return refused(codes.Unavailable)
+				}
+				return nil
+			})
+			ctx, cancel := context.WithTimeout(b.Context(), after)
+			_, err := large.semaphore("s", 5).Acquire(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			if slot := first.Load(); slot != nil {
+				require.NoError(t, slot.Release(b.Context()))
+			}
+			require.Empty(t, heldSlots(b), "after %v", after)
+		}
 	})
 }

@@ -12,11 +12,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -73,19 +75,59 @@ func TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes(t *testing.T) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
 		next := g.stays(g.mutex("next", "m"), 1)
-		first := g.tickets()[0]
-		for range 3 {
+		for range 2 { // the new place is kept as often
+			first := g.tickets()[0]
+			for range 3 {
+				g.delete(first)
+				time.Sleep(500 * time.Millisecond)
+				assert.Equal(t, []string{first}, g.tickets(), "its place is kept")
+			}
 			g.delete(first)
 			time.Sleep(500 * time.Millisecond)
-			assert.Equal(t, []string{first}, g.tickets(), "its place is kept")
+			again := g.tickets()
+			require.Len(t, again, 1)
+			assert.NotEqual(t, first, again[0], "who can queue and not claim goes to the end")
 		}
-		g.delete(first)
-		time.Sleep(500 * time.Millisecond)
-		again := g.tickets()
-		require.Len(t, again, 1)
-		assert.NotEqual(t, first, again[0], "who can queue and not claim goes to the end")
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
+	})
+}
+
+// A write of a ticket that fails is repeated after the next poll. It neither costs the waiter its place, as a ticket does
+// that others have deleted several times, nor counts as a renewal. Two times that are each shorter than the waiter's
+// patience do not end the wait.
+func TestAWriteOfATicketThatFailsIsRepeated(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		holder := g.mutex("holder", "m")
+		require.NoError(t, holder.Lock(g.ctx))
+		m, link := g.linked("first", "m")
+		link.Refuse(fleet.Refusing("queue", refused(codes.PermissionDenied)))
+		first := g.await(g.ctx, m)
+		time.Sleep(100 * time.Millisecond)
+		next := g.stays(g.mutex("next", "m"), 1)
+		time.Sleep(6 * time.Second)
+		link.Refuse(nil)
+		time.Sleep(2 * time.Second)
+		require.Len(t, g.tickets(), 2)
+
+		time.Sleep(7 * time.Second) // a ticket is renewed after ten seconds
+		link.Refuse(fleet.Refusing("queue", refused(codes.PermissionDenied)))
+		time.Sleep(3 * time.Second)
+		link.Refuse(nil)
+		time.Sleep(2 * time.Second)
+		rows, at, err := g.rows.Read(g.ctx, "test", table.Present, table.Keys{All: true, Prefix: "!wait/"})
+		require.NoError(t, err)
+		for _, ticket := range table.Tickets("m", rows) {
+			assert.Less(t, at.Sub(ticket.Beat), 11*time.Second)
+		}
+
+		require.NoError(t, holder.Unlock(g.ctx))
+		select {
+		case err := <-first:
+			require.NoError(t, err)
+		case <-next:
+			t.Error("the first has lost its place")
+		}
 	})
 }
 

@@ -163,6 +163,15 @@ func TestAMemberThatIsBackInAnothersSlotHasItsOwn(t *testing.T) {
 	assert.Subset(t, p.Assigned(l, 3), own)
 }
 
+// A kept member that moves into the slot of one without an identity has its own partitions, too.
+func TestAMemberThatMovesIntoAStrangersSlotHasItsOwn(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	p := next(t, nil, l, append(pods(l, 0, 1, 2), in(l, 3)...))
+	own := p.Assigned(l, 1)
+	p = next(t, p, l, pods(l, 0, 3, 2))
+	assert.Subset(t, p.Assigned(l, 3), own)
+}
+
 // A former owner whose time is over does not hide the one that was evicted after it.
 func TestAnExpiredMemoryDoesNotHideANewerOne(t *testing.T) {
 	l := NewList(names("p", 0, 60))

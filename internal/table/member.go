@@ -91,16 +91,20 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 
 // MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
 // lock row of each partition that is released, and returns the names of those that need no mark any more: they have it,
-// or have no row. The mark keeps nobody from claiming the partition, a claim replaces it, and it means nothing once the
+// or have no row. It also releases partitions whose rows name another member, if over reports that this member's term
+// has ended. The mark keeps nobody from claiming the partition, a claim replaces it, and it means nothing once the
 // member's term is over.
-func (t Table) MarkPaused(ctx context.Context, member LeaseRef, partitions ...string) (marked []string, err error) {
+func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
 	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows map[string]Row) ([]Write, error) {
 		var writes []Write
 		marked = nil
 		for _, name := range partitions {
 			row, exists := rows[name]
 			if !row.Heartbeat.IsZero() {
-				continue
+				if with, is := MemberOf(row.Writer); !is || !over(with) {
+					continue
+				}
+				writes = append(writes, Write{Kind: Update, Name: name, Set: released}, Write{Kind: Delete, Name: LeaseKey(name, TokenAt(row.Token))})
 			}
 			marked = append(marked, name)
 			if exists && row.Writer != member.Key() {
