@@ -90,11 +90,11 @@ func (h *held) fence(names ...string) fence.Fence {
 	return f
 }
 
-// candidate returns a candidate for names. The candidate's requests also read and write the queues of l. The candidate
-// uses free rows, because these locks change hands often.
+// candidate returns a candidate for names, whose polls also read the queues of l. The candidate uses free rows, because these
+// locks change hands often.
 func (s *contender) candidate(l *line, names ...string) elect.Candidate {
-	c := s.config.Candidate(table.Table{Store: l}, names...)
-	c.FreeRows, c.LeaseRecord.Kind = true, table.Mutex
+	c := s.config.Candidate(l.table, names...)
+	c.Queue, c.FreeRows, c.LeaseRecord.Kind = l, true, table.Mutex
 	return c
 }
 
@@ -179,10 +179,11 @@ func inOrder(l *line, choose elect.Choose) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := choose(seen)
 		if d.Claims() != nil {
-			if wait := l.turn(seen); wait > 0 {
+			wait, passed := l.turn(seen)
+			if wait > 0 {
 				return elect.Wait(wait)
 			}
-			return d.As(l.urgency())
+			return d.As(l.urgency()).And(passed...)
 		}
 		return d
 	}

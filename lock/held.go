@@ -138,9 +138,9 @@ const (
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack releases the locks, and records done if it has a key. Locks that it can't release within the time limit (see
+// giveBack releases the locks, records done if it has a key, and makes the other writes in the same commit. Locks that it can't release within the time limit (see
 // last) are left to expire.
-func (h *held) giveBack(ctx context.Context, done table.Due) error {
+func (h *held) giveBack(ctx context.Context, done table.Due, also ...table.Write) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
 	stopped := make(chan error, 1)
@@ -156,7 +156,7 @@ func (h *held) giveBack(ctx context.Context, done table.Due) error {
 		go func() { <-stopped; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
 		return fmt.Errorf("%w; the lock is left to expire", ctx.Err())
 	}
-	err := h.release(ctx, h.term, done)
+	err := h.release(ctx, h.term, done, also...)
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
 	if errors.Is(err, table.ErrSuperseded) {
 		return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, err)
@@ -183,11 +183,11 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // release releases the locks of a term whose keeper has stopped. It logs the outcome, because it may run in the
 // background without a caller that handles the error.
-func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due) (err error) {
+func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, also ...table.Write) (err error) {
 	if done.Key != "" {
-		err = t.Finish(ctx, errGivenBack, done, s.config.ID)
+		err = t.Finish(ctx, errGivenBack, done, s.config.ID, also...)
 	} else {
-		err = t.Release(ctx, errGivenBack)
+		err = t.Release(ctx, errGivenBack, also...)
 	}
 	switch {
 	case err == nil:

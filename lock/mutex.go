@@ -211,10 +211,11 @@ func (m *mutex) unlock(ctx context.Context, t *turn, done table.Due) error {
 	if t == nil || !t.leave() {
 		return m.contender.wrap("unlock", ErrNotHeld)
 	}
+	var again []table.Write
 	if t.queue.isWanted() {
-		t.line.goToTheEnd(t.queue)
+		again = t.line.goToTheEnd(t.queue)
 	}
-	err := t.giveBack(ctx, done)
+	err := t.giveBack(ctx, done, again...)
 	m.now.Store(nil)
 	t.queue.done()
 	if err != nil {

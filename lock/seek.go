@@ -154,10 +154,14 @@ func (k *seeker) choose(seen []elect.LockView) elect.Decision {
 	common := min(k.common(holdersOf(seen)), k.waiting.line.slots(len(k.slots)), cmp.Or(k.limit, maxSlots))
 	k.limit = 0
 	free := slices.DeleteFunc(slices.Clone(seen), func(o elect.LockView) bool { return o.FreeIn > 0 || o.Name >= slot(k.name, common) })
-	chosen, wait, ok := k.pick.from(free, k.waiting.line.slot)
+	var passed []table.Write
+	chosen, wait, ok := k.pick.from(free, func(free []elect.LockView) (slot int, wait time.Duration, ok bool) {
+		slot, wait, passed, ok = k.waiting.line.slot(free)
+		return slot, wait, ok
+	})
 	switch {
 	case ok:
-		return elect.Claim(chosen).As(k.waiting.line.urgency())
+		return elect.Claim(chosen).As(k.waiting.line.urgency()).And(passed...)
 	case !k.turn.Load():
 		return elect.Blocked(errFull)
 	case wait == 0:

@@ -22,6 +22,7 @@ type Candidate struct {
 	LockDelay   time.Duration
 	Reclaim     bool
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
+	Queue       Queue // what its polls read besides the locks; may be nil
 	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
 	Gate        *Gate                           // bounds the claims; nil: claims never wait
 	Owner       string                          // whose claim it is, in the gate
@@ -34,6 +35,12 @@ type Candidate struct {
 	unsure     bool // the outcome of its last claim is unknown
 	contests   int  // the number of consecutive claims lost to other candidates
 	retry      Backoff
+}
+
+// Queue is a queue beside the locks. It is read by the same polls.
+type Queue interface {
+	Asks() *table.Beside         // returns what the next poll reads of it
+	Learns(answer *table.Beside) // is called when the poll has been answered
 }
 
 // Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down of c, but none of
@@ -60,7 +67,16 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))
 	defer cancel()
 	began := c.Clock.Now()
-	observed, err := c.observer.observe(ctx, c)
+	on := c.Table
+	var beside *table.Beside
+	if c.Queue != nil {
+		beside = c.Queue.Asks()
+		on = on.Beside(beside)
+	}
+	observed, err := c.observer.observe(ctx, on, c)
+	if beside != nil && !beside.At.IsZero() {
+		c.Queue.Learns(beside)
+	}
 	c.preference.looked(began, err)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)

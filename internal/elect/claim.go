@@ -17,6 +17,10 @@ import (
 // candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
 // they might be able to confirm.
 func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
+	return c.claim(ctx, c.Table, seen...)
+}
+
+func (c *Candidate) claim(ctx context.Context, on table.Table, seen ...LockView) (*Term, error) {
 	observed := make([]table.Observation, len(seen))
 	names := make([]string, len(seen))
 	for i, s := range seen {
@@ -24,7 +28,7 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	}
 	running := context.WithoutCancel(ctx)
 	if claim, ok := c.freeClaim(observed); ok {
-		sent, err := c.claimFree(ctx, claim)
+		sent, err := c.claimFree(ctx, on, claim)
 		switch {
 		case err == nil:
 			c.supersede(names)
@@ -35,7 +39,7 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	}
 	var token table.Token
 	err := c.try(running, func(ctx context.Context) (err error) {
-		token, err = c.Table.Claim(ctx, c.ID, observed...)
+		token, err = on.Claim(ctx, c.ID, observed...)
 		return err
 	})
 	c.unsure = err != nil && !First(err)

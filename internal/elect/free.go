@@ -33,13 +33,13 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 //
 // Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
 // been acknowledged, or until it has read its own nonce in the lease row.
-func (c *Candidate) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
+func (c *Candidate) claimFree(ctx context.Context, on table.Table, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
 	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.LeaseRecord.Lease) }
 	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
 	for {
-		err := c.try(running, func(ctx context.Context) error { return c.Table.ClaimFree(ctx, claim) })
+		err := c.try(running, func(ctx context.Context) error { return on.ClaimFree(ctx, claim) })
 		if err == nil && !late() {
 			return sent, nil
 		}

@@ -16,31 +16,31 @@ type observer struct {
 // observe reads the lock rows. It also reads the lease rows if it has not read the locks before, if a lock row was
 // missing at the last poll, or if the lock rows do not show who the holder is. Each read is a snapshot. If a later read
 // fails, the candidate remembers the earlier ones, which can only make it more cautious.
-func (b *observer) observe(ctx context.Context, c *Candidate) ([]table.Observation, error) {
+func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only limits the range of keys to read
-		return c.Table.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
+		return on.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
 	}
-	observed, err := b.glance(ctx, c)
+	observed, err := b.glance(ctx, on, c)
 	if err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(observed, b.unfamiliar) {
 		b.learn(observed, c.rules())
-		if observed, err = c.Table.Inspect(ctx, observed...); err != nil {
+		if observed, err = on.Inspect(ctx, observed...); err != nil {
 			return nil, err
 		}
 	}
 	if slices.ContainsFunc(observed, b.incomplete) {
 		b.learn(observed, c.rules())
-		return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)
+		return on.LookAtLeases(ctx, observed[0].At, c.Names...)
 	}
 	return observed, nil
 }
 
 // glance reads the lock rows. If the candidate claims by free rows, glance also reads the rows that such a claim needs.
-func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observation, error) {
+func (b *observer) glance(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows {
-		return c.Table.Observe(ctx, c.Names...)
+		return on.Observe(ctx, c.Names...)
 	}
 	since := make([]table.Token, len(c.Names))
 	var at time.Time
@@ -48,7 +48,7 @@ func (b *observer) glance(ctx context.Context, c *Candidate) ([]table.Observatio
 		h := b.history(name)
 		since[i], at = h.token, h.at
 	}
-	return c.Table.Follow(ctx, at, since, c.Names...)
+	return on.Follow(ctx, at, since, c.Names...)
 }
 
 // missed reports whether a lock had no row at the last poll.

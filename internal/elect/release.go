@@ -9,28 +9,30 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Release ends the term and frees its locks. It retries until ctx ends or the locks would expire anyway. It fails with
-// table.ErrSuperseded if the term had already ended.
-func (t *Term) Release(ctx context.Context, reason error) error {
-	return t.giveBack(ctx, reason, func(ctx context.Context) error { return t.free(ctx, t.names...) })
+// Release ends the term and frees its locks, and also makes the other writes. It retries until ctx ends or the locks would
+// expire anyway. It fails with table.ErrSuperseded if the term had already ended.
+func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) error {
+	on := t.table.And(also...)
+	return t.giveBack(ctx, reason, func(ctx context.Context, names ...string) error { return t.free(ctx, on, names...) })
 }
 
 // Finish is like Release, for a term with a single lock. The same commit also records due as done by id.
-func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string) error {
-	return t.giveBack(ctx, reason, func(ctx context.Context) error {
+func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string, also ...table.Write) error {
+	on := t.table.And(also...)
+	return t.giveBack(ctx, reason, func(ctx context.Context, _ ...string) error {
 		if t.freeRows {
-			return t.table.FinishFree(ctx, t.token, t.lease, t.names[0], due, id)
+			return on.FinishFree(ctx, t.token, t.lease, t.names[0], due, id)
 		}
-		return t.table.Finish(ctx, t.token, t.names[0], due, id)
+		return on.Finish(ctx, t.token, t.names[0], due, id)
 	})
 }
 
 // free makes one attempt to free names.
-func (t *Term) free(ctx context.Context, names ...string) error {
+func (t *Term) free(ctx context.Context, on table.Table, names ...string) error {
 	if t.freeRows {
-		return t.table.ReleaseFree(ctx, t.token, t.lease, names...)
+		return on.ReleaseFree(ctx, t.token, t.lease, names...)
 	}
-	return t.table.Release(ctx, t.token, names...)
+	return on.Release(ctx, t.token, names...)
 }
 
 // Recorded reports whether key is known to have been recorded as done under the term.
@@ -44,12 +46,12 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 // giveBack calls free until it succeeds, ctx ends, or the locks would expire anyway. If free is refused because the
 // token is no longer valid, giveBack checks whether an earlier attempt was applied and only its reply was lost. Even a
 // single call of free can make several attempts, because the Spanner client resends commits.
-func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context) error) error {
+func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context, ...string) error) error {
 	last, left := t.standing.Load(), t.Left()
 	t.End(reason)
 	ctx, cancel := context.WithTimeout(ctx, max(left, 0))
 	defer cancel()
-	err := Insist(ctx, t.clock, t.lease, free)
+	err := Insist(ctx, t.clock, t.lease, func(ctx context.Context) error { return free(ctx, t.names...) })
 	switch {
 	case err == nil:
 		return nil
@@ -58,7 +60,11 @@ func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Con
 	case t.left(last, t.clock.Now()) > 0 && t.released(ctx):
 		return nil
 	}
-	t.releaseRest(ctx)
+	if len(t.names) > 1 { // some of the term's locks may still be held under the token; what can't be released expires
+		for _, name := range t.names {
+			_ = free(ctx, name)
+		}
+	}
 	return err
 }
 
@@ -89,15 +95,4 @@ func (t *Term) released(ctx context.Context) (yes bool) {
 		return err
 	})
 	return yes
-}
-
-// releaseRest tries to release each lock separately, because some of the term's locks may still be held under the
-// token. It does nothing if the term has only one lock. Locks that it can't release are left to expire.
-func (t *Term) releaseRest(ctx context.Context) {
-	if len(t.names) == 1 {
-		return
-	}
-	for _, name := range t.names {
-		_ = t.free(ctx, name)
-	}
 }

@@ -23,6 +23,7 @@ type Step struct {
 // Decision is what to do after a poll: claim some of the locks, wait, or give up because the candidate is blocked.
 type Decision struct {
 	claim   []LockView
+	also    []table.Write
 	urgency Urgency
 	wait    time.Duration
 	err     error
@@ -34,6 +35,12 @@ func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
 // As returns the decision with the given urgency. The default is Urgent.
 func (d Decision) As(u Urgency) Decision {
 	d.urgency = u
+	return d
+}
+
+// And returns the decision with more writes for the claim's commit.
+func (d Decision) And(also ...table.Write) Decision {
+	d.also = also
 	return d
 }
 
@@ -89,7 +96,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 			return step
 		}
 	}
-	return c.tryToClaim(ctx, step.Seen, d.claim, p)
+	return c.tryToClaim(ctx, step.Seen, d, p)
 }
 
 // poll polls the locks once and decides what to do. If it decides to claim, the step has only what the poll showed.
@@ -120,8 +127,8 @@ func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Durat
 	}
 }
 
-func (c *Candidate) tryToClaim(ctx context.Context, seen, claim []LockView, p *place) Step {
-	t, err := c.Claim(ctx, claim...)
+func (c *Candidate) tryToClaim(ctx context.Context, seen []LockView, d Decision, p *place) Step {
+	t, err := c.claim(ctx, c.Table.And(d.also...), d.claim...)
 	if c.aborted = errors.Is(err, table.ErrAborted); !c.aborted {
 		p.answered()
 	}

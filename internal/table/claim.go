@@ -34,7 +34,7 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 			}
 			writes = append(writes, w...)
 		}
-		return writes, nil
+		return append(writes, t.also...), nil
 	})
 	if err == nil && at.After(seen[0].At.Add(recent)) {
 		return 0, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))

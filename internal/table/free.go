@@ -73,7 +73,7 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.record.encode()}}},
 			Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.id}}})
 	}
-	return t.Store.Commit(ctx, "claim", writes)
+	return t.Store.Commit(ctx, "claim", append(writes, t.also...))
 }
 
 // Outcome is the outcome of a FreeClaim.
@@ -152,6 +152,7 @@ func (t Table) releaseFree(ctx context.Context, step string, token Token, lease 
 	for _, name := range names {
 		writes = append(writes, refree(LeaseRef{name, token}, lease, Now)...)
 	}
+	done = slices.Concat(done, t.also)
 	err := t.Store.Commit(ctx, step, append(writes, done...))
 	if !errors.Is(err, ErrExists) {
 		return t.superseded(ctx, token, names, err)

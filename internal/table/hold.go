@@ -46,7 +46,7 @@ func (t Table) Release(ctx context.Context, token Token, names ...string) error 
 	for _, name := range names {
 		writes = append(writes, release(LeaseRef{name, token})...)
 	}
-	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", writes))
+	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", append(writes, t.also...)))
 }
 
 func release(h LeaseRef) []Write {

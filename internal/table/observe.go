@@ -104,6 +104,7 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 	for _, o := range before {
 		names, leases = append(names, o.Name), append(leases, LeaseKey(o.Name, o.Token))
 	}
+	t.beside = nil
 	return t.observe(ctx, "lease-record", Keys{Names: slices.Concat(names, leases)}, names)
 }
 
@@ -121,11 +122,34 @@ func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...strin
 }
 
 func (t Table) observe(ctx context.Context, step string, keys Keys, names []string) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, step, Present, keys)
+	rows, at, err := t.poll(ctx, step, keys)
 	if err != nil {
 		return nil, err
 	}
 	return observations(rows, at, names)
+}
+
+// poll reads the keys, and what is beside them.
+func (t Table) poll(ctx context.Context, step string, keys Keys) ([]Row, time.Time, error) {
+	b := t.beside
+	if b == nil {
+		return t.Store.Read(ctx, step, Present, keys)
+	}
+	keys.Names = slices.Concat(keys.Names, b.Names)
+	all, at, err := ReadQueues(ctx, t.Store, step, Present, keys, b.Queues...)
+	if err != nil {
+		return nil, at, err
+	}
+	b.Rows, b.At = nil, at
+	var rows []Row
+	for _, row := range all {
+		if IsTicket(row.Name) || slices.Contains(b.Names, row.Name) {
+			b.Rows = append(b.Rows, row)
+		} else {
+			rows = append(rows, row)
+		}
+	}
+	return rows, at, nil
 }
 
 func observations(rows []Row, at time.Time, names []string) ([]Observation, error) {

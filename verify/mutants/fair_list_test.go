@@ -5,19 +5,20 @@ package mutants
 import "slices"
 
 const (
-	ticketGo   = "internal/table/ticket.go"
-	fairLineGo = "internal/fair/line.go"
-	fairPaceGo = "internal/fair/pace.go"
-	lockLineGo = "lock/line.go"
-	manyDead   = "TestManyDeadCostAFewGraces"
-	differ     = "TestWaitersTakeDifferentSlots"
-	passedOver = "TestASetIsWaitedForOnlyOnceItIsFirstEverywhere"
-	inTime     = "TestFirstComeFirstServed"
-	notForEver = "TestAFreeLockIsNotLeftToASetForEver"
-	smaller    = "TestSmallerKeysGoFirst"
-	takeTurns  = "TestTryLockPassesNobody"
-	renews     = "TestALivingWaiterRenewsItsTicket"
-	deletes    = "TestAWaitThatEndsHasDeletedItsTicket"
+	ticketGo     = "internal/table/ticket.go"
+	fairLineGo   = "internal/fair/line.go"
+	fairPaceGo   = "internal/fair/pace.go"
+	lockLineGo   = "lock/line.go"
+	lockTicketGo = "lock/ticket.go"
+	manyDead     = "TestManyDeadCostAFewGraces"
+	differ       = "TestWaitersTakeDifferentSlots"
+	passedOver   = "TestASetIsWaitedForOnlyOnceItIsFirstEverywhere"
+	inTime       = "TestFirstComeFirstServed"
+	notForEver   = "TestAFreeLockIsNotLeftToASetForEver"
+	smaller      = "TestSmallerKeysGoFirst"
+	takeTurns    = "TestTryLockPassesNobody"
+	renews       = "TestALivingWaiterRenewsItsTicket"
+	deletes      = "TestAWaitThatEndsHasDeletedItsTicket"
 )
 
 var fairMutants = slices.Concat(
@@ -62,34 +63,34 @@ var fairMutants = slices.Concat(
 		one("nonsense in a ticket holds others up", "TestNonsenseInATicketIsPassedSoon", ticketGo, "grace = defaultGrace", "grace = MaxGrace"),
 		one("a lock that has the name of a ticket", "TestATicketIsReadAsItWasWritten", "internal/table/key.go", "case IsTicket(name):", "case IsTicket(name) && len(name) < 8:")),
 	of("./lock",
-		one("a claim leaves its ticket", takeTurns, lockLineGo, "\tcase \"claim\":\n\t\treturn l.leaves\n", "\tcase \"claim\":\n\t\treturn nil\n"),
-		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "if wait := l.turn(seen); wait > 0 {", "if wait := l.turn(seen); wait > time.Hour {"),
+		one("a claim leaves its ticket", takeTurns, lockLineGo, "return wait, append(also, deletes(l.tickets())...)", "return wait, also"),
+		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "\t\t\tif wait > 0 {", "\t\t\tif wait > time.Hour {"),
 		one("who gives up leaves its ticket", "TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace", "lock/queue.go", "if q.ticket.Nonce == \"\" {", "if true {"),
-		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockLineGo,
+		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockTicketGo,
 			"l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))", "l.take(q.id(l.clock), table.TokenAt(l.at.Add(-time.Hour)))"),
 		one("the ticket that a permit's claim has deleted is handed on", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", "lock/seek.go", "\t\tk.waiting.line.served()\n", ""),
-		one("a ticket whose write failed counts as written", "TestAWriteOfATicketThatFailsIsRepeated", lockLineGo, "\t\tl.own.Beat = time.Time{}\n", ""),
-		one("a new place is kept less often than the first", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "\tl.missing = 0\n", ""),
-		one("a ticket that was gone once is put again and again", "TestATicketThatIsTooFarBackIsPutAgain", lockLineGo, "l.own.Beat, l.gone = l.at, false", "l.own.Beat = l.at"),
-		one("the write of a ticket ends with ctx", deletes, lockLineGo, "context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(l.lease))", "context.WithTimeout(ctx, elect.Attempt(l.lease))"),
+		one("a ticket whose write failed counts as written", "TestAWriteOfATicketThatFailsIsRepeated", lockTicketGo, "\t\tl.own.Beat = time.Time{}\n", ""),
+		one("a new place is kept less often than the first", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockTicketGo, "\tl.missing = 0\n", ""),
+		one("a ticket that was gone once is put again and again", "TestATicketThatIsTooFarBackIsPutAgain", lockTicketGo, "l.own.Beat, l.gone = l.at, false", "l.own.Beat = l.at"),
+		one("the write of a ticket ends with ctx", deletes, lockTicketGo, "context.WithTimeout(context.WithoutCancel(ctx), elect.Attempt(l.lease))", "context.WithTimeout(ctx, elect.Attempt(l.lease))"),
 		one("the ticket that a mutex's claim has deleted is deleted again", "TestAGoroutinesTurnCostsNoRequestAboutItsTicket", "lock/mutex.go", "\tq.ticket = table.Ticket{} // the claim has deleted it\n", ""),
-		one("who goes to the end goes by a clock that is set", "TestASetClockMovesNobodyInTheQueue", lockLineGo, "l.clock.Now().Ran(l.ended)", "l.clock.Now().Since(l.ended)"),
-		one("a ticket that is gone stays away", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "\tcase !has:\n\t\tl.missing++\n", "\tcase !has:\n\t\tl.missing++\n\t\treturn writes\n"),
-		one("a ticket that is passed again and again keeps its place", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockLineGo, "!has && l.missing >= 3", "!has && l.missing >= 300"),
-		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockLineGo, "l.own.Ready = l.ticket.Set && l.isFirst(seen)", "l.own.Ready = false"),
-		one("a waiter that lives does not renew its ticket", renews, lockLineGo, "l.at.Sub(l.own.Beat) >= l.own.Lasts/3", "l.ticket.Set && l.at.Sub(l.own.Beat) >= l.own.Lasts/3"),
-		one("a set that lives does not renew its tickets", renews, lockLineGo, "l.at.Sub(l.own.Beat) >= l.own.Lasts/3", "!l.ticket.Set && l.at.Sub(l.own.Beat) >= l.own.Lasts/3"),
-		one("a waiter renews its ticket too often", renews, lockLineGo, "l.own.Lasts/3", "l.own.Lasts/6"),
+		one("who goes to the end goes by a clock that is set", "TestASetClockMovesNobodyInTheQueue", lockTicketGo, "l.clock.Now().Ran(l.ended)", "l.clock.Now().Since(l.ended)"),
+		one("a ticket that is gone stays away", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockTicketGo, "\tcase !has:\n\t\tl.missing++\n", "\tcase !has:\n\t\tl.missing++\n\t\treturn writes\n"),
+		one("a ticket that is passed again and again keeps its place", "TestAWaiterWhoseTicketIsGonePutsItAgainThreeTimes", lockTicketGo, "!has && l.missing >= 3", "!has && l.missing >= 300"),
+		one("a set never says that it is ready", "TestASetGetsItsTurnAndLeavesNoLockIdleForLong", lockTicketGo, "l.own.Ready = l.ticket.Set && l.isFirst(seen)", "l.own.Ready = false"),
+		one("a waiter that lives does not renew its ticket", renews, lockTicketGo, "l.at.Sub(l.own.Beat) >= l.own.Lasts/3", "l.ticket.Set && l.at.Sub(l.own.Beat) >= l.own.Lasts/3"),
+		one("a set that lives does not renew its tickets", renews, lockTicketGo, "l.at.Sub(l.own.Beat) >= l.own.Lasts/3", "!l.ticket.Set && l.at.Sub(l.own.Beat) >= l.own.Lasts/3"),
+		one("a waiter renews its ticket too often", renews, lockTicketGo, "l.own.Lasts/3", "l.own.Lasts/6"),
 		one("a renewal brings a ticket back", "TestALateRenewalBringsNoTicketBack", ticketGo, "return t.write(Update)", "return t.write(Put)"),
-		one("a call returns before its ticket is deleted", deletes, lockLineGo, "\tif failed {\n\t\treturn", "\tif true {\n\t\treturn"),
+		one("a call returns before its ticket is deleted", deletes, lockTicketGo, "\tif failed {\n\t\treturn", "\tif true {\n\t\treturn"),
 		one("a poll that ctx's deadline cuts off is a failure", "TestAPollThatTheDeadlineCutsOffIsNoFailure", "lock/contender.go", "case isOver(ctx):", "case ctx.Err() != nil:"),
-		one("a call waits although its requests fail", "TestAnOutageHardlyDelaysAWaitThatEnds", lockLineGo, "\tif failed {\n\t\treturn", "\tif false {\n\t\treturn"),
-		one("the end of a wait cuts off the write of its ticket", deletes, lockLineGo, "\t\tl.writing.Wait()\n", ""),
-		one("a process keeps its old tickets", "TestAProcessDeletesItsOldTickets", lockLineGo, "if t.Nonce == nonce && !t.Same(l.own) {", "if false {"),
-		one("whose lapsed ticket is deleted counts as passed", "TestAStoppedWaiterHasItsOldPlace", lockLineGo, "case !has && l.own.Lapsed(l.at):", "case false:"),
+		one("a call waits although its requests fail", "TestAnOutageHardlyDelaysAWaitThatEnds", lockTicketGo, "\tif failed {\n\t\treturn", "\tif false {\n\t\treturn"),
+		one("the end of a wait cuts off the write of its ticket", deletes, lockTicketGo, "\t\tl.writing.Wait()\n", ""),
+		one("a process keeps its old tickets", "TestAProcessDeletesItsOldTickets", lockTicketGo, "if t.Nonce == nonce && !t.Same(l.own) {", "if false {"),
+		one("whose lapsed ticket is deleted counts as passed", "TestAStoppedWaiterHasItsOldPlace", lockTicketGo, "case !has && l.own.Lapsed(l.at):", "case false:"),
 		one("the size of a lapsed ticket counts", "TestTheSizeOfALapsedTicketDoesNotCount", lockLineGo, "t.Slots > 0 && !t.Lapsed(l.at)", "t.Slots > 0"),
-		one("lapsed tickets hide a queue", "TestLapsedTicketsDoNotHideTheQueue", lockLineGo, "range q.Lapsed() {", "range q.Lapsed()[:0] {"),
-		one("a ticket that is gone and too far back stays away", "TestATicketThatIsTooFarBackIsPutAgain", lockLineGo, "\t\tl.gone = true\n", "\t\tl.gone = false\n"),
+		one("lapsed tickets hide a queue", "TestLapsedTicketsDoNotHideTheQueue", lockTicketGo, "deletes(q.Lapsed())...)", "deletes(q.Lapsed()[:0])...)"),
+		one("a ticket that is gone and too far back stays away", "TestATicketThatIsTooFarBackIsPutAgain", lockTicketGo, "\t\tl.gone = true\n", "\t\tl.gone = false\n"),
 		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
 			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn elect.Blocked(err)\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
 		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsAccepted", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),

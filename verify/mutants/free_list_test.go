@@ -70,5 +70,5 @@ var freeMutants = slices.Concat(
 		one("a token that Spanner refuses is a failure", "TestALockIsClaimedWhoseTokenSpannerRefuses", electGo,
 			"case !refusedTime(err):", "default:"),
 		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", observerGo,
-			"\tif !c.FreeRows {\n\t\treturn c.Table.Observe", "\tif true {\n\t\treturn c.Table.Observe")),
+			"\tif !c.FreeRows {\n\t\treturn on.Observe", "\tif true {\n\t\treturn on.Observe")),
 )

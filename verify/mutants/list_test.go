@@ -72,7 +72,7 @@ var mutants = []mutant{
 	one("withdrawal that leaves the lease row", "rows", claimGo,
 		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
 	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
-		"return c.Table.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = c.Table.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
+		"return on.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = on.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
 	// The fence.
 	one("fence on the lock row", "fence", spannerGo,

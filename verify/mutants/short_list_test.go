@@ -43,7 +43,7 @@ func of(pkg string, mutants ...mutant) []shortMutant {
 var (
 	lockMutants = of("./lock",
 		one("the next goroutine goes before the lock is given back", "TestTheNextGoroutineGoesOnceTheLockIsGivenBack", mutexGo,
-			"\terr := t.giveBack(ctx, done)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx, done)\n\tm.now.CompareAndSwap(t, nil)\n"),
+			"\terr := t.giveBack(ctx, done, again...)\n\tm.now.Store(nil)\n\tt.queue.done()\n", "\tt.queue.done()\n\terr := t.giveBack(ctx, done, again...)\n\tm.now.CompareAndSwap(t, nil)\n"),
 		one("Unlock of whatever the value has by then", "TestOfTwoUnlocksOfATurnOneIsTold", mutexGo,
 			"\tif t == nil || !t.leave() {", "\tif t != nil && t.left.Load() {\n\t\t<-t.over.Done()\n\t\ttime.Sleep(time.Second)\n\t\tt = m.now.Load()\n\t}\n\tif t == nil || !t.leave() {"),
 		one("Unlock that does not notice a lost lock", "TestUnlockOfALostLockSaysSo", heldGo,
@@ -57,7 +57,7 @@ var (
 		one("waiting for what does not mend", "TestWhatWaitingDoesNotMendIsReturnedAtOnce", contenderGo,
 			"(try || permanent(step.Err) || w.givesUp(step))", "(try || step.Err == errFull)"),
 		one("a lost set is not given back", "TestALostSetIsGivenBack", releaseGo,
-			"\tt.releaseRest(ctx)\n", ""),
+			"\t\t\t_ = free(ctx, name)\n", "\t\t\t_ = name\n"),
 		one("what is done is done again", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
 			"case due.Key == d.Key:", "case false:"),
 		one("the record is not read again under the lock", "TestARecordThatLandsWhileTheNextClaimsIsSeen", onceGo,
