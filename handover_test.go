@@ -120,6 +120,27 @@ func TestALeaderThatStepsDownWorksUntilItsFollowersKnow(t *testing.T) {
 	})
 }
 
+// A follower says of each leader that it is leaving, even of one that was leaving when the follower first saw it, as in a
+// rolling update.
+func TestEachLeaderThatIsLeavingIsSaidToBe(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		slow := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); time.Sleep(fleet.Lease / 2) })
+		a, d := b.Start("a"), b.Start("d", slow)
+		c := b.Start("c", spindle.WithPriority(0))
+		first := stepDown(context.Background(), a)
+		b.Until(fleet.Lease, func() bool { return strings.HasSuffix(c.Seen.Kinds(), "leader seen, leaving") })
+		c.Link.Refuse(fleet.Refusing("observe", errors.New("unavailable")))
+		b.Until(fleet.Lease, d.Has)
+		second := stepDown(context.Background(), d)
+		synctest.Wait()
+		c.Link.Refuse(nil)
+		b.Until(fleet.Lease, func() bool { return strings.HasSuffix(c.Seen.Kinds(), "leaving, leader gone, leader seen, leaving") })
+		require.NoError(t, <-first)
+		require.NoError(t, <-second)
+		b.End(a, d, c)
+	})
+}
+
 // An announcement takes the same time if heartbeats are rare.
 func TestALeaderWithRareHeartbeatsAnnouncesForAsLong(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -230,6 +251,10 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 		assert.ErrorContains(t, err, "has not returned within one lease duration")
 		time.Sleep(10 * fleet.Lease)
 		assert.True(t, a.Has(), "work that goes on keeps the lock")
+		began := time.Now()
+		err = a.StepDown(context.Background())
+		assert.ErrorContains(t, err, "has not returned within one lease duration")
+		assert.Zero(t, time.Since(began), "this is known by now")
 		close(release)
 		b.Until(fleet.Lease, c.Has)
 		b.End(a, c)
@@ -482,6 +507,22 @@ func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 			b.End(append(others, killed, again)...)
 		})
 	}
+}
+
+// A candidate that wins although Run's ctx has ended meanwhile gives the lock back at once. No work begins.
+func TestNoWorkBeginsAfterTheEndOfRun(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Machine("a", spindle.WithLeader(func(context.Context, spindle.Term) { t.Error("the leader function was called") }))
+		a.Link.After(func(step string) {
+			if step == "confirm" {
+				a.Stop()
+			}
+		})
+		b.Run(a)
+		require.NoError(t, <-a.Done)
+		assert.Empty(t, a.Seen.Kinds())
+		assert.True(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), "the lock is free")
+	})
 }
 
 func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {
