@@ -11,6 +11,9 @@ const (
 	everyLoss   = "TestEveryLossIsToldAndMuted"
 
 	inSimulation = "TestSimulation"
+
+	gatheringGo = "internal/batch/gathering.go"
+	ownWindow   = "TestAHeartbeatWaitsForItsOwnWindowAtMost"
 )
 
 var agentMutants = slices.Concat(
@@ -94,5 +97,17 @@ var agentMutants = slices.Concat(
 			"if len(all) > 1 && (", "if false && ("),
 		one("a limit that is shared hides rows", "TestALimitNeverHidesRowsOfAnother", "internal/batch/reads.go",
 			"\tif len(all) > 1 && merged.Limit > 0 && len(rows) >= merged.Limit {\n", "\tif merged.Limit = 2; false {\n"),
+		one("a short window waits for a long one", ownWindow, gatheringGo,
+			"if len(g.waiting) > 1 && !ends.Before(g.ends) {", "if len(g.waiting) > 1 {"),
+		one("heartbeats once in progress are so for ever", ownWindow, gatheringGo,
+			"\t\tg.busy--\n", ""),
+		one("any answer sends the heartbeats that wait", "TestAHeartbeatWaitsForAllThatAreInProgress", gatheringGo,
+			"\t\t\tanswered = nil\n", "\t\t\t_ = answered\n"),
+		one("a heartbeat is sent although it was given up", "TestAHeartbeatThatWasGivenUpIsNotSent", "internal/batch/commits.go",
+			"return c.ctx.Err() != nil })", "return false })"),
+		one("a look passes one that waits", "TestALookJoinsOneThatWaits", gatheringGo,
+			"g.busy == 0 && len(g.waiting) == 0 && ", "g.busy == 0 && "),
+		one("looks once sent together always wait", "TestASingleLookDoesNotWait", gatheringGo,
+			"time.Now(), len(all), g.busy+1", "time.Now(), max(g.size, len(all)), g.busy+1"),
 	),
 )

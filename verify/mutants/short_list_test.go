@@ -163,6 +163,12 @@ var (
 			"\treturn TokenAt(at), changed(err)\n", "\tif errors.Is(err, ErrAborted) {\n\t\treturn t.Claim(ctx, id, seen...)\n\t}\n\treturn TokenAt(at), changed(err)\n"),
 		one("an aborted claim is an error", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
 			"\treturn TokenAt(at), changed(err)\n", "\treturn TokenAt(at), err\n"),
+		one("a withdrawal of another's claim", "TestOnlyAnOwnBareClaimIsDisowned", claimGo,
+			"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
+		one("a member frees what another holds", "TestAMemberFreesNothingOfAnother", memberGo,
+			"o.Exists && o.Writer == member.Key() && ", "o.Exists && "),
+		one("a pause of an earlier term counts", "TestAPartitionIsListedAsItsMemberIs", listGo,
+			"m.IsHeld() && m.Token == by.Token {", "m.IsHeld() {"),
 	)
 
 	rootMutants = of(".",
@@ -188,6 +194,15 @@ var (
 			"\t\tw.meter.beat(t, t.term.Left())\n", "\t\t_ = t\n"),
 		one("what the end of Run interrupts has failed", "TestFailuresAreCountedByStepAndCode", rpcGo,
 			"case err == nil, errors.Is(cause, context.Canceled):", "case err == nil:"),
+
+		one("one leader that is leaving is said for two", "TestEachLeaderThatIsLeavingIsSaidToBe", runGo,
+			"!(before.Token == o.Token && before.Leaving())", "!before.Leaving()"),
+		one("work begins after the end of Run", "TestNoWorkBeginsAfterTheEndOfRun", leadGo,
+			"\tif ctx.Err() != nil {\n\t\treturn notLost(", "\tif false {\n\t\treturn notLost("),
+		one("a later StepDown waits to learn that the work hangs", "TestStepDownSaysWhatHolds", leadGo,
+			"\tcase l.waited > l.config.Lease:\n\t\tl.answer(l.hung())\n", ""),
+		one("a candidate stays sick", "TestAPreferredCandidateAsksThreeLeasesAfterAFailedPoll", preferenceGo,
+			"if err != nil || p.sick || ", "if err != nil || "),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", coolDownGo,
 			"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
