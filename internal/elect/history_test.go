@@ -99,6 +99,30 @@ func TestWhenALockIsFree(t *testing.T) {
 	}
 }
 
+// A holder can have been leaving since the last poll that did not show it. That poll was of this holder's term or before.
+func TestAHolderMayHaveBeenLeavingSinceTheLastPollThatDidNotShowIt(t *testing.T) {
+	var h lockHistory
+	leaving := func(token table.Token) table.Observation {
+		o := heldBy(token, 0, nil)
+		o.Writer = ""
+		return o
+	}
+	for i, poll := range []struct {
+		o    table.Observation
+		from int
+	}{
+		{leaving(tokenOne), 0}, // the first poll
+		{leaving(tokenOne), 0},
+		{heldBy(tokenTwo, 0, nil), 0},
+		{leaving(tokenTwo), 2},
+		{leaving(tokenTwo), 2},
+		{leaving(tokenTwo + 1), 4},
+	} {
+		h.learnLeaving(poll.o, Instant{Wall: int64(i + 1)})
+		assert.Equal(t, Instant{Wall: int64(poll.from + 1)}, h.marked, "poll %d", i)
+	}
+}
+
 func TestALeaseRecordIsOfOneToken(t *testing.T) {
 	var h lockHistory
 	r := rules{lease: lease}
