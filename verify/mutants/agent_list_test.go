@@ -12,6 +12,9 @@ const (
 
 	inSimulation = "TestSimulation"
 
+	problemsGo    = "internal/loop/problems.go"
+	rowOfFailures = "TestEachRowOfFailuresIsSaidOnce"
+
 	gatheringGo = "internal/batch/gathering.go"
 	ownWindow   = "TestAHeartbeatWaitsForItsOwnWindowAtMost"
 )
@@ -109,5 +112,12 @@ var agentMutants = slices.Concat(
 			"g.busy == 0 && len(g.waiting) == 0 && ", "g.busy == 0 && "),
 		one("looks once sent together always wait", "TestASingleLookDoesNotWait", gatheringGo,
 			"time.Now(), len(all), g.busy+1", "time.Now(), max(g.size, len(all)), g.busy+1"),
+	),
+	of("./internal/loop",
+		one("the first failure of a second row is said", rowOfFailures, problemsGo, "p.row, p.said = 0, nil", "p.said = nil"),
+		one("the second row of failures is not said", rowOfFailures, problemsGo, "p.row, p.said = 0, nil", "p.row = 0"),
+		one("one kind of failure is said for all", rowOfFailures, problemsGo, " && !p.said[kind] {", " && (p.said == nil || kind == \"\") {"),
+		one("an error is the reason although there was a success", "TestAnErrorBeforeTheLastSuccessIsNotTheReason", "internal/loop/pulse.go",
+			"p.last.Store(&beat{at: at})", "p.last.Store(&beat{at: at, err: p.last.Load().err})"),
 	),
 )
