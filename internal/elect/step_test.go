@@ -151,6 +151,36 @@ func TestAnAbortedClaimIsAnotherThatWasFirst(t *testing.T) {
 	})
 }
 
+// After a claim that another candidate won, a bare claim with the candidate's id is not its own, even if a claim before
+// that was. The ids of two candidates should differ, but may be the same by mistake.
+func TestACandidateThatLostItsClaimDisownsNothing(t *testing.T) {
+	for _, before := range []string{"", "claim"} { // the step whose reply is lost
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c, twin := candidate("c", link, "m"), candidate("c", link.Store, "m")
+			if before != "" {
+				link.Lose(nil, memstore.Once(before))
+				require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+				require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+				time.Sleep(2 * lease)
+			}
+			link.Refuse(func(step string) error {
+				if step == "claim" {
+					return table.ErrAborted
+				}
+				return nil
+			})
+			require.True(t, c.Try(t.Context(), All, lease/3).Lost)
+			seen, err := twin.Look(t.Context())
+			require.NoError(t, err)
+			token, err := twin.Table.Claim(t.Context(), "c", seen[0].Observation)
+			require.NoError(t, err)
+			require.False(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+			require.NoError(t, twin.Table.Confirm(t.Context(), token, twin.LeaseRecord, "m"))
+		})
+	}
+}
+
 func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {
 	c := candidate("c", &memstore.Store{}, "one")
 	c.LeaseRecord.Lease = 24 * time.Hour
