@@ -155,3 +155,27 @@ func TestALockThatWasNotReleasedIsToldFromOneThatWas(t *testing.T) {
 		assert.Equal(t, c.notReleased, h.notReleased(c.seen[len(c.seen)-1]), "%v", c.seen)
 	}
 }
+
+// The terms of a candidate that yields to preferences in vain ignore them for ever longer. That ends once a candidate of
+// higher priority has kept the lock for three leases, and for no other holder.
+func TestAPreferenceIsIgnoredUntilOneHasKeptTheLock(t *testing.T) {
+	const own = 5
+	held := func(rank int, leases time.Duration) table.Observation {
+		return heldBy(table.TokenAt(origin.Add(-leases*lease)), 0, &table.LeaseRecord{Lease: lease, Rank: rank})
+	}
+	var p preference
+	assert.Zero(t, p.ignoreFor(lease))
+	for range 2 {
+		for _, want := range []time.Duration{10 * lease, 20 * lease} {
+			p.spurned = true
+			assert.Equal(t, want, p.ignoreFor(lease))
+		}
+		assert.Equal(t, 20*lease, p.ignoreFor(lease), "no longer, if it did not yield to one again")
+		p.see(held(own, 9), own)
+		p.see(held(own-1, 2), own)
+		assert.Equal(t, 20*lease, p.ignoreFor(lease))
+		p.spurned = true
+		p.see(held(own-1, 3), own)
+		assert.Zero(t, p.ignoreFor(lease))
+	}
+}

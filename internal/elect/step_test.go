@@ -49,6 +49,48 @@ func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
 	assert.LessOrEqual(t, widest(), lease/4)
 }
 
+// A term ends the rows of lost claims and of failures before it. A poll that finds a holder ends them, too.
+func TestASuccessBeginsTheRowsAnew(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c := candidate("c", link, "m")
+			refuse := func(refused string) {
+				link.Refuse(func(step string) error {
+					if step == refused {
+						return table.ErrAborted
+					}
+					return nil
+				})
+			}
+			for _, refused := range []string{"observe", "claim"} {
+				refuse(refused)
+				for range 5 {
+					require.Nil(t, c.Try(t.Context(), All, lease/3).Term)
+				}
+			}
+			require.Positive(t, c.contests)
+			require.True(t, c.aborted)
+			refuse("")
+			succeeds := c
+			if held {
+				succeeds = candidate("holder", link, "m")
+			}
+			term := succeeds.Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			if held {
+				require.NoError(t, c.Try(t.Context(), All, lease/3).Err)
+			} else {
+				assert.False(t, c.aborted)
+			}
+			require.NoError(t, term.Release(t.Context(), nil))
+			assert.Zero(t, c.contests)
+			refuse("observe")
+			assert.LessOrEqual(t, c.Try(t.Context(), All, lease/3).Pause, lease/90)
+		})
+	}
+}
+
 // A crowd continues to collide if it comes back immediately after a bare claim has failed.
 func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
 	for rival, come := range map[string]func(t *testing.T, c *Candidate) (goAgain func()){

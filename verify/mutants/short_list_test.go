@@ -11,6 +11,11 @@ type shortMutant struct {
 const (
 	orders      = "TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned"
 	contenderGo = "lock/contender.go"
+
+	preferenceIgnored = "TestAPreferenceIsIgnoredUntilOneHasKeptTheLock"
+	rowsAnew          = "TestASuccessBeginsTheRowsAnew"
+	disownsNothing    = "TestACandidateThatLostItsClaimDisownsNothing"
+
 	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
 	doGo        = "lock/do.go"
@@ -156,6 +161,30 @@ var (
 			"\t\treturn -1\n", "\t\treturn t.lease\n"),
 		one("a rest ends once another holds, because one before it would have", "TestOnlyAYieldEndsWhenAnotherHolds", coolDownGo,
 			"*d = coolDown{since: c.Now(), length: length}", "d.since, d.length = c.Now(), length"),
+		one("a candidate stays spurned", preferenceIgnored, preferenceGo,
+			"p.spurned, p.ignoring = false, 0", "p.ignoring = 0"),
+		one("a preference that has kept the lock is ignored", preferenceIgnored, preferenceGo,
+			"p.spurned, p.ignoring = false, 0", "p.spurned = false"),
+		one("each term is one that was spurned", preferenceIgnored, preferenceGo,
+			"\tp.spurned = false\n\treturn", "\treturn"),
+		one("claims that were lost before a term count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tc.contests = 0\n", "\t\tc.retry.Reset()\n"),
+		one("failures before a term count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tc.contests = 0\n", "\t\tc.contests = 0\n"),
+		one("failures before a poll count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tpause :=", "\t\tpause :="),
+		one("a claim that was aborted once is so for ever", rowsAnew, stepGo,
+			"if c.aborted = errors.Is(err, table.ErrAborted); !c.aborted {", "if c.aborted = c.aborted || errors.Is(err, table.ErrAborted); !c.aborted {"),
+		one("a late answer is taken for that to a later heartbeat", "TestAnAnswerToAnEarlierHeartbeatSaysNothing", keepGo,
+			"if a.n >= len(sent) || a.sent != sent[a.n].sent {", "if a.n >= len(sent) {"),
+		one("the failure of an old attempt sends another", "TestTheFailureOfAnEarlierAttemptSendsNoOther", keepGo,
+			"case a.n == len(sent)-1:", "case true:"),
+		one("the pauses between heartbeats stay long", "TestHeartbeatsAreRepeatedSoonInEachOutage", keepGo,
+			"\t\tk.retry.Reset()\n", ""),
+		one("who lost a claim disowns another's", disownsNothing, electGo,
+			"c.unsure = err != nil && !First(err)", "c.unsure = err != nil"),
+		one("who was unsure once disowns for ever", disownsNothing, electGo,
+			"c.unsure = err != nil && !First(err)", "c.unsure = c.unsure || err != nil && !First(err)"),
 		one("the second holder has been leaving as long as the first", "TestAHolderMayHaveBeenLeavingSinceTheLastPollThatDidNotShowIt", historyGo,
 			"h.leaving != o.Token {", "h.leaving == 0 {"),
 		one("a release that was superseded is one that was done", "TestAReleaseThatIsNotAnsweredIsTriedAgain", releaseGo,
@@ -220,8 +249,6 @@ var (
 			"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
 		one("candidates of one priority that make each other listen again", "TestAPreferenceThatLeadsToNothingIsAcceptedEverMoreSeldomByEach", preferenceGo,
 			"o.LeaseRecord != nil && o.LeaseRecord.Rank < rank && ", "o.LeaseRecord != nil && "),
-		one("a holder stays spurned by a preference that has kept the lock", "TestAPreferredCandidateGetsTheLock", preferenceGo,
-			"p.spurned, p.ignoring = false, 0", "p.ignoring = 0"),
 		one("equal priorities that ask", "TestAPreferredCandidateGetsTheLock", preferenceGo,
 			"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 		one("a preference that asks before it is known to be well", "TestAPreferredCandidateGetsTheLock", preferenceGo,
