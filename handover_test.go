@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
@@ -255,6 +257,8 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 		err = a.StepDown(context.Background())
 		assert.ErrorContains(t, err, "has not returned within one lease duration")
 		assert.Zero(t, time.Since(began), "this is known by now")
+		seen, _, _ := a.Lock.Seen()
+		assert.True(t, seen.Leaving)
 		close(release)
 		b.Until(fleet.Lease, c.Has)
 		b.End(a, c)
@@ -265,6 +269,14 @@ func TestStepDownSaysWhatHolds(t *testing.T) {
 		synctest.Wait()
 		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
 		assert.ErrorIs(t, <-done, spindle.ErrSuperseded)
+		b.End(a)
+	})
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+		began := time.Now()
+		assert.ErrorIs(t, a.StepDown(context.Background()), spindle.ErrSuperseded)
+		assert.Zero(t, time.Since(began), "the announcement was refused")
 		b.End(a)
 	})
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -509,19 +521,71 @@ func TestARestartedProcessReclaimsWhatItWasLeaving(t *testing.T) {
 	}
 }
 
-// A candidate that wins although Run's ctx has ended meanwhile gives the lock back at once. No work begins.
+// A candidate that wins although Run's ctx has ended meanwhile gives the lock back at once. No work begins. The election
+// is not broken off, because it would not be known whether it had succeeded.
 func TestNoWorkBeginsAfterTheEndOfRun(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		a := b.Machine("a", spindle.WithLeader(func(context.Context, spindle.Term) { t.Error("the leader function was called") }))
-		a.Link.After(func(step string) {
+		a.Link.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 			if step == "confirm" {
-				a.Stop()
+				elect.Sleep(ctx, a.Clock, time.Second)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
 			}
+			return call(ctx, b.Store)
 		})
 		b.Run(a)
+		a.Stop()
 		require.NoError(t, <-a.Done)
 		assert.Empty(t, a.Seen.Kinds())
 		assert.True(t, b.Store.Rows()[fleet.Name].Heartbeat.IsZero(), "the lock is free")
+		assert.Zero(t, a.Link.Counts()["withdraw"])
+	})
+}
+
+// An announcement goes on after the end of Run's ctx only if that would be announced, too.
+func TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced(t *testing.T) {
+	for after, opts := range map[time.Duration][]spindle.Option{fleet.Lease / 6: nil, fleet.Lease / 3: {spindle.WithHandover()}} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			var told time.Time
+			a := b.Start("a", append(opts, spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+				<-ctx.Done()
+				told = time.Now()
+			}))...)
+			began := time.Now()
+			done := stepDown(context.Background(), a)
+			time.Sleep(fleet.Lease / 6)
+			a.Stop()
+			require.NoError(t, <-a.Done)
+			require.NoError(t, <-done)
+			assert.InDelta(t, after.Seconds(), told.Sub(began).Seconds(), 0.1)
+		})
+	}
+}
+
+// A StepDown that comes while another one is releasing the lock has the same result.
+func TestAStepDownAtTheEndOfATermIsAnswered(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		ticks, late := &clock{}, make(chan struct{})
+		a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
+		a.Link.After(func(step string) {
+			if step == "release" {
+				close(late)
+				time.Sleep(time.Second)
+			}
+		})
+		b.Run(a)
+		first := stepDown(context.Background(), a)
+		synctest.Wait()
+		ticks.probe.Store(func() { <-late }) // the second has seen the term, and then stands still
+		second := stepDown(context.Background(), a)
+		synctest.Wait()
+		ticks.probe.Store(func() {})
+		require.NoError(t, <-first)
+		require.NoError(t, <-second)
+		a.Link.After(nil)
+		b.End(a)
 	})
 }
 

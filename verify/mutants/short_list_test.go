@@ -14,6 +14,8 @@ const (
 
 	preferenceIgnored = "TestAPreferenceIsIgnoredUntilOneHasKeptTheLock"
 	rowsAnew          = "TestASuccessBeginsTheRowsAnew"
+	announcedEnd      = "TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced"
+	stepDownAtEnd     = "TestAStepDownAtTheEndOfATermIsAnswered"
 	disownsNothing    = "TestACandidateThatLostItsClaimDisownsNothing"
 
 	heldGo      = "lock/held.go"
@@ -232,6 +234,22 @@ var (
 			"!(before.Token == o.Token && before.Leaving())", "!before.Leaving()"),
 		one("work begins after the end of Run", "TestNoWorkBeginsAfterTheEndOfRun", leadGo,
 			"\tif ctx.Err() != nil {\n\t\treturn notLost(", "\tif false {\n\t\treturn notLost("),
+		one("an election is broken off at the end of Run", "TestNoWorkBeginsAfterTheEndOfRun", electGo,
+			"context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)", "context.WithTimeout(ctx, c.LeaseRecord.Lease)"),
+		one("an announcement of a step-down ends with Run in spite of handover", announcedEnd, leadershipGo,
+			"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
+		one("an announcement goes on after the end of Run", announcedEnd, leadershipGo,
+			" || e.what == runEnded && !l.handover {", " {"),
+		one("a StepDown at the end of a term is not answered", stepDownAtEnd, leadGo,
+			"\tcase l.outcome != nil:\n", "\tcase l.outcome != nil && e.what != asked:\n"),
+		one("a StepDown after the end of a term is not answered", stepDownAtEnd, leadGo,
+			"\tl.receive() // answers StepDown calls that came too late\n", ""),
+		one("a candidate yields after its term has expired", "TestALoneCandidateDoesNotYieldAfterASuspension", leadGo,
+			"\tif errors.Is(reason, ErrSuperseded) {\n\t\tl.candidate", "\tif reason != nil {\n\t\tl.candidate"),
+		one("a leader that was told to stop is not seen to leave", "TestStepDownSaysWhatHolds", leadGo,
+			"\tv.canceled = ", "\tv.leaving = false\n\tv.canceled = "),
+		one("an announcement that was refused goes on", "TestStepDownSaysWhatHolds", announceGo,
+			"\t\t\treturn // the next heartbeat fails with the same error\n", ""),
 		one("a later StepDown waits to learn that the work hangs", "TestStepDownSaysWhatHolds", leadGo,
 			"\tcase l.waited > l.config.Lease:\n\t\tl.answer(l.hung())\n", ""),
 		one("a candidate stays sick", "TestAPreferredCandidateAsksThreeLeasesAfterAFailedPoll", preferenceGo,
