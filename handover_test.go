@@ -564,29 +564,36 @@ func TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced(t *testing.T) {
 	}
 }
 
-// A StepDown that comes while another one is releasing the lock has the same result.
+// A StepDown that comes while the lock is being released has the result of the release.
 func TestAStepDownAtTheEndOfATermIsAnswered(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		ticks, late := &clock{}, make(chan struct{})
-		a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
-		a.Link.After(func(step string) {
-			if step == "release" {
-				close(late)
-				time.Sleep(time.Second)
-			}
+	for name, end := range map[string]func(*fleet.Machine){
+		"by StepDown":       func(m *fleet.Machine) { stepDown(context.Background(), m) },
+		"by the end of Run": func(m *fleet.Machine) { m.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				ticks, late := &clock{}, make(chan struct{})
+				a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
+				a.Link.After(func(step string) {
+					if step == "release" {
+						close(late)
+						time.Sleep(time.Second)
+					}
+				})
+				b.Run(a)
+				limited, cancel := context.WithTimeout(context.Background(), fleet.Lease)
+				defer cancel()
+				ticks.probe.Store(func() { <-late }) // StepDown has seen the term, and then stands still
+				done := stepDown(limited, a)
+				synctest.Wait()
+				ticks.probe.Store(func() {})
+				end(a)
+				require.NoError(t, <-done)
+				a.Link.After(nil)
+				b.End(a)
+			})
 		})
-		b.Run(a)
-		first := stepDown(context.Background(), a)
-		synctest.Wait()
-		ticks.probe.Store(func() { <-late }) // the second has seen the term, and then stands still
-		second := stepDown(context.Background(), a)
-		synctest.Wait()
-		ticks.probe.Store(func() {})
-		require.NoError(t, <-first)
-		require.NoError(t, <-second)
-		a.Link.After(nil)
-		b.End(a)
-	})
+	}
 }
 
 func TestALeaderThatHandsOverWorksOnWhenRunEnds(t *testing.T) {

@@ -150,6 +150,24 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
+// A claim that is answered and then over has given its place up once, and so has one whose time was up before.
+func TestAPlaceIsGivenUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{limit: 2}
+		for _, late := range []time.Duration{0, 2 * g.patience()} {
+			p, err := g.enter(t.Context(), SystemClock{}, Urgent, "o", false)
+			require.NoError(t, err)
+			assert.Equal(t, 1, g.flying)
+			time.Sleep(late)
+			synctest.Wait()
+			p.answered()
+			p.leave()
+			assert.Zero(t, g.flying)
+			assert.Empty(t, g.owners)
+		}
+	})
+}
+
 // A claim that has waited for its place polls again, so that it never claims a lock that has been claimed since.
 func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

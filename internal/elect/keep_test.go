@@ -158,16 +158,16 @@ func TestALateAnswerToAHeartbeatCounts(t *testing.T) {
 
 // keeping returns a Keeper of a new term, which has started, and its log. slow is called before each heartbeat takes
 // effect, which fails if slow returns an error. Neither heeds that the heartbeat was given up.
-func keeping(t *testing.T, slow func(n int) error) (*Keeper, *log) {
-	store, n := &memstore.Store{}, 0
+func keeping(t *testing.T, slow func(n int32) error) (*Keeper, *log) {
+	var store memstore.Store
+	var n atomic.Int32
 	term := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		if step == "heartbeat" {
-			n++
-			if err := slow(n); err != nil {
+			if err := slow(n.Add(1)); err != nil {
 				return err
 			}
 		}
-		return call(ctx, store)
+		return call(ctx, &store)
 	}), "m").Try(t.Context(), All, lease/3).Term
 	require.NotNil(t, term)
 	said := &log{}
@@ -180,7 +180,7 @@ func keeping(t *testing.T, slow func(n int) error) (*Keeper, *log) {
 // one.
 func TestAnAnswerToAnEarlierHeartbeatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, said := keeping(t, func(n int) error {
+		k, said := keeping(t, func(n int32) error {
 			switch n {
 			case 1:
 				time.Sleep(lease)
@@ -202,9 +202,10 @@ func TestAnAnswerToAnEarlierHeartbeatSaysNothing(t *testing.T) {
 // As long as an attempt may still be answered, the failure of an earlier one is no reason for another.
 func TestTheFailureOfAnEarlierAttemptSendsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sent := 0
-		k, _ := keeping(t, func(n int) error {
-			switch sent = n; n {
+		var sent atomic.Int32
+		k, _ := keeping(t, func(n int32) error {
+			sent.Store(n)
+			switch n {
 			case 1:
 				time.Sleep(lease * 30 / 100)
 				return errors.New("unavailable")
@@ -214,7 +215,7 @@ func TestTheFailureOfAnEarlierAttemptSendsNoOther(t *testing.T) {
 			return nil
 		})
 		time.Sleep(lease * 80 / 100)
-		assert.Equal(t, 2, sent)
+		assert.EqualValues(t, 2, sent.Load())
 		require.NoError(t, k.Stop())
 		k.End(nil)
 	})
@@ -224,7 +225,7 @@ func TestTheFailureOfAnEarlierAttemptSendsNoOther(t *testing.T) {
 func TestHeartbeatsAreRepeatedSoonInEachOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refused atomic.Pointer[[]time.Time]
-		k, _ := keeping(t, func(int) error {
+		k, _ := keeping(t, func(int32) error {
 			sent := refused.Load()
 			if sent == nil {
 				return nil

@@ -12,6 +12,8 @@ const (
 
 	inSimulation = "TestSimulation"
 
+	placeOnce = "TestAPlaceIsGivenUpOnce"
+
 	problemsGo    = "internal/loop/problems.go"
 	rowOfFailures = "TestEachRowOfFailuresIsSaidOnce"
 
@@ -80,6 +82,10 @@ var agentMutants = slices.Concat(
 			"\tcase <-ctx.Done():\n\t\tp.leave()\n", "\tcase <-ctx.Done():\n"),
 		one("a claim without an answer keeps its place", "TestWhoLeavesTheGateKeepsNoPlace", gateGo,
 			"g.patience(), p.leave)", "24*g.patience(), p.leave)"),
+		one("a place is given up twice", placeOnce, gateGo,
+			"\tif p.over {\n\t\treturn\n\t}\n", ""),
+		one("an owner that has left is kept", placeOnce, gateGo,
+			"\t\tdelete(p.owners, p.owner.name)\n", ""),
 		one("the places are given as the claims arrive", "TestPlacesAreGivenInOrder", gateGo,
 			"cmp.Compare(q.urgency, p.urgency), cmp.Compare(q.order, p.order), -1", "-1"),
 		one("claims abort heartbeats", "TestClaimsWaitForHeartbeats", gateGo,
