@@ -2,6 +2,7 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,22 @@ func TestAPreferredCandidateWaitsThreeLeasesAfterItsOwnTerm(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Three leases after its last failed poll, a preferred candidate has proved itself.
+func TestAPreferredCandidateAsksThreeLeasesAfterAFailedPoll(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1))
+		c := b.Start("c", spindle.WithHandover())
+		time.Sleep(2 * fleet.Lease)
+		c.Link.Refuse(fleet.Refusing("observe", errors.New("unavailable")))
+		time.Sleep(fleet.Lease)
+		c.Link.Refuse(nil)
+		took := b.Until(4*fleet.Lease, func() bool { return c.Link.Counts()["ask"] > 0 })
+		assert.GreaterOrEqual(t, took, 3*fleet.Lease)
+		b.Until(2*fleet.Lease, c.Has)
+		b.End(a, c)
+	})
 }
 
 // The time for which a low priority lets higher ones claim first does not depend on the lease, because short leases

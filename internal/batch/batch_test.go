@@ -168,6 +168,91 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 	})
 }
 
+// pace sends heartbeats of a lock each, one soon after the other.
+type pace struct {
+	*testing.T
+	counted
+	requests batch.Requests
+	tokens   map[string]table.Token
+	all      sync.WaitGroup
+}
+
+func inPace(t *testing.T, f func(*pace)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pace{T: t}
+		p.tokens = holders(t, &p.counted, 3)
+		f(p)
+	})
+}
+
+// beat sends the heartbeat of a lock. From then on, each commit takes as long as given.
+func (p *pace) beat(i int, lease, slow time.Duration) {
+	p.all.Go(func() {
+		name := fmt.Sprintf("lock-%04d", i)
+		assert.NoError(p, table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(p.Context(), p.tokens[name], name))
+	})
+	time.Sleep(5 * time.Millisecond)
+	p.after(0, func() { p.slow = slow })
+}
+
+// after lets time pass, and then looks at the commits.
+func (p *pace) after(d time.Duration, look func()) {
+	time.Sleep(d)
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	look()
+}
+
+// While another heartbeat is in progress, one with a short lease waits for a part of its own lease only, even if one with a
+// long lease waits already. The two are sent together. After that, a heartbeat no longer waits for an answer.
+func TestAHeartbeatWaitsForItsOwnWindowAtMost(t *testing.T) {
+	for _, leases := range [][]time.Duration{{100 * lease, lease}, {lease, 100 * lease}} {
+		inPace(t, func(p *pace) {
+			p.slow = lease / 2
+			p.beat(0, lease, lease/2)
+			for i, of := range leases {
+				p.beat(i+1, of, lease/2)
+			}
+			p.after(lease/50, func() { assert.Equal(t, 2, p.commits, "%v", leases) })
+			p.all.Wait()
+			p.beat(0, lease, 0)
+			p.after(0, func() { assert.Equal(t, 3, p.commits, "%v", leases) })
+			p.all.Wait()
+		})
+	}
+}
+
+// The answer to one of two commits is not the time for the next one.
+func TestAHeartbeatWaitsForAllThatAreInProgress(t *testing.T) {
+	inPace(t, func(p *pace) {
+		p.slow = lease / 2
+		p.beat(0, lease, lease/20)
+		p.beat(1, lease, lease/20)
+		time.Sleep(lease / 50)
+		p.beat(2, 100*lease, lease/20)
+		p.after(lease/4, func() { assert.Equal(t, 2, p.commits, "the second has been answered") })
+		p.after(lease/4, func() { assert.Equal(t, 3, p.commits, "so has the first") })
+		p.all.Wait()
+	})
+}
+
+// A heartbeat that was given up before it was sent, because its lock was released, must not make the others' commit fail.
+func TestAHeartbeatThatWasGivenUpIsNotSent(t *testing.T) {
+	inPace(t, func(p *pace) {
+		hasty, cancel := context.WithTimeout(p.Context(), time.Millisecond)
+		defer cancel()
+		p.all.Go(func() {
+			err := table.Table{Store: p.requests.Store(&p.counted, lease)}.Heartbeat(hasty, p.tokens["lock-0000"], "lock-0000")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		require.NoError(t, table.Table{Store: &p.counted}.Release(p.Context(), p.tokens["lock-0000"], "lock-0000"))
+		p.beat(1, lease, 0)
+		p.after(0, func() { assert.Equal(t, 1, p.commits) })
+		p.all.Wait()
+	})
+}
+
 // Heartbeats have a store of their own if there is one.
 func TestHeartbeatsGoThroughTheirOwnStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -279,13 +364,18 @@ func TestALimitNeverHidesRowsOfAnother(t *testing.T) {
 // A look that has the process for itself does not wait for others.
 func TestASingleLookDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c counted
+		c := counted{slow: time.Millisecond}
 		var r batch.Requests
+		one := table.Keys{Names: []string{"a"}}
+		looks(t, &r, &c, one, one, one)
+		require.Equal(t, 2, c.reads)
+		c.slow = 0
+		time.Sleep(10 * time.Millisecond)
 		for range 3 {
 			start := time.Now()
-			looks(t, &r, &c, table.Keys{Names: []string{"a"}})
+			looks(t, &r, &c, one)
 			assert.Zero(t, time.Since(start))
-			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
 		}
 	})
 }
@@ -302,6 +392,21 @@ func TestALookThatIsWaitedForIsSentAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.slow, time.Since(start))
 		time.Sleep(c.slow)
+	})
+}
+
+// A look that finds another one waiting is sent with it.
+func TestALookJoinsOneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counted{slow: time.Millisecond}
+		var r batch.Requests
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { looks(t, &r, &c, table.Keys{Names: []string{"a"}}) })
+			time.Sleep(c.slow * 3 / 4)
+		}
+		all.Wait()
+		assert.Equal(t, 2, c.reads, "the third was sent with the second, although no other was in progress any more")
 	})
 }
 

@@ -22,7 +22,7 @@ type Candidate struct {
 	LockDelay   time.Duration
 	Reclaim     bool
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
-	Queue       Queue // what its polls read besides the locks; may be nil
+	Queue       Queue                           // what its polls read besides the locks; may be nil
 	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
 	Gate        *Gate                           // bounds the claims; nil: claims never wait
 	Owner       string                          // whose claim it is, in the gate

@@ -68,7 +68,6 @@ func (c *Candidate) supersede(names []string) {
 // begin returns the term of a confirmed claim. The term's deadline counts from sent.
 func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
 	t := newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
-	c.coolDown.yielded = false
 	c.past.began(t)
 	return t
 }

@@ -59,6 +59,18 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 	})
 }
 
+// A candidate that could not confirm leaves the locks to others for the whole time, even if it gave one up before.
+func TestOnlyAYieldEndsWhenAnotherHolds(t *testing.T) {
+	c := candidate("a", &memstore.Store{}, "one")
+	c.Yield(true, "")
+	c.coolDown.yieldedTo()
+	assert.Zero(t, c.coolDown.left(c.Clock))
+	c.Yield(true, "")
+	c.coolDown.begin(c.Clock, lease)
+	c.coolDown.yieldedTo()
+	assert.Positive(t, c.coolDown.left(c.Clock))
+}
+
 // A candidate lets others go first after the second term in a row that expired because heartbeats failed. A term that
 // was kept for ten lease durations resets the count. Otherwise each outage in a long life would delay the candidate.
 func TestATermThatWasKeptForLongBeginsANewRow(t *testing.T) {

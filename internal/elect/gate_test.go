@@ -149,6 +149,23 @@ func TestWhoLeavesTheGateKeepsNoPlace(t *testing.T) {
 	})
 }
 
+// A claim that is answered and then over has given its place up once, and so has one whose time was up before.
+func TestAPlaceIsGivenUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{limit: 2}
+		for _, late := range []time.Duration{0, 2 * g.patience()} {
+			p, err := g.enter(t.Context(), SystemClock{}, Urgent, "o", false)
+			require.NoError(t, err)
+			time.Sleep(late)
+			synctest.Wait()
+			p.answered()
+			p.leave()
+			assert.Zero(t, g.flying)
+			assert.Empty(t, g.owners)
+		}
+	})
+}
+
 // A claim that has waited for more than lease/50 for its place polls again, so that it never claims a lock that has been claimed
 // since. This poll is sent at once, because others wait for the place.
 func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {

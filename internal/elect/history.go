@@ -48,7 +48,7 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 		h.miss(o, r)
 		return
 	}
-	h.absent, h.orphanLeases = time.Time{}, nil
+	h.absent = time.Time{}
 	h.taken = !o.Heartbeat.IsZero() || o.Writer != "" // a withdrawn claim does not count as a release
 	if o.Confirmed() {
 		h.last = o.Heartbeat

@@ -99,6 +99,30 @@ func TestWhenALockIsFree(t *testing.T) {
 	}
 }
 
+// A holder can have been leaving since the last poll that did not show it. That poll was of this holder's term or before.
+func TestAHolderMayHaveBeenLeavingSinceTheLastPollThatDidNotShowIt(t *testing.T) {
+	var h lockHistory
+	leaving := func(token table.Token) table.Observation {
+		o := heldBy(token, 0, nil)
+		o.Writer = ""
+		return o
+	}
+	for i, poll := range []struct {
+		o    table.Observation
+		from int
+	}{
+		{leaving(tokenOne), 0}, // the first poll
+		{leaving(tokenOne), 0},
+		{heldBy(tokenTwo, 0, nil), 0},
+		{leaving(tokenTwo), 2},
+		{leaving(tokenTwo), 2},
+		{leaving(tokenTwo + 1), 4},
+	} {
+		h.learnLeaving(poll.o, Instant{Wall: int64(i + 1)})
+		assert.Equal(t, Instant{Wall: int64(poll.from + 1)}, h.marked, "poll %d", i)
+	}
+}
+
 func TestALeaseRecordIsOfOneToken(t *testing.T) {
 	var h lockHistory
 	r := rules{lease: lease}
@@ -129,5 +153,29 @@ func TestALockThatWasNotReleasedIsToldFromOneThatWas(t *testing.T) {
 			h.learn(o, r)
 		}
 		assert.Equal(t, c.notReleased, h.notReleased(c.seen[len(c.seen)-1]), "%v", c.seen)
+	}
+}
+
+// The terms of a candidate that yields to preferences in vain ignore them for ever longer. That ends once a candidate of
+// higher priority has kept the lock for three leases, and for no other holder.
+func TestAPreferenceIsIgnoredUntilOneHasKeptTheLock(t *testing.T) {
+	const own = 5
+	held := func(rank int, leases time.Duration) table.Observation {
+		return heldBy(table.TokenAt(origin.Add(-leases*lease)), 0, &table.LeaseRecord{Lease: lease, Rank: rank})
+	}
+	var p preference
+	assert.Zero(t, p.ignoreFor(lease))
+	for range 2 {
+		for _, want := range []time.Duration{10 * lease, 20 * lease} {
+			p.spurned = true
+			assert.Equal(t, want, p.ignoreFor(lease))
+		}
+		assert.Equal(t, 20*lease, p.ignoreFor(lease), "no longer, if it did not yield to one again")
+		p.see(held(own, 9), own)
+		p.see(held(own-1, 2), own)
+		assert.Equal(t, 20*lease, p.ignoreFor(lease))
+		p.spurned = true
+		p.see(held(own-1, 3), own)
+		assert.Zero(t, p.ignoreFor(lease))
 	}
 }

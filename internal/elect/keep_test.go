@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,98 @@ func TestALateAnswerToAHeartbeatCounts(t *testing.T) {
 		time.Sleep(20 * lease)
 		assert.True(t, term.Held())
 		assert.NoError(t, k.Stop())
+	})
+}
+
+// keeping returns a Keeper of a new term, which has started, and its log. slow is called before each heartbeat takes
+// effect, which fails if slow returns an error. Neither heeds that the heartbeat was given up.
+func keeping(t *testing.T, slow func(n int32) error) (*Keeper, *log) {
+	var store memstore.Store
+	var n atomic.Int32
+	term := candidate("a", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+		if step == "heartbeat" {
+			if err := slow(n.Add(1)); err != nil {
+				return err
+			}
+		}
+		return call(ctx, &store)
+	}), "m").Try(t.Context(), All, lease/3).Term
+	require.NotNil(t, term)
+	said := &log{}
+	k := &Keeper{Term: term, Interval: lease / 3, Notify: said.notify}
+	k.Start()
+	return k, said
+}
+
+// An attempt that was given up can still be answered while a later heartbeat is in progress. The answer is not about that
+// one.
+func TestAnAnswerToAnEarlierHeartbeatSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, said := keeping(t, func(n int32) error {
+			switch n {
+			case 1:
+				time.Sleep(lease)
+				return errors.New("unavailable")
+			case 2: // sent because the first was not answered
+			default:
+				time.Sleep(lease / 5)
+			}
+			return nil
+		})
+		time.Sleep(3 * lease)
+		news := slices.DeleteFunc(said.all(), func(e TermEventKind) bool { return e == Beat })
+		assert.Equal(t, []TermEventKind{InJeopardy, Safe}, news)
+		require.NoError(t, k.Stop())
+		k.End(nil)
+	})
+}
+
+// As long as an attempt may still be answered, the failure of an earlier one is no reason for another.
+func TestTheFailureOfAnEarlierAttemptSendsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		k, _ := keeping(t, func(n int32) error {
+			sent.Store(n)
+			switch n {
+			case 1:
+				time.Sleep(lease * 30 / 100)
+				return errors.New("unavailable")
+			case 2: // a quarter of the lease later
+				time.Sleep(lease * 12 / 100)
+			}
+			return nil
+		})
+		time.Sleep(lease * 80 / 100)
+		assert.EqualValues(t, 2, sent.Load())
+		require.NoError(t, k.Stop())
+		k.End(nil)
+	})
+}
+
+// The pauses between refused heartbeats begin anew in each outage.
+func TestHeartbeatsAreRepeatedSoonInEachOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Pointer[[]time.Time]
+		k, _ := keeping(t, func(int32) error {
+			sent := refused.Load()
+			if sent == nil {
+				return nil
+			}
+			*sent = append(*sent, time.Now())
+			return errors.New("unavailable")
+		})
+		for range 3 {
+			var sent []time.Time
+			refused.Store(&sent)
+			time.Sleep(lease / 2)
+			refused.Store(nil)
+			synctest.Wait()
+			require.Greater(t, len(sent), 2)
+			assert.Less(t, sent[1].Sub(sent[0]), lease/100)
+			time.Sleep(lease)
+		}
+		require.NoError(t, k.Stop())
+		k.End(nil)
 	})
 }
 

@@ -49,6 +49,48 @@ func TestThoseWhoLoseAClaimSpreadMoreEachTime(t *testing.T) {
 	assert.LessOrEqual(t, widest(), lease/4)
 }
 
+// A term ends the rows of lost claims and of failures before it. A poll that finds a holder ends them, too.
+func TestASuccessBeginsTheRowsAnew(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c := candidate("c", link, "m")
+			refuse := func(refused string) {
+				link.Refuse(func(step string) error {
+					if step == refused {
+						return table.ErrAborted
+					}
+					return nil
+				})
+			}
+			for _, refused := range []string{"observe", "claim"} {
+				refuse(refused)
+				for range 5 {
+					require.Nil(t, c.Try(t.Context(), All, lease/3).Term)
+				}
+			}
+			require.Positive(t, c.contests)
+			require.True(t, c.aborted)
+			refuse("")
+			succeeds := c
+			if held {
+				succeeds = candidate("holder", link, "m")
+			}
+			term := succeeds.Try(t.Context(), All, lease/3).Term
+			require.NotNil(t, term)
+			if held {
+				require.NoError(t, c.Try(t.Context(), All, lease/3).Err)
+			} else {
+				assert.False(t, c.aborted)
+			}
+			require.NoError(t, term.Release(t.Context(), nil))
+			assert.Zero(t, c.contests)
+			refuse("observe")
+			assert.LessOrEqual(t, c.Try(t.Context(), All, lease/3).Pause, lease/90)
+		})
+	}
+}
+
 // A crowd continues to collide if it comes back immediately after a bare claim has failed.
 func TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock(t *testing.T) {
 	for rival, come := range map[string]func(t *testing.T, c *Candidate) (goAgain func()){
@@ -149,6 +191,36 @@ func TestAnAbortedClaimIsAnotherThatWasFirst(t *testing.T) {
 		assert.LessOrEqual(t, step.Pause, lease/10, "but to look again")
 		assert.Equal(t, map[string]int{"observe": 1, "claim": 1}, aborting.Counts(), "it is not run again")
 	})
+}
+
+// After a claim that another candidate won, a bare claim with the candidate's id is not its own, even if a claim before
+// that was. The ids of two candidates should differ, but may be the same by mistake.
+func TestACandidateThatLostItsClaimDisownsNothing(t *testing.T) {
+	for _, before := range []string{"", "claim"} { // the step whose reply is lost
+		synctest.Test(t, func(t *testing.T) {
+			link := &memstore.Link{Store: &memstore.Store{}}
+			c, twin := candidate("c", link, "m"), candidate("c", link.Store, "m")
+			if before != "" {
+				link.Lose(nil, memstore.Once(before))
+				require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+				require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+				time.Sleep(2 * lease)
+			}
+			link.Refuse(func(step string) error {
+				if step == "claim" {
+					return table.ErrAborted
+				}
+				return nil
+			})
+			require.True(t, c.Try(t.Context(), All, lease/3).Lost)
+			seen, err := twin.Look(t.Context())
+			require.NoError(t, err)
+			token, err := twin.Table.Claim(t.Context(), "c", seen[0].Observation)
+			require.NoError(t, err)
+			require.False(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+			require.NoError(t, twin.Table.Confirm(t.Context(), token, twin.LeaseRecord, "m"))
+		})
+	}
 }
 
 func TestALongLeaseDoesNotMakeACandidateSlow(t *testing.T) {

@@ -50,6 +50,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	old := a
 	old.Nonce = c.Nonce
 	assert.Equal(t, 0, line(c, old, c).Place(), "nobody waits for a ticket of its own process")
+	assert.True(t, line(c, a, c).Has())
+	assert.False(t, line(c, a, old).Has(), "an old ticket of its own process is another one")
 }
 
 func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
@@ -82,6 +84,22 @@ func TestManyDeadCostAFewGraces(t *testing.T) {
 	assert.False(t, l.Beyond(), "its ticket is gone, and would be among those that were read")
 }
 
+// The first tickets may all be of those that count for nothing. A newcomer still leaves a free lock to the waiters whose
+// tickets it has not read.
+func TestANewcomerComesAfterTicketsThatWereNotRead(t *testing.T) {
+	var idle []table.Ticket
+	for i := range table.MostTickets {
+		s := set(i+1, 0)
+		s.Ready = false
+		idle = append(idle, s)
+	}
+	l := line(table.Ticket{}, idle...)
+	assert.Zero(t, l.Place())
+	l.End = idle[len(idle)-1].Row()
+	assert.Equal(t, table.MostTickets, l.Place())
+	assert.Positive(t, l.Wait(0, chance))
+}
+
 func lapsed(at int) table.Ticket {
 	t := ticket(at)
 	t.Lasts = time.Minute
@@ -95,6 +113,7 @@ func TestALapsedTicketDoesNotCount(t *testing.T) {
 	l := line(b, a, b, c)
 	assert.Equal(t, 0, l.Place())
 	assert.Equal(t, []table.Ticket{a, c}, l.Passed())
+	assert.Equal(t, []table.Ticket{c}, line(a, a, b, c).Lapsed(), "its own is not to be deleted")
 	slot, passed, _, ok := line(b, a, b, c).Slot([]time.Duration{0})
 	assert.True(t, ok)
 	assert.Zero(t, slot+passed)
@@ -153,6 +172,7 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	assert.Equal(t, 0, line(own, idle, own).Place())
 	assert.Equal(t, 1, line(own, set(1, 0), own).Place())
 	assert.Equal(t, 4*grace, line(own, set(1, 0), own).Wait(time.Second, chance), "nobody passes it, though the lock has been free for longer than its grace")
+	assert.Equal(t, 4*grace, line(own, set(1, 0), set(2, grace), own).Wait(time.Second, chance), "of two, for the one that takes longer")
 	assert.Equal(t, 0, line(own, set(1, 4*grace), own).Place(), "it has not been heard from")
 	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
 }
@@ -216,6 +236,8 @@ func TestWaitersTakeDifferentSlots(t *testing.T) {
 	assert.True(t, ok, "one of those before has let its chance go by")
 	assert.Equal(t, 0, slot)
 	assert.Equal(t, 1, passed)
+	_, _, _, ok = line(ticket(4), append(all, ticket(4))...).Slot([]time.Duration{grace, grace})
+	assert.True(t, ok, "one at each slot")
 	_, passed, _, ok = line(b, all...).Slot([]time.Duration{time.Hour, time.Hour})
 	assert.True(t, ok)
 	assert.Zero(t, passed, "there is one for each of them, however long they were free")

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,4 +31,21 @@ func TestARunDoesNotGoOnWhenEndWakesOthers(t *testing.T) {
 	require.NoError(t, b.runs.Start(t.Context(), []chan<- error{done}, Settings{Lease: time.Second, Clock: elect.SystemClock{}}, func() Loop { return b }))
 	assert.False(t, <-b.going)
 	require.NoError(t, <-done)
+}
+
+// An error is a reason until the next success only.
+func TestAnErrorBeforeTheLastSuccessIsNotTheReason(t *testing.T) {
+	var p Pulse
+	p.Begin()
+	clock := elect.SystemClock{}
+	check := func() error { return p.Check(clock, time.Second, time.Minute, "no poll has succeeded") }
+	p.Beat(clock.Now())
+	p.Fail(errors.New("an outage"))
+	require.ErrorContains(t, check(), "an outage")
+	p.Beat(clock.Now())
+	assert.NotContains(t, check().Error(), "an outage")
+	p.Fail(errors.New("a refusal"))
+	assert.ErrorContains(t, check(), "a refusal")
+	p.Fail(nil)
+	assert.NotContains(t, check().Error(), "a refusal")
 }

@@ -58,3 +58,14 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		assert.Len(t, d.Claims(), 1, "of a holder that was killed")
 	})
 }
+
+// A row does not always show when the lock was released (see table.Observation.ReleasedAt). A caller that has seen the
+// lock held knows that it was released later.
+func TestAFailureCountsOnceTheLockWasSeenHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pause{Clock: atLeast{}, Longest: time.Second}
+		p.Asked(table.Done{}, time.UnixMicro(5))
+		p.Choose(nil, nil)([]elect.LockView{{FreeIn: time.Second}})
+		assert.NotZero(t, paused(p, 4, 0))
+	})
+}

@@ -112,6 +112,7 @@ func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
 	require.ErrorIs(t, tab.Disown(ctx, "a", bare), table.ErrChanged, "another claim")
 	require.NoError(t, tab.Confirm(ctx, later.Token, table.LeaseRecord{Lease: time.Second}, "mylock"))
 	require.ErrorIs(t, tab.Disown(ctx, "a", later), table.ErrChanged, "it was confirmed, by a process that knows of it")
+	require.ErrorIs(t, tab.Withdraw(ctx, bare.Token, "mylock"), table.ErrSuperseded, "a withdrawal is of its own claim, too")
 	valid, err := tab.Valid(ctx, later.Token, "mylock")
 	require.NoError(t, err)
 	assert.True(t, valid)

@@ -36,6 +36,13 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 		require.NoError(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation))
 		assert.NotContains(t, store.Rows(), mine)
 		assert.Contains(t, store.Rows(), theirs)
+
+		drop(t, tab, theirs)
+		held := take(t, tab, other, time.Minute, "p")
+		r, err = tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
+		require.NoError(t, err)
+		require.ErrorIs(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation), table.ErrChanged)
+		assert.Contains(t, store.Rows(), table.LeaseKey(name, held))
 	})
 }
 

@@ -69,6 +69,13 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		released, again := join(t, tab, 4, "released", lease), join(t, tab, 5, "before", lease)
 		take(t, tab, released, lease, "of-released")
 		take(t, tab, again, lease, "of-another")
+		pause := func(m table.LeaseRef, partition string) {
+			name := table.PartitionName("orders", partition)
+			require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: name, Token: take(t, tab, m, lease, partition)}))
+			_, err := tab.MarkPaused(t.Context(), m, func(table.LeaseRef) bool { return false }, name)
+			require.NoError(t, err)
+		}
+		pause(again, "paused-in-an-earlier-term")
 		claimFor(t, tab, released, "bare-of-released")
 		require.NoError(t, tab.Release(t.Context(), released.Token, released.Name))
 		require.NoError(t, tab.Release(t.Context(), again.Token, again.Name))
@@ -82,6 +89,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		take(t, tab, leaver, lease, "leaving")
 		take(t, tab, broken, lease, "of-broken")
 		claimFor(t, tab, live, "bare")
+		pause(live, "paused")
 		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
 		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "given"), Token: token}))
 		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
@@ -101,6 +109,7 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 			"of-erased": {table.Orphaned, "", erased.Name}, "of-broken": {table.Unconfirmed, "broken", broken.Name},
 			"bare": {table.Unconfirmed, "live", live.Name}, "no-lease-row": {table.Unconfirmed, "live", live.Name},
 			"given": {table.Released, "", ""}, "orphan": {table.Orphaned, "", ""},
+			"paused": {table.Paused, "", live.Name}, "paused-in-an-earlier-term": {table.Released, "", ""},
 			"plain": {table.Held, "orders/partition/plain's holder", ""},
 		}
 		for _, prefix := range []string{"", "orders", "orders/", "orders/p", "orders/partition/"} {

@@ -11,6 +11,14 @@ const (
 	everyLoss   = "TestEveryLossIsToldAndMuted"
 
 	inSimulation = "TestSimulation"
+
+	placeOnce = "TestAPlaceIsGivenUpOnce"
+
+	problemsGo    = "internal/loop/problems.go"
+	rowOfFailures = "TestEachRowOfFailuresIsSaidOnce"
+
+	gatheringGo = "internal/batch/gathering.go"
+	ownWindow   = "TestAHeartbeatWaitsForItsOwnWindowAtMost"
 )
 
 var agentMutants = slices.Concat(
@@ -90,6 +98,10 @@ var agentMutants = slices.Concat(
 			"\tcase <-ctx.Done():\n\t\tp.leave()\n", "\tcase <-ctx.Done():\n"),
 		one("a claim without an answer keeps its place", "TestWhoLeavesTheGateKeepsNoPlace", gateGo,
 			"g.patience(), p.leave)", "24*g.patience(), p.leave)"),
+		one("a place is given up twice", placeOnce, gateGo,
+			"\tif p.over {\n\t\treturn\n\t}\n", ""),
+		one("an owner that has left is kept", placeOnce, gateGo,
+			"\t\tdelete(p.owners, p.owner.name)\n", ""),
 		one("the places are given as the claims arrive", "TestPlacesAreGivenInOrder", gateGo,
 			"cmp.Compare(q.urgency, p.urgency), cmp.Compare(q.order, p.order), -1", "-1"),
 		one("claims abort heartbeats", "TestClaimsWaitForHeartbeats", gateGo,
@@ -110,5 +122,24 @@ var agentMutants = slices.Concat(
 			"if len(all) > 1 && (", "if false && ("),
 		one("a limit that is shared hides rows", "TestALimitNeverHidesRowsOfAnother", "internal/batch/reads.go",
 			"\tif len(all) > 1 && merged.Limit > 0 && len(rows) >= merged.Limit {\n", "\tif merged.Limit = 2; false {\n"),
+		one("a short window waits for a long one", ownWindow, gatheringGo,
+			"if len(g.waiting) > 1 && !ends.Before(g.ends) {", "if len(g.waiting) > 1 {"),
+		one("heartbeats once in progress are so for ever", ownWindow, gatheringGo,
+			"\t\tg.busy--\n", ""),
+		one("any answer sends the heartbeats that wait", "TestAHeartbeatWaitsForAllThatAreInProgress", gatheringGo,
+			"\t\t\tanswered = nil\n", "\t\t\t_ = answered\n"),
+		one("a heartbeat is sent although it was given up", "TestAHeartbeatThatWasGivenUpIsNotSent", "internal/batch/commits.go",
+			"return c.ctx.Err() != nil })", "return false })"),
+		one("a look passes one that waits", "TestALookJoinsOneThatWaits", gatheringGo,
+			"g.busy == 0 && len(g.waiting) == 0 && ", "g.busy == 0 && "),
+		one("looks once sent together always wait", "TestASingleLookDoesNotWait", gatheringGo,
+			"time.Now(), len(all), g.busy+1", "time.Now(), max(g.size, len(all)), g.busy+1"),
+	),
+	of("./internal/loop",
+		one("the first failure of a second row is said", rowOfFailures, problemsGo, "p.row, p.said = 0, nil", "p.said = nil"),
+		one("the second row of failures is not said", rowOfFailures, problemsGo, "p.row, p.said = 0, nil", "p.row = 0"),
+		one("one kind of failure is said for all", rowOfFailures, problemsGo, " && !p.said[kind] {", " && (p.said == nil || kind == \"\") {"),
+		one("an error is the reason although there was a success", "TestAnErrorBeforeTheLastSuccessIsNotTheReason", "internal/loop/pulse.go",
+			"p.last.Store(&beat{at: at})", "p.last.Store(&beat{at: at, err: p.last.Load().err})"),
 	),
 )

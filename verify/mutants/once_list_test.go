@@ -59,6 +59,8 @@ var onceMutants = slices.Concat(pauseMutants, of("./lock",
 var pauseMutants = of("./internal/repeat",
 	one("pauses that don't grow", "TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone", pauseGo,
 		"p.Longest / 8 << min(p.failures, 3)", "p.Longest / 8"),
+	one("a holder that was seen is no failure", "TestAFailureCountsOnceTheLockWasSeenHeld", pauseGo,
+		"(p.held || s.ReleasedAt().After(p.asked))", "s.ReleasedAt().After(p.asked)"),
 	one("a pause after a holder that was killed", "TestNobodyPausesWithoutAFailure", pauseGo,
 		"s.Exists && !s.NotReleased &&", "s.Exists &&"),
 )

@@ -11,6 +11,13 @@ type shortMutant struct {
 const (
 	orders      = "TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned"
 	contenderGo = "lock/contender.go"
+
+	preferenceIgnored = "TestAPreferenceIsIgnoredUntilOneHasKeptTheLock"
+	rowsAnew          = "TestASuccessBeginsTheRowsAnew"
+	announcedEnd      = "TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced"
+	stepDownAtEnd     = "TestAStepDownAtTheEndOfATermIsAnswered"
+	disownsNothing    = "TestACandidateThatLostItsClaimDisownsNothing"
+
 	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
 	doGo        = "lock/do.go"
@@ -162,6 +169,34 @@ var (
 			"\t\treturn -1\n", "\t\treturn 0\n"),
 		one("an ended term has a lease left", "TestATermThatHasEndedHasNothingLeft", termGo,
 			"\t\treturn -1\n", "\t\treturn t.lease\n"),
+		one("a rest ends once another holds, because one before it would have", "TestOnlyAYieldEndsWhenAnotherHolds", coolDownGo,
+			"*d = coolDown{since: c.Now(), length: length}", "d.since, d.length = c.Now(), length"),
+		one("a candidate stays spurned", preferenceIgnored, preferenceGo,
+			"p.spurned, p.ignoring = false, 0", "p.ignoring = 0"),
+		one("a preference that has kept the lock is ignored", preferenceIgnored, preferenceGo,
+			"p.spurned, p.ignoring = false, 0", "p.spurned = false"),
+		one("each term is one that was spurned", preferenceIgnored, preferenceGo,
+			"\tp.spurned = false\n\treturn", "\treturn"),
+		one("claims that were lost before a term count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tc.contests = 0\n", "\t\tc.retry.Reset()\n"),
+		one("failures before a term count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tc.contests = 0\n", "\t\tc.contests = 0\n"),
+		one("failures before a poll count after it", rowsAnew, stepGo,
+			"\t\tc.retry.Reset()\n\t\tpause :=", "\t\tpause :="),
+		one("a claim that was aborted once is so for ever", rowsAnew, stepGo,
+			"if c.aborted = errors.Is(err, table.ErrAborted); !c.aborted {", "if c.aborted = c.aborted || errors.Is(err, table.ErrAborted); !c.aborted {"),
+		one("a late answer is taken for that to a later heartbeat", "TestAnAnswerToAnEarlierHeartbeatSaysNothing", keepGo,
+			"if a.n >= len(sent) || a.sent != sent[a.n].sent {", "if a.n >= len(sent) {"),
+		one("the failure of an old attempt sends another", "TestTheFailureOfAnEarlierAttemptSendsNoOther", keepGo,
+			"case a.n == len(sent)-1:", "case true:"),
+		one("the pauses between heartbeats stay long", "TestHeartbeatsAreRepeatedSoonInEachOutage", keepGo,
+			"\t\tk.retry.Reset()\n", ""),
+		one("who lost a claim disowns another's", disownsNothing, electGo,
+			"c.unsure = err != nil && !First(err)", "c.unsure = err != nil"),
+		one("who was unsure once disowns for ever", disownsNothing, electGo,
+			"c.unsure = err != nil && !First(err)", "c.unsure = c.unsure || err != nil && !First(err)"),
+		one("the second holder has been leaving as long as the first", "TestAHolderMayHaveBeenLeavingSinceTheLastPollThatDidNotShowIt", historyGo,
+			"h.leaving != o.Token {", "h.leaving == 0 {"),
 		one("a release that was superseded is one that was done", "TestAReleaseThatIsNotAnsweredIsTriedAgain", releaseGo,
 			" && t.released(ctx):", " && (t.released(ctx) || true):"),
 	)
@@ -171,6 +206,12 @@ var (
 			"\treturn TokenAt(at), changed(err)\n", "\tif errors.Is(err, ErrAborted) {\n\t\treturn t.Claim(ctx, id, seen...)\n\t}\n\treturn TokenAt(at), changed(err)\n"),
 		one("an aborted claim is an error", "TestAClaimThatIsAbortedHasBeenOvertaken", claimGo,
 			"\treturn TokenAt(at), changed(err)\n", "\treturn TokenAt(at), err\n"),
+		one("a withdrawal of another's claim", "TestOnlyAnOwnBareClaimIsDisowned", claimGo,
+			"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
+		one("a member frees what another holds", "TestAMemberFreesNothingOfAnother", memberGo,
+			"o.Exists && o.Writer == member.Key() && ", "o.Exists && "),
+		one("a pause of an earlier term counts", "TestAPartitionIsListedAsItsMemberIs", listGo,
+			"m.IsHeld() && m.Token == by.Token {", "m.IsHeld() {"),
 	)
 
 	rootMutants = of(".",
@@ -196,6 +237,31 @@ var (
 			"\t\tw.meter.beat(t, t.term.Left())\n", "\t\t_ = t\n"),
 		one("what the end of Run interrupts has failed", "TestFailuresAreCountedByStepAndCode", rpcGo,
 			"case err == nil, errors.Is(cause, context.Canceled):", "case err == nil:"),
+
+		one("one leader that is leaving is said for two", "TestEachLeaderThatIsLeavingIsSaidToBe", runGo,
+			"!(before.Token == o.Token && before.Leaving())", "!before.Leaving()"),
+		one("work begins after the end of Run", "TestNoWorkBeginsAfterTheEndOfRun", leadGo,
+			"\tif ctx.Err() != nil {\n\t\treturn notLost(", "\tif false {\n\t\treturn notLost("),
+		one("an election is broken off at the end of Run", "TestNoWorkBeginsAfterTheEndOfRun", electGo,
+			"context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)", "context.WithTimeout(ctx, c.LeaseRecord.Lease)"),
+		one("an announcement of a step-down ends with Run in spite of handover", announcedEnd, leadershipGo,
+			"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
+		one("an announcement goes on after the end of Run", announcedEnd, leadershipGo,
+			" || e.what == runEnded && !l.handover {", " {"),
+		one("a StepDown at the end of a term is not answered", stepDownAtEnd, leadGo,
+			"\tcase l.outcome != nil:\n", "\tcase l.outcome != nil && e.what != asked:\n"),
+		one("a StepDown after the end of a term is not answered", stepDownAtEnd, leadGo,
+			"\tl.receive() // answers StepDown calls that came too late\n", ""),
+		one("a candidate yields after its term has expired", "TestALoneCandidateDoesNotYieldAfterASuspension", leadGo,
+			"\tif errors.Is(reason, ErrSuperseded) {\n\t\tl.candidate", "\tif reason != nil {\n\t\tl.candidate"),
+		one("a leader that was told to stop is not seen to leave", "TestStepDownSaysWhatHolds", leadGo,
+			"\tv.canceled = ", "\tv.leaving = false\n\tv.canceled = "),
+		one("an announcement that was refused goes on", "TestStepDownSaysWhatHolds", announceGo,
+			"\t\t\treturn // the next heartbeat fails with the same error\n", ""),
+		one("a later StepDown waits to learn that the work hangs", "TestStepDownSaysWhatHolds", leadGo,
+			"\tcase l.waited > l.config.Lease:\n\t\tl.answer(l.hung())\n", ""),
+		one("a candidate stays sick", "TestAPreferredCandidateAsksThreeLeasesAfterAFailedPoll", preferenceGo,
+			"if err != nil || p.sick || ", "if err != nil || "),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", coolDownGo,
 			"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
