@@ -65,7 +65,7 @@ func (c *rpcs) counted() []option.ClientOption {
 func BenchmarkHasLock(b *testing.B) { benchHasLock(b) }
 
 func BenchmarkHasLockWithMetrics(b *testing.B) {
-	benchHasLock(b, fleet.NewReports().Options()...)
+	benchHasLock(b, fleet.NewReports().Options())
 }
 
 func benchHasLock(b *testing.B, opts ...spindle.Option) {

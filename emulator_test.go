@@ -638,7 +638,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		r := fleet.NewReports()
-		l := spindle.New(db.Client, db.Table, "fenced", r.Options(quiet)...)
+		l := spindle.New(db.Client, db.Table, "fenced", r.Options(), quiet)
 		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, "x"})}
 		_, err := l.Apply(t.Context(), 1_700_000_000_000_000, write)
 		require.ErrorIs(t, err, spindle.ErrFenced)

@@ -91,7 +91,18 @@ func (l *Lock) gone(token table.Token) {
 // Holding is implemented by the types that Apply accepts: Term, lock.Mutex, lock.Set, lock.Permit and group.Partition.
 type Holding interface {
 	// FenceIn returns the fence for Apply.
-	FenceIn(ctx context.Context) fence.Fence
+	FenceIn(ctx context.Context) Fence
+}
+
+// A Fence makes commits fail unless the locks of a Holding are held under the token that they had when FenceIn
+// returned it. Only this module implements it.
+type Fence interface {
+	// Mutations returns one mutation per lock, like Lock.Fence.
+	Mutations() []*spanner.Mutation
+	// Apply is like Lock.Apply.
+	Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error)
+	// ReadWriteTransaction is like Lock.ReadWriteTransaction.
+	ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error)
 }
 
 // Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
@@ -103,7 +114,8 @@ func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ..
 		if isNil(h) {
 			return time.Time{}, fmt.Errorf("spindle: apply: lock %d of %d is nil; leave it out", i+1, len(under))
 		}
-		fences = append(fences, h.FenceIn(ctx))
+		f, _ := h.FenceIn(ctx).(fence.Fence) // any other fence counts as not held
+		fences = append(fences, f)
 	}
 	return fences.Apply(ctx, ms, opts...)
 }

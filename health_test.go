@@ -79,7 +79,7 @@ func (c *clock) Now() elect.Instant {
 func TestWhoLosesTheLockIsHealthyAtEachInstant(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ticks := &clock{}
-		a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
+		a := b.Machine("a", options.Option(func(c *options.Config) { c.Clock = ticks }))
 		b.Run(a)
 		time.Sleep(10 * fleet.Lease)
 		require.True(t, a.Has())

@@ -21,7 +21,7 @@ func TestNobodyLeadsOnceTheLeaseHasEnded(t *testing.T) {
 		term := holder.Try(t.Context(), elect.All, time.Second).Term
 		require.NotNil(t, term)
 		defer term.End(nil)
-		l := New(nil, "locktable", "m", func(c *options.Config) { c.Store = store })
+		l := New(nil, "locktable", "m", options.Option(func(c *options.Config) { c.Store = store }))
 		for range 2 { // the first look reads the leader's lease record, and the second one knows it
 			leader, err := l.Leader(t.Context())
 			require.NoError(t, err)

@@ -161,7 +161,7 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 				for _, limit := range fleet.Some(fleet.Lease/5, 4*fleet.Lease) {
 					fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 						s := &site{Fleet: b, remains: fleet.NewRemains()}
-						s.Machine = b.Machine("a", s.remains.Options(append(opts, spindle.WithLeader(s.work))...)...)
+						s.Machine = b.Machine("a", append(opts, s.remains.Options(), spindle.WithLeader(s.work))...)
 						require.NoError(t, s.run())
 						s.settle()
 						before := s.kept()

@@ -62,7 +62,7 @@ func TestATermThatWasLostIsNotSaidToBeLeaving(t *testing.T) {
 	for n := range 12 {
 		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 			clock := &stalling{stall: 2 * fleet.Lease}
-			a := b.Start("a", func(c *options.Config) { c.Clock = clock })
+			a := b.Start("a", options.Option(func(c *options.Config) { c.Clock = clock }))
 			b.Until(fleet.Lease, a.Has)
 			token := a.Token()
 			clock.until.Store(int64(n))

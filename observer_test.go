@@ -19,13 +19,13 @@ import (
 func TestAnObserverThatDoesNotReturnIsSaidAtTheEnd(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		hang := make(chan struct{})
-		a := b.Start("a", func(c *options.Config) {
+		a := b.Start("a", options.Option(func(c *options.Config) {
 			c.Observe = func(e elect.Event) {
 				if spindle.EventKind(e.Kind) == spindle.Lost {
 					<-hang
 				}
 			}
-		})
+		}))
 		a.Stop()
 		b.Until(fleet.Lease/100, func() bool { return b.Store.Rows()[fleet.Name].Heartbeat.IsZero() })
 		start := time.Now()

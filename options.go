@@ -27,27 +27,54 @@ func (l *Lock) Settings() Settings {
 	return Settings{ID: l.config.ID, Lease: l.config.Lease, Heartbeat: l.config.Heartbeat}
 }
 
-// An Option changes one setting of a Lock. Run reports an invalid option.
-type Option func(*options.Config)
+// An Option changes one setting of a Lock. Run reports an invalid value.
+type Option interface{ forElectors }
+
+// A LockOption is an Option that package lock accepts, too.
+type LockOption interface {
+	Option
+	forLocks
+}
+
+// A GroupOption is an Option that package group accepts, too.
+type GroupOption interface {
+	Option
+	forGroups
+}
+
+// A CommonOption is for locks of all kinds: New, package lock and package group accept it.
+type CommonOption interface {
+	LockOption
+	GroupOption
+}
+
+type (
+	forElectors interface{ options.ForElectors }
+	forLocks    interface{ options.ForLocks }
+	forGroups   interface{ options.ForGroups }
+)
+
+// Options combines several options into one. Use it to pass the same options to locks of several kinds.
+func Options(opts ...CommonOption) CommonOption { return options.Join(opts...) }
 
 // WithDuration is like WithLease, with the lease in milliseconds.
-func WithDuration(ms int64) Option {
-	return func(c *options.Config) { c.SetDuration(ms) }
+func WithDuration(ms int64) CommonOption {
+	return options.Option(func(c *options.Config) { c.SetDuration(ms) })
 }
 
 // WithLease sets how long the lock stays held after its holder has stopped sending heartbeats. For example, if the
 // holder crashes, other candidates can claim the lock once the lease has expired. The default is 10 s, and values from
 // 100 ms to 24 h are allowed. Candidates for the same lock may have different leases. The lease of the current holder
 // applies.
-func WithLease(d time.Duration) Option {
-	return func(c *options.Config) { c.SetLease(d) }
+func WithLease(d time.Duration) CommonOption {
+	return options.Option(func(c *options.Config) { c.SetLease(d) })
 }
 
 // WithHeartbeat sets how often a holder renews its lease. The default is a third of the lease, and the maximum is nine
 // tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %. A heartbeat that fails is
 // retried sooner.
-func WithHeartbeat(d time.Duration) Option {
-	return func(c *options.Config) { c.SetHeartbeat(d) }
+func WithHeartbeat(d time.Duration) CommonOption {
+	return options.Option(func(c *options.Config) { c.SetHeartbeat(d) })
 }
 
 // WithPoll sets how often a candidate polls the lock while another process holds it. The default is a third of the
@@ -59,21 +86,21 @@ func WithHeartbeat(d time.Duration) Option {
 // short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
 // claiming the lock at the same time.
 func WithPoll(d time.Duration) Option {
-	return func(c *options.Config) { c.SetPoll(d) }
+	return options.Option(func(c *options.Config) { c.SetPoll(d) })
 }
 
 // WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. Use it if the work
 // can have effects that arrive late and can't be fenced. A lock that was released can be claimed without this delay.
 // The default is 0, and the maximum is 24 h. Use the same delay for every candidate.
-func WithLockDelay(d time.Duration) Option {
-	return func(c *options.Config) { c.SetLockDelay(d) }
+func WithLockDelay(d time.Duration) LockOption {
+	return options.Option(func(c *options.Config) { c.SetLockDelay(d) })
 }
 
 // WithID sets the id that identifies this process to other processes. The default id is unique and readable, because it
 // consists of the host name, the process id and a UUID. An id has 1 to 1024 bytes, and may contain the same characters
 // as a lock's name.
-func WithID(id string) Option {
-	return func(c *options.Config) { c.SetID(id) }
+func WithID(id string) CommonOption {
+	return options.Option(func(c *options.Config) { c.SetID(id) })
 }
 
 // WithReclaim lets a candidate claim the lock immediately if the holder has the same id as the candidate. The candidate
@@ -84,14 +111,14 @@ func WithID(id string) Option {
 // earlier Lock with its id must have stopped, including its work. If two of them do run at the same time, they keep
 // taking the lock from each other, and each time both hold it for up to one heartbeat interval. Only fenced writes are
 // safe in that case.
-func WithReclaim() Option {
-	return func(c *options.Config) { c.Reclaim = true }
+func WithReclaim() GroupOption {
+	return options.Option(func(c *options.Config) { c.Reclaim = true })
 }
 
 // WithValue publishes a value with each term, such as the leader's address, for Leader and observers to read. It is at
 // most 64 KiB of UTF-8.
-func WithValue(value string) Option {
-	return func(c *options.Config) { c.SetValue(value) }
+func WithValue(value string) CommonOption {
+	return options.Option(func(c *options.Config) { c.SetValue(value) })
 }
 
 // WithLeader sets the leader function. It runs once in each term, in its own goroutine, and receives that Term. Its ctx
@@ -113,23 +140,18 @@ func WithValue(value string) Option {
 // lasts at least that long. So the function must wait for ctx if it works in other goroutines. WithKeepOnReturn changes
 // this.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
-	return func(c *options.Config) {
-		if lead == nil {
-			c.Refuse("WithLeader(nil): pass a function, or omit the option")
-			return
+	return options.Option(func(c *options.Config) {
+		c.Require(c.Lead == nil, "WithLeader is given twice; combine the two functions into one")
+		if c.Require(lead != nil, "WithLeader(nil): pass a function, or omit the option") {
+			c.Lead = func(ctx context.Context, under options.Lead) { lead(ctx, Term{under}) }
 		}
-		if c.Lead != nil {
-			c.Refuse("WithLeader is given twice; combine the two functions into one")
-			return
-		}
-		c.Lead = func(ctx context.Context, under options.Lead) { lead(ctx, Term{under}) }
-	}
+	})
 }
 
 // WithKeepOnReturn makes the term continue when the leader function (WithLeader) returns before its ctx has ended. Use it
 // for a function that only starts the work, or whose work is done once per term.
 func WithKeepOnReturn() Option {
-	return func(c *options.Config) { c.KeepOnReturn = true }
+	return options.Option(func(c *options.Config) { c.KeepOnReturn = true })
 }
 
 // WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost
@@ -141,8 +163,8 @@ func WithKeepOnReturn() Option {
 // WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
 // priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes
 // one more RPC per lease.
-func WithHandover() Option {
-	return func(c *options.Config) { c.Handover = true }
+func WithHandover() GroupOption {
+	return options.Option(func(c *options.Config) { c.Handover = true })
 }
 
 // WithPriority sets this candidate's priority to n, from 0 to 9. The default, 9, is the highest. Candidates yield to
@@ -159,19 +181,17 @@ func WithHandover() Option {
 // first 10 leases of its new term. Each time this happens again, that period doubles, up to an hour, or up to 10 leases
 // if that is longer.
 func WithPriority(n int) Option {
-	return func(c *options.Config) { c.SetPriority(n) }
+	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }
 
 // WithObserver calls observe with each Event, one at a time and in order, in a separate goroutine. A slow observer does
 // not delay the lock.
-func WithObserver(observe func(Event)) Option {
-	return func(c *options.Config) {
-		if observe == nil {
-			c.Refuse("WithObserver(nil): pass a function, or omit the option")
-			return
+func WithObserver(observe func(Event)) GroupOption {
+	return options.Option(func(c *options.Config) {
+		if c.Require(observe != nil, "WithObserver(nil): pass a function, or omit the option") {
+			c.Observe = func(e elect.Event) { observe(eventOf(e)) }
 		}
-		c.Observe = func(e elect.Event) { observe(eventOf(e)) }
-	}
+	})
 }
 
 // WithSharedRequests lets locks of one process share requests. The locks must use the same Spanner client and the same
@@ -181,44 +201,38 @@ func WithObserver(observe func(Event)) Option {
 // commits per lease instead of three thousand. A heartbeat may be delayed by up to 5 ms, or lease/50 if that is
 // shorter, so that it can join a commit. If one of the locks has been superseded, the commit fails, and is split into
 // smaller commits until that lock is found. Polls that are due within 5 ms of each other share one read.
-func WithSharedRequests() Option {
-	return func(c *options.Config) { c.Shared = true }
+func WithSharedRequests() LockOption {
+	return options.Option(func(c *options.Config) { c.Shared = true })
 }
 
 // WithMeterProvider sets the provider for the lock's metrics, which docs/monitoring.md lists. The default is
 // OpenTelemetry's global provider, otel.GetMeterProvider(), so a program that has set up that provider does not need
 // this option.
-func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(c *options.Config) {
-		if p == nil {
-			c.Refuse("WithMeterProvider(nil): pass a provider, or omit the option to use the global provider; to measure nothing, pass noop.NewMeterProvider()")
-			return
+func WithMeterProvider(p metric.MeterProvider) CommonOption {
+	return options.Option(func(c *options.Config) {
+		if c.Require(p != nil, "WithMeterProvider(nil): pass a provider, or omit the option to use the global provider; to measure nothing, pass noop.NewMeterProvider()") {
+			c.Meters = p
 		}
-		c.Meters = p
-	}
+	})
 }
 
 // WithTracerProvider sets the provider for the lock's spans. The lock creates a span for each election, handover and
 // release, for each write that its fence rejects, and for every other step that fails. It creates no spans for polls
 // and heartbeats that succeed. The default is OpenTelemetry's global provider, otel.GetTracerProvider().
-func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(c *options.Config) {
-		if p == nil {
-			c.Refuse("WithTracerProvider(nil): pass a provider, or omit the option to use the global provider; to trace nothing, pass noop.NewTracerProvider()")
-			return
+func WithTracerProvider(p trace.TracerProvider) CommonOption {
+	return options.Option(func(c *options.Config) {
+		if c.Require(p != nil, "WithTracerProvider(nil): pass a provider, or omit the option to use the global provider; to trace nothing, pass noop.NewTracerProvider()") {
+			c.Tracers = p
 		}
-		c.Tracers = p
-	}
+	})
 }
 
 // WithLogger sets the lock's logger. The lock logs the beginning and the end of each term, and problems that need
 // attention, at level Info or above. It logs routine steps at level Debug. The default is slog.Default().
-func WithLogger(log *slog.Logger) Option {
-	return func(c *options.Config) {
-		if log == nil {
-			c.Refuse("WithLogger(nil): pass a logger, such as slog.New(slog.DiscardHandler) to log nothing")
-			return
+func WithLogger(log *slog.Logger) CommonOption {
+	return options.Option(func(c *options.Config) {
+		if c.Require(log != nil, "WithLogger(nil): pass a logger, such as slog.New(slog.DiscardHandler) to log nothing") {
+			c.Log = log
 		}
-		c.Log = log
-	}
+	})
 }

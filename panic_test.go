@@ -41,7 +41,7 @@ func leadAndPanic() error {
 			close(released)
 		}
 	})
-	l := spindle.New(nil, "locktable", "mylock", func(c *options.Config) { c.Store = link },
+	l := spindle.New(nil, "locktable", "mylock", options.Option(func(c *options.Config) { c.Store = link }),
 		spindle.WithLeader(func(context.Context, spindle.Term) { panic(slow{released}) }))
 	return l.RunAndWait(context.Background())
 }

@@ -36,7 +36,7 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 			return call(ctx, memory)
 		})
 		requests := &batch.Requests{}
-		seam := func(c *options.Config) { c.Store, c.Requests = store, requests }
+		seam := options.Option(func(c *options.Config) { c.Store, c.Requests = store, requests })
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, n)
 		var locks []*spindle.Lock
@@ -108,7 +108,7 @@ func TestHeartbeatsDoNotWaitForClaims(t *testing.T) {
 			return call(ctx, memory)
 		})
 		requests := &batch.Requests{}
-		seam := func(c *options.Config) { c.Store, c.Requests, c.Clock = store, requests, bubbleClock{began: began} }
+		seam := options.Option(func(c *options.Config) { c.Store, c.Requests, c.Clock = store, requests, bubbleClock{began: began} })
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, holders+claimants)
 		start := func(n int, name string) (locks []*spindle.Lock) {

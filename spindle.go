@@ -38,7 +38,6 @@ type Lock struct {
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)
-	c.RefuseForGroup()
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = l.config.Table(db, table)
 	l.about = c.Telemetry(table, name)

@@ -54,6 +54,8 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", spindle.WithValue(strings.Repeat("x", 1<<20))), []string{"WithValue", "65536"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithReclaim()), []string{"WithReclaim", "WithID"}},
 		{spindle.New(db, "locktable", "mylock", nil), []string{"option 1 is nil"}},
+		{spindle.New(db, "locktable", "mylock", spindle.Options(spindle.WithID("a"), nil)), []string{"option 2 is nil"}},
+		{spindle.New(db, "locktable", "mylock", struct{ spindle.Option }{spindle.WithPoll(1)}), []string{"option 1", "wrapped"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(nil)), []string{"WithLeader(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(lead), spindle.WithLeader(lead)), []string{"WithLeader is given twice"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithKeepOnReturn()), []string{"WithKeepOnReturn", "needs WithLeader"}},
@@ -130,7 +132,7 @@ func TestToken(t *testing.T) {
 
 // Code that has to agree with a lock's options can read them before Run, without an RPC.
 func TestSettingsAreWhatTheOptionsComeTo(t *testing.T) {
-	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
+	seam := options.Option(func(c *options.Config) { c.Store = &memstore.Store{} })
 	s := spindle.New(nil, "locktable", "mylock", seam).Settings()
 	assert.NotEmpty(t, s.ID)
 	assert.Equal(t, spindle.Settings{ID: s.ID, Lease: 10 * time.Second, Heartbeat: 10 * time.Second / 3}, s)

@@ -29,9 +29,9 @@ const oneTick = float64(fleet.Lease/50+10*time.Millisecond) / 1e9 // in seconds,
 func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ra, rc := fleet.NewReports(), fleet.NewReports()
-		a := b.Start("a", ra.Options()...)
+		a := b.Start("a", ra.Options())
 		time.Sleep(time.Minute)
-		c := b.Start("c", rc.Options()...)
+		c := b.Start("c", rc.Options())
 		time.Sleep(time.Minute)
 		leader, follower := ra.Metrics(t), rc.Metrics(t)
 		assert.Equal(t, 1.0, leader["held{lock=mylock}"])
@@ -51,7 +51,7 @@ func TestOneProcessHoldsTheLockAndTheOthersAreCandidates(t *testing.T) {
 func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Start("a", r.Options()...)
+		a := b.Start("a", r.Options())
 		hang := make(chan struct{})
 		a.Link.After(func(string) { <-hang })
 		agree := func() (held bool) {
@@ -79,7 +79,7 @@ func TestTheGaugeIsWhatHasLockSays(t *testing.T) {
 func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Start("a", r.Options()...)
+		a := b.Start("a", r.Options())
 		for range 3 {
 			assert.Contains(t, r.Metrics(t), "held{lock=mylock}")
 			b.End(a)
@@ -98,7 +98,7 @@ func TestNothingIsReadOnceRunHasEnded(t *testing.T) {
 func TestTwoCandidatesOfAProcessHaveOneGauge(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a, c := b.Start("a", r.Options()...), b.Start("c", r.Options()...)
+		a, c := b.Start("a", r.Options()), b.Start("c", r.Options())
 		assert.Equal(t, 1.0, r.Metrics(t)["held{lock=mylock}"])
 		b.End(a)
 		assert.Contains(t, r.Metrics(t), "held{lock=mylock}", "c competes still")
@@ -132,7 +132,7 @@ func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				r := fleet.NewReports()
 				finish = make(chan struct{})
-				a := b.Start("a", r.Options(lead)...)
+				a := b.Start("a", r.Options(), lead)
 				began := time.Now()
 				time.Sleep(time.Minute)
 				end(b, a)
@@ -157,13 +157,13 @@ func TestTermsAreCountedByWhyTheyEnded(t *testing.T) {
 func TestHowLongTheLockWasWaitedForAndHadNoHolder(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ra, rc := fleet.NewReports(), fleet.NewReports()
-		a := b.Start("a", ra.Options()...)
+		a := b.Start("a", ra.Options())
 		first := ra.Metrics(t)
 		assert.Equal(t, 1.0, first["wait.duration_count{lock=mylock}"])
 		assert.NotContains(t, first, "gap.duration_count{lock=mylock}", "nobody had it before")
 
 		time.Sleep(time.Minute)
-		c := b.Start("c", rc.Options()...)
+		c := b.Start("c", rc.Options())
 		began := time.Now()
 		time.Sleep(time.Minute)
 		last := b.Store.Rows()[fleet.Name].Heartbeat
@@ -197,7 +197,7 @@ func TestTheGapCountsFromTheLastHolder(t *testing.T) {
 		r, late := fleet.NewReports(), fleet.NewReports()
 		a := b.Start("a")
 		time.Sleep(time.Minute)
-		d := b.Start("d", r.Options()...)
+		d := b.Start("d", r.Options())
 		time.Sleep(fleet.Lease)
 		d.Link.Cut()
 		c := b.Machine("c")
@@ -212,7 +212,7 @@ func TestTheGapCountsFromTheLastHolder(t *testing.T) {
 		assert.InDelta(t, d.Token().Time().Sub(last).Seconds(), r.Metrics(t)["gap.duration_sum{lock=mylock}"], 4, "but for heartbeats that it did not see")
 		b.End(d)
 		b.Until(5*fleet.Lease, func() bool { row := b.Store.Rows()[fleet.Name]; return row.Writer == "c" && row.Heartbeat.IsZero() })
-		e := b.Start("e", late.Options()...)
+		e := b.Start("e", late.Options())
 		b.Until(5*fleet.Lease, e.Has)
 		assert.NotContains(t, late.Metrics(t), "gap.duration_count{lock=mylock}", "it knows no holder: no figure rather than a wrong one")
 		b.End(a, c, e)
@@ -223,7 +223,7 @@ func TestTheGapCountsFromTheLastHolder(t *testing.T) {
 func TestTheMarginIsHowCloseItWas(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Start("a", r.Options(spindle.WithHeartbeat(2*time.Second))...)
+		a := b.Start("a", r.Options(), spindle.WithHeartbeat(2*time.Second))
 		margin := func() float64 { return r.Metrics(t)["lease.margin{lock=mylock}"] }
 		time.Sleep(time.Minute)
 		assert.InDelta(t, 7.9, margin(), 0.11, "a heartbeat each 2 s, a twentieth more or less, of 9.9 s")
@@ -253,7 +253,7 @@ func TestTheMarginIsHowCloseItWas(t *testing.T) {
 func TestHeartbeatsAreTimedByOutcome(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Start("a", r.Options()...)
+		a := b.Start("a", r.Options())
 		time.Sleep(time.Minute)
 		n := r.Metrics(t)["heartbeat.duration_count{lock=mylock,outcome=acknowledged}"]
 		assert.InDelta(t, 18, n, 1)
@@ -285,8 +285,8 @@ func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 				}
 			})
 		}
-		a := b.Start("a", ra.Options()...)
-		c := b.Machine("c", rc.Options()...)
+		a := b.Start("a", ra.Options())
+		c := b.Machine("c", rc.Options())
 		c.Link.After(func(step string) { // a is first each time
 			if step == "observe" && !a.Has() {
 				b.Until(fleet.Lease, a.Has)
@@ -317,8 +317,8 @@ func TestFailuresAreCountedByStepAndCode(t *testing.T) {
 func TestAnElectionHasASpanAndWhatRepeatsHasNone(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		ra, rc := fleet.NewReports(), fleet.NewReports()
-		a := b.Start("a", ra.Options()...)
-		c := b.Start("c", rc.Options()...)
+		a := b.Start("a", ra.Options())
+		c := b.Start("c", rc.Options())
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"election elected [observe done claim done confirm done]"}, ra.Spans(), "and no heartbeats")
 		assert.Empty(t, rc.Spans(), "looks")
@@ -345,7 +345,7 @@ func TestAnElectionHasASpanAndWhatRepeatsHasNone(t *testing.T) {
 func TestAHandoverIsASpan(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Start("a", r.Options(spindle.WithHandover(), spindle.WithHeartbeat(time.Second))...)
+		a := b.Start("a", r.Options(), spindle.WithHandover(), spindle.WithHeartbeat(time.Second))
 		c := b.Start("c")
 		time.Sleep(time.Minute)
 		r.Forget()
@@ -373,7 +373,7 @@ func TestAHandoverIsASpan(t *testing.T) {
 func TestWhatFailsHasASpan(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Machine("a", r.Options()...)
+		a := b.Machine("a", r.Options())
 		a.Link.Refuse(fleet.Refusing("confirm", status.Error(codes.PermissionDenied, "no")))
 		b.Run(a)
 		time.Sleep(fleet.Lease / 50) // a single refusal may pass, so the confirmation is sent twice
@@ -402,7 +402,7 @@ func TestWhatFailsHasASpan(t *testing.T) {
 func TestAClaimThatCameSecondIsNoFailure(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		c := b.Machine("c", r.Options()...)
+		c := b.Machine("c", r.Options())
 		var a *fleet.Machine
 		c.Link.After(func(step string) {
 			if step == "observe" && a == nil {
@@ -423,7 +423,7 @@ func TestAClaimThatCameSecondIsNoFailure(t *testing.T) {
 func TestTheLoopsSpansAreNotPartOfTheTraceThatStartedIt(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		r := fleet.NewReports()
-		a := b.Machine("a", r.Options()...)
+		a := b.Machine("a", r.Options())
 		ctx, span := r.Tracers.Tracer("main").Start(context.Background(), "main")
 		ctx, a.Stop = context.WithCancel(ctx)
 		require.NoError(t, a.Lock.Run(ctx, a.Done))
@@ -441,11 +441,11 @@ func TestAViewThatDropsTheNamesOfLocks(t *testing.T) {
 		r := fleet.NewReports(withoutNames)
 		var held []*fleet.Machine
 		for i := range 5 {
-			m := b.Named(fmt.Sprint("lock", i), fmt.Sprint(i), r.Options()...)
+			m := b.Named(fmt.Sprint("lock", i), fmt.Sprint(i), r.Options())
 			b.Run(m)
 			held = append(held, m)
 		}
-		waiting := b.Named("lock0", "waiting", r.Options()...)
+		waiting := b.Named("lock0", "waiting", r.Options())
 		b.Run(waiting)
 		time.Sleep(time.Minute)
 		metrics := r.Metrics(t)

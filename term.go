@@ -7,7 +7,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
-	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -65,4 +64,4 @@ func (t Term) StepDown(ctx context.Context) error {
 }
 
 // FenceIn implements Holding.
-func (t Term) FenceIn(context.Context) fence.Fence { return t.under.Fence }
+func (t Term) FenceIn(context.Context) Fence { return t.under.Fence }

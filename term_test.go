@@ -86,7 +86,7 @@ func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
 	wrong := spindle.New(nil, "locktable", "mylock", spindle.WithLease(-1))
 	require.ErrorContains(t, wrong.Err(), "WithLease")
 	assert.Equal(t, wrong.Err(), wrong.Run(t.Context()))
-	assert.ErrorContains(t, lock.New(nil, "locktable", "m", spindle.WithPriority(1)).Err(), "WithPriority is for spindle.New")
+	assert.ErrorContains(t, lock.New(nil, "locktable", "m", spindle.WithLease(-1)).Err(), "WithLease")
 	assert.ErrorContains(t, lock.All(nil, "locktable", nil).Err(), "the set is empty")
 	assert.Error(t, lock.NewSemaphore(nil, "locktable", "m", 0).Err())
 	assert.Error(t, lock.NewOnce(nil, "locktable", "").Err())

@@ -11,7 +11,9 @@ import (
 )
 
 // A PruneOption changes what [Prune] deletes.
-type PruneOption func(*table.Ages)
+type PruneOption func(*ages)
+
+type ages table.Ages
 
 // Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired longer ago than
 // the given age and no candidate has claimed it since, or if a claim has been unconfirmed for at least that long. The
@@ -21,7 +23,7 @@ type PruneOption func(*table.Ages)
 // holder resumes after that, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation
 // and its fenced writes then fail. Prune skips a lock if its lease row cannot be read, or if its rows were changed by
 // hand.
-func Expired(older time.Duration) PruneOption { return func(a *table.Ages) { a.Expired = older } }
+func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired = older } }
 
 // Prune deletes the rows of locks that were released at least the given time ago, by Spanner's clock, and have not been
 // claimed since. It returns the number of locks that it deleted, even if it also returns an error. To continue after an
@@ -48,10 +50,11 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 	if err := checkName(name); err != nil {
 		return 0, err
 	}
-	ages := table.Ages{Released: older}
+	given := ages{Released: older}
 	for _, opt := range opts {
-		opt(&ages)
+		opt(&given)
 	}
+	ages := table.Ages(given)
 	if err := ages.Check(); err != nil {
 		return 0, fmt.Errorf("ddl: cannot prune: %w", err)
 	}

@@ -106,7 +106,7 @@ func (d *damage) launch(leases time.Duration) *process {
 	if d.dice.Float64() < d.newer {
 		list = 1
 	}
-	opts := []spindle.Option{spindle.WithLease(leases), batchesOf(pick(d, 1, 2, 5, 50))}
+	opts := []Option{spindle.WithLease(leases), batchesOf(pick(d, 1, 2, 5, 50))}
 	if d.dice.IntN(2) == 0 {
 		opts = append(opts, spindle.WithReclaim())
 	}

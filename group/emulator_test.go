@@ -30,12 +30,12 @@ func needEmulator(t *testing.T) {
 const checkpoints = `CREATE TABLE checkpoints (name VARCHAR NOT NULL PRIMARY KEY, position BIGINT)`
 
 // member runs one member on a separate client until the test ends or stop is called.
-func (c *cluster) member(id string, opts ...spindle.Option) (g *group.Group, stop func()) {
+func (c *cluster) member(id string, opts ...group.Option) (g *group.Group, stop func()) {
 	c.t.Helper()
 	client, err := spanner.NewClientWithConfig(c.t.Context(), c.db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, c.db.ClientOptions()...)
 	require.NoError(c.t, err)
 	c.t.Cleanup(client.Close)
-	opts = append([]spindle.Option{spindle.WithID(id), spindle.WithLease(2 * time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
+	opts = append([]group.Option{spindle.WithID(id), spindle.WithLease(2 * time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
 	g = group.New(client, c.db.Table, "orders", group.Numbered(c.n), opts...)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -190,7 +190,7 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 // partition.
 func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
 	needEmulator(t)
-	count := func(n int, opts ...spindle.Option) int {
+	count := func(n int, opts ...group.Option) int {
 		c := &cluster{t: t, db: spindletest.New(t), n: n}
 		// The stacks of a thousand goroutines stop the world, and may take longer than a short lease.
 		g, stop := c.member("a", append(opts, spindle.WithLease(time.Minute), group.WithInitialDelay(0))...)

@@ -19,7 +19,7 @@ import (
 // atRest returns the term of a member with n partitions, without a running loop, and its clock, which is stopped.
 func atRest(t *testing.T, n int) (*term, *still) {
 	clock := &still{}
-	m := &member{Group: New(nil, "locktable", "orders", Numbered(n), spindle.WithLease(lease), func(c *options.Config) { c.Clock = clock })}
+	m := &member{Group: New(nil, "locktable", "orders", Numbered(n), spindle.WithLease(lease), options.Option(func(c *options.Config) { c.Clock = clock }))}
 	return &term{m: m, exec: newExecutor(t.Context(), m)}, clock
 }
 

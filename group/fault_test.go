@@ -20,7 +20,7 @@ import (
 )
 
 // shared starts two members that share n partitions evenly.
-func (c *cluster) shared(n int, opts ...spindle.Option) (a, b *process) {
+func (c *cluster) shared(n int, opts ...Option) (a, b *process) {
 	a, b = c.start("a", Numbered(n), opts...), c.start("b", Numbered(n), opts...)
 	c.until(lease, "an even spread", spreadOver(n, a, b))
 	c.sleep(3 * lease)

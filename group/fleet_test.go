@@ -88,10 +88,10 @@ type process struct {
 	linger func(partition string) // called before work returns
 }
 
-func (c *cluster) process(id string, partitions Partitions, opts ...spindle.Option) *process {
+func (c *cluster) process(id string, partitions Partitions, opts ...Option) *process {
 	p := &process{id: id, of: c, link: &memstore.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
-	seam := func(o *options.Config) { o.Store, o.Clock = p.link, p.clock }
-	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{seam, spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
+	seam := options.Option(func(o *options.Config) { o.Store, o.Clock = p.link, p.clock })
+	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{seam, spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	return p
 }
@@ -103,13 +103,13 @@ func (c *cluster) lock(name, id string) (*spindle.Lock, *memstore.Link) {
 }
 
 // seam is an option for other locks in the same table.
-func (c *cluster) seam(process string) spindle.Option {
+func (c *cluster) seam(process string) spindle.CommonOption {
 	link := c.seamOf(&memstore.Link{Store: c.store})
-	return func(o *options.Config) { link(o); o.Process = process }
+	return spindle.Options(link, options.Option(func(o *options.Config) { o.Process = process }))
 }
 
-func (c *cluster) seamOf(link *memstore.Link) spindle.Option {
-	return func(o *options.Config) { o.Store, o.Clock = link, &fleet.Clock{} }
+func (c *cluster) seamOf(link *memstore.Link) spindle.CommonOption {
+	return options.Option(func(o *options.Config) { o.Store, o.Clock = link, &fleet.Clock{} })
 }
 
 // sleep lets time pass.
@@ -118,7 +118,7 @@ func (c *cluster) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func (c *cluster) start(id string, partitions Partitions, opts ...spindle.Option) *process {
+func (c *cluster) start(id string, partitions Partitions, opts ...Option) *process {
 	p := c.process(id, partitions, opts...)
 	c.run(p)
 	return p

@@ -277,7 +277,7 @@ func TestAMemberWhoseRowsWereDeletedTakesNobodysSlot(t *testing.T) {
 
 // A useless member announces that it is leaving even while its work hangs, and the other members take its share.
 func TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers(t *testing.T) {
-	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
+	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
 			hang := make(chan struct{})
 			a, b, d := c.start("a", Numbered(16), opts...), c.process("b", Numbered(16), opts...), c.start("d", Numbered(16), opts...)

@@ -75,8 +75,7 @@ type Group struct {
 // it. New starts nothing and makes no RPC. If an argument is invalid, Run and every other method that returns an error
 // reports it.
 //
-// From package spindle, New accepts the options WithLease, WithHeartbeat, WithID, WithValue, WithReclaim, WithHandover,
-// WithObserver, WithLogger, WithMeterProvider and WithTracerProvider. They apply to the member. In addition:
+// The options of package spindle apply to the member. In addition:
 //
 //   - With WithObserver, the observer also receives PartitionAssigned and PartitionRevoked for each partition.
 //   - With WithHandover, a member announces in advance that it is going to stop, so that the other members can claim
@@ -84,21 +83,13 @@ type Group struct {
 //   - With WithReclaim, a process that restarts with the same ID and the same list gets its partitions back
 //     immediately.
 //
-// This package adds WithWork, WithEarlyReturn, WithInitialDelay, WithWeight and WithIdentity.
-//
 // The lease must be at least five times as long as a request to Spanner takes. With a shorter lease, no member gets any
 // partitions.
 //
 // If a process creates two Groups with the same name, they are two members of that group.
-func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...spindle.Option) *Group {
+func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
-	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithKeepOnReturn": c.KeepOnReturn, "WithPoll": c.Poll > 0,
-		"WithLockDelay": c.LockDelay > 0, "WithPriority": c.Rank > 0, "WithSharedRequests": c.Shared} {
-		if given {
-			c.Refuse("%s is an option for spindle.New and cannot be used with a group", option)
-		}
-	}
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
 	g := &Group{name: name, config: c, byName: make(map[string]*entry, len(names)), list: plan.NewList(names), wake: make(chan struct{}, 1)}
@@ -119,12 +110,8 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 // check returns the names in sorted order. It refuses invalid ones.
 func (p Partitions) check(c *options.Config, group string) []string {
 	names := slices.Sorted(slices.Values(p.names))
-	switch {
-	case len(names) == 0:
-		c.Refuse("the list of partitions is empty; a group needs at least one partition")
-	case len(names) > MaxPartitions:
-		c.Refuse("more than %d partitions; use larger partitions or several groups", MaxPartitions)
-	}
+	c.Require(len(names) > 0, "the list of partitions is empty; a group needs at least one partition")
+	c.Require(len(names) <= MaxPartitions, "more than %d partitions; use larger partitions or several groups", MaxPartitions)
 	for i, name := range names {
 		c.RefuseIf(table.CheckPartition(group, name))
 		if i > 0 && names[i-1] == name && (i < 2 || names[i-2] != name) {

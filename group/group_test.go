@@ -54,7 +54,7 @@ func TestAMemberThatJoinsLaterGetsItsShareALeaseLater(t *testing.T) {
 }
 
 func TestAMemberThatStopsLeavesEverythingToTheOthers(t *testing.T) {
-	for _, opts := range [][]spindle.Option{nil, {spindle.WithHandover()}} {
+	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
 			a, b := c.start("a", Numbered(64), opts...), c.start("b", Numbered(64), opts...)
 			c.until(lease, "an even spread", spreadOver(64, a, b))

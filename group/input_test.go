@@ -37,10 +37,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"invalid UTF-8", New(db, "locktable", "orders", Named("a\xff"))},
 		{"the maximum is 4096; use a shorter partition name", New(db, "locktable", "orders", Named(strings.Repeat("x", 4096)))},
 		{"each /, _ and non-ASCII byte counts as three", New(db, "locktable", "orders", Named(strings.Repeat("_", 2000)))},
-		{"WithLeader is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLeader(func(context.Context, spindle.Term) {}))},
-		{"WithPriority is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPriority(3))},
-		{"WithLockDelay is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithLockDelay(lease))},
-		{"WithPoll is an option for spindle.New", New(db, "locktable", "orders", Numbered(1), spindle.WithPoll(lease/3))},
+		{"option 2 is nil", New(db, "locktable", "orders", Numbered(1), WithWork(work), nil)},
 		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
 		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
 		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
@@ -54,8 +51,6 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.False(t, has)
 		assert.Zero(t, token)
 	}
-	assert.ErrorContains(t, spindle.New(db, "locktable", "orders", WithWork(work)).Run(context.Background()), "WithWork is for group.New")
-	assert.ErrorContains(t, lock.New(db, "locktable", "orders", WithWork(work)).Lock(context.Background()), "WithWork is for group.New")
 	ended, end := context.WithCancel(context.Background())
 	end()
 	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had already ended")

@@ -12,10 +12,10 @@ import (
 func TestAGroupReports(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		ra, rb := fleet.NewReports(), fleet.NewReports()
-		a := c.start("a", Numbered(10), ra.Options()...)
+		a := c.start("a", Numbered(10), ra.Options())
 		c.until(lease, "a to have all", spreadOver(10, a))
 		c.sleep(3 * lease)
-		b := c.start("b", Numbered(10), rb.Options()...)
+		b := c.start("b", Numbered(10), rb.Options())
 		c.until(3*lease, "an even spread", spreadOver(10, a, b))
 		c.sleep(lease)
 		for _, r := range []*fleet.Reports{ra, rb} {

@@ -4,11 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
+
+// An Option changes one setting of a Group. The options are those of this package, and those of package spindle that
+// return a GroupOption or a CommonOption.
+type Option interface{ forGroups }
+
+type forGroups interface{ options.ForGroups }
 
 // WithWork sets the function that does the work on a partition. The group calls it in a new goroutine for each
 // partition that this member owns. Its ctx is canceled as soon as the partition is lost or must move.
@@ -38,25 +43,13 @@ import (
 // the same token. The first time, it does so immediately. Later, it pauses first, and the pause doubles up to one lease
 // duration. WithEarlyReturn changes this behavior. If the work panics, the process crashes, as with any other
 // goroutine.
-func WithWork(work func(ctx context.Context, p Partition) error) spindle.Option {
-	return option("WithWork", func(c *options.Config) {
-		switch {
-		case work == nil:
-			c.Refuse("WithWork(nil): pass a function or omit the option")
-		case c.Work != nil:
-			c.Refuse("WithWork is given twice; pass one function that does both")
-		default:
+func WithWork(work func(ctx context.Context, p Partition) error) Option {
+	return options.Option(func(c *options.Config) {
+		c.Require(c.Work == nil, "WithWork is given twice; pass one function that does both")
+		if c.Require(work != nil, "WithWork(nil): pass a function or omit the option") {
 			c.Work = func(ctx context.Context, name string, f fence.Fence) error { return work(ctx, Partition{name, f}) }
 		}
 	})
-}
-
-// option returns an option of this package. Constructors in other packages refuse the option by its name.
-func option(name string, apply func(*options.Config)) spindle.Option {
-	return func(c *options.Config) {
-		c.ForGroup = append(c.ForGroup, name)
-		apply(c)
-	}
 }
 
 // EarlyReturn determines what happens when work returns before its context has ended.
@@ -74,13 +67,11 @@ const (
 )
 
 // WithEarlyReturn sets what happens when work returns before its context has ended.
-func WithEarlyReturn(do EarlyReturn) spindle.Option {
-	return option("WithEarlyReturn", func(c *options.Config) {
-		if do < BeginAgain || do > Release {
-			c.Refuse("WithEarlyReturn(%d): want BeginAgain, KeepIdle or Release", do)
-			return
+func WithEarlyReturn(do EarlyReturn) Option {
+	return options.Option(func(c *options.Config) {
+		if c.Require(do >= BeginAgain && do <= Release, "WithEarlyReturn(%d): want BeginAgain, KeepIdle or Release", do) {
+			c.OnReturn = options.OnReturn(do)
 		}
-		c.OnReturn = options.OnReturn(do)
 	})
 }
 
@@ -90,24 +81,20 @@ func WithEarlyReturn(do EarlyReturn) spindle.Option {
 //
 // If d is 0, the first member claims all partitions, and later hands over their shares to the other members. If a group
 // loses all its members, it waits in the same way when it starts again.
-func WithInitialDelay(d time.Duration) spindle.Option {
-	return option("WithInitialDelay", func(c *options.Config) {
-		if d < 0 || d > table.MaxLease {
-			c.Refuse("WithInitialDelay(%v): want 0 to %v", d, table.MaxLease)
-			return
+func WithInitialDelay(d time.Duration) Option {
+	return options.Option(func(c *options.Config) {
+		if c.Require(d >= 0 && d <= table.MaxLease, "WithInitialDelay(%v): want 0 to %v", d, table.MaxLease) {
+			c.InitialDelay = d
 		}
-		c.InitialDelay = d
 	})
 }
 
 // WithWeight gives this member n times the share of a member with weight 1, which is the default. The maximum is 1000.
-func WithWeight(n int) spindle.Option {
-	return option("WithWeight", func(c *options.Config) {
-		if n < 1 || n > table.MaxWeight {
-			c.Refuse("WithWeight(%d): want 1 to %d", n, table.MaxWeight)
-			return
+func WithWeight(n int) Option {
+	return options.Option(func(c *options.Config) {
+		if c.Require(n >= 1 && n <= table.MaxWeight, "WithWeight(%d): want 1 to %d", n, table.MaxWeight) {
+			c.Weight = n
 		}
-		c.Weight = n
 	})
 }
 
@@ -117,12 +104,10 @@ func WithWeight(n int) spindle.Option {
 //
 // With spindle.WithReclaim, the default is ten lease durations. Without it, the group remembers nothing by default. The
 // maximum is seven days.
-func WithIdentity(d time.Duration) spindle.Option {
-	return option("WithIdentity", func(c *options.Config) {
-		if d < 0 || d > table.MaxKeep {
-			c.Refuse("WithIdentity(%v): want 0 to %v", d, table.MaxKeep)
-			return
+func WithIdentity(d time.Duration) Option {
+	return options.Option(func(c *options.Config) {
+		if c.Require(d >= 0 && d <= table.MaxKeep, "WithIdentity(%v): want 0 to %v", d, table.MaxKeep) {
+			c.Identity = d
 		}
-		c.Identity = d
 	})
 }

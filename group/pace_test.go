@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // batchesOf makes one commit move n partitions.
-func batchesOf(n int) spindle.Option { return func(o *options.Config) { o.Batch = n } }
+func batchesOf(n int) Option { return options.Option(func(o *options.Config) { o.Batch = n }) }
 
 // worked returns the number of partitions that have work.
 func (c *cluster) worked() int {

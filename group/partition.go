@@ -68,7 +68,7 @@ func (p Partition) ReadWriteTransaction(ctx context.Context, fn func(context.Con
 }
 
 // FenceIn implements spindle.Holding.
-func (p Partition) FenceIn(context.Context) fence.Fence { return p.fence }
+func (p Partition) FenceIn(context.Context) spindle.Fence { return p.fence }
 
 func (a *assignment) partition() Partition {
 	g := a.in.m.Group

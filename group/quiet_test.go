@@ -15,7 +15,7 @@ import (
 
 // A warning is for problems that an operator should look at. Members that join and leave normally log no warning.
 func TestMembersThatComeAndGoWithNothingWrongAreWarnedOfNowhere(t *testing.T) {
-	for name, opts := range map[string][]spindle.Option{"at once": nil, "with handovers": {spindle.WithHandover()}} {
+	for name, opts := range map[string][]Option{"at once": nil, "with handovers": {spindle.WithHandover()}} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(c *cluster) {
 				ps := []*process{c.start("a", Numbered(20), opts...), c.start("b", Numbered(20), opts...)}

@@ -82,7 +82,7 @@ func (c *cluster) listedAsPaused() (n int) {
 func TestAPauseIsVisible(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		r := fleet.NewReports()
-		a := c.start("a", Numbered(4), r.Options()...)
+		a := c.start("a", Numbered(4), r.Options())
 		c.until(lease, "a to have all", spreadOver(4, a))
 		require.NoError(t, a.Pause("1"))
 		require.NoError(t, a.Pause("3"))

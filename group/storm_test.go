@@ -84,7 +84,7 @@ func (s *storm) launch() {
 	s.launched++
 	id := fmt.Sprint("p", s.launched%7)
 	p := s.process(id, Numbered(1))
-	opts := []spindle.Option{s.seamOf(p.link), spindle.WithID(id), WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
+	opts := []Option{s.seamOf(p.link), spindle.WithID(id), WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
 		WithIdentity(choose(s, 0, 0, lease, 20*lease)), batchesOf(choose(s, 1, 2, 7, 50)), spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil))),
 		WithEarlyReturn(choose(s, BeginAgain, Release)), WithWork(func(ctx context.Context, of Partition) error { return s.work(ctx, p, of) })}
 	if s.dice.IntN(2) == 0 {

@@ -17,9 +17,9 @@ import (
 )
 
 // doing starts a member whose work is do.
-func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Context, p Partition) error, opts ...spindle.Option) *process {
+func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Context, p Partition) error, opts ...Option) *process {
 	p := c.process(id, partitions)
-	p.Group = New(nil, "locktable", "orders", partitions, append([]spindle.Option{c.seamOf(p.link), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
+	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{c.seamOf(p.link), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	c.run(p)
 	return p

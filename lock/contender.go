@@ -35,16 +35,9 @@ type contender struct {
 }
 
 // newContender checks the arguments. After it has applied the options, it calls check, which can refuse them.
-func newContender(db *spanner.Client, tableName, what string, names []string, opts []spindle.Option, check func(*options.Config)) contender {
+func newContender(db *spanner.Client, tableName, what string, names []string, opts []Option, check func(*options.Config)) contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
-	for option, given := range map[string]bool{"WithLeader": c.Lead != nil, "WithObserver": c.Observe != nil, "WithReclaim": c.Reclaim,
-		"WithPoll": c.Poll > 0, "WithHandover": c.Handover, "WithPriority": c.Rank > 0, "WithKeepOnReturn": c.KeepOnReturn} {
-		if given {
-			c.Refuse("%s is for spindle.New and can't be used here", option)
-		}
-	}
-	c.RefuseForGroup()
 	if check != nil {
 		check(&c)
 	}

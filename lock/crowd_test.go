@@ -88,7 +88,7 @@ func inACrowd(t *testing.T, n int, lease time.Duration, f func(c *crowd, holder 
 
 func (c *crowd) join(process int) {
 	w := &waiter{Store: c.spanner, crowd: c}
-	w.Mutex = New(nil, "locktable", "m", spindle.WithLease(c.lease), silent, func(c *options.Config) { c.Store, c.Process = w, fmt.Sprint("process of a crowd ", process) })
+	w.Mutex = New(nil, "locktable", "m", spindle.WithLease(c.lease), silent, options.Option(func(c *options.Config) { c.Store, c.Process = w, fmt.Sprint("process of a crowd ", process) }))
 	c.all.Go(func() {
 		if w.Lock(c.ctx) == nil {
 			c.locked <- w

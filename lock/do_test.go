@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -251,19 +252,21 @@ func TestErrLostSaysWhy(t *testing.T) {
 	})
 }
 
+func tokenIn(ctx context.Context, m *Mutex) table.Token { return m.FenceIn(ctx).(fence.Fence).Token }
+
 // Work whose turn has ended does not write under a later turn of the same value.
 func TestTheCtxOfDoHasTheTokenOfItsTurn(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		m := p.mutex("m")
 		require.ErrorIs(t, Do(b.Context(), m, func(ctx context.Context) error {
-			assert.EqualValues(t, m.Token(), m.FenceIn(ctx).Token)
-			assert.EqualValues(t, m.Token(), m.FenceIn(b.Context()).Token)
-			assert.Zero(t, p.mutex("m").FenceIn(ctx).Token, "another value holds nothing")
+			assert.EqualValues(t, m.Token(), tokenIn(ctx, m))
+			assert.EqualValues(t, m.Token(), tokenIn(b.Context(), m))
+			assert.Zero(t, tokenIn(ctx, p.mutex("m")), "another value holds nothing")
 			require.NoError(t, m.Unlock(ctx), "whose end, which this is, does not call it back")
 			require.NoError(t, m.Lock(b.Context()), "another goroutine has its turn")
-			assert.Zero(t, m.FenceIn(ctx).Token)
-			assert.NotZero(t, m.FenceIn(b.Context()).Token)
+			assert.Zero(t, tokenIn(ctx, m))
+			assert.NotZero(t, tokenIn(b.Context(), m))
 			return nil
 		}), ErrNotHeld)
 		require.NoError(t, m.Unlock(b.Context()))
@@ -274,10 +277,10 @@ func TestALossIsWarnedOfWithTheKeysOfTheElector(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		var lines bytes.Buffer
-		tell := func(c *options.Config) {
+		tell := options.Option(func(c *options.Config) {
 			c.Store, c.Process, c.ID = &p.Link, fmt.Sprint("told ", p.id), "me"
 			c.Log = slog.New(slog.NewJSONHandler(&lines, nil))
-		}
+		})
 		warned := func(msg, reason string) map[string]any {
 			synctest.Wait()
 			var line map[string]any
@@ -463,9 +466,9 @@ func TestWhatIsLeftToExpireIsNotLostLater(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		var lines bytes.Buffer
-		m := New(nil, "locktable", "m", func(c *options.Config) {
+		m := New(nil, "locktable", "m", options.Option(func(c *options.Config) {
 			c.Store, c.Process, c.Log = &p.Link, fmt.Sprint("leaving ", p.id), slog.New(slog.NewTextHandler(&lines, nil))
-		})
+		}))
 		require.NoError(t, m.Lock(b.Context()))
 		lost := m.Lost()
 		p.Cut()

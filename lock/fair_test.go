@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -86,8 +85,8 @@ func (f far) Commit(ctx context.Context, step string, writes []table.Write) erro
 }
 
 // options returns the options of a process.
-func (g *fairground) options(process string, takes time.Duration) []spindle.Option {
-	return []spindle.Option{silent, func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process }}
+func (g *fairground) options(process string, takes time.Duration) []Option {
+	return []Option{silent, options.Option(func(c *options.Config) { c.Store, c.Process = far{g.spanner, g, takes}, g.Name()+" "+process })}
 }
 
 func (g *fairground) mutex(process, name string) *Mutex {

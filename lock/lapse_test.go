@@ -23,9 +23,9 @@ import (
 // they return, and the tickets of those that died lapse.
 
 // linked returns a mutex in a process whose connection can fail.
-func (g *fairground) linked(process, name string, opts ...spindle.Option) (*Mutex, *memstore.Link) {
+func (g *fairground) linked(process, name string, opts ...Option) (*Mutex, *memstore.Link) {
 	link := &memstore.Link{Store: g.spanner}
-	return New(nil, "locktable", name, append(opts, silent, func(c *options.Config) { c.Store, c.Process = link, g.Name()+" "+process })...), link
+	return New(nil, "locktable", name, append(opts, silent, options.Option(func(c *options.Config) { c.Store, c.Process = link, g.Name()+" "+process }))...), link
 }
 
 // waiters returns how many waiters a lock has, as operators see it.
@@ -48,23 +48,23 @@ func (g *fairground) holdAll() (giveBack func()) {
 }
 
 // ways are the ways to wait for what holdAll holds.
-func (g *fairground) ways() map[string]func(context.Context, ...spindle.Option) error {
-	return map[string]func(context.Context, ...spindle.Option) error{
-		"Lock": func(ctx context.Context, opts ...spindle.Option) error {
+func (g *fairground) ways() map[string]func(context.Context, ...Option) error {
+	return map[string]func(context.Context, ...Option) error{
+		"Lock": func(ctx context.Context, opts ...Option) error {
 			return New(nil, "locktable", "a", opts...).Lock(ctx)
 		},
-		"Set.Lock": func(ctx context.Context, opts ...spindle.Option) error {
+		"Set.Lock": func(ctx context.Context, opts ...Option) error {
 			return All(nil, "locktable", []string{"a", "b"}, opts...).Lock(ctx)
 		},
-		"Acquire": func(ctx context.Context, opts ...spindle.Option) error {
+		"Acquire": func(ctx context.Context, opts ...Option) error {
 			_, err := NewSemaphore(nil, "locktable", "s", 1, opts...).Acquire(ctx)
 			return err
 		},
-		"Once.Do": func(ctx context.Context, opts ...spindle.Option) error {
+		"Once.Do": func(ctx context.Context, opts ...Option) error {
 			_, err := NewOnce(nil, "locktable", "a", opts...).Do(ctx, KeyOf("1"), succeedNot)
 			return err
 		},
-		"Do": func(ctx context.Context, opts ...spindle.Option) error {
+		"Do": func(ctx context.Context, opts ...Option) error {
 			return Do(ctx, New(nil, "locktable", "a", opts...), func(context.Context) error { return nil })
 		},
 	}
@@ -144,7 +144,7 @@ func TestAPollThatTheDeadlineCutsOffIsNoFailure(t *testing.T) {
 				giveBack := g.holdAll()
 				ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
 				defer cancel()
-				err := g.ways()[name](tardyContext{ctx}, silent, func(c *options.Config) { c.Store, c.Process = punctual{g.spanner}, g.Name()+" waiter" })
+				err := g.ways()[name](tardyContext{ctx}, silent, options.Option(func(c *options.Config) { c.Store, c.Process = punctual{g.spanner}, g.Name()+" waiter" }))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Empty(t, g.tickets())
 				giveBack()
@@ -185,7 +185,7 @@ func TestAnOutageHardlyDelaysAWaitThatEnds(t *testing.T) {
 				takingTurns(t, func(g *fairground) {
 					giveBack := g.holdAll()
 					link := &memstore.Link{Store: g.spanner}
-					opts := []spindle.Option{silent, spindle.WithLease(lease), func(c *options.Config) { c.Store, c.Process = link, g.Name()+" waiter" }}
+					opts := []Option{silent, spindle.WithLease(lease), options.Option(func(c *options.Config) { c.Store, c.Process = link, g.Name()+" waiter" })}
 					wait := func(trouble func()) (late time.Duration) {
 						ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
 						defer cancel()
@@ -277,7 +277,7 @@ func TestALivingWaiterRenewsItsTicket(t *testing.T) {
 				locked := g.await(g.ctx, m)
 				sets := &memstore.Link{Store: g.spanner}
 				time.Sleep(100 * time.Millisecond)
-				both := g.await(g.ctx, All(nil, "locktable", []string{"m", "o"}, silent, spindle.WithLease(lease), func(c *options.Config) { c.Store, c.Process = sets, g.Name()+" set" }))
+				both := g.await(g.ctx, All(nil, "locktable", []string{"m", "o"}, silent, spindle.WithLease(lease), options.Option(func(c *options.Config) { c.Store, c.Process = sets, g.Name()+" set" })))
 				time.Sleep(time.Second)
 				link.Counts()
 				sets.Counts()
@@ -380,7 +380,7 @@ func TestALateRenewalBringsNoTicketBack(t *testing.T) {
 			ctx, cancel := context.WithCancel(g.ctx)
 			defer cancel()
 			store := &tardy{Store: g.spanner}
-			locked := g.await(ctx, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, g.Name()+" waiter" }))
+			locked := g.await(ctx, New(nil, "locktable", "m", silent, options.Option(func(c *options.Config) { c.Store, c.Process = store, g.Name()+" waiter" })))
 			time.Sleep(time.Second)
 			store.late.Store(true)
 			time.Sleep(9*time.Second + 500*time.Millisecond)

@@ -38,7 +38,7 @@ const permits = 2
 
 func newSite(b *bed) *site {
 	s := &site{bed: b, process: b.process(), remains: fleet.NewRemains()}
-	opts := s.options(s.remains.Options(spindle.WithLease(leakLease)))
+	opts := s.options([]Option{s.remains.Options(), spindle.WithLease(leakLease)})
 	s.mutex = New(nil, "locktable", "m", opts...)
 	s.set = All(nil, "locktable", []string{"a", "b"}, opts...)
 	s.semaphore = NewSemaphore(nil, "locktable", "s", permits, opts...)

@@ -147,13 +147,13 @@ func (b *bed) process() *process {
 	return p
 }
 
-func (p *process) options(opts []spindle.Option) []spindle.Option {
-	return append(opts, spindle.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))), func(c *options.Config) {
+func (p *process) options(opts []Option) []Option {
+	return append(opts, spindle.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))), options.Option(func(c *options.Config) {
 		c.Store, c.Clock, c.Process = &p.Link, p.clock, fmt.Sprint("process ", p.id)
-	})
+	}))
 }
 
-func (p *process) mutex(name string, opts ...spindle.Option) *Mutex {
+func (p *process) mutex(name string, opts ...Option) *Mutex {
 	return New(nil, "locktable", name, p.options(opts)...)
 }
 
@@ -161,7 +161,7 @@ func (p *process) set(names ...string) *Set {
 	return All(nil, "locktable", names, p.options(nil)...)
 }
 
-func (p *process) semaphore(name string, n int, opts ...spindle.Option) *Semaphore {
+func (p *process) semaphore(name string, n int, opts ...Option) *Semaphore {
 	return NewSemaphore(nil, "locktable", name, n, p.options(opts)...)
 }
 

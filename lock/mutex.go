@@ -12,9 +12,12 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 )
+
+// An Option changes one setting of a lock. The options are those of package spindle that return a LockOption or a
+// CommonOption.
+type Option = spindle.LockOption
 
 // Mutex is a lock on one name. While it is held, it is renewed in the background. All methods can be called from any
 // goroutine. The goroutines of a process queue for the name in order of arrival, even if they use different Mutex
@@ -22,10 +25,8 @@ import (
 type Mutex struct{ mutex }
 
 // New returns a Mutex on name, in a table made by ddl.Create. It makes no RPC. If an argument is invalid, Lock and
-// TryLock return an error that describes the mistake. The options that apply are WithLease, WithDuration,
-// WithHeartbeat, WithID, WithValue, WithLockDelay, WithSharedRequests, WithLogger, WithMeterProvider and
-// WithTracerProvider.
-func New(db *spanner.Client, table, name string, opts ...spindle.Option) *Mutex {
+// TryLock return an error that describes the mistake.
+func New(db *spanner.Client, table, name string, opts ...Option) *Mutex {
 	c := newContender(db, table, fmt.Sprintf("mutex %.64q", name), []string{name}, opts, nil)
 	m := &Mutex{newMutex(c, name)}
 	runtime.AddCleanup(m, forget, m.garbage)
@@ -282,7 +283,7 @@ func (m *mutex) ReadWriteTransaction(ctx context.Context, fn func(context.Contex
 func (m *mutex) Err() error { return m.contender.err }
 
 // FenceIn implements spindle.Holding, with the token that Apply would use.
-func (m *mutex) FenceIn(ctx context.Context) fence.Fence {
+func (m *mutex) FenceIn(ctx context.Context) spindle.Fence {
 	if w := m.contender.work(ctx); w != nil {
 		return w.fence(m.names...)
 	}

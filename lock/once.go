@@ -50,8 +50,8 @@ type Once struct {
 }
 
 // NewOnce returns a Once for name, in a table created by ddl.Create. It makes no RPCs. If an argument is invalid, Do and
-// TryDo return an error that describes the mistake. The options are the same as for New.
-func NewOnce(db *spanner.Client, table, name string, opts ...spindle.Option) *Once {
+// TryDo return an error that describes the mistake.
+func NewOnce(db *spanner.Client, table, name string, opts ...Option) *Once {
 	return &Once{mutex: newMutex(newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), name)}
 }
 

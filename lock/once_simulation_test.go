@@ -118,9 +118,9 @@ func (c skewed) Now() elect.Instant {
 func (s *schedule) life(seed, of uint64, off time.Duration, faults *atomic.Bool, until time.Time) {
 	d := newDice(seed, of)
 	w := &wire{dice: newDice(seed, of|1<<33), store: s.store, faults: faults}
-	o := NewOnce(nil, "locktable", "nightly", silent, spindle.WithLease(simLease), func(c *options.Config) {
+	o := NewOnce(nil, "locktable", "nightly", silent, spindle.WithLease(simLease), options.Option(func(c *options.Config) {
 		c.Store, c.Clock, c.Process = w, skewed{simClock{seed: seed, of: of | 1<<34}, off}, fmt.Sprint("life ", of)
-	})
+	}))
 	for time.Now().Before(until) && !w.dead.Load() {
 		local := time.Now().Add(off)
 		time.Sleep(local.Truncate(simTick).Add(simTick).Sub(local))

@@ -19,7 +19,7 @@ import (
 
 const onceLease = 10 * time.Second
 
-func (p *process) once(name string, opts ...spindle.Option) *Once {
+func (p *process) once(name string, opts ...Option) *Once {
 	return NewOnce(nil, "locktable", name, p.options(append(opts, spindle.WithLease(onceLease)))...)
 }
 

@@ -97,7 +97,7 @@ func runWork(args []string, _ <-chan string) error {
 func giveUp(db *spanner.Client, w work) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
-	options := []spindle.Option{quiet, spindle.WithLease(w.Lease)}
+	options := []lock.Option{quiet, spindle.WithLease(w.Lease)}
 	err := lock.New(db, w.Table, "a", options...).Lock(ctx)
 	again, cancelAgain := context.WithTimeout(context.Background(), w.For)
 	defer cancelAgain()
@@ -156,7 +156,7 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 func competeForAll(db *spanner.Client, w work, tell func(report)) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
-	options := []spindle.Option{quiet, spindle.WithLease(w.Lease)}
+	options := []lock.Option{quiet, spindle.WithLease(w.Lease)}
 	mutex, set := lock.New(db, w.Table, "a", options...), lock.All(db, w.Table, []string{"a", "b"}, options...)
 	semaphore := lock.NewSemaphore(db, w.Table, "s", 2, options...)
 	var all sync.WaitGroup

@@ -29,7 +29,7 @@ func spells(p *process, step string, err error, in ...[2]time.Duration) {
 }
 
 // waits makes another process hold the lock for that long, and returns how long a waiter waited for it.
-func waits(b *bed, p *process, held time.Duration, opts ...spindle.Option) (time.Duration, error) {
+func waits(b *bed, p *process, held time.Duration, opts ...Option) (time.Duration, error) {
 	b.Helper()
 	holder := b.process().mutex("m")
 	require.NoError(b, holder.Lock(b.Context()))

@@ -33,21 +33,19 @@ type Semaphore struct {
 
 // NewSemaphore returns a Semaphore of n slots on name, in a table made by ddl.Create, where n is 1 to 1000. The slots
 // are locks named name/slot/0000, name/slot/0001 and so on. NewSemaphore makes no RPC. If an argument is invalid,
-// Acquire and TryAcquire return an error that describes the mistake. The options are the same as for New.
+// Acquire and TryAcquire return an error that describes the mistake.
 //
 // All processes should use the same n. During a rolling update that changes n, processes of both versions get permits.
 // While a process with a smaller n holds a slot, the other processes claim only slots below that n. If they already
 // hold higher slots, they keep them until they release them. There are never more holders than the largest n. Each
 // different n is logged once, as a warning.
-func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...spindle.Option) *Semaphore {
+func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{name: name}
 	for i := range min(max(n, 0), maxSlots) {
 		s.slots = append(s.slots, slot(name, i))
 	}
 	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
-		if n < 1 || n > maxSlots {
-			c.Refuse("the number of slots is %d, but must be from 1 to %d", n, maxSlots)
-		}
+		c.Require(n >= 1 && n <= maxSlots, "the number of slots is %d, but must be from 1 to %d", n, maxSlots)
 	})
 	s.contender.key += " semaphore"
 	return s
@@ -255,6 +253,6 @@ func (p *Permit) ReadWriteTransaction(ctx context.Context, fn func(context.Conte
 }
 
 // FenceIn implements spindle.Holding.
-func (p *Permit) FenceIn(context.Context) fence.Fence { return p.fence() }
+func (p *Permit) FenceIn(context.Context) spindle.Fence { return p.fence() }
 
 func (p *Permit) fence() fence.Fence { return p.held.fence(p.slot) }

@@ -7,7 +7,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -20,7 +19,7 @@ type Set struct{ mutex }
 // All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500
 // names, all different. Each lock gets a copy of the value. All the names and values together must fit into one commit
 // of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
-func All(db *spanner.Client, tableName string, names []string, opts ...spindle.Option) *Set {
+func All(db *spanner.Client, tableName string, names []string, opts ...Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	s := &Set{newMutex(newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names...)}
 	runtime.AddCleanup(s, forget, s.garbage)
@@ -49,16 +48,10 @@ func confirmation(names []string, p table.LeaseRecord) int {
 
 func refuseSet(names []string) func(*options.Config) {
 	return func(c *options.Config) {
-		switch {
-		case len(names) == 0:
-			c.Refuse("the set is empty; it needs at least one name")
-		case len(names) > maxSet:
-			c.Refuse("the set has %d names; at most %d are allowed", len(names), maxSet)
-		}
+		c.Require(len(names) > 0, "the set is empty; it needs at least one name")
+		c.Require(len(names) <= maxSet, "the set has %d names; at most %d are allowed", len(names), maxSet)
 		for i := 1; i < len(names); i++ {
-			if names[i] == names[i-1] {
-				c.Refuse("the set contains %q twice", names[i])
-			}
+			c.Require(names[i] != names[i-1], "the set contains %q twice", names[i])
 		}
 		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
 			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so its commit would take %d MiB, but at most %d MiB are allowed; shorten the value, or use fewer names",

@@ -271,7 +271,7 @@ func (w *world) outage(d time.Duration) {
 }
 
 // connect returns a wire for one turn of a user, and the options that install it.
-func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
+func (w *world) connect(u int, who user, turn int) (*wire, []Option) {
 	wire := &wire{dice: newDice(w.seed, uint64(u)<<32|uint64(turn)+1), store: w.store}
 	lease := simLease
 	if who.sick {
@@ -282,14 +282,14 @@ func (w *world) connect(u int, who user, turn int) (*wire, []spindle.Option) {
 	defer w.mu.Unlock()
 	w.wires[u] = wire
 	clock := simClock{seed: w.seed, of: uint64(u)<<32 | uint64(turn) | 1<<31}
-	return wire, []spindle.Option{silent, spindle.WithLease(lease),
-		func(c *options.Config) {
+	return wire, []Option{silent, spindle.WithLease(lease),
+		options.Option(func(c *options.Config) {
 			c.Store, c.Clock, c.Process = wire, clock, fmt.Sprint("simulated process ", who.home)
-		}}
+		})}
 }
 
 // take describes what a user takes in its turn, with the functions that take it and give it back.
-func (w *world) take(ctx context.Context, u int, who user, opts []spindle.Option) (token func() spindle.Token, names []string, giveBack func(context.Context) error, err error) {
+func (w *world) take(ctx context.Context, u int, who user, opts []Option) (token func() spindle.Token, names []string, giveBack func(context.Context) error, err error) {
 	if who.slots > 0 {
 		s := NewSemaphore(nil, "locktable", who.names[0], who.slots, opts...)
 		p, err := s.Acquire(ctx)

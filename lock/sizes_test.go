@@ -177,7 +177,7 @@ func TestASizeThatOthersDoNotShareIsLoggedOnce(t *testing.T) {
 	for _, size := range []int{5, maxSlots} { // it holds its last slot, which the smaller does not look at
 		inVirtualTime(t, func(b *bed) {
 			var lines bytes.Buffer
-			logs := func(c *options.Config) { c.Log = slog.New(slog.NewTextHandler(&lines, nil)) }
+			logs := options.Option(func(c *options.Config) { c.Log = slog.New(slog.NewTextHandler(&lines, nil)) })
 			large, small := b.process(), b.process()
 			large.clock, small.clock = &stepping{}, &stepping{}
 			first, err := large.semaphore("s", size, spindle.WithID("large")).Acquire(b.Context())

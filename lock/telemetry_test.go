@@ -21,7 +21,7 @@ func TestAMutexIsHeldOrWaitedFor(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		here, there := fleet.NewReports(), fleet.NewReports()
 		p, q := b.process(), b.process()
-		m, same, other := p.mutex("m", here.Options()...), p.mutex("m", here.Options()...), q.mutex("m", there.Options()...)
+		m, same, other := p.mutex("m", here.Options()), p.mutex("m", here.Options()), q.mutex("m", there.Options())
 		assert.Empty(t, here.Metrics(t), "nobody wants it")
 		require.NoError(t, m.Lock(b.Context()))
 		began := time.Now()
@@ -70,7 +70,7 @@ func TestTheLengthOfTheQueueIsThatWhichAWaiterFinds(t *testing.T) {
 		var reports []*fleet.Reports
 		for i := range 4 {
 			r := fleet.NewReports()
-			m := b.process().mutex("m", r.Options()...)
+			m := b.process().mutex("m", r.Options())
 			reports = append(reports, r)
 			waiting.Go(func() {
 				assert.NoError(t, m.Lock(b.Context()))
@@ -92,14 +92,14 @@ func TestTheLengthOfTheQueueIsThatWhichAWaiterFinds(t *testing.T) {
 func TestAOnceIsHeldWhileItsWorkRuns(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r, p := fleet.NewReports(), b.process()
-		ran, err := p.once("nightly", r.Options()...).Do(b.Context(), KeyOf("1"), func(context.Context, Run) error {
+		ran, err := p.once("nightly", r.Options()).Do(b.Context(), KeyOf("1"), func(context.Context, Run) error {
 			assert.Equal(t, 1.0, r.Metrics(t)["held{lock=nightly}"])
 			return nil
 		})
 		require.NoError(t, err)
 		require.True(t, ran)
 		p.Refuse(failing(refused(codes.PermissionDenied), "done"))
-		_, err = p.once("nightly", r.Options()...).Do(b.Context(), KeyOf("2"), succeed)
+		_, err = p.once("nightly", r.Options()).Do(b.Context(), KeyOf("2"), succeed)
 		assert.Error(t, err)
 		metrics := r.Metrics(t)
 		assert.Equal(t, 1.0, metrics["terms{lock=nightly,reason=released}"])
@@ -112,7 +112,7 @@ func TestAOnceIsHeldWhileItsWorkRuns(t *testing.T) {
 func TestAnIdleMutexHasNoGap(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
-		m := b.process().mutex("m", r.Options()...)
+		m := b.process().mutex("m", r.Options())
 		for range 3 {
 			require.NoError(t, m.Lock(b.Context()))
 			require.NoError(t, m.Unlock(b.Context()))
@@ -132,7 +132,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 		inVirtualTime(t, func(b *bed) {
 			r := fleet.NewReports()
 			p := b.process()
-			m := p.mutex("m", r.Options()...)
+			m := p.mutex("m", r.Options())
 			require.NoError(t, m.Lock(b.Context()))
 			lose(b, p, m)
 			<-m.Lost()
@@ -146,7 +146,7 @@ func TestALockThatIsLostSaysWhy(t *testing.T) {
 	}
 	inVirtualTime(t, func(b *bed) { // between the last heartbeat and Unlock
 		r := fleet.NewReports()
-		m := b.process().mutex("m", r.Options()...)
+		m := b.process().mutex("m", r.Options())
 		require.NoError(t, m.Lock(b.Context()))
 		b.lose("m", m.Token())
 		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
@@ -159,9 +159,9 @@ func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
 		p := b.process()
-		set := All(nil, "locktable", []string{"a", "b"}, p.options(r.Options())...)
+		set := All(nil, "locktable", []string{"a", "b"}, p.options([]Option{r.Options()})...)
 		require.NoError(t, set.Lock(b.Context()))
-		s := p.semaphore("s", 3, r.Options()...)
+		s := p.semaphore("s", 3, r.Options())
 		first, err := s.Acquire(b.Context())
 		require.NoError(t, err)
 		second, err := s.Acquire(b.Context())
@@ -189,7 +189,7 @@ func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 func TestALockIsPartOfTheTraceThatWantsIt(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
-		m := b.process().mutex("m", r.Options()...)
+		m := b.process().mutex("m", r.Options())
 		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
 		require.NoError(t, Do(ctx, m, func(context.Context) error { return nil }))
 		request.End()
@@ -201,7 +201,7 @@ func TestTheCommitThatRecordsAKeyIsPartOfTheTrace(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		r := fleet.NewReports()
 		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
-		_, err := b.process().once("nightly", r.Options()...).Do(ctx, KeyOf("1"), succeed)
+		_, err := b.process().once("nightly", r.Options()).Do(ctx, KeyOf("1"), succeed)
 		require.NoError(t, err)
 		request.End()
 		assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] finish done]"}, r.Spans())
@@ -216,7 +216,7 @@ func TestAClaimThatIsGivenBackIsNoTerm(t *testing.T) {
 		p.takes = time.Second
 		ctx, cancel := context.WithTimeout(b.Context(), 1500*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, p.mutex("m", r.Options()...).Lock(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, p.mutex("m", r.Options()).Lock(ctx), context.DeadlineExceeded)
 		time.Sleep(time.Minute)
 		require.True(t, b.store.Rows()["m"].Heartbeat.IsZero(), "it was given back")
 		assert.Empty(t, slices.Collect(maps.Keys(r.Metrics(t))))

@@ -55,7 +55,7 @@ func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
 		require.NoError(t, holder.Lock(g.ctx))
 		link := &memstore.Link{Store: g.spanner}
 		dead, cancel := context.WithCancel(g.ctx)
-		g.await(dead, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = link, "dead" }))
+		g.await(dead, New(nil, "locktable", "m", silent, options.Option(func(c *options.Config) { c.Store, c.Process = link, "dead" })))
 		time.Sleep(500 * time.Millisecond)
 		next := g.stays(g.mutex("next", "m"), 2)
 		link.Cut()
@@ -160,7 +160,7 @@ func TestImpatientWaitersCostLittle(t *testing.T) {
 		var turns atomic.Int64
 		for i := range 20 {
 			store := &forgetful{Store: g.spanner}
-			m := New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, fmt.Sprint(t.Name(), i) })
+			m := New(nil, "locktable", "m", silent, options.Option(func(c *options.Config) { c.Store, c.Process = store, fmt.Sprint(t.Name(), i) }))
 			g.all.Go(func() {
 				for g.ctx.Err() == nil {
 					ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
@@ -251,7 +251,7 @@ func TestTheClockOfAWaiterDoesNotMatter(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		for i, by := range []time.Duration{0, 0, 0, 26 * time.Hour, -26 * time.Hour} {
 			p := fmt.Sprint("process ", i)
-			opts := append(g.options(p, 0), func(c *options.Config) { c.Clock = off{by: func() time.Duration { return by }} })
+			opts := append(g.options(p, 0), options.Option(func(c *options.Config) { c.Clock = off{by: func() time.Duration { return by }} }))
 			for range 2 { // who goes to the end of the queue goes there by Spanner's clock
 				g.loop(p, New(nil, "locktable", "m", opts...), 50*time.Millisecond)
 			}
@@ -273,10 +273,10 @@ func TestAnElectorAndWaitersLiveOnOneLock(t *testing.T) {
 		led := make(chan struct{}, 1)
 		// An elector does not queue. It polls three times a lease, and the lock is free for a seventeenth of the time, so its
 		// chance to have led after ten minutes is certain with this lease, but only 98 percent with one of 30 s.
-		elector := spindle.New(nil, "locktable", "m", append(g.options("elector", 0), spindle.WithLease(3*time.Second), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
+		elector := spindle.New(nil, "locktable", "m", options.Join(g.options("elector", 0)...), spindle.WithLease(3*time.Second), spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
 			led <- struct{}{}
 			<-ctx.Done()
-		}))...)
+		}))
 		require.NoError(t, elector.Run(ctx, done))
 		select {
 		case <-led:
@@ -426,7 +426,7 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 			}
 			return nil
 		})
-		locked := g.await(g.ctx, New(nil, "locktable", "m", silent, func(c *options.Config) { c.Store, c.Process = store, "refused" }))
+		locked := g.await(g.ctx, New(nil, "locktable", "m", silent, options.Option(func(c *options.Config) { c.Store, c.Process = store, "refused" })))
 		time.Sleep(time.Second)
 		require.NoError(t, holder.Unlock(g.ctx))
 		free := time.Now()
@@ -439,9 +439,9 @@ func TestAWaiterThatCanNotQueueGetsTheLockInTheEnd(t *testing.T) {
 func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		var ahead atomic.Int64
-		opts := append(g.options("set", 0), spindle.WithLease(time.Hour), func(c *options.Config) {
+		opts := append(g.options("set", 0), spindle.WithLease(time.Hour), options.Option(func(c *options.Config) {
 			c.Clock = off{by: func() time.Duration { return time.Duration(ahead.Load()) }}
-		})
+		}))
 		one, other := New(nil, "locktable", "m", opts...), New(nil, "locktable", "m", opts...)
 		require.NoError(t, one.Lock(g.ctx))
 		next := g.await(g.ctx, other)

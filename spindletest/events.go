@@ -26,14 +26,14 @@ func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 
 // Option returns an option that records the events of one lock or of one group member. Unlike spindle.WithObserver, it
 // does not replace an observer that an earlier option has set.
-func (e *Events) Option() spindle.Option {
-	return func(c *options.Config) {
+func (e *Events) Option() spindle.GroupOption {
+	return options.Option(func(c *options.Config) {
 		before := c.Observe
-		spindle.WithObserver(e.add)(c)
+		options.Join(spindle.WithObserver(e.add))(c)
 		if add := c.Observe; before != nil {
 			c.Observe = func(ev elect.Event) { before(ev); add(ev) }
 		}
-	}
+	})
 }
 
 // Await waits for an event of the given kind and returns it. It considers only events that came after the event it

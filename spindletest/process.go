@@ -25,14 +25,14 @@ type Process struct {
 	// Table is the name of the lock table.
 	Table string
 
-	seam      spindle.Option
+	seam      spindle.CommonOption
 	cut, mend func()
 }
 
 // Option returns an option that every lock, mutex, semaphore and group of this process needs, in addition to its other
 // options. With this option, locks of different Processes compete as they would in different operating system
 // processes. The option also sets the id and, on a Fake, connects the lock to the Fake.
-func (p *Process) Option() spindle.Option { return p.seam }
+func (p *Process) Option() spindle.CommonOption { return p.seam }
 
 // Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait
 // until their ctx ends. Every lock that the process holds is lost within one lease, measured by the process's own
@@ -45,12 +45,12 @@ func (p *Process) Mend() { p.mend() }
 // processes numbers all processes. Mutexes with the same number queue for one another, as in one real process.
 var processes atomic.Int64
 
-func seam(id string, more func(*options.Config)) spindle.Option {
+func seam(id string, more func(*options.Config)) spindle.CommonOption {
 	number := fmt.Sprint("process ", processes.Add(1), " of the tests")
-	return func(c *options.Config) {
+	return options.Option(func(c *options.Config) {
 		c.ID, c.Process = cmp.Or(c.ID, id), number
 		more(c)
-	}
+	})
 }
 
 // Process returns a new process on the database. Its locks have the given id, unless their own options set a different

@@ -15,7 +15,7 @@ import (
 )
 
 func newLock(opts ...spindle.Option) (*Lock, error) {
-	seam := func(c *options.Config) { c.Store = &memstore.Store{} }
+	seam := options.Option(func(c *options.Config) { c.Store = &memstore.Store{} })
 	return New(nil, "locktable", "mylock", append(opts, seam)...)
 }
 

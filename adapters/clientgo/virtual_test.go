@@ -111,7 +111,7 @@ type machine struct {
 func (w *world) machine(id string, opts ...spindle.Option) *machine {
 	w.t.Helper()
 	m := &machine{w: w, link: &memstore.Link{Store: w.store}, clock: &fleet.Clock{}}
-	seam := func(c *options.Config) { c.Store, c.Clock = m.link, m.clock }
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock = m.link, m.clock })
 	lock, err := New(nil, "locktable", "mylock", append([]spindle.Option{seam, spindle.WithID(id),
 		spindle.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 	require.NoError(w.t, err)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 const lease = 5 * time.Second
 
-var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
+var quick = spindle.Options(spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 
 // machine is a Cron with a client of its own, and what it logs.
 type machine struct {
@@ -44,7 +44,7 @@ func newMachine(t *testing.T, db *spindletest.Database) *machine {
 	client, err := spanner.NewClientWithConfig(context.Background(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	m := &machine{Cron: cron.New(cron.WithSeconds(), cron.WithLogger(cron.DiscardLogger)), once: lock.NewOnce(client, db.Table, "job", quick...),
+	m := &machine{Cron: cron.New(cron.WithSeconds(), cron.WithLogger(cron.DiscardLogger)), once: lock.NewOnce(client, db.Table, "job", quick),
 		info: make(chan string, 100), err: make(chan error, 100)}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.ctx = ctx
@@ -92,7 +92,7 @@ func runMachine(args []string, _ <-chan string) error {
 		return err
 	}
 	c := cron.New(cron.WithSeconds())
-	_, err = c.AddJob("* * * * * *", spindlecron.Job(context.Background(), cron.DefaultLogger, lock.NewOnce(db, args[1], "job", quick...), now(),
+	_, err = c.AddJob("* * * * * *", spindlecron.Job(context.Background(), cron.DefaultLogger, lock.NewOnce(db, args[1], "job", quick), now(),
 		func(context.Context, lock.Run) error { fmt.Println("begun"); select {} }))
 	if err != nil {
 		return err

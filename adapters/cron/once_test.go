@@ -195,7 +195,7 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 	var stop [2]func()
 	var ran [2]chan bool
 	for i := range 2 {
-		l := spindle.New(db.Client, db.Table, "leader", quick...)
+		l := spindle.New(db.Client, db.Table, "leader", quick)
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		done := make(chan error, 1)

@@ -2,7 +2,6 @@ package spindlegocron_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ func TestJobsRunOnTheMachineThatLeads(t *testing.T) {
 	var locks []*spindle.Lock
 	stop := make([]func(), 2)
 	for i, id := range []string{"a", "b"} {
-		l := spindle.New(db.Client, db.Table, "elector", append(slices.Clone(quick), spindle.WithID(id))...)
+		l := spindle.New(db.Client, db.Table, "elector", quick, spindle.WithID(id))
 		e := spindlegocron.NewElector(l)
 		assert.ErrorIs(t, e.IsLeader(t.Context()), spindle.ErrNotLeader, "before Run")
 		m := newMachine(t, db, gocron.WithDistributedElector(e))

@@ -11,7 +11,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/go-co-op/gocron/v2"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -40,7 +39,7 @@ var ErrDone = errors.New("done already")
 // WithLimitConcurrentJobs. If the other machine completes the job, for this time or a later one, gocron counts the job
 // as skipped on this machine. Lock logs all other errors as warnings to slog.Default, because gocron reports them only
 // through gocron.AfterLockError.
-func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...spindle.Option) gocron.Locker {
+func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...lock.Option) gocron.Locker {
 	return &locker{once: func(job string) *lock.Once { return lock.NewOnce(db, table, lock.Name(name, job), opts...) }, key: key}
 }
 

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const lease = 5 * time.Second
 
-var quick = []spindle.Option{spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
+var quick = spindle.Options(spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 
 // machine is a scheduler with a client of its own, and what its listeners and jobs say.
 type machine struct {
@@ -62,11 +62,11 @@ func (m *machine) listeners() gocron.JobOption {
 
 // locker returns the locker of the machine's jobs.
 func (m *machine) locker(key lock.Key) gocron.JobOption {
-	return gocron.WithDistributedJobLocker(spindlegocron.NewLocker(m.db, m.table, "tests", key, quick...))
+	return gocron.WithDistributedJobLocker(spindlegocron.NewLocker(m.db, m.table, "tests", key, quick))
 }
 
 func (m *machine) once(name string) *lock.Once {
-	return lock.NewOnce(m.db, m.table, name, quick...)
+	return lock.NewOnce(m.db, m.table, name, quick)
 }
 
 func (m *machine) job(t *testing.T, when gocron.JobDefinition, task gocron.Task, opts ...gocron.JobOption) {
@@ -101,11 +101,11 @@ func runMachine(args []string, _ <-chan string) error {
 	}
 	work := func() { fmt.Println("begun"); select {} }
 	_, err = s.NewJob(immediately, gocron.NewTask(work), gocron.WithName("locked"),
-		gocron.WithDistributedJobLocker(spindlegocron.NewLocker(db, args[1], "tests", now(), quick...)))
+		gocron.WithDistributedJobLocker(spindlegocron.NewLocker(db, args[1], "tests", now(), quick)))
 	if err != nil {
 		return err
 	}
-	_, err = s.NewJob(immediately, spindlegocron.Task(lock.NewOnce(db, args[1], "task", quick...), now(), func(context.Context, lock.Run) error { work(); return nil }))
+	_, err = s.NewJob(immediately, spindlegocron.Task(lock.NewOnce(db, args[1], "task", quick), now(), func(context.Context, lock.Run) error { work(); return nil }))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type mutexes struct{ m *machine }
 type unlocker struct{ *lock.Mutex }
 
 func (l mutexes) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	m := lock.New(l.m.db, l.m.table, "plain/"+key, quick...)
+	m := lock.New(l.m.db, l.m.table, "plain/"+key, quick)
 	return unlocker{m}, m.Lock(ctx)
 }
 

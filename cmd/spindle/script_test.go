@@ -424,7 +424,7 @@ func member(ts *testscript.TestScript, neg bool, args []string) {
 func waiter(ts *testscript.TestScript, neg bool, args []string) {
 	db := client(ts, "PROXY")
 	ctx, stop := context.WithCancel(context.Background())
-	opts := []spindle.Option{spindle.WithID(args[1]), spindle.WithLease(10 * time.Second), func(c *options.Config) { c.Process = "process of " + args[1] }}
+	opts := []lock.Option{spindle.WithID(args[1]), spindle.WithLease(10 * time.Second), options.Option(func(c *options.Config) { c.Process = "process of " + args[1] })}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

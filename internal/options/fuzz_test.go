@@ -18,7 +18,7 @@ func FuzzOptions(f *testing.F) {
 	}
 	f.Add(int64(100), int64(90_000_000), int64(99_000_000), int64(math.MinInt64), "a", "")
 	f.Fuzz(func(t *testing.T, ms, heartbeat, poll, delay int64, id, value string) {
-		c := New([]func(*Config){func(c *Config) {
+		c := New([]Option{func(c *Config) {
 			c.SetDuration(ms)
 			c.SetHeartbeat(time.Duration(heartbeat))
 			c.SetPoll(time.Duration(poll))

@@ -73,7 +73,6 @@ type Lead struct {
 
 // Group has the settings for groups.
 type Group struct {
-	ForGroup     []string // the options of package group that were given
 	Work         func(ctx context.Context, partition string, f fence.Fence) error
 	OnReturn     OnReturn
 	InitialDelay time.Duration // how long a new group waits for more members; negative: the default
@@ -111,17 +110,37 @@ func (o OnReturn) String() string {
 	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
 }
 
+// Option is a setting. The public packages return it as one of their types, which name the kinds of locks that have
+// this setting. Tests, and processes that hold locks on behalf of others, pass it to any constructor.
+type Option func(*Config)
+
+// The kinds of locks that an option can be for. The compiler names the missing method if an option is not for a kind.
+type (
+	ForElectors interface{ forElectors() }
+	ForLocks    interface{ forLocks() }
+	ForGroups   interface{ forGroups() }
+)
+
+func (Option) forElectors() {}
+func (Option) forLocks()    {}
+func (Option) forGroups()   {}
+
+// Join returns an option that makes all the settings.
+func Join[O any](opts ...O) Option {
+	return func(c *Config) {
+		for i, opt := range opts {
+			if set, ok := any(opt).(Option); c.Require(ok, "option %d is nil, or wrapped in a type of your own: remove it", i+1) {
+				set(c)
+			}
+		}
+	}
+}
+
 // New applies the options and fills in the defaults.
-func New[O ~func(*Config)](opts []O) Config {
+func New[O any](opts []O) Config {
 	c := Config{Lock: Lock{Lease: DefaultLease, Log: slog.Default()}, Group: Group{InitialDelay: -1, Identity: -1},
 		Seams: Seams{Clock: elect.SystemClock{}, Batch: defaultBatch}}
-	for i, opt := range opts {
-		if opt == nil {
-			c.Refuse("option %d is nil: remove it", i+1)
-			continue
-		}
-		opt(&c)
-	}
+	Join(opts...)(&c)
 	c.checkTogether()
 	c.ID = cmp.Or(c.ID, defaultID())
 	c.Heartbeat = cmp.Or(c.Heartbeat, c.Lease/3)

@@ -21,6 +21,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
 )
 
 // candidate contains the instructions for a process when it is started. The process is this test binary, run again. It
@@ -79,21 +80,22 @@ func (w *worker) run(orders <-chan string) (err error) {
 	if err != nil {
 		return err
 	}
-	opts := []spindle.Option{
+	both := []spindle.GroupOption{
 		spindle.WithID(c.id()),
 		spindle.WithLease(c.Lease),
 		spindle.WithObserver(w.observe),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}
 	if c.Handover {
-		opts = append(opts, spindle.WithHandover())
+		both = append(both, spindle.WithHandover())
 	}
 	if c.Reclaim {
-		opts = append(opts, spindle.WithReclaim())
+		both = append(both, spindle.WithReclaim())
 	}
 	if c.Partitions > 0 {
-		return w.runMember(opts)
+		return w.runMember(both)
 	}
+	opts := []spindle.Option{options.Join(both...)}
 	if !c.Scripted {
 		opts = append(opts, spindle.WithLeader(w.lead))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/options"
 )
 
 const (
@@ -102,9 +103,9 @@ type groupMember struct {
 	works sync.Map // partition to token: where work has not returned
 }
 
-func (w *worker) runMember(opts []spindle.Option) error {
+func (w *worker) runMember(opts []spindle.GroupOption) error {
 	m := &groupMember{worker: w}
-	m.group = group.New(w.db, w.Table, w.Lock, group.Numbered(w.Partitions), append(opts, group.WithWork(m.work))...)
+	m.group = group.New(w.db, w.Table, w.Lock, group.Numbered(w.Partitions), options.Join(opts...), group.WithWork(m.work))
 	done := make(chan error, 1)
 	if err := m.group.Run(w.ctx, done); err != nil {
 		return err

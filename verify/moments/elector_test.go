@@ -50,8 +50,8 @@ func TestElectorAtEachMoment(t *testing.T) {
 func liveElector(w *moments.World, more []spindle.Option) {
 	e := &electors{done: make(chan error, 1)}
 	w.Values = e
-	e.own = spindle.New(nil, "locktable", "m", w.Options(append(more, spindle.WithLeader(e.work(w)))...)...)
-	e.rival = spindle.New(nil, "locktable", "m", w.Beside("rival", more...)...)
+	e.own = spindle.New(nil, "locktable", "m", append(more, w.Options(), spindle.WithLeader(e.work(w)))...)
+	e.rival = spindle.New(nil, "locktable", "m", append(more, w.Beside("rival"))...)
 	stop := w.Apart(has(e.own), has(e.rival))
 	defer stop()
 	if err := e.own.Run(w.Ctx, e.done); err != nil {

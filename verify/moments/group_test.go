@@ -69,10 +69,10 @@ func liveMember(w *moments.World) {
 	m := &members{done: make(chan error, 1), works: map[string]int{}, let: map[string]int{}}
 	w.Values = m
 	idle := func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil }
-	m.mate = group.New(nil, "locktable", "g", group.Numbered(partitions), w.Beside("mate", group.WithWork(idle))...)
-	m.own = group.New(nil, "locktable", "g", group.Numbered(partitions), w.Options(group.WithWork(func(ctx context.Context, p group.Partition) error {
+	m.mate = group.New(nil, "locktable", "g", group.Numbered(partitions), w.Beside("mate"), group.WithWork(idle))
+	m.own = group.New(nil, "locktable", "g", group.Numbered(partitions), w.Options(), group.WithWork(func(ctx context.Context, p group.Partition) error {
 		return m.work(w, ctx, p.Name())
-	}))...)
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	mateDone := make(chan error, 1)
 	_ = m.mate.Run(ctx, mateDone)

@@ -69,8 +69,8 @@ func TestMutexAtEachMoment(t *testing.T) {
 
 func liveMutex(w *moments.World) {
 	m := &mutexes{
-		own: lock.New(nil, "locktable", "m", w.Options()...), sibling: lock.New(nil, "locktable", "m", w.Options()...),
-		before: lock.New(nil, "locktable", "m", w.Beside("before")...), next: lock.New(nil, "locktable", "m", w.Beside("next")...),
+		own: lock.New(nil, "locktable", "m", w.Options()), sibling: lock.New(nil, "locktable", "m", w.Options()),
+		before: lock.New(nil, "locktable", "m", w.Beside("before")), next: lock.New(nil, "locktable", "m", w.Beside("next")),
 	}
 	w.Values = m
 	defer w.Apart(holds(m.own), holds(m.sibling), holds(m.before), holds(m.next))()
@@ -162,10 +162,10 @@ func liveQueue(w *moments.World) {
 		ctx, cancel := context.WithTimeout(w.Ctx, 6*moments.Lease)
 		defer cancel()
 		ctxs, c.ends = append(ctxs, ctx), append(c.ends, cancel)
-		c.own = append(c.own, lock.New(nil, "locktable", "m", w.Options()...))
+		c.own = append(c.own, lock.New(nil, "locktable", "m", w.Options()))
 	}
 	for _, id := range []string{"before", "next"} {
-		c.beside = append(c.beside, lock.New(nil, "locktable", "m", w.Beside(id)...))
+		c.beside = append(c.beside, lock.New(nil, "locktable", "m", w.Beside(id)))
 	}
 	var all []func() bool
 	for _, m := range append(c.own, c.beside...) {
@@ -249,8 +249,8 @@ func TestSemaphoreAtEachMoment(t *testing.T) {
 }
 
 func liveSemaphore(w *moments.World) {
-	s := &semaphores{own: lock.NewSemaphore(nil, "locktable", "s", permits, w.Options()...),
-		other: lock.NewSemaphore(nil, "locktable", "s", permits, w.Beside("other")...)}
+	s := &semaphores{own: lock.NewSemaphore(nil, "locktable", "s", permits, w.Options()),
+		other: lock.NewSemaphore(nil, "locktable", "s", permits, w.Beside("other"))}
 	w.Values = s
 	for range permits {
 		p, err := s.other.Acquire(context.Background())
@@ -345,7 +345,7 @@ func (o *onces) do(w *moments.World, ctx context.Context, once *lock.Once) {
 }
 
 func liveOnce(w *moments.World) {
-	o := &onces{own: lock.NewOnce(nil, "locktable", "o", w.Options()...), other: lock.NewOnce(nil, "locktable", "o", w.Beside("other")...)}
+	o := &onces{own: lock.NewOnce(nil, "locktable", "o", w.Options()), other: lock.NewOnce(nil, "locktable", "o", w.Beside("other"))}
 	w.Values = o
 	w.Others.Go(func() {
 		ctx, cancel := soon(moments.Lease / 3)

@@ -145,7 +145,7 @@ var (
 		one("one slot more", "TestTryAcquireOfAFullSemaphoreSaysSo", semaphoreGo,
 			"for i := range min(max(n, 0), maxSlots) {", "for i := range min(max(n, 0), maxSlots) + 1 {"),
 		one("a semaphore of 1001", "TestASemaphoreHasAtMostAThousandSlots", semaphoreGo,
-			"if n < 1 || n > maxSlots {", "if n < 1 || n > maxSlots+1 {"),
+			"c.Require(n >= 1 && n <= maxSlots,", "c.Require(n >= 1 && n <= maxSlots+1,"),
 	)
 
 	electMutants = of("./internal/elect",

@@ -43,10 +43,10 @@ func growth(t *testing.T, what string, small, large float64) {
 }
 
 // process is what the options of one process's locks have in common.
-func process(m *meter, id string) (*memstore.Link, spindle.Option, []spindle.Option) {
+func process(m *meter, id string) (*memstore.Link, spindle.CommonOption) {
 	link := &memstore.Link{Store: m}
-	seam := func(c *options.Config) { c.Store, c.Clock, c.Process = link, &fleet.Clock{}, id }
-	return link, seam, []spindle.Option{spindle.WithID(id), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock, c.Process = link, &fleet.Clock{}, id })
+	return link, spindle.Options(seam, spindle.WithID(id), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // electors runs n processes that compete for one lock.
@@ -61,8 +61,8 @@ func startElectors(t *testing.T, m *meter, n int) *electors {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &electors{stop: stop}
 	for i := range n {
-		link, seam, opts := process(m, fmt.Sprint("p", i))
-		l, done := spindle.New(nil, "locktable", "elector", append(opts, seam)...), make(chan error, 1)
+		link, opts := process(m, fmt.Sprint("p", i))
+		l, done := spindle.New(nil, "locktable", "elector", opts), make(chan error, 1)
 		require.NoError(t, l.Run(ctx, done))
 		e.all, e.links, e.done = append(e.all, l), append(e.links, link), append(e.done, done)
 	}
@@ -140,11 +140,11 @@ func TestAHundredThousandLocksInATable(t *testing.T) {
 			var done []chan error
 			bytes := memory(t, n, func() {
 				for p := range processes {
-					_, seam, opts := process(m, fmt.Sprint("p", p))
+					_, opts := process(m, fmt.Sprint("p", p))
 					requests := &batch.Requests{}
-					share := func(c *options.Config) { c.Requests = requests }
+					share := options.Option(func(c *options.Config) { c.Requests = requests })
 					for i := range n / processes {
-						l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%d-%d", p, i), append(opts, seam, share, spindle.WithSharedRequests())...)
+						l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%d-%d", p, i), opts, share, spindle.WithSharedRequests())
 						all, done = append(all, l), append(done, make(chan error, 1))
 						require.NoError(t, l.Run(ctx, done[len(done)-1]))
 					}
@@ -185,8 +185,8 @@ func TestAThousandWaitersOfOneMutex(t *testing.T) {
 			var turns, holders, gaps atomic.Int64
 			var left atomic.Pointer[time.Time] // when the last turn ended
 			for i := range n {
-				_, seam, opts := process(m, fmt.Sprint("p", i))
-				of := lock.New(nil, "locktable", "mutex", append(opts, seam)...)
+				_, opts := process(m, fmt.Sprint("p", i))
+				of := lock.New(nil, "locktable", "mutex", opts)
 				all.Go(func() {
 					for ctx.Err() == nil {
 						if of.Lock(ctx) != nil {
@@ -253,9 +253,9 @@ func TestAGroupOfThreeHundredMembers(t *testing.T) {
 			var whole time.Duration
 			bytes := memory(t, members, func() {
 				for i := range members {
-					link, seam, opts := process(m, fmt.Sprint("p", i))
-					g := group.New(nil, "locktable", "group", group.Numbered(partitions), append(opts, seam,
-						group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil }))...)
+					link, opts := process(m, fmt.Sprint("p", i))
+					g := group.New(nil, "locktable", "group", group.Numbered(partitions), opts,
+						group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil }))
 					d := make(chan error, 1)
 					require.NoError(t, g.Run(ctx, d))
 					groups, links, done = append(groups, g), append(links, link), append(done, d)

@@ -104,8 +104,8 @@ func (g *groups) draw(d *dice) plan {
 
 func (g *groups) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
 	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.LeaseRef]bool{}, works: map[string]*work{}}
-	opts := append(g.plan.options(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), p.seam,
-		func(o *options.Config) { o.Batch = g.batch }, group.WithIdentity(pick(d, 0, 3*g.plan.longest, 10*g.plan.longest)))
+	opts := append(g.plan.member(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), options.Option(p.seam),
+		options.Option(func(o *options.Config) { o.Batch = g.batch }), group.WithIdentity(pick(d, 0, 3*g.plan.longest, 10*g.plan.longest)))
 	if d.chance(0.5) {
 		opts = append(opts, group.WithInitialDelay(pick(d, 0, g.plan.longest/10, g.plan.longest)))
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -138,8 +140,20 @@ var rpcSteps = []string{"announce", "succeed", "ask", "asked", "observe", "lease
 
 // options returns the options of the Lock in a slot.
 func (p *plan) options(slot int, id string) []spindle.Option {
+	opts := []spindle.Option{options.Join(p.member(slot, id)...), spindle.WithLockDelay(p.lockDelay)}
+	if n := table.MaxRank - p.rank[slot]; n < table.MaxRank {
+		opts = append(opts, spindle.WithPriority(n))
+	}
+	if p.poll > 0 {
+		opts = append(opts, spindle.WithPoll(time.Duration(p.poll*float64(p.leases[slot]))))
+	}
+	return opts
+}
+
+// member returns those that are for a member of a group, too.
+func (p *plan) member(slot int, id string) []group.Option {
 	lease := p.leases[slot]
-	opts := []spindle.Option{spindle.WithID(id), spindle.WithLease(lease), spindle.WithValue("http://" + id), spindle.WithLockDelay(p.lockDelay)}
+	opts := []group.Option{spindle.WithID(id), spindle.WithLease(lease), spindle.WithValue("http://" + id)}
 	if p.reclaim {
 		opts = append(opts, spindle.WithReclaim())
 	}
@@ -148,12 +162,6 @@ func (p *plan) options(slot int, id string) []spindle.Option {
 	}
 	if p.handover[slot] {
 		opts = append(opts, spindle.WithHandover())
-	}
-	if n := table.MaxRank - p.rank[slot]; n < table.MaxRank {
-		opts = append(opts, spindle.WithPriority(n))
-	}
-	if p.poll > 0 {
-		opts = append(opts, spindle.WithPoll(time.Duration(p.poll*float64(lease))))
 	}
 	return opts
 }

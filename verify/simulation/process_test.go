@@ -121,7 +121,7 @@ func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...
 	if w.plan.handovers {
 		opts = append(opts, spindle.WithObserver(p.observe))
 	}
-	p.lock = spindle.New(nil, "locktable", lockName, append(opts, p.seam)...)
+	p.lock = spindle.New(nil, "locktable", lockName, append(opts, options.Option(p.seam))...)
 	return p.lock.Run
 }
 

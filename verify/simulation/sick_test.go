@@ -238,7 +238,7 @@ func sickMember(t *testing.T, s sickness, always bool) {
 	defer stop()
 	for i := range groups {
 		link := &memstore.Link{Store: store}
-		seam := func(c *options.Config) { c.Store, c.Clock = link, &fleets.Clock{} }
+		seam := options.Option(func(c *options.Config) { c.Store, c.Clock = link, &fleets.Clock{} })
 		if i == 1 {
 			if sick = link; always {
 				sick.Sicken(s.step, s.how, s.late)

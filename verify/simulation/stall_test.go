@@ -151,7 +151,7 @@ func TestALeaderThatIsStoppedWhileItSaysThatItLeavesLosesTheLockInTime(t *testin
 	watched(&clock.read, look, stuck, func() {
 		for early := range 200 {
 			machines.InVirtualTime(t, func(b *machines.Fleet) {
-				a := b.Start("a", func(c *options.Config) { clock.Clock, c.Clock = c.Clock, clock })
+				a := b.Start("a", options.Option(func(c *options.Config) { clock.Clock, c.Clock = c.Clock, clock }))
 				a.Link.Cut()
 				start, limit := time.Now(), elect.Limit(machines.Lease)
 				time.Sleep(limit - time.Duration(early)*5*time.Millisecond)

@@ -51,10 +51,9 @@ func (m *machine) lives(ctx context.Context, live func(context.Context, *machine
 	}
 }
 
-func (m *machine) options(more ...spindle.Option) []spindle.Option {
-	seam := func(c *options.Config) { c.Store, c.Clock, c.Process = m, m, fmt.Sprint("machine ", m.number) }
-	return append([]spindle.Option{seam, spindle.WithID(fmt.Sprint("machine ", m.number)), spindle.WithLease(lease),
-		spindle.WithLogger(slog.New(slog.DiscardHandler))}, more...)
+func (m *machine) options() spindle.CommonOption {
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock, c.Process = m, m, fmt.Sprint("machine ", m.number) })
+	return spindle.Options(seam, spindle.WithID(fmt.Sprint("machine ", m.number)), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // end ends the process.

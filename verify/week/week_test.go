@@ -39,10 +39,10 @@ var kinds = map[string]struct {
 	live  func(context.Context, *machine)
 }{
 	"elector": {1, lease + lease/10, func(ctx context.Context, m *machine) {
-		opts := m.options(spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
+		opts := []spindle.Option{m.options(), spindle.WithLeader(func(ctx context.Context, term spindle.Term) {
 			m.begins(0, term.Token(), term.Fence())
 			<-ctx.Done()
-		}))
+		})}
 		if m.number == 0 {
 			opts = append(opts, spindle.WithHandover())
 		}
@@ -51,7 +51,7 @@ var kinds = map[string]struct {
 		_ = l.RunAndWait(ctx)
 	}},
 	"mutex": {1, lease + lease/10, func(ctx context.Context, m *machine) {
-		l := lock.New(nil, "locktable", "lock", m.options()...)
+		l := lock.New(nil, "locktable", "lock", m.options())
 		m.become(func(int) (bool, spindle.Token) { t := l.Token(); return t != 0 && l.Left() > 0, t })
 		for ctx.Err() == nil {
 			if err := l.Lock(ctx); err != nil {
@@ -69,12 +69,12 @@ var kinds = map[string]struct {
 		}
 	}},
 	"group": {partitions, 3 * lease, func(ctx context.Context, m *machine) {
-		g := group.New(nil, "locktable", "group", group.Numbered(partitions), m.options(
+		g := group.New(nil, "locktable", "group", group.Numbered(partitions), m.options(),
 			group.WithWork(func(ctx context.Context, p group.Partition) error {
 				m.begins(int(p.Name()[0]-'0'), p.Token(), p.Fence())
 				<-ctx.Done()
 				return nil
-			}))...)
+			}))
 		m.become(func(p int) (bool, spindle.Token) { return g.Has(fmt.Sprint(p)) })
 		done := make(chan error, 1)
 		if assert.NoError(m.t, g.Run(ctx, done)) {

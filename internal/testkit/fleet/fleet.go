@@ -98,7 +98,7 @@ func (f *Fleet) Machine(id string, opts ...spindle.Option) *Machine {
 // Named is like Machine, but for the lock with the given name.
 func (f *Fleet) Named(name, id string, opts ...spindle.Option) *Machine {
 	m := &Machine{Link: &memstore.Link{Store: f.Store}, Clock: &Clock{}, Done: make(chan error, 1), Seen: &Events{}}
-	seam := func(c *options.Config) { c.Store, c.Clock = m.Link, m.Clock }
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock = m.Link, m.Clock })
 	m.Lock = spindle.New(nil, "locktable", name, append([]spindle.Option{seam, spindle.WithID(id),
 		spindle.WithLogger(slog.New(slog.DiscardHandler)), spindle.WithObserver(m.Seen.add)}, opts...)...)
 	return m

@@ -108,9 +108,9 @@ func NewRemains() *Remains {
 	return &Remains{Ctx: NewContext(), reports: r, registered: &Registrations{MeterProvider: r.Meters}}
 }
 
-// Options returns options that make a lock register its callbacks and report its metrics where Remains can see them.
-func (r *Remains) Options(more ...spindle.Option) []spindle.Option {
-	return append(r.reports.Options(more...), spindle.WithMeterProvider(r.registered))
+// Options returns an option that makes a lock register its callbacks and report its metrics where Remains can see them.
+func (r *Remains) Options() spindle.CommonOption {
+	return spindle.Options(r.reports.Options(), spindle.WithMeterProvider(r.registered))
 }
 
 // Kept counts the resources that have not been released. These are callbacks on Ctx, callbacks registered with

@@ -37,9 +37,9 @@ func NewReports(views ...sdkmetric.View) *Reports {
 	return r
 }
 
-// Options returns options that make a lock report here.
-func (r *Reports) Options(more ...spindle.Option) []spindle.Option {
-	return append(more, spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
+// Options returns an option that makes a lock report here.
+func (r *Reports) Options() spindle.CommonOption {
+	return spindle.Options(spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
 }
 
 // Metrics collects the metrics and returns their values by name and attributes. The keys of the map omit the prefix

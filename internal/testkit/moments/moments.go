@@ -158,16 +158,15 @@ func (w *World) Errorf(format string, args ...any) {
 func (w *World) Table() table.Store { return table.Via(w.pass) }
 
 // Options returns the options of the machine's locks.
-func (w *World) Options(more ...spindle.Option) []spindle.Option {
-	seam := func(c *options.Config) { c.Store, c.Clock, c.Process = w.Table(), w.Clock, "machine" }
-	return w.Remains.Options(append([]spindle.Option{seam, spindle.WithID("machine"), spindle.WithLease(Lease),
-		spindle.WithLogger(slog.New(slog.DiscardHandler))}, more...)...)
+func (w *World) Options() spindle.CommonOption {
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock, c.Process = w.Table(), w.Clock, "machine" })
+	return spindle.Options(w.Remains.Options(), seam, spindle.WithID("machine"), spindle.WithLease(Lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // Beside returns the options of another, healthy process.
-func (w *World) Beside(id string, more ...spindle.Option) []spindle.Option {
-	seam := func(c *options.Config) { c.Store, c.Clock, c.Process = w.Store, &fleet.Clock{}, id }
-	return append([]spindle.Option{seam, spindle.WithID(id), spindle.WithLease(Lease), spindle.WithLogger(slog.New(slog.DiscardHandler))}, more...)
+func (w *World) Beside(id string) spindle.CommonOption {
+	seam := options.Option(func(c *options.Config) { c.Store, c.Clock, c.Process = w.Store, &fleet.Clock{}, id })
+	return spindle.Options(seam, spindle.WithID(id), spindle.WithLease(Lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // pass delivers events before a request is sent, and between its effect and its reply.

@@ -67,24 +67,20 @@ func (h *hold) isWanted() bool {
 
 func (h *hold) put(e event) { h.events.Put(e) }
 
-// options returns the options for the lock.
-func (h *hold) options() []spindle.Option {
+// options returns the options for the lock, of whatever kind.
+func (h *hold) options() spindle.CommonOption {
 	r, a := h.asked, h.agent
-	opts := []spindle.Option{
-		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithLogger(a.warnings), spindle.WithSharedRequests(),
-		func(c *options.Config) {
+	return spindle.Options(
+		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithValue(r.value), spindle.WithLogger(a.warnings),
+		options.Option(func(c *options.Config) {
+			c.Shared = true
 			c.Store, c.Requests, c.Clock = a.programs.counted(h, a.Locks.Store), &a.requests, a.clock
 			c.Owner = h.who.Key
 			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // each program counts as a process of its own in queues
 			c.Mute, c.Happened = h.mute, h.happened
 			c.HoldOff = a.barred.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
-		},
-	}
-	if r.value != "" {
-		opts = append(opts, spindle.WithValue(r.value))
-	}
-	return opts
+		}))
 }
 
 // happened passes an event of the term on to run.

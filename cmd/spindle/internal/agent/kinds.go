@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/fence"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 )
@@ -106,7 +106,7 @@ func (p *permit) token() spindle.Token { return p.now.Token() }
 func (p *permit) left() time.Duration { return p.now.Left() }
 
 // names returns the name of the slot, which it takes from the fence.
-func (p *permit) names() []string { return p.now.FenceIn(context.Background()).Names }
+func (p *permit) names() []string { return p.now.FenceIn(context.Background()).(fence.Fence).Names }
 
 func (p *permit) release(ctx context.Context, _ bool) error { return p.now.Release(ctx) }
 
@@ -294,22 +294,22 @@ func newLocker(r *request, h *hold) (locker, error) {
 	tableName, options := h.agent.TableName, h.options()
 	switch r.kind {
 	case semaphores:
-		s := lock.NewSemaphore(nil, tableName, r.names[0], r.slots, options...)
+		s := lock.NewSemaphore(nil, tableName, r.names[0], r.slots, options)
 		return &permit{of: s, try: r.try}, s.Err()
 	case onces:
-		o := lock.NewOnce(nil, tableName, r.names[0], options...)
+		o := lock.NewOnce(nil, tableName, r.names[0], options)
 		return &once{name: r.names[0], id: h.holder, of: o, due: r.due, every: r.every, try: r.try}, o.Err()
 	case elections:
 		make := func(more ...spindle.Option) *spindle.Lock {
-			return spindle.New(nil, tableName, r.names[0], slices.Concat(options, r.elector(), more)...)
+			return spindle.New(nil, tableName, r.names[0], append(append(r.elector(), options), more...)...)
 		}
 		e := &election{name: r.names[0], new: make, try: r.try, seen: h.sayLeader, asked: h.ask}
 		return e, make().Err()
 	}
 	if len(r.names) == 1 {
-		m := lock.New(nil, tableName, r.names[0], options...)
+		m := lock.New(nil, tableName, r.names[0], options)
 		return &mutex{all: r.names, of: m, try: r.try}, m.Err()
 	}
-	s := lock.All(nil, tableName, r.names, options...)
+	s := lock.All(nil, tableName, r.names, options)
 	return &mutex{all: r.names, of: s, try: r.try}, s.Err()
 }

@@ -77,7 +77,7 @@ func TestAHoldAtEachMoment(t *testing.T) {
 
 func liveHold(w *moments.World) {
 	c := &caller{World: w, accepts: make(chan net.Conn, 10), ended: make(chan struct{}), exited: make(chan struct{}), closed: make(chan struct{}),
-		before: lock.New(nil, "locktable", "m", w.Beside("before")...), next: lock.New(nil, "locktable", "m", w.Beside("next")...)}
+		before: lock.New(nil, "locktable", "m", w.Beside("before")), next: lock.New(nil, "locktable", "m", w.Beside("next"))}
 	w.Values = c
 	c.agent = New(Config{Locks: table.Table{Store: w.Table()}, TableName: "locktable", MaxHolds: 100, Host: "host", Log: slog.New(slog.DiscardHandler)})
 	evidence := &wire{key: "program", gone: c.closed, exits: c.exited}

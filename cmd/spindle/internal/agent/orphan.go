@@ -52,5 +52,5 @@ func (r result) write(w http.ResponseWriter) { answer(w, r.status, r.body) }
 
 // reading returns the option for a lock that is only read.
 func (a *Agent) reading() spindle.Option {
-	return func(c *options.Config) { c.Store = a.Locks.Store }
+	return options.Option(func(c *options.Config) { c.Store = a.Locks.Store })
 }

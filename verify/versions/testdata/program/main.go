@@ -42,11 +42,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	opts := []spindle.Option{spindle.WithID(args[4]), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
+	id, leased, logs := spindle.WithID(args[4]), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if args[0] == "mutex" {
-		waiter{db, lock.New(db, args[2], args[3], opts...), spindle.New(db, args[2], args[3])}.obey(ctx)
+		waiter{db, lock.New(db, args[2], args[3], id, leased, logs), spindle.New(db, args[2], args[3])}.obey(ctx)
 		return nil
 	}
+	opts := []spindle.Option{id, leased, logs}
 	if args[0] == "handover" {
 		opts = append(opts, spindle.WithHandover())
 	}
