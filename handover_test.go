@@ -573,7 +573,7 @@ func TestAStepDownAtTheEndOfATermIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				ticks, late := &clock{}, make(chan struct{})
-				a := b.Machine("a", func(c *options.Config) { c.Clock = ticks })
+				a := b.Machine("a", options.Option(func(c *options.Config) { c.Clock = ticks }))
 				a.Link.After(func(step string) {
 					if step == "release" {
 						close(late)

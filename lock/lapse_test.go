@@ -82,7 +82,7 @@ func TestAWaitThatEndsHasDeletedItsTicket(t *testing.T) {
 				for after := time.Millisecond; after < 60*time.Millisecond; after += time.Millisecond {
 					ctx, cancel := context.WithTimeout(g.ctx, after)
 					began := time.Now()
-					err := g.ways()[name](ctx, append(g.options("waiter", 6*time.Millisecond), func(c *options.Config) { c.Store = overtaken{c.Store} })...)
+					err := g.ways()[name](ctx, append(g.options("waiter", 6*time.Millisecond), options.Option(func(c *options.Config) { c.Store = overtaken{c.Store} }))...)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					assert.Empty(t, g.tickets(), "after %v", after)
 					assert.LessOrEqual(t, time.Since(began), after+40*time.Millisecond, "the write in progress and a round trip")
