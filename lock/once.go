@@ -128,7 +128,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 	if err != nil {
 		return false, unlessDone(err)
 	}
-	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, beside: []string{table.DoneRow(o.name())}}
+	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, once: o.name()}
 	t, err := o.mutex.lock(ctx, unlessForbidden(wanted, &pause, w), try, w)
 	switch {
 	case err != nil:

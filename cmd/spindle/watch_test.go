@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
@@ -54,9 +55,9 @@ func (s *store) released(name string) {
 	require.NoError(s.t, s.Release(s.t.Context(), s.hold(name, "x", time.Second), name))
 }
 
-func (s *store) state(name string) table.State {
+func (s *store) state(name string) operator.State {
 	s.t.Helper()
-	l, err := s.ListOne(s.t.Context(), name)
+	l, err := operator.ListOne(s.t.Context(), s.Table, name)
 	require.NoError(s.t, err)
 	return l.State()
 }
@@ -96,20 +97,20 @@ func TestWatchAtATerminal(t *testing.T) {
 	x.pressed("x", "> held +job-05")
 	x.pressed("r", `Release job-05, which web-5 holds under token \d{16}\?`)
 	x.pressed("n", "> held +job-05")
-	assert.Equal(t, table.Held, s.state("job-05"))
+	assert.Equal(t, operator.Held, s.state("job-05"))
 	x.pressed("r", "Release job-05, which web-5")
 	x.pressed("y", `released job-05, which was held under token \d{16}`)
-	assert.Equal(t, table.Released, s.state("job-05"))
+	assert.Equal(t, operator.Released, s.state("job-05"))
 	x.pressed("x"+escKey, "9 held; 41 released hidden")
 	x.shows(`\d  job-05  released`)
 
 	x.pressed("/job-06"+enter+"r", "Release job-06, which web-6")
-	l, err := s.ListOne(t.Context(), "job-06")
+	l, err := operator.ListOne(t.Context(), s.Table, "job-06")
 	require.NoError(t, err)
 	require.NoError(t, s.Release(t.Context(), l.Token, "job-06"))
 	s.hold("job-06", "other", time.Hour)
 	x.pressed("y", "nothing was released: .* is no longer the current token")
-	assert.Equal(t, table.Held, s.state("job-06"), "it has another holder now")
+	assert.Equal(t, operator.Held, s.state("job-06"), "it has another holder now")
 	x.pressed("x"+escKey, "> expired +stuck-0")
 
 	s.BlackHole()

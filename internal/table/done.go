@@ -103,20 +103,12 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 	if err != nil {
 		return Done{}, at, err
 	}
-	d, err := DoneIn(rows)
+	d, err := RowsAt(at, rows).Done(name)
 	return d, at, err
 }
 
 // DoneRow returns the key of a lock's done row.
 func DoneRow(name string) string { return name + doneSuffix }
-
-// DoneIn decodes the first of the rows as a done row. If there are no rows, it returns the zero Done.
-func DoneIn(rows []Row) (Done, error) {
-	if len(rows) == 0 {
-		return Done{}, nil
-	}
-	return decodeDone(rows[0])
-}
 
 // decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.
 func decodeDone(row Row) (Done, error) {

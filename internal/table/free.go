@@ -99,13 +99,13 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	if err != nil {
 		return Open, err
 	}
-	outcome, byName := Open, index(rows)
+	outcome, read := Open, RowsAt(at, rows)
 	for _, o := range c.seen {
-		lease, held := byName[LeaseKey(o.Name, c.Token)]
+		lease, held := read.byName[LeaseKey(o.Name, c.Token)]
 		if held && c.owns(lease) {
 			return Won, nil
 		}
-		now, _ := observe(o.Name, at, byName, nil)
+		now, _ := read.Observe(o.Name)
 		if held || now.Freed.IsZero() { // no free row was read except the one that the claim consumes
 			outcome = Lost
 		}

@@ -16,7 +16,7 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 	for _, o := range dead {
 		keys.Names = append(keys.Names, o.Name)
 	}
-	_, err = t.change(ctx, "evict", keys, func(rows map[string]Row) ([]Write, error) {
+	_, err = t.change(ctx, "evict", keys, func(rows Rows) ([]Write, error) {
 		var writes []Write
 		freed = nil
 		for _, o := range dead {
@@ -37,7 +37,7 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 // changed since they were observed, and fails with ErrChanged if all of them have. The member does not hold the
 // partitions until it has confirmed the claim.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
-	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows Rows) ([]Write, error) {
 		var writes []Write
 		names = nil
 		for _, o := range seen {
@@ -63,11 +63,11 @@ func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Obs
 // read that row. If it did, heartbeats would have to wait for the transaction.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
-	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
+	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows Rows) ([]Write, error) {
 		writes := []Write{requireLease(member.Name, member.Token)}
 		confirmed = nil
 		for _, name := range names {
-			if row := rows[name]; bare(row, token) {
+			if row := rows.byName[name]; bare(row, token) {
 				writes, confirmed = append(writes, confirm(row, token, p)...), append(confirmed, name)
 			}
 		}
@@ -95,11 +95,11 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 // has ended. The mark keeps nobody from claiming the partition, a claim replaces it, and it means nothing once the
 // member's term is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
-	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows map[string]Row) ([]Write, error) {
+	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write
 		marked = nil
 		for _, name := range partitions {
-			row, exists := rows[name]
+			row, exists := rows.byName[name]
 			if !row.Heartbeat.IsZero() {
 				if with, is := MemberOf(row.Writer); !is || !over(with) {
 					continue
@@ -126,7 +126,7 @@ func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseR
 // they were observed. The member must not be acting on these partitions, and must not have any requests for them in
 // flight. ReconcilePartitions fails with ErrChanged if there is nothing to free.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
-	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows Rows) ([]Write, error) {
 		var writes []Write
 		for _, o := range seen {
 			if unchanged(o, rows) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -54,6 +55,23 @@ type LeaseRecord struct {
 	// Programs that do not support groups can't read such a record, so they do not try to claim the partition.
 	With string
 }
+
+// LockKind tells what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
+// held, but a mutex is often free. The kind is shown to users and used in alerts. The protocol does not depend on it.
+type LockKind string
+
+// The kinds of locks. Programs of earlier versions do not record a lock's kind.
+const (
+	Elector   LockKind = "elector"
+	Exec      LockKind = "exec"
+	Guard     LockKind = "guard"
+	Mutex     LockKind = "mutex"
+	Semaphore LockKind = "semaphore"
+	GroupPart LockKind = "group"
+)
+
+// IsShort reports whether locks of this kind are free while there is no work for them.
+func (k LockKind) IsShort() bool { return slices.Contains([]LockKind{Mutex, Semaphore}, k) }
 
 type leaseRecordJSON struct {
 	V               int      `json:"v,omitempty"` // the format version

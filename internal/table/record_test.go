@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -23,7 +24,7 @@ func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 		require.NoError(t, tab.Store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Update, Name: "nightly!done", Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}))
 		_, _, err = tab.Done(t.Context(), table.Strong, "nightly")
 		assert.ErrorIs(t, err, table.ErrGarbled, "%q", says)
-		one, err := tab.ListOne(t.Context(), "nightly")
+		one, err := operator.ListOne(t.Context(), tab, "nightly")
 		require.NoError(t, err)
 		assert.ErrorIs(t, one.Undone, table.ErrGarbled, "%q", says)
 	}

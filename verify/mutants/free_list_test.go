@@ -14,6 +14,11 @@ const (
 )
 
 var freeMutants = slices.Concat(
+	of("./internal/operator",
+		one("prune goes on though its caller has stopped", "TestPruneGoesOnlyAsFarAsItsCaller", agesGo,
+			"if !yield(some, err) || err != nil {", "if !yield(some, err) && err != nil {"),
+		one("prune deletes the trace of an operator's release at once", "TestALockThatWasBrokenIsPrunedAfterTheLongestLease", agesGo,
+			"rows.At.Sub(rows.Row(table.BrokenRow(name)).Heartbeat) < table.MaxLease", "rows.At.Before(rows.Row(table.BrokenRow(name)).Heartbeat)")),
 	of("./internal/table",
 		one("a claim by a free row leaves it", oneCommit, tableFreeGo,
 			"consume(o.Name, o.Token)...)", "consume(o.Name, o.Token)[0])"),
@@ -40,12 +45,8 @@ var freeMutants = slices.Concat(
 			"\t\t\twrites = append(writes, drop(o)...) // this includes the free row\n", "\t\t\tif !o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
 		one("free rows of idle locks are kept in lockHistory", "TestAFreeRowIsNoHolder", storeGo,
 			"!freedSince(row).IsZero()", "row.Name == \"\""),
-		one("prune goes on though its caller has stopped", "TestPruneGoesOnlyAsFarAsItsCaller", pruneGo,
-			"if !yield(seen, err) || err != nil {", "if !yield(seen, err) && err != nil {"),
-		one("prune deletes the trace of an operator's release at once", "TestALockThatWasBrokenIsPrunedAfterTheLongestLease", pruneGo,
-			"is && at.Sub(broken.Heartbeat) < MaxLease", "is && at.Before(broken.Heartbeat)"),
-		one("prune goes by the token of a lock that has a free row", "TestPruneDeletesAReleasedLockWithItsFreeRow", pruneGo,
-			"len(leases) == 1 && at.Sub(o.Freed) >= a.Released", "false")),
+		one("prune goes by the token of a lock that has a free row", "TestPruneDeletesAReleasedLockWithItsFreeRow", agesGo,
+			"len(leases) == 1 && rows.At.Sub(o.Freed) >= a.Released", "false")),
 	of("./internal/elect",
 		one("the deadline of a claim by a free row counts from the reply", lostMessage, electFreeGo,
 			"\t\t\treturn sent, nil\n", "\t\t\treturn c.Clock.Now(), nil\n"),

@@ -22,7 +22,7 @@ var groupMutants = []mutant{
 	// The steps on the table.
 	one("eviction of another instant than the observation", "evicted in time", memberGo,
 		"\t\t\tif unchanged(o, rows) {\n\t\t\t\twrites = append(append(writes, drop(o)...)",
-		"\t\t\tif o = lockRow(o.Name, o.At, rows); o.Confirmed() {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
+		"\t\t\tif o = rows.lockRow(o.Name); o.Confirmed() {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
 	one("confirmation without the member's check", "member there", memberGo,
 		"writes := []Write{requireLease(member.Name, member.Token)}", "writes := []Write{}"),
 	one("claim that leaves the old lease row", "fence", claimGo,

@@ -210,8 +210,6 @@ var (
 			"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 		one("a member frees what another holds", "TestAMemberFreesNothingOfAnother", memberGo,
 			"o.Exists && o.Writer == member.Key() && ", "o.Exists && "),
-		one("a pause of an earlier term counts", "TestAPartitionIsListedAsItsMemberIs", listGo,
-			"m.IsHeld() && m.Token == by.Token {", "m.IsHeld() {"),
 	)
 
 	rootMutants = of(".",

@@ -13,13 +13,14 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // YAML says what the JSON says, whatever is in names, and nothing in it acts on a terminal.
 func TestYAMLMeansWhatTheJSONMeans(t *testing.T) {
 	for _, name := range []string{"nightly", "yes", "0o7", "1e3", "", " a: b #c", "- x", "2026-11-23", "a\nb\t'\"\\", "\x1b[31m\u202e\u0085\u2028\x7f", "夜間🚀", "\U000e0041", "!!int", "&a *b", "~"} {
-		l := table.Listing{Observation: table.Observation{Name: name, At: commandtest.At(103), Exists: true, Token: 5, Heartbeat: commandtest.At(102), Writer: name}}
+		l := operator.Listing{Observation: table.Observation{Name: name, At: commandtest.At(103), Exists: true, Token: 5, Heartbeat: commandtest.At(102), Writer: name}}
 		l.LeaseRecord = &table.LeaseRecord{Lease: time.Second, Value: name}
 		var want, got any
 		var text, document bytes.Buffer

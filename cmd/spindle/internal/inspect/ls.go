@@ -26,6 +26,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -109,7 +110,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 				return ls.follow(c.Context())
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
+				found, _, err := operator.List(ctx, t, ls.show.prefix, ls.show.idle())
 				if err != nil {
 					return err
 				}
@@ -167,7 +168,7 @@ func (ls *listing) check(c *cobra.Command) error {
 }
 
 // print prints the locks that were found, or the group that --group names.
-func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
+func (ls *listing) print(p *terminal.Terminal, found []operator.Listing) error {
 	if ls.show.group != "" {
 		return ls.open(p, found)
 	}
@@ -180,7 +181,7 @@ func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
 }
 
 // entries returns an entry for each selected lock and group.
-func (ls *listing) entries(found []table.Listing) (all []describe.Entry) {
+func (ls *listing) entries(found []operator.Listing) (all []describe.Entry) {
 	locks, groups := describe.Gather(found, ls.show.prefix)
 	for _, l := range locks {
 		if ls.show.wants(l) {
@@ -197,7 +198,7 @@ func (ls *listing) entries(found []table.Listing) (all []describe.Entry) {
 }
 
 // open prints the members and partitions of a group.
-func (ls *listing) open(p *terminal.Terminal, found []table.Listing) error {
+func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	_, groups := describe.Gather(found, ls.show.prefix)
 	if len(groups) == 0 {
 		fmt.Fprintln(os.Stderr, ls.show.none())
@@ -211,8 +212,8 @@ func (ls *listing) open(p *terminal.Terminal, found []table.Listing) error {
 		}
 		fmt.Fprintln(p)
 	}
-	g.Members = slices.DeleteFunc(g.Members, func(l table.Listing) bool { return !ls.show.wants(l) })
-	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l table.Listing) bool { return !ls.show.wantsPart(l) })
+	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.show.wants(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.show.wantsPart(l) })
 	members := sorted(g.MemberEntries(), ls.by.value, ls.reverse)
 	if err := ls.write(p, ls.columns(describe.MemberColumns, describe.WideMembers), members); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -89,7 +90,7 @@ func byName(all []describe.Entry) map[string]describe.Entry {
 func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
-	found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
+	found, _, err := operator.List(ctx, t, ls.show.prefix, ls.show.idle())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,17 +109,17 @@ const few = 20
 // whatBecame returns the current entries of the named locks, which are no longer selected. It gets an entry from found,
 // the result of the last read, if possible. The last read may have skipped unused locks, so whatBecame reads the
 // missing ones separately.
-func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
+func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []operator.Listing) (gone []describe.Entry, err error) {
 	any := *ls
 	any.show = selection{prefix: ls.show.prefix, all: true}
-	one := func(name string) (table.Listing, error) { return t.ListOne(ctx, name) }
+	one := func(name string) (operator.Listing, error) { return operator.ListOne(ctx, t, name) }
 	if len(names) > few {
 		var at time.Time
-		if found, at, err = t.List(ctx, ls.show.prefix, true); err != nil {
+		if found, at, err = operator.List(ctx, t, ls.show.prefix, true); err != nil {
 			return nil, err
 		}
-		one = func(name string) (table.Listing, error) {
-			return table.Listing{Observation: table.Observation{Name: name, At: at}}, nil
+		one = func(name string) (operator.Listing, error) {
+			return operator.Listing{Observation: table.Observation{Name: name, At: at}}, nil
 		}
 	}
 	here := byName(any.entries(found))

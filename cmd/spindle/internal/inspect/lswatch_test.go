@@ -16,6 +16,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -32,7 +33,7 @@ func heldLocks(t *testing.T, n int) *watched {
 	w := &watched{store: &memstore.Store{}}
 	w.ls = listing{Database: &connect.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: choice{"name", orderNames}, every: time.Second}
 	require.NoError(t, w.ls.f.Set("json"))
-	w.ls.show.states.values = []table.State{table.Held}
+	w.ls.show.states.values = []operator.State{operator.Held}
 	for i := range n {
 		w.names = append(w.names, fmt.Sprintf("lock-%02d", i))
 	}

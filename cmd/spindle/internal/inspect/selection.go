@@ -7,6 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -44,15 +45,15 @@ func (s *selection) check() (err error) {
 
 // idle reports whether unused locks have to be read as well.
 func (s *selection) idle() bool {
-	return s.all || slices.Contains(s.states.values, table.Released) || slices.Contains(s.states.values, table.Free)
+	return s.all || slices.Contains(s.states.values, operator.Released) || slices.Contains(s.states.values, operator.Free)
 }
 
 // wants reports whether a lock is listed.
-func (s *selection) wants(l table.Listing) bool {
+func (s *selection) wants(l operator.Listing) bool {
 	if s.states.values != nil {
 		return slices.Contains(s.states.values, l.State())
 	}
-	return s.all || l.IsHeld() || !s.held && (l.State() != table.Released || len(l.Waiters) > 0)
+	return s.all || l.IsHeld() || !s.held && (l.State() != operator.Released || len(l.Waiters) > 0)
 }
 
 // wantsGroup reports whether a group is listed.
@@ -64,7 +65,7 @@ func (s *selection) wantsGroup(g *describe.Group) bool {
 }
 
 // wantsPart reports whether a partition of an open group is listed.
-func (s *selection) wantsPart(l table.Listing) bool {
+func (s *selection) wantsPart(l operator.Listing) bool {
 	if s.states.values != nil {
 		return slices.Contains(s.states.values, l.State())
 	}

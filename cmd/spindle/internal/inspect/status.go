@@ -15,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -125,7 +126,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	}
 	mine := (a.id == "" || isHolder(l.Holder(), a.id)) && (a.token == 0 || l.Token == table.Token(a.token))
 	switch {
-	case l.State() == table.Unreadable:
+	case l.State() == operator.Unreadable:
 		return l.Unreadable
 	case !l.IsHeld():
 		return &exit.Error{Code: exit.StatusFree}
@@ -167,7 +168,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 		return &exit.Error{Code: exit.StatusFree}
 	}
 	for _, l := range found {
-		if l.State() == table.Unreadable {
+		if l.State() == operator.Unreadable {
 			return fmt.Errorf("%s: %w", terminal.Show(l.Name), l.Unreadable)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -101,9 +102,9 @@ func NewRelease(o *connect.Database) *cobra.Command {
 }
 
 // breakable returns nil if the lock can be released under the token, and otherwise an error that explains why it can't.
-func breakable(l table.Listing, token table.Token) error {
+func breakable(l operator.Listing, token table.Token) error {
 	switch state := l.State(); {
-	case state == table.Free, state == table.Released, state == table.Paused:
+	case state == operator.Free, state == operator.Released, state == operator.Paused:
 		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
 	case describe.IsPartition(l):
 		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
@@ -111,18 +112,18 @@ func breakable(l table.Listing, token table.Token) error {
 		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
-	case state == table.Orphaned:
+	case state == operator.Orphaned:
 		return nil // the lease row may have this token
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), describe.Sentence(l))
-	case state == table.Unconfirmed:
+	case state == operator.Unconfirmed:
 		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", describe.Sentence(l))
 	}
 	return nil
 }
 
 // instead tells the user what to do about a partition, which can't be released alone.
-func instead(l table.Listing) string {
+func instead(l operator.Listing) string {
 	if l.Member.Name == "" {
 		return "another member of the group will claim it once it is free"
 	}
@@ -135,7 +136,7 @@ const (
 )
 
 // consequences describes a lock and what happens if it is released.
-func consequences(l table.Listing) string {
+func consequences(l operator.Listing) string {
 	third := "a third of its lease"
 	if l.LeaseRecord != nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
@@ -155,7 +156,7 @@ If you continue:
 `, free, fenced, third)
 }
 
-func confirm(l table.Listing) error {
+func confirm(l operator.Listing) error {
 	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return exit.Misuse("nothing was released: standard input is not a terminal, so release cannot ask for confirmation; use --yes")
@@ -176,7 +177,7 @@ type ReleaseJSON struct {
 }
 
 // breakLock releases a lock that is held under the token, and returns a message about it.
-func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.Listing, token table.Token) (string, error) {
+func breakLock(ctx context.Context, o *connect.Database, t table.Table, l operator.Listing, token table.Token) (string, error) {
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

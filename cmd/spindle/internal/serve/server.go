@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -93,7 +94,7 @@ func (s *Server) Look(ctx context.Context) error {
 	names := s.names()
 	s.mu.Unlock()
 	began := time.Now()
-	found, at, err := s.Locks.ListWith(looking, s.Prefix, s.Released, names...)
+	found, at, err := operator.ListWith(looking, s.Locks, s.Prefix, s.Released, names...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -118,11 +119,11 @@ func (s *Server) Look(ctx context.Context) error {
 }
 
 // included removes the locks that Exclude matches, except those that are expected.
-func (s *Server) included(found []table.Listing) []table.Listing {
+func (s *Server) included(found []operator.Listing) []operator.Listing {
 	if s.Exclude == nil {
 		return found
 	}
-	return slices.DeleteFunc(found, func(l table.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
+	return slices.DeleteFunc(found, func(l operator.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
 }
 
 // old returns how long ago the last successful read began.

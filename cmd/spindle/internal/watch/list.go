@@ -5,7 +5,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // listRoom returns how many rows of locks fit on the screen.
@@ -127,9 +127,9 @@ func (m Model) lease(r *Row, width int) string {
 	switch {
 	case r.Group || r.Lease == 0 || width == 0:
 		return ""
-	case r.State == table.Expired:
+	case r.State == operator.Expired:
 		return m.paint(terminal.Red, "ran out "+r.Ends+" ago")
-	case r.State != table.Held && r.State != table.Leaving:
+	case r.State != operator.Held && r.State != operator.Leaving:
 		return ""
 	}
 	share := float64(r.Left) / float64(r.Lease)

@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // A mode determines what the screen shows, and which keys have a meaning.
@@ -149,7 +149,7 @@ func (m Model) takeSnapshot(s Snapshot) Model {
 	return m.refresh()
 }
 
-func (r *Row) isReleased() bool { return r.State == table.Released && r.Note == "" && !r.Group }
+func (r *Row) isReleased() bool { return r.State == operator.Released && r.Note == "" && !r.Group }
 
 // addIdle adds recently released locks to the released locks that were read.
 func (m Model) addIdle(rows []*Row) Model {

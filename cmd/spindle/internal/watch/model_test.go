@@ -18,7 +18,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 var update = flag.Bool("update", false, "write the golden screens anew")
@@ -31,21 +31,21 @@ func spannerTime(local time.Time) time.Time { return local.Add(time.Hour) }
 const lease = 10 * time.Second
 
 func held(name, holder string, left time.Duration) Row {
-	return Row{Name: name, Label: name, State: table.Held, Holder: holder, Token: 1763645616123456, Since: "2h10m", Age: 2 * time.Hour,
+	return Row{Name: name, Label: name, State: operator.Held, Holder: holder, Token: 1763645616123456, Since: "2h10m", Age: 2 * time.Hour,
 		Lease: lease, Left: left, Ends: left.String(), Detail: func(int) string { return name + " is held by " + holder }}
 }
 
 func expired(name, holder string) Row {
 	r := held(name, holder, -3*time.Second)
-	r.State, r.Ends = table.Expired, "3.0s"
+	r.State, r.Ends = operator.Expired, "3.0s"
 	return r
 }
 
 func released(name string) Row {
-	return Row{Name: name, Label: name, State: table.Released, Since: "5d03h", Age: 123 * time.Hour, Detail: func(int) string { return name + " is free" }}
+	return Row{Name: name, Label: name, State: operator.Released, Since: "5d03h", Age: 123 * time.Hour, Detail: func(int) string { return name + " is free" }}
 }
 
-func of(state table.State, name string) Row {
+func of(state operator.State, name string) Row {
 	r := held(name, "web-1", 8*time.Second)
 	r.State = state
 	return r
@@ -140,7 +140,7 @@ func (x *display) text() string { return strings.Join(x.lines(), "\n") }
 func (x *display) names() (names []string, chosen string) {
 	for _, line := range x.lines() {
 		fields := strings.Fields(strings.TrimPrefix(line, "> "))
-		if len(fields) < 2 || urgencies[table.State(fields[0])] == 0 && fields[0] != "expired" || strings.HasSuffix(fields[0], ":") {
+		if len(fields) < 2 || urgencies[operator.State(fields[0])] == 0 && fields[0] != "expired" || strings.HasSuffix(fields[0], ":") {
 			continue
 		}
 		names = append(names, fields[1])
@@ -210,10 +210,10 @@ func TestTheOrderOfTrouble(t *testing.T) {
 	group := of(states.Partial, "orders/")
 	group.Group = true
 	late := held("i-late", "web-1", 3*time.Second)
-	free := Row{Name: "h-free", Label: "h-free", State: table.Free, Note: "3 waiting"}
+	free := Row{Name: "h-free", Label: "h-free", State: operator.Free, Note: "3 waiting"}
 	x := open(t, 100, 24)
-	x.reads(held("a", "web-1", 9*time.Second), free, of(table.Leaving, "b-leaving"), late, group, of(table.Unconfirmed, "c-unconfirmed"),
-		of(table.Unreadable, "d-unreadable"), of(table.Orphaned, "e-orphaned"), expired("z", "web-1"))
+	x.reads(held("a", "web-1", 9*time.Second), free, of(operator.Leaving, "b-leaving"), late, group, of(operator.Unconfirmed, "c-unconfirmed"),
+		of(operator.Unreadable, "d-unreadable"), of(operator.Orphaned, "e-orphaned"), expired("z", "web-1"))
 	names, _ := x.names()
 	assert.Equal(t, []string{"z", "e-orphaned", "d-unreadable", "c-unconfirmed", "orders/", "i-late", "b-leaving", "h-free", "a"}, names)
 }
@@ -333,7 +333,7 @@ func TestScrolling(t *testing.T) {
 }
 
 func TestSorting(t *testing.T) {
-	young, old, nobody := held("b", "web-2", lease), held("c", "web-1", lease), of(table.Unconfirmed, "a")
+	young, old, nobody := held("b", "web-2", lease), held("c", "web-1", lease), of(operator.Unconfirmed, "a")
 	young.Age, old.Age, nobody.Age, nobody.Holder = time.Second, time.Hour, time.Minute, ""
 	x := open(t, 80, 24)
 	x.reads(young, old, nobody, expired("z", "web-3"))
@@ -469,7 +469,7 @@ func TestChangesAreBelowTheLocksIfThereIsRoom(t *testing.T) {
 	x := open(t, 80, 24)
 	shot := Snapshot{Rows: []Row{held("a", "x", lease)}, At: spannerTime(start), Read: start}
 	for i := range 30 {
-		shot.Changes = append(shot.Changes, Change{At: spannerTime(start), Label: "a", State: table.Held, Text: fmt.Sprintf("held by %d", i)})
+		shot.Changes = append(shot.Changes, Change{At: spannerTime(start), Label: "a", State: operator.Held, Text: fmt.Sprintf("held by %d", i)})
 	}
 	x.send(shot)
 	assert.Contains(t, x.text(), "CHANGES (c: all)")

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // An order is a way to sort rows.
@@ -23,9 +23,9 @@ const (
 func (o order) String() string { return [...]string{"trouble", "name", "age", "holder"}[o] }
 
 // urgencies has the urgency of each state. An operator has to see the smallest first.
-var urgencies = map[table.State]int{
-	table.Expired: 0, table.Orphaned: 1, table.Unreadable: 2, table.Unconfirmed: 3, states.Partial: 4,
-	table.Leaving: 6, table.Free: 7, table.Held: 8, table.Released: 9, table.Paused: 9,
+var urgencies = map[operator.State]int{
+	operator.Expired: 0, operator.Orphaned: 1, operator.Unreadable: 2, operator.Unconfirmed: 3, states.Partial: 4,
+	operator.Leaving: 6, operator.Free: 7, operator.Held: 8, operator.Released: 9, operator.Paused: 9,
 }
 
 const urgencyLate = 5
@@ -39,7 +39,7 @@ func (r *Row) urgency() int {
 }
 
 // late reports whether a holder may soon lose its lock, because less than a third of its lease is left.
-func (r *Row) late() bool { return r.State == table.Held && !r.Group && r.Left*3 < r.Lease }
+func (r *Row) late() bool { return r.State == operator.Held && !r.Group && r.Left*3 < r.Lease }
 
 // compare orders two rows. Rows that are equal in this order are sorted by name.
 func (o order) compare(a, b *Row) int {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -17,7 +18,7 @@ import (
 type Row struct {
 	Name   string // in the table
 	Label  string // the name, made harmless on a terminal
-	State  table.State
+	State  operator.State
 	Holder string // made harmless on a terminal, like all texts below
 	Value  string
 	Note   string // the waiters, or the members and partitions of the group
@@ -36,7 +37,7 @@ type Row struct {
 type Change struct {
 	At    time.Time // by Spanner's clock
 	Label string
-	State table.State
+	State operator.State
 	Text  string
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // View implements tea.Model.
@@ -102,11 +102,11 @@ func (m Model) age() []string {
 }
 
 // countedStates is the order in which the numbers of locks are shown.
-var countedStates = []table.State{table.Expired, table.Orphaned, table.Unreadable, table.Unconfirmed, states.Partial, table.Leaving, table.Free, table.Held}
+var countedStates = []operator.State{operator.Expired, operator.Orphaned, operator.Unreadable, operator.Unconfirmed, states.Partial, operator.Leaving, operator.Free, operator.Held}
 
 // counts returns the number of locks in each state, and how many locks are hidden.
 func (m Model) counts() string {
-	n := map[table.State]int{}
+	n := map[operator.State]int{}
 	for _, r := range m.busy {
 		n[r.State]++
 	}

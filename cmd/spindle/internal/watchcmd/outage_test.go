@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // An outage of hours is one line, however many looks fail, and its end is another.
@@ -29,7 +29,7 @@ func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 		go func() { done <- w.print(ctx, &terminal.Terminal{Writer: &lines}, looks) }()
 		now := 100.
 		well := func() {
-			looks <- look{locks: []table.Listing{commandtest.Held("x", "a", commandtest.At(100), commandtest.At(now), time.Second)}, at: commandtest.At(now)}
+			looks <- look{locks: []operator.Listing{commandtest.Held("x", "a", commandtest.At(100), commandtest.At(now), time.Second)}, at: commandtest.At(now)}
 		}
 		well()
 		for range 2 {

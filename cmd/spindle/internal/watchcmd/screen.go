@@ -9,6 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -59,13 +60,13 @@ func (s *screen) read(ctx context.Context) (watch.Snapshot, error) {
 	l := look{busy: s.name == ""}
 	began := time.Now()
 	if s.name != "" {
-		one, err := s.on.ListOne(ctx, s.name)
+		one, err := operator.ListOne(ctx, s.on, s.name)
 		if err != nil {
 			return watch.Snapshot{}, s.Explain(err)
 		}
-		l.locks, l.at = []table.Listing{one}, one.At
+		l.locks, l.at = []operator.Listing{one}, one.At
 	} else {
-		found, at, err := s.on.List(ctx, s.prefix, false)
+		found, at, err := operator.List(ctx, s.on, s.prefix, false)
 		if err != nil {
 			return watch.Snapshot{}, s.Explain(err)
 		}
@@ -88,13 +89,13 @@ const mostEnded = 10
 // ended returns the locks that have been released since the last read. It reads the missing locks one by one to see
 // whether they were released or deleted. If there are too many of them, or if a read fails, the screen says "released,
 // or its row was pruned or deleted".
-func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.Listing) {
+func (s *screen) ended(ctx context.Context, found []operator.Listing) (all []operator.Listing) {
 	missing := s.told.missing(found)
 	if len(missing) > mostEnded {
 		return nil
 	}
 	for _, name := range missing {
-		if l, err := s.on.ListOne(ctx, name); err == nil && l.State() == table.Released {
+		if l, err := operator.ListOne(ctx, s.on, name); err == nil && l.State() == operator.Released {
 			all = append(all, l)
 		}
 	}
@@ -102,14 +103,14 @@ func (s *screen) ended(ctx context.Context, found []table.Listing) (all []table.
 }
 
 func (s *screen) released(ctx context.Context) (watch.Released, error) {
-	found, at, err := s.on.List(ctx, s.prefix, true)
+	found, at, err := operator.List(ctx, s.on, s.prefix, true)
 	if err != nil {
 		return watch.Released{}, err
 	}
 	locks, _ := describe.Gather(found, s.prefix)
 	r := watch.Released{At: at}
 	for _, l := range locks {
-		if l.State() == table.Released && len(l.Waiters) == 0 {
+		if l.State() == operator.Released && len(l.Waiters) == 0 {
 			r.Rows = append(r.Rows, lockRow(l))
 		}
 	}
@@ -127,7 +128,7 @@ func (s *screen) rows(l look) (rows []watch.Row) {
 			continue
 		}
 		for _, m := range g.Members {
-			if m.State() != table.Released {
+			if m.State() != operator.Released {
 				rows = append(rows, lockRow(m))
 			}
 		}
@@ -135,13 +136,13 @@ func (s *screen) rows(l look) (rows []watch.Row) {
 	return rows
 }
 
-func lockRow(l table.Listing) watch.Row {
+func lockRow(l operator.Listing) watch.Row {
 	r := watch.Row{Name: l.Name, Label: terminal.Show(l.Name), State: l.State(), Holder: terminal.Show(l.Holder()), Note: describe.Waiting(l), Token: l.Token}
 	if l.Token != 0 {
 		r.Age = l.At.Sub(l.Since())
 		r.Since = terminal.Short(r.Age)
 	}
-	if l.State() == table.Released {
+	if l.State() == operator.Released {
 		r.Token = 0 // it belongs to no term
 	}
 	if l.LeaseRecord != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -95,7 +96,7 @@ func TestOnlyAMistakeEndsTheScreen(t *testing.T) {
 func TestAGroupOnTheScreenIsOneRow(t *testing.T) {
 	a, b := commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(98))
 	b.At = commandtest.At(103)
-	_, groups := describe.Gather([]table.Listing{a, b, commandtest.MemberOf(2, "", commandtest.At(50), time.Time{}), commandtest.PartitionWith(a, "17", commandtest.At(102)), commandtest.FreeSince("orders/partition/18", commandtest.At(102))}, "")
+	_, groups := describe.Gather([]operator.Listing{a, b, commandtest.MemberOf(2, "", commandtest.At(50), time.Time{}), commandtest.PartitionWith(a, "17", commandtest.At(102)), commandtest.FreeSince("orders/partition/18", commandtest.At(102))}, "")
 	all := (&screen{watching: &watching{}}).rows(look{groups: groups})
 	require.Len(t, all, 1)
 	assert.Equal(t, states.Partial, all[0].State)
@@ -114,12 +115,12 @@ func TestARowOfTheScreenIsOfItsRead(t *testing.T) {
 	l := commandtest.Held("nightly", "web\n7", commandtest.At(100), commandtest.At(103), 10*time.Second)
 	l.At = commandtest.At(107)
 	r := lockRow(l)
-	assert.Equal(t, []any{"nightly", table.Held, `$'web\n7'`, "7.0s", 6 * time.Second, "6.0s"}, []any{r.Label, r.State, r.Holder, r.Since, r.Left, r.Ends})
+	assert.Equal(t, []any{"nightly", operator.Held, `$'web\n7'`, "7.0s", 6 * time.Second, "6.0s"}, []any{r.Label, r.State, r.Holder, r.Since, r.Left, r.Ends})
 	assert.Equal(t, describe.Sentence(l), r.Detail(80))
 	l.At = commandtest.At(115)
 	r = lockRow(l)
-	assert.Equal(t, []any{table.Expired, "2.0s"}, []any{r.State, r.Ends})
+	assert.Equal(t, []any{operator.Expired, "2.0s"}, []any{r.State, r.Ends})
 	r = lockRow(commandtest.FreeSince("nightly", commandtest.At(100)))
-	assert.Equal(t, table.Released, r.State)
+	assert.Equal(t, operator.Released, r.State)
 	assert.Zero(t, r.Token, "it is no term's")
 }

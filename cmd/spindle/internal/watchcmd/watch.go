@@ -22,6 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -127,7 +128,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 
 // A look is the result of one read of the table.
 type look struct {
-	locks  []table.Listing
+	locks  []operator.Listing
 	groups []*describe.Group
 	at     time.Time     // by Spanner's clock
 	took   time.Duration // 0 if it failed
@@ -182,12 +183,12 @@ func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	defer cancel()
 	began := time.Now()
 	if w.name == "" {
-		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
+		l.locks, l.at, l.err = operator.List(ctx, t, w.prefix, true)
 		l.locks, l.groups = describe.Gather(l.locks, w.prefix)
 	} else {
-		var one table.Listing
-		one, l.err = t.ListOne(ctx, w.name)
-		l.locks, l.at = []table.Listing{one}, one.At
+		var one operator.Listing
+		one, l.err = operator.ListOne(ctx, t, w.name)
+		l.locks, l.at = []operator.Listing{one}, one.At
 	}
 	if l.err == nil {
 		l.took = time.Since(began)

@@ -1,4 +1,4 @@
-package table_test
+package operator_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -22,9 +23,9 @@ func release(t *testing.T, tab table.Table, name string) {
 }
 
 // prune deletes the locks with these ages, and returns their names.
-func prune(t *testing.T, tab table.Table, ages table.Ages) (names []string) {
+func prune(t *testing.T, tab table.Table, ages operator.Ages) (names []string) {
 	t.Helper()
-	for seen, err := range tab.Prunable(t.Context(), ages) {
+	for seen, err := range operator.Prunable(t.Context(), tab, ages) {
 		require.NoError(t, err)
 		n, err := tab.Prune(t.Context(), seen...)
 		require.NoError(t, err)
@@ -57,13 +58,13 @@ func TestOnlyLocksThatWereReleasedLongAgoArePruned(t *testing.T) {
 		require.NoError(t, tab.Release(t.Context(), long, "long"))
 		before := store.Rows()
 
-		assert.Equal(t, []string{"old"}, prune(t, tab, table.Ages{Released: time.Hour}))
+		assert.Equal(t, []string{"old"}, prune(t, tab, operator.Ages{Released: time.Hour}))
 		after := store.Rows()
 		delete(before, "old")
 		assert.Equal(t, before, after)
 
 		time.Sleep(time.Hour + time.Millisecond)
-		assert.Equal(t, []string{"long", "withdrawn"}, prune(t, tab, table.Ages{Released: time.Hour}))
+		assert.Equal(t, []string{"long", "withdrawn"}, prune(t, tab, operator.Ages{Released: time.Hour}))
 	})
 }
 
@@ -83,7 +84,7 @@ func TestEveryOldLockOfALargeTableIsPruned(t *testing.T) {
 				Set: []table.Cell{{Column: table.ColToken, Value: released}}})
 		}
 		require.NoError(t, store.Commit(t.Context(), "test", writes))
-		assert.Len(t, prune(t, tab, table.Ages{Released: time.Hour}), n/each+1)
+		assert.Len(t, prune(t, tab, operator.Ages{Released: time.Hour}), n/each+1)
 		assert.Len(t, store.Rows(), n-n/each-1)
 	})
 }
@@ -96,7 +97,7 @@ func TestPruneLeavesALockThatWasClaimedMeanwhile(t *testing.T) {
 			tab := table.Table{Store: store}
 			release(t, tab, "a")
 			release(t, tab, "b")
-			for seen, err := range tab.Prunable(t.Context(), table.Ages{}) {
+			for seen, err := range operator.Prunable(t.Context(), tab, operator.Ages{}) {
 				require.NoError(t, err)
 				require.Len(t, seen, 2)
 				switch again {
@@ -146,7 +147,7 @@ func TestPruneGoesOnBesideALockThatIsContended(t *testing.T) {
 			release(t, tab, fmt.Sprint(i))
 		}
 		release(t, tab, "busy")
-		for seen, err := range (table.Table{Store: contended{store}}).Prunable(t.Context(), table.Ages{}) {
+		for seen, err := range operator.Prunable(t.Context(), table.Table{Store: contended{store}}, operator.Ages{}) {
 			require.NoError(t, err)
 			n, err := table.Table{Store: contended{store}}.Prune(t.Context(), seen...)
 			require.NoError(t, err)
@@ -183,12 +184,12 @@ func TestOnlyLocksThatExpiredLongAgoArePruned(t *testing.T) {
 		hold(t, tab, table.PartitionName("g", "p"), time.Second)
 		alive := hold(t, tab, "alive", time.Second)
 
-		ages := table.Ages{Released: time.Hour, Expired: 24 * time.Hour}
+		ages := operator.Ages{Released: time.Hour, Expired: 24 * time.Hour}
 		time.Sleep(24*time.Hour - time.Millisecond)
 		assert.Empty(t, prune(t, tab, ages))
 		require.NoError(t, tab.Heartbeat(t.Context(), alive, "alive"))
 		time.Sleep(time.Second + 2*time.Millisecond)
-		assert.Empty(t, prune(t, tab, table.Ages{Released: time.Hour}), "only if that is asked for")
+		assert.Empty(t, prune(t, tab, operator.Ages{Released: time.Hour}), "only if that is asked for")
 		assert.Equal(t, []string{"a/bare", "a/brief", "a/no-lease-row", "done"}, prune(t, tab, ages))
 		assert.Contains(t, store.Rows(), "a/day", "its lease has just ended")
 		time.Sleep(24*time.Hour - time.Second)
@@ -216,7 +217,7 @@ func TestATermThatIsPrunedIsOver(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		seen, err := tab.Observe(t.Context(), "held")
 		require.NoError(t, err)
-		require.Len(t, prune(t, tab, table.Ages{Expired: 24 * time.Hour}), 2)
+		require.Len(t, prune(t, tab, operator.Ages{Expired: 24 * time.Hour}), 2)
 		require.Empty(t, store.Rows())
 		for step, late := range map[string]func() error{
 			"heartbeat": func() error { return tab.Heartbeat(t.Context(), held, "held") },
@@ -246,7 +247,7 @@ func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
 		beats, confirmed, taken := hold(t, tab, "beats", time.Second), claim(t, tab, "confirmed"), hold(t, tab, "taken", time.Second)
 		hold(t, tab, "silent", time.Second)
 		time.Sleep(25 * time.Hour)
-		for seen, err := range tab.Prunable(t.Context(), table.Ages{Expired: 24 * time.Hour}) {
+		for seen, err := range operator.Prunable(t.Context(), tab, operator.Ages{Expired: 24 * time.Hour}) {
 			require.NoError(t, err)
 			require.Len(t, seen, 4)
 			require.NoError(t, tab.Heartbeat(t.Context(), beats, "beats"))
@@ -267,11 +268,11 @@ func TestPruneLeavesALockThatComesBackMeanwhile(t *testing.T) {
 }
 
 func TestPruneRefusesAgesThatAreNotSafe(t *testing.T) {
-	assert.NoError(t, table.Ages{}.Check())
-	assert.NoError(t, table.Ages{Expired: 24 * time.Hour}.Check())
-	assert.ErrorContains(t, table.Ages{Expired: 24*time.Hour - 1}.Check(), "at least 24h0m0s, the longest lease")
-	assert.ErrorContains(t, table.Ages{Expired: -1}.Check(), "at least 24h0m0s")
-	assert.ErrorContains(t, table.Ages{Released: -1}.Check(), "must not be negative")
+	assert.NoError(t, operator.Ages{}.Check())
+	assert.NoError(t, operator.Ages{Expired: 24 * time.Hour}.Check())
+	assert.ErrorContains(t, operator.Ages{Expired: 24*time.Hour - 1}.Check(), "at least 24h0m0s, the longest lease")
+	assert.ErrorContains(t, operator.Ages{Expired: -1}.Check(), "at least 24h0m0s")
+	assert.ErrorContains(t, operator.Ages{Released: -1}.Check(), "must not be negative")
 }
 
 // The holder of a lock that an operator has released can ask, within its lease, who released it. If both that row and
@@ -282,7 +283,7 @@ func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 		token := hold(t, tab, "lock", time.Hour)
 		require.NoError(t, tab.Break(t.Context(), token, "lock"))
 		time.Sleep(time.Minute)
-		assert.Empty(t, prune(t, tab, table.Ages{}))
+		assert.Empty(t, prune(t, tab, operator.Ages{}))
 		claim(t, tab, "lock")
 		own, err := tab.GivenBack(t.Context(), token, "", "lock")
 		require.NoError(t, err)
@@ -290,7 +291,7 @@ func TestALockThatWasBrokenIsPrunedAfterTheLongestLease(t *testing.T) {
 
 		release(t, tab, "lock")
 		time.Sleep(table.MaxLease)
-		assert.Equal(t, []string{"lock"}, prune(t, tab, table.Ages{}))
+		assert.Equal(t, []string{"lock"}, prune(t, tab, operator.Ages{}))
 	})
 }
 
@@ -304,7 +305,7 @@ func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 		time.Sleep(time.Hour)
 		link := &memstore.Link{Store: store}
 		tab := table.Table{Store: link}
-		next, stop := iter.Pull2(tab.Prunable(t.Context(), table.Ages{}))
+		next, stop := iter.Pull2(operator.Prunable(t.Context(), tab, operator.Ages{}))
 		seen, err, _ := next()
 		require.NoError(t, err)
 		require.NotEmpty(t, seen)
@@ -319,7 +320,7 @@ func TestPruneGoesOnlyAsFarAsItsCaller(t *testing.T) {
 			return nil
 		})
 		var errs []error
-		for _, err := range tab.Prunable(t.Context(), table.Ages{}) {
+		for _, err := range operator.Prunable(t.Context(), tab, operator.Ages{}) {
 			errs = append(errs, err)
 		}
 		assert.Equal(t, []error{failed}, errs)
@@ -337,7 +338,30 @@ func TestAReleasedLockWithALeaseRowIsLeftAlone(t *testing.T) {
 		require.NoError(t, store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Insert, Name: by, Set: []table.Cell{
 			{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColWriter, Value: `{"lease":"1s"}`}}}}))
 		time.Sleep(time.Hour)
-		assert.Empty(t, prune(t, tab, table.Ages{}))
+		assert.Empty(t, prune(t, tab, operator.Ages{}))
 		assert.Contains(t, store.Rows(), by)
+	})
+}
+
+// Prune finds each lock once, whichever rows are the last of a page.
+func TestPruneReadsEveryPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		names := []string{"a", "a_1", "b", "c", "d"}
+		for _, name := range names {
+			release(t, tab, name)
+		}
+		hold(t, tab, "held", time.Hour)
+		for rows := 1; rows <= 4; rows++ {
+			operator.PagesOf(t, rows)
+			var found []string
+			for seen, err := range operator.Prunable(t.Context(), tab, operator.Ages{}) {
+				require.NoError(t, err)
+				for _, o := range seen {
+					found = append(found, o.Name)
+				}
+			}
+			assert.Equal(t, names, found, "%d rows in a page", rows)
+		}
 	})
 }

@@ -1,4 +1,4 @@
-package table_test
+package operator_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -43,7 +44,7 @@ func BenchmarkListBeside(b *testing.B) {
 		tab := table.Table{Store: table.Spanner{DB: client, Table: db.Table}}
 		for what, list := range map[string]func() (int, error){
 			"held": func() (int, error) {
-				found, _, err := tab.ListWith(b.Context(), "", false)
+				found, _, err := operator.ListWith(b.Context(), tab, "", false)
 				return len(found), err
 			},
 			"by keys": func() (int, error) {
@@ -51,7 +52,7 @@ func BenchmarkListBeside(b *testing.B) {
 				return len(rows), err
 			},
 			"all": func() (int, error) {
-				found, _, err := tab.List(b.Context(), "", true)
+				found, _, err := operator.List(b.Context(), tab, "", true)
 				return len(found), err
 			},
 		} {

@@ -1,4 +1,4 @@
-package table_test
+package operator_test
 
 import (
 	"testing"
@@ -8,56 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
-
-// join makes id a member of the group "orders".
-func join(t *testing.T, tab table.Table, slot int, id string, lease time.Duration) table.LeaseRef {
-	t.Helper()
-	name := table.SlotName("orders", slot)
-	seen, err := tab.Observe(t.Context(), name)
-	require.NoError(t, err)
-	token, err := tab.Claim(t.Context(), id, seen...)
-	require.NoError(t, err)
-	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, ID: id, Value: "at " + id, ListDigest: "p"}, name))
-	return table.LeaseRef{Name: name, Token: token}
-}
-
-// claimFor lets the member claim partitions of the group.
-func claimFor(t *testing.T, tab table.Table, m table.LeaseRef, partitions ...string) (names []string, token table.Token) {
-	t.Helper()
-	for _, p := range partitions {
-		names = append(names, table.PartitionName("orders", p))
-	}
-	r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: names})
-	require.NoError(t, err)
-	var seen []table.Observation
-	for _, name := range names {
-		seen = append(seen, r.Partitions[name].Observation)
-	}
-	token, _, err = tab.ClaimPartitions(t.Context(), m, seen...)
-	require.NoError(t, err)
-	return names, token
-}
-
-func take(t *testing.T, tab table.Table, m table.LeaseRef, lease time.Duration, partitions ...string) table.Token {
-	t.Helper()
-	names, token := claimFor(t, tab, m, partitions...)
-	kept, err := tab.ConfirmPartitions(t.Context(), m, table.LeaseRecord{Lease: lease}, token, names...)
-	require.NoError(t, err)
-	require.Len(t, kept, len(names))
-	return token
-}
-
-func drop(t *testing.T, tab table.Table, names ...string) {
-	t.Helper()
-	var writes []table.Write
-	for _, name := range names {
-		writes = append(writes, table.Write{Kind: table.Delete, Name: name})
-	}
-	require.NoError(t, tab.Store.Commit(t.Context(), "test", writes))
-}
 
 // A partition is held, leaving, expired or free if its member is, regardless of which rows of the group are read.
 func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
@@ -98,23 +52,23 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		require.NoError(t, tab.Heartbeat(t.Context(), live.Token, live.Name))
 
 		type line struct {
-			state  table.State
+			state  operator.State
 			holder string
 			member string
 		}
 		want := map[string]line{
-			"held": {table.Held, "live", live.Name}, "leaving": {table.Leaving, "leaver", leaver.Name},
-			"of-expired": {table.Expired, "dead", dead.Name}, "of-released": {table.Released, "", released.Name},
-			"bare-of-released": {table.Released, "", released.Name}, "of-another": {table.Released, "", again.Name},
-			"of-erased": {table.Orphaned, "", erased.Name}, "of-broken": {table.Unconfirmed, "broken", broken.Name},
-			"bare": {table.Unconfirmed, "live", live.Name}, "no-lease-row": {table.Unconfirmed, "live", live.Name},
-			"given": {table.Released, "", ""}, "orphan": {table.Orphaned, "", ""},
-			"paused": {table.Paused, "", live.Name}, "paused-in-an-earlier-term": {table.Released, "", ""},
-			"plain": {table.Held, "orders/partition/plain's holder", ""},
+			"held": {operator.Held, "live", live.Name}, "leaving": {operator.Leaving, "leaver", leaver.Name},
+			"of-expired": {operator.Expired, "dead", dead.Name}, "of-released": {operator.Released, "", released.Name},
+			"bare-of-released": {operator.Released, "", released.Name}, "of-another": {operator.Released, "", again.Name},
+			"of-erased": {operator.Orphaned, "", erased.Name}, "of-broken": {operator.Unconfirmed, "broken", broken.Name},
+			"bare": {operator.Unconfirmed, "live", live.Name}, "no-lease-row": {operator.Unconfirmed, "live", live.Name},
+			"given": {operator.Released, "", ""}, "orphan": {operator.Orphaned, "", ""},
+			"paused": {operator.Paused, "", live.Name}, "paused-in-an-earlier-term": {operator.Released, "", ""},
+			"plain": {operator.Held, "orders/partition/plain's holder", ""},
 		}
 		for _, prefix := range []string{"", "orders", "orders/", "orders/p", "orders/partition/"} {
 			for _, all := range []bool{true, false} {
-				found, _, err := tab.List(t.Context(), prefix, all)
+				found, _, err := operator.List(t.Context(), tab, prefix, all)
 				require.NoError(t, err)
 				n := 0
 				for _, l := range found {
@@ -131,11 +85,11 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 			}
 		}
 		for partition, w := range want {
-			one, err := tab.ListOne(t.Context(), table.PartitionName("orders", partition))
+			one, err := operator.ListOne(t.Context(), tab, table.PartitionName("orders", partition))
 			require.NoError(t, err)
 			assert.Equal(t, w, line{one.State(), one.Holder(), one.Member.Name}, partition)
 		}
-		one, err := tab.ListOne(t.Context(), table.PartitionName("orders", "held"))
+		one, err := operator.ListOne(t.Context(), tab, table.PartitionName("orders", "held"))
 		require.NoError(t, err)
 		assert.Equal(t, token, one.Token, "its own")
 		assert.Zero(t, one.At.Sub(one.Heartbeat), "its member's")
@@ -155,7 +109,7 @@ func TestRowsOfGroupsAreNotPruned(t *testing.T) {
 		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
 		time.Sleep(time.Hour)
 		before := store.Rows()
-		assert.Empty(t, prune(t, tab, table.Ages{}))
+		assert.Empty(t, prune(t, tab, operator.Ages{}))
 		assert.Equal(t, before, store.Rows())
 	})
 }
@@ -167,10 +121,10 @@ func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
 		token := hold(t, tab, "a", time.Second)
 		require.NoError(t, tab.Ask(t.Context(), table.ByPreference, "a", token))
 		for _, all := range []bool{true, false} {
-			found, _, err := tab.List(t.Context(), "", all)
+			found, _, err := operator.List(t.Context(), tab, "", all)
 			require.NoError(t, err)
 			require.Len(t, found, 1)
-			assert.Equal(t, table.Held, found[0].State())
+			assert.Equal(t, operator.Held, found[0].State())
 		}
 	})
 }

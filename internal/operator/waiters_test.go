@@ -1,4 +1,4 @@
-package table_test
+package operator_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -24,7 +25,7 @@ func wait(t *testing.T, tab table.Table, queue, id string) {
 // listed returns each lock of a list with its state and its waiters.
 func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []string) {
 	t.Helper()
-	found, _, err := tab.List(t.Context(), prefix, all)
+	found, _, err := operator.List(t.Context(), tab, prefix, all)
 	require.NoError(t, err)
 	for _, l := range found {
 		line := fmt.Sprintf("%.12s %s", l.Name, l.State())
@@ -54,17 +55,17 @@ func TestLapsedTicketsAreNotListed(t *testing.T) {
 			t.Helper()
 			assert.Equal(t, locks, listed(t, tab, "", true))
 			for name, want := range map[string]int{"held": waiters, "free": waiters - 1} {
-				one, err := tab.ListOne(t.Context(), name)
+				one, err := operator.ListOne(t.Context(), tab, name)
 				require.NoError(t, err)
 				assert.Len(t, one.Waiters, want, name)
 				assert.Equal(t, want > 0, one.LongestWait() > 0, name)
-				more, _, err := tab.ListWith(t.Context(), "h", false, name)
+				more, _, err := operator.ListWith(t.Context(), tab, "h", false, name)
 				require.NoError(t, err)
 				assert.Len(t, more[len(more)-1].Waiters, map[string]int{"held": waiters, "free": 0}[more[len(more)-1].Name], name)
 			}
 		}
 		stale := func() (n int) {
-			for writes, err := range tab.StaleTickets(t.Context()) {
+			for writes, err := range operator.StaleTickets(t.Context(), tab) {
 				require.NoError(t, err)
 				n += len(writes)
 			}
@@ -82,7 +83,7 @@ func TestLapsedTicketsAreNotListed(t *testing.T) {
 		}
 		require.NoError(t, tab.Queue(t.Context(), many...))
 		time.Sleep(2 * time.Second)
-		one, err := tab.ListOne(t.Context(), "held")
+		one, err := operator.ListOne(t.Context(), tab, "held")
 		require.NoError(t, err)
 		assert.True(t, one.Cut, "those behind were not read")
 	})
@@ -132,7 +133,7 @@ func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 		}
 
 		for name, want := range map[string]string{"a": "0 2", "none": "4", "held": "", "pool/slot/0002": "3", long: "6", "released": "5"} {
-			l, err := tab.ListOne(t.Context(), name)
+			l, err := operator.ListOne(t.Context(), tab, name)
 			require.NoError(t, err)
 			var ids []string
 			for _, w := range l.Waiters {
@@ -141,7 +142,7 @@ func TestWaitersAreListedWithTheirLocks(t *testing.T) {
 			assert.Equal(t, want, strings.Join(ids, " "), "%.20s", name)
 			assert.False(t, l.Cut)
 		}
-		l, err := tab.ListOne(t.Context(), "a")
+		l, err := operator.ListOne(t.Context(), tab, "a")
 		require.NoError(t, err)
 		assert.Equal(t, 8*time.Second, l.LongestWait().Round(time.Second))
 	})
@@ -171,7 +172,7 @@ func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 		}
 		require.NoError(t, tab.Queue(t.Context(), writes...))
 		store.rows, store.reads = 0, 0
-		l, err := tab.ListOne(t.Context(), "m")
+		l, err := operator.ListOne(t.Context(), tab, "m")
 		require.NoError(t, err)
 		assert.True(t, l.IsHeld())
 		assert.Len(t, l.Waiters, table.MostTickets)
@@ -188,7 +189,7 @@ func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 		store := &memstore.Store{}
 		tab := table.Table{Store: store}
 		stale := func() (n int) {
-			for deletes, err := range tab.StaleTickets(t.Context()) {
+			for deletes, err := range operator.StaleTickets(t.Context(), tab) {
 				require.NoError(t, err)
 				assert.LessOrEqual(t, len(deletes), 200)
 				require.NoError(t, tab.Queue(t.Context(), deletes...))
