@@ -158,7 +158,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	}
 	// If this fails, the next poll leads to another attempt.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
-	c.coolDown.begin(c.Clock, rest)
+	c.cool(rest)
 	return true
 }
 
@@ -170,7 +170,7 @@ func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []str
 	if table.Refused(why) {
 		length = min(length, time.Minute)
 	}
-	c.coolDown.begin(c.Clock, length)
+	c.cool(length)
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
 }
 
