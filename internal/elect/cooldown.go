@@ -46,8 +46,8 @@ func (m *memory) yieldedTo() {
 func (c *Candidate) Rest(length time.Duration) { c.rest = PauseFor(c.Clock, length) }
 
 // cool begins a cool-down that does not end before its time.
-func (c *Candidate) cool(length time.Duration) {
-	c.coolDown, c.yielded = PauseFor(c.Clock, length), false
+func (m *memory) cool(c Clock, length time.Duration) {
+	m.coolDown, m.yielded = PauseFor(c, length), false
 }
 
 // restsFor returns how much longer the candidate leaves a lock to other candidates.

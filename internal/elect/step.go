@@ -103,7 +103,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Duration) (Step, Decision) {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
-		maxPause = c.shortest(seen) / 3
+		maxPause = shortest(c.LeaseRecord.Lease, seen) / 3
 	}
 	c.retry.Max = maxPause
 	if err != nil {
@@ -168,9 +168,8 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
-// shortest returns the shortest lease among the candidate's and the holders'.
-func (c *Candidate) shortest(seen []LockView) time.Duration {
-	lease := c.LeaseRecord.Lease
+// shortest returns the shortest lease among the candidate's own and the holders'.
+func shortest(lease time.Duration, seen []LockView) time.Duration {
 	for _, s := range seen {
 		if s.LeaseRecord != nil {
 			lease = min(lease, s.LeaseRecord.Lease)

@@ -112,11 +112,11 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.past.own = token\n"),
+		"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own = token\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
-		"\tsent, err := c.confirm(ctx, token, names)\n", "\tsent, err := c.confirm(ctx, token, names)\n\tsent = c.Clock.Now()\n"),
+		"\tsent, err := c.confirm(ctx, token)\n", "\tsent, err := c.confirm(ctx, token)\n\tsent = c.Clock.Now()\n"),
 	one("expiry judged by a strong read", "a holder again", observeGo,
 		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
 
