@@ -48,7 +48,7 @@ func hold(t *testing.T, store table.Store, gate *Gate, n, atATime int) time.Dura
 		all.Go(func() {
 			places <- struct{}{}
 			c := candidate("c", store, fmt.Sprint("lock-", i))
-			c.Gate = gate
+			c.Gate.Gate = gate
 			for {
 				s := c.Try(t.Context(), All, lease/3)
 				if s.Term != nil {
@@ -178,7 +178,7 @@ func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
 			}
 			return call(ctx, store)
 		}), "m")
-		late.Gate = g
+		late.Gate.Gate = g
 		tried := make(chan Step)
 		go func() { tried <- late.Try(t.Context(), All, lease/3) }()
 		synctest.Wait()
@@ -204,7 +204,7 @@ func TestAClaimThatHasHardlyWaitedPollsOnce(t *testing.T) {
 		g, leave := full(t)
 		link := &memstore.Link{Store: &memstore.Store{}}
 		c := candidate("c", link, "m")
-		c.Gate = g
+		c.Gate.Gate = g
 		time.AfterFunc(lease/50, leave)
 		require.NotNil(t, c.Try(t.Context(), All, lease/3).Term)
 		assert.Equal(t, 1, link.Counts()["observe"])

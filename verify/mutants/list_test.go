@@ -32,10 +32,10 @@ const (
 	releaseGo   = "internal/elect/release.go"
 	announceGo  = "internal/elect/announce.go"
 	runGo       = "run.go"
-	leadGo      = "lead.go"
+	leadGo      = "leader.go"
 	linkGo      = "verify/simulation/link_test.go"
 
-	leadershipGo    = "leadership.go"
+	courseGo        = "course.go"
 	electHandoverGo = "internal/elect/handover.go"
 	tableHandoverGo = "internal/table/handover.go"
 	preferenceGo    = "internal/elect/preference.go"
@@ -112,11 +112,11 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.past.own = token\n"),
+		"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own = token\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
-		"\tsent, err := c.confirm(ctx, token, names)\n", "\tsent, err := c.confirm(ctx, token, names)\n\tsent = c.Clock.Now()\n"),
+		"\tsent, err := c.confirm(ctx, token)\n", "\tsent, err := c.confirm(ctx, token)\n\tsent = c.Clock.Now()\n"),
 	one("expiry judged by a strong read", "a holder again", observeGo,
 		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
 
@@ -136,15 +136,15 @@ var mutants = []mutant{
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
 	{"held while it is released", "one holder", []edit{
-		{leadGo, "\tl.show(view{})\n", ""},
+		{leadGo, "\te.lock.show(view{})\n", ""},
 		{termGo, "\tif t.advance(ended) {\n", "\tif t.advance(draining) {\n"},
 	}},
 	one("work told of the end late", "ctx ends", termGo,
 		"\tt.work = within(t.over)\n", "\tt.work = within(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.work.cancel(context.Cause(t.over)) }) })\n"),
 	one("release before the leader function has returned", "work first", leadGo,
-		"\tt := l.keeper.Term\n\tl.config.Lead(", "\tt := l.keeper.Term\n\tl.events.Put(event{what: returned})\n\tl.config.Lead("),
-	one("next term does not wait for the leader function", "one leader function", leadershipGo,
-		"\tif l.idle {\n\t\treturn l.end(concede)", "\tif true {\n\t\treturn l.end(concede)"),
+		"\tlock.config.Lead(", "\tl.events.Put(event{what: returned})\n\tlock.config.Lead("),
+	one("next term does not wait for the leader function", "one leader function", courseGo,
+		"\t\tif c.idle {\n\t\t\treturn c.end(lose)", "\t\tif true {\n\t\t\treturn c.end(lose)"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
@@ -158,10 +158,10 @@ var mutants = []mutant{
 	}},
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
-	one("release of a handover before the work has returned", "work first", leadershipGo,
-		"\tif l.idle {\n\t\treturn l.end(cancelWork, release)", "\tif true {\n\t\treturn l.end(cancelWork, release)"),
+	one("release of a handover before the work has returned", "work first", courseGo,
+		"\tif c.idle {\n\t\treturn c.end(cancelWork, release)", "\tif true {\n\t\treturn c.end(cancelWork, release)"),
 	one("who stepped down may claim at once", "others first", coolDownGo,
-		"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
+		"PauseFor(c.Clock, length), true", "PauseFor(c.Clock, 0*length), true"),
 	one("who does not know of its release may claim at once", "others first", coolDownGo,
 		"\tif released {\n\t\tlength /= 3\n", "\tif length /= 3; !released {\n\t\tlength = 0\n"),
 	one("holder that goes without waiting for its followers", "works on", announceGo,
@@ -170,16 +170,16 @@ var mutants = []mutant{
 		", d.wait+c.spread(seen), c.watch(seen))", ", d.wait+c.spread(seen))"),
 	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
 		"return c.begin(running, token", "return c.begin(ctx, token"),
-	one("handover that nobody is waited for at the end of Run", "works on", leadershipGo,
-		"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
+	one("handover that nobody is waited for at the end of Run", "works on", courseGo,
+		"before <= leaving && !c.handover {", "before <= leaving {"),
 	one("holder that ignores no preference", "preference ends", preferenceGo,
 		"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", leadGo,
-		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.answer(nil)\n"),
-	one("holder that goes on after its announcement", "leaving ends", leadershipGo,
-		"e.what == announced || e.what == returned || ", "e.what == returned || "),
+		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.calls.answer(nil)\n"),
+	one("holder that goes on after its announcement", "leaving ends", courseGo,
+		"\t\tif before == leaving {\n", "\t\tif false {\n"),
 	one("requests accepted by everybody", "asked for", leadGo,
-		"\tif l.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
+		"\tif e.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
 }

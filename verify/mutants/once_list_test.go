@@ -6,7 +6,7 @@ import "slices"
 
 const (
 	tickGo  = "internal/table/tick.go"
-	pauseGo = "internal/repeat/pause.go"
+	pauseGo = "internal/loop/pause.go"
 )
 
 // onceMutants concern work that is done once, and the mutex that protects it.
@@ -56,7 +56,7 @@ var onceMutants = slices.Concat(pauseMutants, of("./lock",
 		"given && last.Token == p.recorded", "given"),
 ))
 
-var pauseMutants = of("./internal/repeat",
+var pauseMutants = of("./internal/loop",
 	one("pauses that don't grow", "TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone", pauseGo,
 		"p.Longest / 8 << min(p.failures, 3)", "p.Longest / 8"),
 	one("a holder that was seen is no failure", "TestAFailureCountsOnceTheLockWasSeenHeld", pauseGo,

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// surroundings are the events that can happen around a leadership, and the actions that it must not take in the current
+// surroundings are the events that can happen around a term, and the actions that it must not take in the current
 // state.
 type surroundings struct {
-	leadership
+	course
 	t    *testing.T
 	path []happening
 
@@ -32,7 +32,7 @@ func (s *surroundings) next() (all []happening) {
 	add(s.announcing, announced)
 	add(s.working, returned)
 	add(s.held, termEnded)
-	add(s.ended && (s.phase == draining || s.phase == lost), timeIsUp)
+	add(s.ended && (s.stage == draining || s.stage == lost), timeIsUp)
 	return all
 }
 
@@ -54,13 +54,13 @@ func (s *surroundings) happens(what happening) {
 	for _, a := range s.on(event{what: what}) {
 		s.does(a, what)
 	}
-	s.holds(s.phase == over || s.held || s.phase == lost, "a lock that is lost is known to be")
-	s.holds(s.phase != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
-	s.holds(what != timeIsUp || s.phase == over, "nothing is waited for after its time")
+	s.holds(s.stage == over || s.held || s.stage == lost, "a lock that is lost is known to be")
+	s.holds(s.stage != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
+	s.holds(what != timeIsUp || s.stage == over, "nothing is waited for after its time")
 }
 
-func (s *surroundings) does(a action, what happening) {
-	s.holds(a == concede || s.held || a == abandon, "nothing is done with a lock that is lost")
+func (s *surroundings) does(a act, what happening) {
+	s.holds(a == lose || s.held || a == abandon, "nothing is done with a lock that is lost")
 	switch a {
 	case announce:
 		s.holds(s.working || what != returned, "nothing is announced because work has returned")
@@ -77,8 +77,8 @@ func (s *surroundings) does(a action, what happening) {
 	case expire:
 		s.holds(s.canceled && s.working && s.ended, "the lock is left to expire if work does not return in time")
 		s.held = false
-	case concede:
-		s.holds(!s.held, "a lock that is held is not conceded")
+	case lose:
+		s.holds(!s.held, "a lock that is held is not taken for lost")
 		s.announcing = false
 	case abandon:
 		s.holds(s.working && s.ended, "work is abandoned once it has had its time")
@@ -93,7 +93,7 @@ func (s *surroundings) holds(ok bool, what string) {
 
 // explore goes through all orders of events, and returns the number of orders.
 func (s surroundings) explore() int {
-	if s.phase == over {
+	if s.stage == over {
 		return 1
 	}
 	all, n := s.next(), 0
@@ -110,10 +110,10 @@ func (s surroundings) explore() int {
 // released only after the work has returned, and each term comes to an end.
 func TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned(t *testing.T) {
 	n := 0
-	for _, l := range []leadership{{}, {handover: true}, {keepOnReturn: true}, {handover: true, keepOnReturn: true}} {
+	for _, l := range []course{{}, {handover: true}, {keepOnReturn: true}, {handover: true, keepOnReturn: true}} {
 		for _, working := range []bool{true, false} {
 			l.idle = !working
-			s := surroundings{leadership: l, t: t, working: working, held: true, reminders: 3}
+			s := surroundings{course: l, t: t, working: working, held: true, reminders: 3}
 			n += s.explore()
 		}
 	}

@@ -1,4 +1,4 @@
-package repeat
+package loop
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ func paused(p *Pause, released, recorded table.Token) time.Duration {
 
 func TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &Pause{Clock: atLeast{}, Longest: Longest(10 * time.Second)}
+		p := &Pause{Clock: atLeast{}, Longest: LongestPause(10 * time.Second)}
 		p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
 		var pauses []time.Duration
 		for token := range table.Token(6) {

@@ -1,5 +1,4 @@
-// Package repeat computes how long a waiter pauses before it runs work that has failed.
-package repeat
+package loop
 
 import (
 	"time"
@@ -22,12 +21,11 @@ type Pause struct {
 	held     bool        // the lock has been seen to be held since asked
 	released time.Time   // when the lock was last released, as far as the caller has seen
 	failures int
-	since    elect.Instant
-	left     time.Duration // how long to pause, counted from since
+	pause    elect.Pause
 }
 
-// Longest returns the longest pause for locks with that lease.
-func Longest(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
+// LongestPause returns the longest pause for locks with that lease.
+func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
 // Asked begins the wait. last is the work that was last recorded as done, and now is the time at which it was read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
@@ -41,7 +39,7 @@ func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(
 			p.held = true
 			return d
 		}
-		if left := p.remains(); left > 0 {
+		if left := p.pause.Left(p.Clock); left > 0 {
 			return elect.Wait(left)
 		}
 		last, now, err := look()
@@ -52,8 +50,7 @@ func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(
 			return elect.Blocked(err)
 		}
 		if p.failed(seen[0], last) {
-			p.begin()
-			return elect.Wait(p.left)
+			return elect.Wait(p.begin())
 		}
 		return d
 	}
@@ -70,16 +67,12 @@ func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	return failed && p.Longest > 0
 }
 
-// begin starts a pause. Half of it is random, so that the waiters do not all continue at the same instant.
-func (p *Pause) begin() {
-	pause := p.Longest / 8 << min(p.failures, 3)
+// begin starts a pause, and returns its length. Half of it is random, so that the waiters do not all continue at the same
+// instant.
+func (p *Pause) begin() time.Duration {
+	longest := p.Longest / 8 << min(p.failures, 3)
 	p.failures++
-	p.since, p.left = p.Clock.Now(), pause/2+p.Clock.Random(pause/2+1)
-}
-
-func (p *Pause) remains() time.Duration {
-	if p.left == 0 {
-		return 0
-	}
-	return p.left - p.Clock.Now().Since(p.since)
+	length := longest/2 + p.Clock.Random(longest/2+1)
+	p.pause = elect.PauseFor(p.Clock, length)
+	return length
 }
