@@ -17,7 +17,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -129,25 +128,6 @@ func (h *handover) request(ctx context.Context, db *connect.Connection, leader s
 		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("%s claimed %s again, under token %v, because no other candidate did", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
 	}
 	return done, nil
-}
-
-// HandoverAction returns the handover action for the screen of spindle watch.
-func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
-	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
-		h := &handover{Database: o, name: name, token: int64(token)}
-		leader, err := h.asks(ctx, db, db.Locks())
-		if err != nil {
-			return watch.Question{}, err
-		}
-		return watch.Question{
-			Text: fmt.Sprintf("Ask %s to hand over %s, which it holds under token %v?\n\nSpindle waits up to %v for another candidate to take over. The request can't be withdrawn.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
-			Yes: func(ctx context.Context) (string, error) {
-				done, err := h.request(ctx, db, leader)
-				return h.text(done), err
-			},
-		}, nil
-	}
-	return watch.Action{Key: "h", Name: "handover", Ask: ask}
 }
 
 // refuse returns an error if h.name is the name of a group, or of a lock that a group member holds, because group
