@@ -70,9 +70,8 @@ If the output is not a terminal, it prints the list again if a lock in it has
 changed. Heartbeats and waiters do not count as changes. To print only the
 changes, use spindle watch.
 
--o json prints one object per line, and -o yaml one document per object; spindle
-schema describes them. -o name prints only the names, quoted for bash and zsh
-where necessary.
+-o json prints one object per line; spindle schema describes them. -o name
+prints only the names, quoted for bash and zsh where necessary.
 
 `
 
@@ -144,7 +143,7 @@ func (ls *listing) flags(c *cobra.Command) {
 	f.StringVar(&ls.selected.group, "group", "", "list the members and partitions of this `group`")
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
 	f.BoolVarP(&ls.reverse, "reverse", "r", false, "reverse the sort order")
-	ls.f.Flag(f, terminal.AsWide, terminal.AsName, terminal.AsYAML)
+	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
 	f.BoolVar(&ls.bare, "no-headers", false, "don't print the column headings")
 	f.BoolVar(&ls.whole, "no-trunc", false, "don't shorten names or values, even if lines are wider than the terminal")
 	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
@@ -244,7 +243,7 @@ func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []descr
 	switch {
 	case ls.f.Objects():
 		for _, e := range all {
-			if err := ls.f.Print(&p, e.Object); err != nil {
+			if err := terminal.PrintJSON(&p, e.Object); err != nil {
 				return err
 			}
 		}

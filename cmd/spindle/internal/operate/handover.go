@@ -77,7 +77,7 @@ Exit codes:
 	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the current one)")
 	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another candidate to take over (default: three times the holder's lease)")
 	flags.OnlyOnCommandLine(c.Flags(), "token", "wait")
-	h.f.Flag(c.Flags(), terminal.AsYAML)
+	h.f.Flag(c.Flags())
 	return c
 }
 
@@ -179,7 +179,7 @@ type HandoverJSON struct {
 
 func (h *handover) print(done spindle.Handover) error {
 	if h.f.Objects() {
-		return h.f.Print(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
+		return terminal.PrintJSON(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
 	}
 	_, err := fmt.Print(h.text(done))
 	return err

@@ -85,7 +85,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 				// The timeout of ctx may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 				if err == nil && f.Objects() {
-					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+					return terminal.PrintJSON(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
 				}
 				fmt.Print(text)
 				return err
@@ -94,7 +94,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	}
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }

@@ -5,7 +5,7 @@
 //   - text.go, duration.go: measuring, cutting, wrapping and formatting text
 //   - escape.go: escaping characters that could harm a terminal
 //   - columns.go: tables
-//   - format.go, json.go, yaml.go: the formats of --output
+//   - format.go, json.go: the formats of --output
 //   - journal.go, outlet.go: messages on standard error
 package terminal
 
