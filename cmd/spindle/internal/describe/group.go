@@ -237,16 +237,6 @@ func Names(partitions []string) string {
 // IsPartition reports whether l is a partition of a group, and not only a lock with such a name.
 func IsPartition(l operator.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
-// Columns returns the members and partitions of a group that are in use, as ls --group lists them.
-func (g *Group) Columns(width int) string {
-	in := &Group{Prefix: g.Prefix, Partitions: g.Partitions,
-		Members: slices.DeleteFunc(slices.Clone(g.Members), func(l operator.Listing) bool { return l.State() == operator.Released })}
-	page := &terminal.Terminal{Width: width}
-	lines := (&terminal.Columns{Names: MemberColumns}).Lines(page, Rows(in.MemberEntries()))
-	lines = append(append(lines, ""), (&terminal.Columns{Names: PartitionColumns}).Lines(page, Rows(in.PartitionEntries()))...)
-	return strings.Join(lines, "\n")
-}
-
 // The headings of lists of members and partitions.
 var (
 	MemberColumns    = []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS", "ID AND VALUE"}

@@ -66,14 +66,13 @@ detail: its members, each with the partitions that it holds, and then every
 partition. A partition is in the same state as the member that holds it.
 
 With --watch, ls runs until it is interrupted. It reads the table at the
-interval that --every gives, and prints a line for each listed lock that has
-changed, even if the lock would not be listed any more. Heartbeats and waiters
-do not count as changes. A term that begins and ends between two reads is
-missed.
+interval that --every gives, and redraws the list, by default with --sort state.
+If the output is not a terminal, it prints the list again if a lock in it has
+changed. Heartbeats and waiters do not count as changes. To print only the
+changes, use spindle watch.
 
--o json prints one object per line, and -o yaml one document per object; spindle
-schema describes them. -o name prints only the names, quoted for bash and zsh
-where necessary.
+-o json prints one object per line; spindle schema describes them. -o name
+prints only the names, quoted for bash and zsh where necessary.
 
 `
 
@@ -92,7 +91,7 @@ func NewLs(o *connect.Database) *cobra.Command {
   spindle ls billing/ --held
   spindle ls --state expired,orphaned --sort age
   spindle ls --group orders
-  spindle ls --watch -o json
+  spindle ls --watch
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -102,7 +101,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 		},
 		ValidArgsFunction: complete.Locks(o),
 		RunE: func(c *cobra.Command, args []string) error {
-			ls.show.prefix = strings.Join(args, "")
+			ls.selected.prefix = strings.Join(args, "")
 			if err := ls.check(c); err != nil {
 				return err
 			}
@@ -110,7 +109,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 				return ls.follow(c.Context())
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				found, _, err := operator.List(ctx, t, ls.show.prefix, ls.show.idle())
+				found, _, err := operator.List(ctx, t, ls.selected.prefix, ls.selected.idle())
 				if err != nil {
 					return err
 				}
@@ -125,56 +124,61 @@ func NewLs(o *connect.Database) *cobra.Command {
 // listing is one run of ls.
 type listing struct {
 	*connect.Database
-	show    selection
-	f       terminal.Format
-	by      choice
-	reverse bool
-	bare    bool
-	whole   bool
-	watch   bool
-	every   time.Duration
+	selected selection
+	f        terminal.Format
+	by       choice
+	reverse  bool
+	bare     bool
+	whole    bool
+	watch    bool
+	every    time.Duration
 }
 
 func (ls *listing) flags(c *cobra.Command) {
 	ls.by = choice{"name", orderNames}
-	ls.show.states.of = states.All
+	ls.selected.states.of = states.All
 	f := c.Flags()
-	f.BoolVarP(&ls.show.all, "all", "a", false, "also list released locks")
-	f.BoolVar(&ls.show.held, "held", false, "list only locks that are held")
-	f.Var(&ls.show.states, "state", "list only locks in these comma-separated `states`")
-	f.StringVar(&ls.show.group, "group", "", "list the members and partitions of this `group`")
+	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
+	f.BoolVar(&ls.selected.held, "held", false, "list only locks that are held")
+	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
+	f.StringVar(&ls.selected.group, "group", "", "list the members and partitions of this `group`")
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
 	f.BoolVarP(&ls.reverse, "reverse", "r", false, "reverse the sort order")
-	ls.f.Flag(f, terminal.AsWide, terminal.AsName, terminal.AsYAML)
+	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
 	f.BoolVar(&ls.bare, "no-headers", false, "don't print the column headings")
 	f.BoolVar(&ls.whole, "no-trunc", false, "don't shorten names or values, even if lines are wider than the terminal")
-	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and print each lock that changes")
+	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
 	f.DurationVar(&ls.every, "every", 2*time.Second, "the pause between two reads with --watch")
 	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
 }
 
 func (ls *listing) check(c *cobra.Command) error {
-	switch prefix := ls.show.prefix; {
+	switch prefix := ls.selected.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
 		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
 	case c.Flags().Changed("every") && !ls.watch:
 		return exit.Misuse("--every %v has no effect without --watch", ls.every)
-	case ls.watch && ls.show.group != "":
-		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --group %s", terminal.Show(ls.show.group))
+	case ls.watch && ls.selected.group != "":
+		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --group %s", terminal.Show(ls.selected.group))
+	case ls.watch && (ls.f.Objects() || ls.f.Is(terminal.AsName)):
+		return exit.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
 	case ls.every < 100*time.Millisecond:
 		return exit.Misuse("--every %v: must be at least 100ms", ls.every)
 	}
-	return ls.show.check()
+	if ls.watch && !c.Flags().Changed("sort") {
+		ls.by.value = "state"
+	}
+	return ls.selected.check()
 }
 
 // print prints the locks that were found, or the group that --group names.
 func (ls *listing) print(p *terminal.Terminal, found []operator.Listing) error {
-	if ls.show.group != "" {
+	if ls.selected.group != "" {
 		return ls.open(p, found)
 	}
 	all := ls.entries(found)
 	if len(all) == 0 && !ls.f.Objects() {
-		fmt.Fprintln(os.Stderr, ls.show.none())
+		fmt.Fprintln(os.Stderr, ls.selected.none())
 		return nil
 	}
 	return ls.write(p, ls.columns(describe.LockColumns, describe.WideColumns), all)
@@ -182,14 +186,14 @@ func (ls *listing) print(p *terminal.Terminal, found []operator.Listing) error {
 
 // entries returns an entry for each selected lock and group.
 func (ls *listing) entries(found []operator.Listing) (all []describe.Entry) {
-	locks, groups := describe.Gather(found, ls.show.prefix)
+	locks, groups := describe.Gather(found, ls.selected.prefix)
 	for _, l := range locks {
-		if ls.show.wants(l) {
+		if ls.selected.wants(l) {
 			all = append(all, describe.LockEntry(l))
 		}
 	}
 	for _, g := range groups {
-		if ls.show.wantsGroup(g) {
+		if ls.selected.wantsGroup(g) {
 			all = append(all, g.Entry())
 		}
 	}
@@ -199,9 +203,9 @@ func (ls *listing) entries(found []operator.Listing) (all []describe.Entry) {
 
 // open prints the members and partitions of a group.
 func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
-	_, groups := describe.Gather(found, ls.show.prefix)
+	_, groups := describe.Gather(found, ls.selected.prefix)
 	if len(groups) == 0 {
-		fmt.Fprintln(os.Stderr, ls.show.none())
+		fmt.Fprintln(os.Stderr, ls.selected.none())
 		return &exit.Error{Code: exit.NobodyThere}
 	}
 	g := groups[0]
@@ -212,8 +216,8 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 		}
 		fmt.Fprintln(p)
 	}
-	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.show.wants(l) })
-	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.show.wantsPart(l) })
+	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.wantsPart(l) })
 	members := sorted(g.MemberEntries(), ls.by.value, ls.reverse)
 	if err := ls.write(p, ls.columns(describe.MemberColumns, describe.WideMembers), members); err != nil {
 		return err
@@ -240,7 +244,7 @@ func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []descr
 	switch {
 	case ls.f.Objects():
 		for _, e := range all {
-			if err := ls.f.Print(&p, e.Object); err != nil {
+			if err := terminal.PrintJSON(&p, e.Object); err != nil {
 				return err
 			}
 		}

@@ -60,7 +60,7 @@ Exit codes:
 				return err
 			}
 			if f.Objects() {
-				err = f.Print(os.Stdout, viewOf(name, v))
+				err = terminal.PrintJSON(os.Stdout, viewOf(name, v))
 			} else {
 				printMembers(terminal.On(os.Stdout), name, v, partitions)
 			}
@@ -71,7 +71,7 @@ Exit codes:
 		},
 	}
 	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions of each member")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	return c
 }
 

@@ -95,7 +95,7 @@ func NewStatus(o *connect.Database) *cobra.Command {
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	describe.ExpectFlag(c.Flags(), &expected)
 	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
-	a.f.Flag(c.Flags(), terminal.AsYAML)
+	a.f.Flag(c.Flags())
 	return c
 }
 
@@ -116,7 +116,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	switch {
 	case a.quiet:
 	case a.f.Objects():
-		err = a.f.Print(os.Stdout, describe.StatusOf(l))
+		err = terminal.PrintJSON(os.Stdout, describe.StatusOf(l))
 	default:
 		p := terminal.On(os.Stdout)
 		_, err = fmt.Fprintln(p, terminal.Fold(p, describe.Sentence(l)+describe.WaiterLines(l)))
@@ -148,7 +148,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 	case a.quiet:
 	case a.f.Objects():
 		for _, l := range found {
-			if err := a.f.Print(os.Stdout, describe.StatusOf(l)); err != nil {
+			if err := terminal.PrintJSON(os.Stdout, describe.StatusOf(l)); err != nil {
 				return err
 			}
 		}

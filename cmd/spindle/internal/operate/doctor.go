@@ -89,7 +89,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "the price of a million reads, in the same `currency`")
 	describe.ExpectFlag(c.Flags(), &e.expected)
 	e.priced.flags(c.Flags())
-	e.f.Flag(c.Flags(), terminal.AsYAML)
+	e.f.Flag(c.Flags())
 	return c
 }
 
@@ -115,7 +115,7 @@ func (e *examination) run(ctx context.Context) error {
 	switch {
 	case report.Checks == nil:
 	case e.f.Objects():
-		if err := e.f.Print(os.Stdout, report); err != nil {
+		if err := terminal.PrintJSON(os.Stdout, report); err != nil {
 			return err
 		}
 	default:
@@ -133,7 +133,7 @@ func (e *examination) run(ctx context.Context) error {
 // print prints the estimate.
 func (w *fleet) print(f terminal.Format) error {
 	if e := w.estimate(); f.Objects() {
-		return f.Print(os.Stdout, e)
+		return terminal.PrintJSON(os.Stdout, e)
 	} else {
 		e.print(terminal.On(os.Stdout))
 	}

@@ -71,7 +71,7 @@ stay deleted. The --timeout applies to each request.
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
 }
@@ -107,7 +107,7 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 		return stopped(ctx, o, pruned, err)
 	}
 	if f.Objects() {
-		return f.Print(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
+		return terminal.PrintJSON(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
 	}
 	which := fmt.Sprintf("%d locks that were released at least %v ago", pruned, ages.Released)
 	if ages.Expired != 0 {
@@ -143,7 +143,7 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 	for _, l := range seen {
 		if !f.Objects() {
 			fmt.Println(terminal.Show(l.Name))
-		} else if err := f.Print(os.Stdout, PrunableJSON{l.Name}); err != nil {
+		} else if err := terminal.PrintJSON(os.Stdout, PrunableJSON{l.Name}); err != nil {
 			return err
 		}
 	}

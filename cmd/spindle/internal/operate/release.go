@@ -20,7 +20,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -87,7 +86,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 				// The timeout of ctx may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 				if err == nil && f.Objects() {
-					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+					return terminal.PrintJSON(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
 				}
 				fmt.Print(text)
 				return err
@@ -96,7 +95,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	}
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }
@@ -193,32 +192,4 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l operat
 		text += fmt.Sprintf("  %s;\n  %s\n", allFree, stillLand)
 	}
 	return text, nil
-}
-
-// ReleaseAction returns the action that releases a lock on the screen of spindle watch. It ends only the term that the
-// screen shows.
-func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
-	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
-		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-		l, err := describe.OneLock(ctx, t, name)
-		if err == nil {
-			err = breakable(l, token)
-		}
-		if err != nil {
-			return watch.Question{}, o.Explain(err)
-		}
-		holds := "holds"
-		if !l.IsHeld() {
-			holds = "held"
-		}
-		return watch.Question{
-			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", terminal.Show(name), cmp.Or(terminal.Show(l.Holder()), "an unknown holder"), holds, token, consequences(l)),
-			Yes: func(ctx context.Context) (string, error) {
-				text, err := breakLock(ctx, o, t, l, token)
-				return text, o.Explain(err)
-			},
-		}, nil
-	}
-	return watch.Action{Key: "r", Name: "release", Ask: ask}
 }

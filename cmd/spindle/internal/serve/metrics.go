@@ -150,7 +150,7 @@ func (all *series) ofLocks() {
 			}
 			groups[part.Group].add(part, k)
 		}
-		all.ofLock(name, k, part.Partition != "" && k.IsPart() && !all.PartitionMetrics)
+		all.ofLock(name, k, part.Partition != "" && k.IsPart())
 	}
 	for name, g := range groups {
 		all.ofGroup(name, g)

@@ -24,8 +24,6 @@ type Config struct {
 	Exclude  func(name string) bool // reports whether a lock is not shown although it has the prefix; nil: all are shown
 	Released bool                   // released locks are also read and shown
 
-	PartitionMetrics bool // each partition of a group has its own metrics, like a lock
-
 	Every   time.Duration // the shortest pause between two reads
 	Timeout time.Duration // for each read
 

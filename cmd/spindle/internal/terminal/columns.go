@@ -27,14 +27,13 @@ type Columns struct {
 	Whole bool // nothing is cut
 	Wide  bool // each row is one line with the further columns, however long
 
-	Begun   bool // the columns are fixed, and later rows use them
 	widths  []int
 	oneLine bool
 	cards   bool
 }
 
 // Lines lays out the rows. If the terminal is wide enough, each row takes one line. Otherwise, each row takes two lines
-// or, on a very narrow terminal, a card of several lines. The first call determines the layout for all later calls.
+// or, on a very narrow terminal, a card of several lines.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {
@@ -44,10 +43,9 @@ func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	}
 	c.measure(p, cells, all)
 	var lines []string
-	if !c.Begun && !c.Bare && !c.cards {
+	if !c.Bare && !c.cards {
 		lines = append(lines, c.heading(p))
 	}
-	c.Begun = true
 	for i, r := range all {
 		if c.cards {
 			lines = append(lines, c.card(p, cells[i], r)...)
@@ -74,21 +72,14 @@ func (c *Columns) tail(r Row) string {
 
 // measure determines the widths of the columns, and whether each row is one line, two lines or a card.
 func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
-	if !c.Begun {
-		c.widths = make([]int, len(c.headings()))
-		if !c.Bare {
-			cells = append([][]string{c.headings()}, cells...)
-		}
+	c.widths = make([]int, len(c.headings()))
+	if !c.Bare {
+		cells = append([][]string{c.headings()}, cells...)
 	}
 	for _, row := range cells {
 		for i, cell := range row {
-			if i > 0 || !c.Begun || c.oneLine || c.Whole {
-				c.widths[i] = max(c.widths[i], Length(cell))
-			}
+			c.widths[i] = max(c.widths[i], Length(cell))
 		}
-	}
-	if c.Begun {
-		return
 	}
 	rest, tail := 0, len(c.Names[len(c.Names)-1])
 	for _, w := range c.widths[1:] {

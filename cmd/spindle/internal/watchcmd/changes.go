@@ -26,10 +26,7 @@ func changed(at time.Time, l operator.Listing, text string) change {
 	return change{at, l.Name, l.State(), text, describe.JSONOf(l)}
 }
 
-const (
-	gone  = "its row was pruned or deleted"
-	ended = "released, or its row was pruned or deleted"
-)
+const gone = "its row was pruned or deleted"
 
 // A story has the locks as the last read has shown them.
 type story struct {
@@ -56,26 +53,9 @@ func (s *story) next(l look) []change {
 		all = append(all, s.moves(before, g)...)
 	}
 	for _, name := range absent(before, s.locks) {
-		if l.busy && before[name].State() == operator.Released {
-			continue
-		}
-		none, text := operator.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone
-		if l.busy {
-			text = ended
-		}
-		all = append(all, changed(l.at, none, text))
+		all = append(all, changed(l.at, operator.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone))
 	}
 	return all
-}
-
-// missing returns the locks that were in use at the last read and are not in found.
-func (s *story) missing(found []operator.Listing) []string {
-	here := make(map[string]operator.Listing, len(found))
-	for _, l := range found {
-		here[l.Name] = l
-	}
-	released := func(name string) bool { return s.locks[name].State() == operator.Released }
-	return slices.DeleteFunc(absent(s.locks, here), released)
 }
 
 // absent returns the locks that had rows before and are missing now, in the order of their names.

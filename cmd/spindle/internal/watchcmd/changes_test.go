@@ -12,27 +12,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Looks that leave out released locks report no more than they know.
-func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
-	var s story
-	texts := func(l ...operator.Listing) (all []string) {
-		for _, c := range s.next(look{locks: l, at: commandtest.At(200), busy: true}) {
-			all = append(all, c.Name+" "+c.Text)
-		}
-		return all
-	}
-	a, b := commandtest.Held("a", "x", commandtest.At(100), commandtest.At(101), time.Second), commandtest.Held("b", "x", commandtest.At(100), commandtest.At(101), time.Second)
-	texts(a, b)
-	assert.Empty(t, s.missing([]operator.Listing{a, b}))
-	assert.Equal(t, []string{"b"}, s.missing([]operator.Listing{a}))
-	assert.Equal(t, []string{"b released"}, texts(a, commandtest.FreeSince("b", commandtest.At(102))))
-	assert.Empty(t, s.missing([]operator.Listing{a}), "it is not asked for twice")
-	assert.Empty(t, texts(a))
-	assert.Equal(t, []string{"a released, or its row was pruned or deleted"}, texts())
-	assert.Empty(t, texts())
-	assert.Equal(t, []string{"b held by x, token 103000000"}, texts(commandtest.Held("b", "x", commandtest.At(103), commandtest.At(103), time.Second)))
-}
-
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	var s story
 	texts := func(l ...operator.Listing) (all []string) {

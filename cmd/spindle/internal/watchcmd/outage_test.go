@@ -18,6 +18,14 @@ import (
 	"github.com/spindle-lock/spindle/internal/operator"
 )
 
+// Reads of a large table take up a fifth of the time. A single read that hangs does not mean that the table is large.
+func TestALargeTableIsReadAFifthOfTheTime(t *testing.T) {
+	assert.Equal(t, 8*time.Second, pause(time.Second, 2*time.Second, 3*time.Second))
+	assert.Equal(t, time.Second, pause(time.Second, 8*time.Second, 10*time.Millisecond))
+	assert.Equal(t, time.Second, pause(time.Second, 10*time.Millisecond, 10*time.Millisecond))
+	assert.Equal(t, longestPause, pause(time.Second, time.Minute, time.Minute))
+}
+
 // An outage of hours is one line, however many looks fail, and its end is another.
 func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
