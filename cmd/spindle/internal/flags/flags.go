@@ -54,8 +54,6 @@ func Invalid(err error, given func(*pflag.Flag) string) error {
 		want = "must be a duration with a unit, such as 10s or 1m30s"
 	case "int", "int64":
 		want = "must be a whole number"
-	case "float64":
-		want = "must be a number, such as 0.25"
 	case "bool":
 		want = "must be true or false"
 	default:

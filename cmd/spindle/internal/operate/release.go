@@ -1,5 +1,5 @@
 // Package operate implements the commands that operators use to examine or change a lock table: init, doctor, handover,
-// release and prune. Each command is in the file of the same name. The estimates that doctor prints are in estimate.go.
+// release and prune. Each command is in the file of the same name.
 package operate
 
 import (

@@ -49,41 +49,6 @@ func (r RoundTrips) Lease() time.Duration {
 	return (10*max(election, heartbeat) + step - 1) / step * step
 }
 
-const (
-	defaultLease  = 10 * time.Second
-	commitsALease = 3.0 // heartbeats, at the default interval
-	readsALease   = 3.1 // observations by one waiting candidate; the extra tenth is jitter
-	month         = 30 * 24 * time.Hour
-)
-
-// Cost is the number of requests that one lock makes in 30 days with a given lease, if the holder stays the same. It
-// contains no prices, because Spanner charges for provisioned capacity and not for requests.
-type Cost struct {
-	Lease   time.Duration `json:"lease_ns"`
-	Commits int64         `json:"commits_a_month"` // by the holder
-	Reads   int64         `json:"reads_a_month"`   // by each waiting candidate
-}
-
-// Price returns the monthly price of a lock that has a holder and one waiting candidate. The arguments are the caller's
-// own prices for a million commits and for a million reads.
-func (c Cost) Price(millionCommits, millionReads float64) float64 {
-	return float64(c.Commits)/1e6*millionCommits + float64(c.Reads)/1e6*millionReads
-}
-
-// CostAt returns the measured cost of a lock at the given lease, which must be positive.
-func CostAt(lease time.Duration) Cost {
-	leases := float64(month) / float64(lease)
-	return Cost{Lease: lease, Commits: int64(leases * commitsALease), Reads: int64(leases * readsALease)}
-}
-
-func (r RoundTrips) costs() []Cost {
-	costs := []Cost{CostAt(r.Lease())}
-	if r.Lease() != defaultLease {
-		costs = append(costs, CostAt(defaultLease))
-	}
-	return costs
-}
-
 func round(d time.Duration) time.Duration {
 	switch {
 	case d.Abs() >= time.Second:

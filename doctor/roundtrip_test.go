@@ -14,14 +14,6 @@ func TestTheLeaseIsTenElectionsAndNoShorterThanTheShortestThereIs(t *testing.T) 
 	assert.Equal(t, 100*time.Millisecond, near.Lease())
 	slowCommits := RoundTrips{Commit: RoundTrip{P99: time.Second}}
 	assert.Equal(t, 10*time.Second, slowCommits.Lease())
-	assert.Len(t, slowCommits.costs(), 1, "that is the default lease")
-}
-
-func TestTheCostIsThreeCommitsALease(t *testing.T) {
-	c := CostAt(10 * time.Second)
-	assert.EqualValues(t, 777_600, c.Commits)
-	assert.EqualValues(t, 803_520, c.Reads)
-	assert.InDelta(t, 2*0.7776+0.80352, c.Price(2, 1), 1e-9)
 }
 
 // The round trips blur what is known of the rate of the clock, and never lead to a wrong verdict.
