@@ -173,7 +173,7 @@ func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
 		g, leave := full(t)
 		store, steps, alone := &memstore.Store{}, map[string]int{}, []string(nil)
 		late := candidate("late", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-			if steps[step]++; table.IsAlone(ctx) {
+			if steps[step]++; table.ApartOf(ctx) > 0 {
 				alone = append(alone, step)
 			}
 			return call(ctx, store)

@@ -92,7 +92,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 	}
 	defer p.leave()
 	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // others wait until this poll has been answered
-		if step, d = c.poll(table.Alone(ctx), choose, maxPause); d.claim == nil {
+		if step, d = c.poll(table.Apart(ctx, 1), choose, maxPause); d.claim == nil {
 			return step
 		}
 	}

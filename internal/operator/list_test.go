@@ -83,7 +83,7 @@ func TestAListHasTheLocksThatAreNamed(t *testing.T) {
 	for _, name := range []string{"released", "other", "job"} {
 		require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
 	}
-	require.NoError(t, tab.Finish(t.Context(), hold(t, tab, "job", time.Hour), "job", table.Due{Key: "7"}, "a"))
+	require.NoError(t, tab.Finish(t.Context(), hold(t, tab, "job", time.Hour), 0, "job", table.Due{Key: "7"}, "a"))
 	wait(t, tab, "wanted", "w")
 	states := func(named ...string) (all []string) {
 		found, _, err := operator.ListWith(t.Context(), tab, "", false, named...)

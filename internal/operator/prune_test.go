@@ -222,7 +222,7 @@ func TestATermThatIsPrunedIsOver(t *testing.T) {
 		for step, late := range map[string]func() error{
 			"heartbeat": func() error { return tab.Heartbeat(t.Context(), held, "held") },
 			"release":   func() error { return tab.Release(t.Context(), held, "held") },
-			"finish":    func() error { return tab.Finish(t.Context(), held, "held", table.Due{Key: "42"}, "me") },
+			"finish":    func() error { return tab.Finish(t.Context(), held, 0, "held", table.Due{Key: "42"}, "me") },
 			"announce":  func() error { return tab.Announce(t.Context(), held, "held") },
 			"ask":       func() error { return tab.Ask(t.Context(), table.ByOperator, "held", held) },
 			"confirm": func() error {

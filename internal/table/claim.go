@@ -36,6 +36,11 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 		}
 		return append(writes, t.also...), nil
 	})
+	return claimedAt(at, err, seen)
+}
+
+// claimedAt returns the token of a claim that was committed at a time.
+func claimedAt(at time.Time, err error, seen []Observation) (Token, error) {
 	if err == nil && at.After(seen[0].At.Add(recent)) {
 		return 0, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
 	}
@@ -139,18 +144,12 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
 // holder gave the lock back.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
-	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows Rows) ([]Write, error) {
-		var writes []Write
-		for _, name := range names {
-			if row := rows.byName[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
-				writes = append(writes, Write{Kind: Delete, Name: LeaseKey(name, token)},
-					Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
-			}
+	_, _, err := each(ctx, t, "withdraw", Keys{Names: names}, names, ErrSuperseded, func(name string, rows Rows) []Write {
+		if row := rows.byName[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
+			return []Write{{Kind: Delete, Name: LeaseKey(name, token)},
+				{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
 		}
-		if writes == nil {
-			return nil, ErrSuperseded
-		}
-		return writes, nil
+		return nil
 	})
 	return err
 }
@@ -159,17 +158,11 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 // candidate calls it if its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
 // row. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
-	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows Rows) ([]Write, error) {
-		var writes []Write
-		for _, o := range seen {
-			if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
-				writes = append(writes, Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
-			}
+	_, _, err := each(ctx, t, "withdraw", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+		if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
+			return []Write{{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
 		}
-		if writes == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+		return nil
 	})
 	return err
 }
@@ -177,6 +170,25 @@ func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error
 // bare reports whether a row is an unconfirmed claim under token.
 func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
+}
+
+// each runs one transaction for all items, and returns those for which writes returns something. If there are none, each
+// fails with the error none. The commit also makes the other writes.
+func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
+	at, err = t.change(ctx, step, keys, func(rows Rows) ([]Write, error) {
+		all := slices.Clone(also)
+		done = nil
+		for _, item := range items {
+			if w := writes(item, rows); w != nil {
+				all, done = append(all, w...), append(done, item)
+			}
+		}
+		if done == nil {
+			return nil, none
+		}
+		return all, nil
+	})
+	return done, at, err
 }
 
 // change runs one transaction. It reads the keys, passes the rows to the function writes, and commits the writes that

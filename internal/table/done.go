@@ -137,10 +137,3 @@ func record(name string, token Token, due Due, id string) Write {
 	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }
-
-// Finish is like Release, but also records that id has done the work of due. It fails with ErrSuperseded if the token
-// is no longer valid. In that case, this call records nothing, but an earlier attempt may have succeeded.
-func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
-	writes := append(append(release(LeaseRef{name, token}), record(name, token, due, id)), t.also...)
-	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))
-}

@@ -62,7 +62,7 @@ func TestRowsSayTheirFormat(t *testing.T) {
 	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
 	assert.Equal(t, 10*time.Second, seen[0].LeaseRecord.Lease)
-	require.NoError(t, tab.Finish(t.Context(), token, "m", table.Due{Key: "42"}, "me"))
+	require.NoError(t, tab.Finish(t.Context(), token, 0, "m", table.Due{Key: "42"}, "me"))
 	assert.JSONEq(t, `{"v":1,"done":"42","by":"me"}`, store.Rows()["m!done"].Writer)
 	seen, err = tab.Observe(t.Context(), "m")
 	require.NoError(t, err)

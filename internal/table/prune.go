@@ -9,26 +9,12 @@ import (
 // without an error, if the lock was claimed or received a heartbeat after it was observed. In both cases, the lock row
 // has changed.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
-	var keys Keys
-	for _, o := range seen {
-		keys.Names = append(keys.Names, o.Name)
-	}
-	pruned := 0
-	_, err := t.change(ctx, "prune", keys, func(rows Rows) ([]Write, error) {
-		var writes []Write
-		pruned = 0
-		for _, o := range seen {
-			if !o.Exists || !unchanged(o, rows) {
-				continue
-			}
-			writes = append(writes, Write{Kind: Delete, Name: o.Name}, Write{Kind: Delete, Name: BrokenRow(o.Name)})
-			writes = append(writes, drop(o)...) // this includes the free row
-			pruned++
+	pruned, _, err := each(ctx, t, "prune", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+		if !o.Exists || !unchanged(o, rows) {
+			return nil
 		}
-		if writes == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+		writes := []Write{{Kind: Delete, Name: o.Name}, {Kind: Delete, Name: BrokenRow(o.Name)}}
+		return append(writes, drop(o)...) // this includes the free row
 	})
 	switch {
 	case errors.Is(err, ErrChanged), errors.Is(err, ErrAborted) && len(seen) == 1:
@@ -43,5 +29,5 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	case err != nil:
 		return 0, err
 	}
-	return pruned, nil
+	return len(pruned), nil
 }

@@ -17,7 +17,7 @@ func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`} {
 		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "nightly", time.Minute)
-		require.NoError(t, tab.Finish(t.Context(), token, "nightly", table.Due{Key: "42"}, "host-1"))
+		require.NoError(t, tab.Finish(t.Context(), token, 0, "nightly", table.Due{Key: "42"}, "host-1"))
 		done, _, err := tab.Done(t.Context(), table.Strong, "nightly")
 		require.NoError(t, err)
 		require.Equal(t, "42", done.Key)

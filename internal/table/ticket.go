@@ -39,29 +39,25 @@ const lastsOfSet = time.Minute
 // of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
 // order.
 type Ticket struct {
-	Queue string // the lock's name, or the common prefix of a semaphore's slots
-	Time  Token  // when the wait began, by Spanner's clock
-	Nonce string // identifies the process
+	Queue string `json:"-"` // the lock's name, or the common prefix of a semaphore's slots
+	Time  Token  `json:"-"` // when the wait began, by Spanner's clock
+	Nonce string `json:"-"` // identifies the process
 
-	ID    string        // the waiter's id
-	Grace time.Duration // how long the waiter can take to claim a free lock once it is first
-	Key   string        // for a Once, the key that is to be done
-	Slots int           // for a semaphore, its size
-	Set   bool          // the waiter also waits for other locks
-	Ready bool          // for a set, whether it is first in all its queues
-	Beat  time.Time     // the time of the commit that last wrote it
-	Lasts time.Duration // how long it counts after Beat; zero means until it is deleted
+	ID    string        `json:"id,omitempty"`    // the waiter's id
+	Grace time.Duration `json:"-"`               // how long the waiter can take to claim a free lock once it is first
+	Key   string        `json:"key,omitempty"`   // for a Once, the key that is to be done
+	Slots int           `json:"slots,omitempty"` // for a semaphore, its size
+	Set   bool          `json:"set,omitempty"`   // the waiter also waits for other locks
+	Ready bool          `json:"ready,omitempty"` // for a set, whether it is first in all its queues
+	Beat  time.Time     `json:"-"`               // the time of the commit that last wrote it
+	Lasts time.Duration `json:"-"`               // how long it counts after Beat; zero means until it is deleted
 }
 
 type ticketJSON struct {
 	V     int    `json:"v,omitempty"` // the format version
-	ID    string `json:"id,omitempty"`
 	Grace string `json:"grace,omitempty"`
-	Key   string `json:"key,omitempty"`
-	Slots int    `json:"slots,omitempty"`
-	Set   bool   `json:"set,omitempty"`
-	Ready bool   `json:"ready,omitempty"`
 	Lasts string `json:"lasts,omitempty"`
+	Ticket
 }
 
 // LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews the
@@ -98,7 +94,7 @@ func (t Ticket) Put() Write { return t.write(Put) }
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
-	j := ticketJSON{V: format, ID: t.ID, Grace: t.Grace.String(), Key: t.Key, Slots: t.Slots, Set: t.Set, Ready: t.Ready}
+	j := ticketJSON{V: format, Grace: t.Grace.String(), Ticket: t}
 	if t.Lasts > 0 {
 		j.Lasts = t.Lasts.String()
 	}
@@ -157,7 +153,7 @@ func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	}
 	n, _ := strconv.ParseInt(parts[1], 10, 64)
 	t.Time, t.Nonce = Token(n), parts[2]
-	if queue, err := url.PathUnescape(parts[0]); err == nil && !strings.HasPrefix(queue, hashMark) {
+	if queue, err := url.PathUnescape(parts[0]); err == nil && !strings.HasPrefix(parts[0], hashMark) {
 		t.Queue = queue
 	}
 	return t, TicketPrefix + parts[0] + "/", true
@@ -177,8 +173,10 @@ func content(row Row) Ticket {
 	if err != nil && j.Set {
 		lasts = lastsOfSet
 	}
-	return Ticket{ID: j.ID, Grace: min(max(grace, time.Millisecond), MaxGrace), Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set,
-		Ready: j.Set && j.Ready, Beat: row.Heartbeat, Lasts: min(max(lasts, 0), 3*MaxLease)}
+	t := j.Ticket
+	t.Grace, t.Slots, t.Ready = min(max(grace, time.Millisecond), MaxGrace), max(t.Slots, 0), t.Set && t.Ready
+	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
+	return t
 }
 
 // MostTickets is the maximum number of tickets that are read from a queue.

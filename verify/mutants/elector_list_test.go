@@ -92,5 +92,5 @@ var electorMutants = of(".",
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
 		"hung > age {", "hung < 0 {"),
 	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", "internal/table/prune.go",
-		", Write{Kind: Delete, Name: BrokenRow(o.Name)})", ")"),
+		", {Kind: Delete, Name: BrokenRow(o.Name)}}", "}"),
 )

@@ -50,7 +50,7 @@ func one(name, breaks, file, old, new string) mutant {
 var mutants = []mutant{
 	// The steps on the table.
 	one("heartbeat without the lease row check", "one holder", holdGo,
-		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
 	one("required lease is the lock row", "one holder", holdGo,
 		"\treturn Write{Kind: Update, Name: LeaseKey(name, token)}\n", "\treturn Write{Kind: Update, Name: name}\n"),
 	one("release that does not check", "one holder", holdGo,
@@ -70,7 +70,7 @@ var mutants = []mutant{
 	one("withdrawal of another's claim", "rows", claimGo,
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
-		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
+		"{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t{Kind: Update", "{Kind: Update"),
 	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
 		"return on.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = on.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
@@ -148,13 +148,13 @@ var mutants = []mutant{
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
-		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
 	one("successor named without the lease row check", "rows", tableHandoverGo,
 		"writes := []Write{requireLease(name, token), {Kind", "writes := []Write{{Kind"),
 	{"heartbeat that writes the mark away", "rows", []edit{
 		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
 		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
-		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}})", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}})"},
+		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}}}", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}}}"},
 	}},
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),

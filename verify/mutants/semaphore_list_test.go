@@ -103,7 +103,7 @@ var pruneMutants = of("./internal/operator",
 	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", pruneGo,
 		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows.byName[o.Name].Token) != o.Token {"),
 	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", pruneGo,
-		"\t\t\twrites = append(writes, drop(o)...) // this includes the free row\n", "\t\t\tif o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
+		"\t\treturn append(writes, drop(o)...) // this includes the free row\n", "\t\tif o.Heartbeat.IsZero() {\n\t\t\twrites = append(writes, drop(o)...)\n\t\t}\n\t\treturn writes\n"),
 	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", agesGo,
 		"case a.Expired != 0 && a.Expired < table.MaxLease:", "case a.Expired != 0 && a.Expired < table.MaxLease/2:"),
 )
