@@ -43,9 +43,9 @@ Exit codes:
 // examination is one run of doctor.
 type examination struct {
 	*connect.Database
-	f           terminal.Format
-	deadline    time.Duration
-	expected    []string
+	f        terminal.Format
+	deadline time.Duration
+	expected []string
 }
 
 // NewDoctor returns the command doctor.
