@@ -63,8 +63,8 @@ func partitionOf(l table.Listing) string {
 
 func slotOf(name string) string { return name[len(name)-4:] }
 
-// CountHeld returns how many locks are held.
-func CountHeld(all []table.Listing) (n int) {
+// countHeld returns how many locks are held.
+func countHeld(all []table.Listing) (n int) {
 	for _, l := range all {
 		if l.IsHeld() {
 			n++
@@ -74,7 +74,7 @@ func CountHeld(all []table.Listing) (n int) {
 }
 
 // nobody returns the number of partitions that have no holder, although nobody has paused them.
-func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) - g.paused() }
+func (g *Group) nobody() int { return len(g.Partitions) - countHeld(g.Partitions) - g.paused() }
 
 // paused returns the number of partitions that the programs of their members have paused.
 func (g *Group) paused() (n int) {
@@ -103,14 +103,14 @@ func (g *Group) State() table.State {
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
 		seen[l.State()] = true
 	}
-	switch here := CountHeld(g.Members); {
+	switch here := countHeld(g.Members); {
 	case seen[table.Unreadable]:
 		return table.Unreadable
 	case seen[table.Orphaned]:
 		return table.Orphaned
 	case here > 0 && g.nobody() == 0:
 		return table.Held
-	case here > 0 || CountHeld(g.Partitions) > 0:
+	case here > 0 || countHeld(g.Partitions) > 0:
 		return states.Partial
 	case seen[table.Expired]:
 		return table.Expired
@@ -120,7 +120,7 @@ func (g *Group) State() table.State {
 
 // Sum describes how many members and partitions the group has, and how many of them are in trouble.
 func (g *Group) Sum() string {
-	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
+	text := terminal.Count(countHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
 	if n := g.nobody(); n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
 	}
@@ -177,7 +177,7 @@ type GroupJSON struct {
 func (g *Group) JSON() GroupJSON {
 	first := slices.Concat(g.Members, g.Partitions)[0]
 	part, _ := table.PartOf(first.Name)
-	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
+	return GroupJSON{g.Prefix, string(g.State()), part.Group, countHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
 }
 
 // GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
