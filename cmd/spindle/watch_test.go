@@ -10,7 +10,7 @@ func TestWatchingAtATerminal(t *testing.T) {
 	s := newShell(t)
 	s.types("spindle exec --once done -- true\r")
 	s.sees("ready> $")
-	s.types("TERM=xterm spindle ls -aw --every 100ms\r")
+	s.types("TERM=xterm spindle ls -aw\r")
 	for range 2 {
 		s.sees(`\x1b\[H\x1b\[Jas of .*Z$`)
 		s.sees("job .*released")

@@ -152,12 +152,12 @@ func (d *demo) play(ctx context.Context) error {
 
 	stopped := d.works
 	d.Say("", demokit.Bad, "kill -STOP %d: its program continues until the lease expires", stopped.Pid())
-	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
+	pause, err := d.next(ctx, func() error { return stopped.Signal(demokit.StopSignal) })
 	if err != nil {
 		return err
 	}
 	d.Say("", demokit.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
-	if err := stopped.Signal(continueSignal); err != nil {
+	if err := stopped.Signal(demokit.ContinueSignal); err != nil {
 		return err
 	}
 	if err := d.marksUntil(ctx, d.marks+4); err != nil {

@@ -64,8 +64,8 @@ func partitionOf(l operator.Listing) string {
 
 func slotOf(name string) string { return name[len(name)-4:] }
 
-// CountHeld returns how many locks are held.
-func CountHeld(all []operator.Listing) (n int) {
+// countHeld returns how many locks are held.
+func countHeld(all []operator.Listing) (n int) {
 	for _, l := range all {
 		if l.IsHeld() {
 			n++
@@ -75,7 +75,7 @@ func CountHeld(all []operator.Listing) (n int) {
 }
 
 // nobody returns the number of partitions that have no holder, although nobody has paused them.
-func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) - g.paused() }
+func (g *Group) nobody() int { return len(g.Partitions) - countHeld(g.Partitions) - g.paused() }
 
 // paused returns the number of partitions that the programs of their members have paused.
 func (g *Group) paused() (n int) {
@@ -104,14 +104,14 @@ func (g *Group) State() operator.State {
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
 		seen[l.State()] = true
 	}
-	switch here := CountHeld(g.Members); {
+	switch here := countHeld(g.Members); {
 	case seen[operator.Unreadable]:
 		return operator.Unreadable
 	case seen[operator.Orphaned]:
 		return operator.Orphaned
 	case here > 0 && g.nobody() == 0:
 		return operator.Held
-	case here > 0 || CountHeld(g.Partitions) > 0:
+	case here > 0 || countHeld(g.Partitions) > 0:
 		return states.Partial
 	case seen[operator.Expired]:
 		return operator.Expired
@@ -121,7 +121,7 @@ func (g *Group) State() operator.State {
 
 // Sum describes how many members and partitions the group has, and how many of them are in trouble.
 func (g *Group) Sum() string {
-	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
+	text := terminal.Count(countHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
 	if n := g.nobody(); n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
 	}
@@ -178,7 +178,7 @@ type GroupJSON struct {
 func (g *Group) JSON() GroupJSON {
 	first := slices.Concat(g.Members, g.Partitions)[0]
 	part, _ := table.PartOf(first.Name)
-	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
+	return GroupJSON{g.Prefix, string(g.State()), part.Group, countHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
 }
 
 // GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.

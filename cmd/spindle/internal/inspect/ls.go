@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -32,9 +31,9 @@ import (
 
 const lsHelp = `Ls lists the locks in the table, all as of the same instant. With PREFIX, it
 lists only locks whose names begin with PREFIX. Released locks are listed only
-if a process is waiting for them or --all is given. --held lists only held
-locks, and --state lists only locks in the given states. To see a single lock
-and the processes that wait for it, use spindle status.
+if a process is waiting for them or --all is given. --state lists only locks in
+the given states. To see a single lock and the processes that wait for it, use
+spindle status.
 
 SINCE is the time since the term began or, for a released lock, the time since
 its release. BEAT is the time since the last heartbeat. A healthy holder sends
@@ -42,9 +41,8 @@ three heartbeats per lease. Both times are measured by Spanner's clock alone.
 
 If the holder's id and value don't fit on the line, they are on a second line.
 If exec --every, exec --once or lock.Once has done work under the lock, the most
-recent work is on a line below. Names that don't fit are shortened in the middle
-unless --no-trunc is given. -o wide prints one line per lock, however long it
-is.
+recent work is on a line below. Names that don't fit are shortened in the
+middle. -o wide prints one line per lock, however long it is.
 
 "3 waiting, longest 12s" means that three processes are waiting for the lock
 with package lock, and that one of them has been waiting for 12 seconds.
@@ -61,15 +59,15 @@ semaphore's slots in the list.
 
 A group of package group has one line, with the number of its members, of its
 partitions, and of its partitions without a holder. A group without members is
-also listed, unless --held or --state excludes it. --group shows one group in
+also listed, unless --state excludes it. --group shows one group in
 detail: its members, each with the partitions that it holds, and then every
 partition. A partition is in the same state as the member that holds it.
 
-With --watch, ls runs until it is interrupted. It reads the table at the
-interval that --every gives, and redraws the list, by default with --sort state.
-If the output is not a terminal, it prints the list again if a lock in it has
-changed. Heartbeats and waiters do not count as changes. To print only the
-changes, use spindle watch.
+With --watch, ls runs until it is interrupted. It reads the table every two
+seconds, and redraws the list, by default with --sort state. If the output is
+not a terminal, it prints the list again if a lock in it has changed. Heartbeats
+and waiters do not count as changes. To print only the changes, use spindle
+watch.
 
 -o json prints one object per line; spindle schema describes them. -o name
 prints only the names, quoted for bash and zsh where necessary.
@@ -88,7 +86,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 ` + flags.CommonCodes + `
   3    the group that --group names does not exist`,
 		Example: `  spindle ls
-  spindle ls billing/ --held
+  spindle ls billing/ --state held,leaving
   spindle ls --state expired,orphaned --sort age
   spindle ls --group orders
   spindle ls --watch
@@ -127,11 +125,7 @@ type listing struct {
 	selected selection
 	f        terminal.Format
 	by       choice
-	reverse  bool
-	bare     bool
-	whole    bool
 	watch    bool
-	every    time.Duration
 }
 
 func (ls *listing) flags(c *cobra.Command) {
@@ -139,31 +133,22 @@ func (ls *listing) flags(c *cobra.Command) {
 	ls.selected.states.of = states.All
 	f := c.Flags()
 	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
-	f.BoolVar(&ls.selected.held, "held", false, "list only locks that are held")
 	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
 	f.StringVar(&ls.selected.group, "group", "", "list the members and partitions of this `group`")
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
-	f.BoolVarP(&ls.reverse, "reverse", "r", false, "reverse the sort order")
 	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
-	f.BoolVar(&ls.bare, "no-headers", false, "don't print the column headings")
-	f.BoolVar(&ls.whole, "no-trunc", false, "don't shorten names or values, even if lines are wider than the terminal")
 	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
-	f.DurationVar(&ls.every, "every", 2*time.Second, "the pause between two reads with --watch")
-	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
+	flags.OnlyOnCommandLine(f, "state", "group", "watch")
 }
 
 func (ls *listing) check(c *cobra.Command) error {
 	switch prefix := ls.selected.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
 		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
-	case c.Flags().Changed("every") && !ls.watch:
-		return exit.Misuse("--every %v has no effect without --watch", ls.every)
 	case ls.watch && ls.selected.group != "":
-		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --group %s", terminal.Show(ls.selected.group))
+		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
 	case ls.watch && (ls.f.Objects() || ls.f.Is(terminal.AsName)):
 		return exit.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
-	case ls.every < 100*time.Millisecond:
-		return exit.Misuse("--every %v: must be at least 100ms", ls.every)
 	}
 	if ls.watch && !c.Flags().Changed("sort") {
 		ls.by.value = "state"
@@ -198,7 +183,7 @@ func (ls *listing) entries(found []operator.Listing) (all []describe.Entry) {
 		}
 	}
 	slices.SortFunc(all, func(a, b describe.Entry) int { return cmp.Compare(a.Name, b.Name) })
-	return sorted(all, ls.by.value, ls.reverse)
+	return sorted(all, ls.by.value)
 }
 
 // open prints the members and partitions of a group.
@@ -210,7 +195,7 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	}
 	g := groups[0]
 	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
-	if tables && !ls.bare {
+	if tables {
 		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.Prefix), g.State(), g.Sum()), p.ReadableWidth()) {
 			fmt.Fprintln(p, p.Paint(states.Styles[g.State()], line))
 		}
@@ -218,7 +203,7 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	}
 	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
 	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.wantsPart(l) })
-	members := sorted(g.MemberEntries(), ls.by.value, ls.reverse)
+	members := sorted(g.MemberEntries(), ls.by.value)
 	if err := ls.write(p, ls.columns(describe.MemberColumns, describe.WideMembers), members); err != nil {
 		return err
 	}
@@ -226,14 +211,14 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	if tables && len(members) > 0 && len(partitions) > 0 {
 		fmt.Fprintln(p)
 	}
-	return ls.write(p, ls.columns(describe.PartitionColumns, describe.WidePartitions), sorted(g.PartitionEntries(), ls.by.value, ls.reverse))
+	return ls.write(p, ls.columns(describe.PartitionColumns, describe.WidePartitions), sorted(g.PartitionEntries(), ls.by.value))
 }
 
 func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
 	if ls.f.Is(terminal.AsWide) {
-		return &terminal.Columns{Names: wide, Bare: ls.bare, Whole: true, Wide: true}
+		return &terminal.Columns{Names: wide, Wide: true}
 	}
-	return &terminal.Columns{Names: narrow, Bare: ls.bare, Whole: ls.whole}
+	return &terminal.Columns{Names: narrow}
 }
 
 // write prints entries in the format that --output requests.

@@ -27,6 +27,9 @@ func (ls *listing) follow(ctx context.Context) error {
 	return ls.repeat(ctx, func() *terminal.Terminal { return terminal.On(os.Stdout) }, db.Audibly(ls.Database))
 }
 
+// every is the pause between two reads.
+const every = 2 * time.Second
+
 // repeat reads and prints the list until ctx ends. It redraws the list on a terminal. Otherwise, it prints the list again
 // if a lock has changed. If a read fails, repeat logs the error and tries again. However, if the first read fails, repeat
 // returns the error, because the user has probably made a mistake, such as naming the wrong table. It calls on for each
@@ -57,7 +60,7 @@ func (ls *listing) repeat(ctx context.Context, on func() *terminal.Terminal, t t
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(ls.every):
+		case <-time.After(every):
 		}
 	}
 }

@@ -44,7 +44,6 @@ Exit codes:
 type examination struct {
 	*connect.Database
 	f        terminal.Format
-	deadline time.Duration
 	expected []string
 }
 
@@ -60,24 +59,16 @@ func NewDoctor(o *connect.Database) *cobra.Command {
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := e.check(); err != nil {
+			var err error
+			if e.expected, err = describe.CheckExpected(e.expected); err != nil {
 				return err
 			}
 			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor may run, up to one minute")
 	describe.ExpectFlag(c.Flags(), &e.expected)
 	e.f.Flag(c.Flags())
 	return c
-}
-
-func (e *examination) check() (err error) {
-	if e.deadline <= 0 {
-		return exit.Misuse("--deadline %v: must be positive", e.deadline)
-	}
-	e.expected, err = describe.CheckExpected(e.expected)
-	return err
 }
 
 func (e *examination) run(ctx context.Context) error {
@@ -111,10 +102,8 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	defer db.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
-	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("not finished within --deadline %v", e.deadline))
-	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after %v (--deadline)", longRun, e.deadline)
+		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after a minute", longRun)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)

@@ -39,8 +39,8 @@ lock has a new token.
 
 The members of a group are printed one by one, but the partitions that move are
 only counted, as in "17 partitions moved from a to b". To watch only one group,
-use --group. To watch single partitions, give the name of a partition, or use
---prefix with the first part of their names.
+use --prefix with its name and a slash. To watch single partitions, give the
+name of a partition, or use --prefix with the first part of their names.
 
 `
 
@@ -48,7 +48,6 @@ use --group. To watch single partitions, give the name of a partition, or use
 type watching struct {
 	*connect.Database
 	name   string
-	group  string
 	prefix string
 	every  time.Duration
 	f      terminal.Format
@@ -63,7 +62,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 		Long:  watchHelp + states.Help + "\n" + flags.CommonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
-  spindle watch --group orders
+  spindle watch --prefix orders/
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -82,23 +81,11 @@ func NewWatch(o *connect.Database) *cobra.Command {
 			if w.name != "" && w.prefix != "" {
 				return exit.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
 			}
-			if w.group != "" {
-				name, err := describe.GroupNamed(w.group)
-				switch {
-				case err != nil:
-					return err
-				case w.name != "" || w.prefix != "":
-					return exit.Misuse("give only one of --group %q and %q", w.group, w.name+w.prefix)
-				}
-				w.prefix = table.GroupPrefix(name)
-			}
 			return w.run(c.Context())
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", time.Second, "the shortest pause between two reads of the table")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
-	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
-	flags.OnlyOnCommandLine(c.Flags(), "group")
 	w.f.Flag(c.Flags())
 	return c
 }
