@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,7 @@ import (
 // watched is a table with locks that are held, and ls --watch --state held on it.
 type watched struct {
 	store *memstore.Store
+	mu    sync.Mutex
 	out   bytes.Buffer
 	ls    listing
 	names []string
@@ -59,13 +61,21 @@ func (w *watched) write(t *testing.T, kind table.Kind) {
 func (w *watched) repeat(ctx context.Context, store table.Store) error {
 	return w.ls.repeat(ctx, func() *terminal.Terminal {
 		at := w.at
-		at.Writer = &w.out
+		at.Writer = w
 		return &at
 	}, table.Table{Store: store})
 }
 
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(b)
+}
+
 // next returns what was written since the last call.
 func (w *watched) next() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	defer w.out.Reset()
 	return w.out.String()
 }
