@@ -1,11 +1,9 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,14 +17,15 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // watched is a table with locks that are held, and ls --watch --state held on it.
 type watched struct {
 	store *memstore.Store
-	mu    sync.Mutex
-	out   bytes.Buffer
+	out   fleet.Log
+	read  int // how much of out has been read
 	ls    listing
 	names []string
 	at    terminal.Terminal
@@ -61,23 +60,17 @@ func (w *watched) write(t *testing.T, kind table.Kind) {
 func (w *watched) repeat(ctx context.Context, store table.Store) error {
 	return w.ls.repeat(ctx, func() *terminal.Terminal {
 		at := w.at
-		at.Writer = w
+		at.Writer = &w.out
 		return &at
 	}, table.Table{Store: store})
 }
 
-func (w *watched) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Write(b)
-}
-
 // next returns what was written since the last call.
 func (w *watched) next() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.out.Reset()
-	return w.out.String()
+	all := w.out.String()
+	text := all[w.read:]
+	w.read = len(all)
+	return text
 }
 
 // Elsewhere than on a terminal, the list is printed again only if it has changed, even if nothing is left of it. On a
