@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -37,10 +38,9 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 // judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
 type judge struct {
 	snapshot table.GroupSnapshot
-	own      table.LeaseRef                   // the judging member
-	lease    time.Duration                    // the lease of the judging member
-	missing  map[table.LeaseRef]time.Time     // when the rows of these members were first missing
-	leases   map[table.LeaseRef]time.Duration // the leases of all members seen so far, in case their rows vanish
+	own      table.LeaseRef // the judging member
+	lease    time.Duration  // the lease of the judging member
+	memory   *plan.Memory
 }
 
 // claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
@@ -114,44 +114,22 @@ func (j judge) decided(with table.LeaseRef) bool {
 // found missing. If the caller passes never, freeWith returns never for a missing row.
 func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.snapshot.Members[with.Name]
-	switch since, missing := j.missing[with]; {
+	switch since, missing := j.memory.Missing[with]; {
 	case with == j.own:
 		return 0
-	case o.Exists && over(o, with.Token):
+	case o.Exists && plan.Over(o, with.Token):
 		return 0
 	case !o.Exists && missing && leases != never:
-		return j.left(since.Add(max(leases, j.leases[with], j.lease)))
+		return j.left(since.Add(max(leases, j.memory.Leases[with], j.lease)))
 	}
 	return never
-}
-
-// over reports whether the lock row o shows that the term under token has ended for good.
-func over(o table.Observation, token table.Token) bool {
-	return o.Heartbeat.IsZero() || o.Token != token
 }
 
 func (j judge) left(until time.Time) time.Duration { return max(until.Sub(j.snapshot.At), 0) }
 
 // names reports whether the rows assign the partition to the judging member.
 func (j judge) names(o table.PartitionRow) bool {
-	return slices.Contains(named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
-}
-
-// named returns the members that a partition's rows name.
-func named(o table.PartitionRow) (refs []table.LeaseRef) {
-	keys := []string{o.Writer}
-	if o.LeaseRecord != nil {
-		keys = append(keys, o.LeaseRecord.With)
-	}
-	for _, p := range o.OrphanLeases {
-		keys = append(keys, p.With)
-	}
-	for _, key := range keys {
-		if h, ok := table.MemberOf(key); ok {
-			refs = append(refs, h)
-		}
-	}
-	return refs
+	return slices.Contains(plan.Named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
 }
 
 // lockRow returns o without anything that was read from lease rows.

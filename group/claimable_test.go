@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -56,7 +57,7 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	vanished := table.SlotName("orders", 5) // its lock row is missing, and its lease row can't be read
 	defer func() {
 		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
-			missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}
+			memory: &plan.Memory{Missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}}
 		wait, _ := j.claimableIn(with(table.LeaseRef{Name: vanished, Token: token(time.Hour)}), history{})
 		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
 	}()
@@ -105,7 +106,7 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"orphan leases of an evicted and of a live member":     {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second}, table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
 		"an orphan lease of a lock":                            {o: absent(lock), m: seen, wait: 26 * time.Second},
 	} {
-		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members}, own: own, lease: 10 * time.Second, missing: c.missing}
+		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members}, own: own, lease: 10 * time.Second, memory: &plan.Memory{Missing: c.missing}}
 		wait, leases := j.claimableIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
 		assert.Equal(t, c.leases, leases, what)

@@ -36,7 +36,7 @@
 //	looks.go, seen.go                  when to poll the group, and what to do after a poll
 //	claimable.go                       when a partition can be claimed (a pure function)
 //	decide.go                          what to do about a partition (the decision table, a pure function)
-//	planning.go, publish.go            how partitions are assigned to members; internal/plan computes the assignment
+//	publish.go                         how plans are published; internal/plan knows the members and computes the plan
 //	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released, and in which commits
 //	evict.go                           how the terms of dead members are ended
 //	work.go                            how work begins, and what happens when it returns

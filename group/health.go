@@ -80,7 +80,7 @@ func (m *member) trouble(t *term) (worst *trouble) {
 
 // balanced reports whether the member owns exactly the partitions that it should own.
 func (t *term) balanced() bool {
-	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
+	if !t.planning.Settled() || t.leaving() {
 		return false
 	}
 	for _, e := range t.m.inventory.all {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/plan"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // contest tracks how a member fares in the competition for a slot.
@@ -45,7 +44,7 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	if err != nil {
 		return elect.Step{Pause: m.config.Lease / 10}, err
 	}
-	if m.candidate.Names = m.slots(s, c); len(m.candidate.Names) == 0 {
+	if m.candidate.Names = m.memory.Slots(s, m.list, m.config.ID, m.last, c.among()); len(m.candidate.Names) == 0 {
 		return elect.Step{Pause: m.config.Lease / 10}, nil
 	}
 	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
@@ -57,74 +56,6 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	}, 0)
 	m.watch.Tried(step)
 	return step, step.Err
-}
-
-// slots returns the slots that this process may try to claim. These are all slots up to a few above the highest one in
-// use, except those whose members may still be acting.
-func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
-	own, _ := table.PartOf(m.last)
-	top := own.Slot - 1 // considered even if all rows were deleted by hand
-	for name := range s.Members {
-		part, _ := table.PartOf(name)
-		top = max(top, part.Slot)
-	}
-	if published, err := plan.Decode(s.Body, m.list); err == nil { // it may list a member in a higher slot
-		for _, p := range published.Members() {
-			top = max(top, p.Slot)
-		}
-	}
-	m.learnVanished(s, top)
-	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
-		name := table.SlotName(m.name, slot)
-		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name]) && !m.waitsFor(name, s.At) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
-// hand. Such a member may not notice the deletion until its lease expires.
-func (m *member) mayAct(o table.Observation) bool {
-	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
-	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
-}
-
-// vanishing describes a slot whose row has vanished: when that was first seen, and the newest remaining lease row.
-type vanishing struct {
-	since  time.Time
-	newest table.Token
-}
-
-// learnVanished records when the row of a slot was first found missing. Spindle never deletes such a row, so it was
-// deleted by hand, and the slot's member may not have noticed. The top parameter is the highest slot in use.
-func (m *member) learnVanished(s table.GroupSnapshot, top int) {
-	for slot := range top + 1 {
-		name := table.SlotName(m.name, slot)
-		o := s.Members[name]
-		newest := table.Token(0)
-		for token := range o.OrphanLeases {
-			newest = max(newest, token)
-		}
-		v, known := m.vanished[name]
-		switch {
-		case o.Exists:
-			delete(m.vanished, name)
-		case name != m.last && (!known || newest > v.newest):
-			m.vanished[name] = vanishing{s.At, newest}
-		}
-	}
-}
-
-// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. The slot's member may act until
-// its lease expires. That lease is unknown, so waitsFor assumes the longest known one.
-func (m *member) waitsFor(name string, at time.Time) bool {
-	v, vanished := m.vanished[name]
-	longest := m.config.Lease
-	for _, leases := range m.leases {
-		longest = max(longest, leases)
-	}
-	return vanished && at.Sub(v.since) < longest
 }
 
 // choose returns the slot to claim. With WithReclaim, and if a member with this process's ID is still in the group, it
@@ -139,7 +70,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	for i, s := range seen {
 		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
 			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
-				m.candidate.LeaseRecord.Since = since(s.Observation)
+				m.candidate.LeaseRecord.Since = plan.Since(s.Observation)
 			}
 			return s, true
 		}

@@ -103,7 +103,7 @@ func (t *term) publishWithout() {
 	if t.publishing {
 		return
 	}
-	if next, differs := t.planning.without(); differs {
+	if next, differs := t.planning.Without(); differs {
 		t.sendPlan(next)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -153,7 +154,7 @@ func (t *term) lookFailed(err error) {
 
 // query returns what the next poll must read.
 func (t *term) query(whole bool) table.GroupQuery {
-	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.stale || t.planning.known == nil, All: t.planning.rows}
+	q := table.GroupQuery{Members: t.looks.skip == 0, Body: t.planning.ReadsBody(), All: t.planning.ReadsAll()}
 	if q.Body || q.All {
 		q.Members = true
 	}
@@ -180,7 +181,7 @@ func (t *term) query(whole bool) table.GroupQuery {
 
 // wanted returns the partitions to claim, sorted by name.
 func (t *term) wanted() (wanted []*entry) {
-	if t.leaving() || !t.planning.planned() {
+	if t.leaving() || !t.planning.Planned() {
 		return nil
 	}
 	for _, e := range t.m.inventory.all {
@@ -216,7 +217,7 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	clock, lease := t.m.config.Clock, t.m.config.Lease
 	shortest := lease
 	for _, o := range s.Members {
-		if lives(o) {
+		if plan.Lives(o) {
 			shortest = min(shortest, o.LeaseRecord.Lease)
 		}
 	}
@@ -225,22 +226,22 @@ func (t *term) poll(s table.GroupSnapshot) time.Duration {
 	// time.
 	whole := max(lease/3-clock.Now().Since(*t.looks.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
-	if t.planning.settling > 0 {
-		pause = min(pause, max(t.planning.settling, lease/50))
+	if t.planning.Settling > 0 {
+		pause = min(pause, max(t.planning.Settling, lease/50))
 	}
-	if turn := t.planning.turnIn(); turn > 0 {
+	if turn := t.planning.TurnIn(); turn > 0 {
 		pause = min(pause, max(turn, lease/50))
 	}
-	if own := s.Members[t.own.Name]; !t.planning.counts() && s.Members != nil && present(own) {
-		left := own.LeaseRecord.Lease - s.At.Sub(since(own).Time())
+	if own := s.Members[t.own.Name]; !t.planning.Counts() && s.Members != nil && plan.Present(own) {
+		left := own.LeaseRecord.Lease - s.At.Sub(plan.Since(own).Time())
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if t.looks.members > manyMembers {
 		return pause // the other members' heartbeats are from an earlier poll
 	}
 	for name, o := range s.Members {
-		left := t.leaseOf(o) - s.At.Sub(o.Heartbeat)
-		if left > 0 && t.leaseOf(o) < lease {
+		left := t.m.memory.LeaseOf(o) - s.At.Sub(o.Heartbeat)
+		if left > 0 && t.m.memory.LeaseOf(o) < lease {
 			left = max(left, least)
 		}
 		if o.Confirmed() && name != t.own.Name && left > 0 {

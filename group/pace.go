@@ -11,7 +11,7 @@ import (
 // revokeMore revokes the next batch of partitions that must move.
 func (t *term) revokeMore() {
 	t.revokes.off()
-	l := local{planned: t.planning.planned(), acting: t.acts(), leaving: t.leaving()}
+	l := local{planned: t.planning.Planned(), acting: t.acts(), leaving: t.leaving()}
 	d := decide(t.m.inventory, func(*entry) partitionView { return partitionView{later: true} }, t.facts(l))
 	t.revokeAll(d.revoke)
 }

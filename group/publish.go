@@ -10,15 +10,15 @@ import (
 )
 
 // assign updates the inventory with the partitions that the plan assigns to this member.
-func (t *term) assign(before planning) {
-	if t.planning.next == before.next && t.planning.counts() == before.counts() {
+func (t *term) assign(before plan.Planning) {
+	if t.planning.Next == before.Next && t.planning.Counts() == before.Counts() {
 		return
 	}
-	targets := t.planning.targets()
+	targets := t.planning.Targets()
 	t.m.inventory.assign(targets)
-	if before.next == nil || t.planning.next == nil || !before.next.Same(t.planning.next) {
+	if before.Next == nil || t.planning.Next == nil || !before.Next.Same(t.planning.Next) {
 		t.looks.changed = t.m.config.Clock.Now()
-		t.m.log.Debug("plan changed", "members", len(t.planning.members), "partitions", len(targets))
+		t.m.log.Debug("plan changed", "members", t.planning.Members(), "partitions", len(targets))
 	}
 }
 
@@ -27,17 +27,14 @@ func (t *term) assign(before planning) {
 // published. It is derived from the members that own the partitions at present, so publish needs a poll that has read
 // all partitions.
 func (t *term) publish(s table.GroupSnapshot, allRead bool) {
-	p := t.planning
+	if t.publishing || t.leaving() {
+		return
+	}
+	next, ok := t.planning.ToPublish(s, allRead, func(i int) string { return t.m.inventory.all[i].lock })
 	switch {
-	case !p.toPublish || t.publishing || t.leaving():
-	case p.known != nil:
-		t.sendPlan(p.next)
-	case allRead:
-		base := p.base(s, func(i int) string { return t.m.inventory.all[i].lock })
-		if next, told := base.Next(p.list, p.members, s.At); told {
-			t.sendPlan(next)
-		}
-	default:
+	case ok:
+		t.sendPlan(next)
+	case t.planning.ReadsAll() && !allRead:
 		t.soon(0)
 	}
 }
@@ -47,7 +44,7 @@ func (t *term) sendPlan(next *plan.Plan) {
 	t.publishing = true
 	var head table.Token
 	body := next.Encode()
-	seen := t.planning.head
+	seen := t.planning.Head
 	t.exec.do(t.requestLimit(), func(ctx context.Context) (err error) {
 		head, err = t.m.table.PublishPlan(ctx, t.m.name, seen, t.m.config.ID, body)
 		return err
@@ -56,7 +53,7 @@ func (t *term) sendPlan(next *plan.Plan) {
 		switch {
 		case err == nil:
 			before := t.planning
-			t.planning = t.planning.published(head, next)
+			t.planning = t.planning.Published(head, next)
 			t.assign(before)
 			t.soon(0)
 		case elect.First(err):

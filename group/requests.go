@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -125,7 +126,7 @@ func (t *term) showPaused(members map[string]table.Observation) {
 	}
 	t.marking = true
 	var marked []string
-	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && over(o, with.Token) }
+	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
 	t.exec.do(t.requestLimit(), func(ctx context.Context) (err error) {
 		marked, err = t.m.table.MarkPaused(ctx, t.own, ended, names[:min(len(names), t.m.config.Batch)]...)
 		return err

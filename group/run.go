@@ -11,6 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -29,19 +30,12 @@ type member struct {
 	fitness   fitness
 	requests  sync.WaitGroup // requests in progress, of all terms
 
-	vanishings
+	memory *plan.Memory
 	caller
 
 	last    string        // the slot that the member last had
 	out     elect.Instant // when the process left the group; zero: it is in the group
 	failing error         // why it last failed to join or lost its term
-}
-
-// vanishings records what a member must know in case the rows of other members vanish.
-type vanishings struct {
-	missing  map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
-	leases   map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
-	vanished map[string]vanishing             // slots that have lost their row
 }
 
 // caller is the state of the caller's code: its work and its observer.
@@ -54,8 +48,7 @@ type caller struct {
 
 func newMember(g *Group, log *slog.Logger) *member {
 	m := &member{Group: g, log: log,
-		vanishings: vanishings{missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{}},
-		fitness:    fitness{lease: g.config.Lease}}
+		memory: plan.NewMemory(g.name, g.config.Lease), fitness: fitness{lease: g.config.Lease}}
 	m.returned.wake = m.wake
 	m.problems.Log, m.problems.What = m.log, "keep up with the group"
 	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)
@@ -146,23 +139,13 @@ func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 		}
 		m.sleep(ctx, step)
 		left -= step
-		none, err := m.nobodyThere(ctx)
-		if err == nil && none && empty {
+		s, err := m.look(ctx)
+		none := err == nil && plan.Living(s) == 0
+		if none && empty {
 			return
 		}
-		empty = err == nil && none
+		empty = none
 	}
-}
-
-// nobodyThere reports whether no member has sent a heartbeat within its lease.
-func (m *member) nobodyThere(ctx context.Context) (bool, error) {
-	s, err := m.look(ctx)
-	for _, o := range s.Members {
-		if lives(o) {
-			return false, err
-		}
-	}
-	return true, err
 }
 
 // look polls the members, for a process that is not in the group.
@@ -174,39 +157,9 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 		m.runs.Fail(err)
 		return s, err
 	}
-	m.learnMembers(s)
+	m.memory.Learn(s)
 	m.runs.Beat(began)
 	return s, nil
-}
-
-// learnMembers updates what is known about members whose rows may vanish.
-func (m *member) learnMembers(s table.GroupSnapshot) {
-	for h := range m.leases {
-		if o := s.Members[h.Name]; o.Exists && over(o, h.Token) {
-			delete(m.leases, h)
-		}
-	}
-	for name, o := range s.Members {
-		if o.LeaseRecord != nil && s.Unreadable[name] == nil {
-			m.leases[table.LeaseRef{Name: name, Token: o.Token}] = o.LeaseRecord.Lease
-		}
-		for token, p := range o.OrphanLeases { // its lock row was deleted
-			m.leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
-		}
-	}
-	for h := range m.missing {
-		if s.Members[h.Name].Exists {
-			delete(m.missing, h)
-		}
-	}
-	for _, o := range s.Partitions {
-		for _, with := range named(o) {
-			part, _ := table.PartOf(with.Name)
-			if _, known := m.missing[with]; !known && !s.Members[with.Name].Exists && part.Group == m.name {
-				m.missing[with] = s.At
-			}
-		}
-	}
 }
 
 // await waits until all work has returned, for at most limit.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -17,13 +18,13 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		t.learn(s)
 	}
 	before := t.planning
-	t.planning = t.planning.after(s, q.Body || q.All)
-	if t.planning.newer != nil {
-		t.m.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", t.planning.newer))
+	t.planning = t.planning.After(s, q.Body || q.All)
+	if t.planning.Newer != nil {
+		t.m.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", t.planning.Newer))
 	}
 	t.soon(t.poll(s))
 	switch {
-	case t.planning.stale: // the next poll reads the body, and the members with it
+	case t.planning.Stale: // the next poll reads the body, and the members with it
 		t.soon(0)
 		t.lose(t.decision(s, local{}).lose)
 		return
@@ -35,7 +36,7 @@ func (t *term) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	if errors.Is(t.leave.why, errUseless) && t.looks.members <= 1 { // no other member could take over the partitions
 		t.leave.limit.sooner(t.m.config.Clock, t.m.config.Lease)
 	}
-	t.evict(t.dead(s))
+	t.evict(t.m.memory.Dead(s, t.own.Name))
 	t.assign(before)
 	t.publish(s, q.All)
 	t.conclude(s)
@@ -58,8 +59,8 @@ func (t *term) decision(s table.GroupSnapshot, l local) decisions {
 // conclude acts on a poll that has read the members and the current plan.
 func (t *term) conclude(s table.GroupSnapshot) {
 	wanted, window := len(t.wanted()), len(t.window())
-	d := t.decision(s, local{planned: t.planning.planned()})
-	if t.progress.since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.planning.newer == nil {
+	d := t.decision(s, local{planned: t.planning.Planned()})
+	if t.progress.since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.planning.Newer == nil {
 		t.m.problems.Clear()
 	}
 	for _, e := range d.doubt {
@@ -143,18 +144,13 @@ func (t *term) partitionView(j judge, e *entry, inWindow bool) (x partitionView)
 }
 
 func (t *term) judge(s table.GroupSnapshot) judge {
-	return judge{snapshot: s, own: t.own, lease: t.m.config.Lease, missing: t.m.missing, leases: t.m.leases}
+	return judge{snapshot: s, own: t.own, lease: t.m.config.Lease, memory: t.m.memory}
 }
 
 // learn updates the history of the partitions, and what is known about members whose rows are missing.
 func (t *term) learn(s table.GroupSnapshot) {
-	t.m.learnMembers(s)
-	t.looks.members = 0
-	for _, o := range s.Members {
-		if lives(o) {
-			t.looks.members++
-		}
-	}
+	t.m.memory.Learn(s)
+	t.looks.members = plan.Living(s)
 	t.m.metrics.members.Store(int64(t.looks.members))
 	for lock, o := range s.Partitions {
 		e := t.m.inventory.byLock[lock]
@@ -162,8 +158,8 @@ func (t *term) learn(s table.GroupSnapshot) {
 			continue // in another member's list
 		}
 		assumed := t.m.config.Lease
-		for _, with := range named(o) {
-			assumed = max(assumed, t.m.leases[with])
+		for _, with := range plan.Named(o) {
+			assumed = max(assumed, t.m.memory.Leases[with])
 		}
 		if o.LeaseRecord != nil {
 			assumed = max(assumed, o.LeaseRecord.Lease)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -22,7 +23,7 @@ type term struct {
 	own     table.LeaseRef // the member's lock and token
 
 	looks    looks
-	planning planning
+	planning plan.Planning
 	exec     *executor
 	progress progress
 	leave    leave
@@ -51,7 +52,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
 		trial: m.fitness.trial, pending: pending{reconciling: map[*entry]bool{}}}
 	t.lease = &elect.Keeper{Term: lease, Interval: m.config.Heartbeat, Notify: t.notify}
-	t.planning.setting = setting{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
+	t.planning.Setting = plan.Setting{List: m.list, Lease: m.config.Lease, Delay: m.config.InitialDelay, Slot: part.Slot, Token: t.own.Token}
 	now := clock.Now()
 	t.began, t.acked = now, now
 	t.looks.clock, t.looks.lease = clock, m.config.Lease
@@ -208,8 +209,8 @@ func (t *term) checkFitness() {
 			t.worked = elect.Instant{}
 		case t.worked == (elect.Instant{}):
 			t.worked = now
-		case now.Since(t.worked) >= t.m.config.Lease && !t.planning.full:
-			t.planning.full, t.trial = true, false
+		case now.Since(t.worked) >= t.m.config.Lease && !t.planning.Full:
+			t.planning.Full, t.trial = true, false
 			t.m.fitness.recovered()
 			t.soon(0)
 		}

@@ -6,6 +6,7 @@ const (
 	memberGo    = "internal/table/member.go"
 	claimableGo = "group/claimable.go"
 	evictGo     = "group/evict.go"
+	whoGo       = "internal/plan/who.go"
 	groupRunGo  = "group/run.go"
 	groupSeenGo = "group/seen.go"
 	groupTermGo = "group/term.go"
@@ -14,7 +15,7 @@ const (
 	looksGo     = "group/looks.go"
 	movesGo     = "group/moves.go"
 	paceGo      = "group/pace.go"
-	planningGo  = "group/planning.go"
+	planningGo  = "internal/plan/planning.go"
 )
 
 // groupMutants must break an invariant of the group simulation (see verify/simulation/group_check_test.go).
@@ -29,21 +30,21 @@ var groupMutants = []mutant{
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 
 	// The interpretation of a look.
-	one("eviction by the local clock", "evicted in time", evictGo,
-		"s.At.Sub(o.Heartbeat) < t.leaseOf(o) {", "t.m.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {"),
-	one("eviction by the own lease", "evicted in time", evictGo,
-		"\treturn cmp.Or(t.m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}], t.m.config.Lease)\n", "\tcmp.Or(o.Token)\n\treturn t.m.config.Lease\n"),
+	one("eviction by the local clock", "evicted in time", whoGo,
+		"s.At.Sub(o.Heartbeat) < m.LeaseOf(o) {", "time.Now().Sub(o.Heartbeat) < m.LeaseOf(o) {"),
+	one("eviction by the own lease", "evicted in time", whoGo,
+		"\treturn cmp.Or(m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}], m.Lease)\n", "\treturn m.Lease\n"),
 	{"two reads for one snapshot", "claimed in time", []edit{
 		{groupTermGo, "\tprogress progress\n", "\tprogress progress\n\tearlier  map[string]table.Observation\n"},
 		{groupSeenGo, "\tif s.Members != nil {\n\t\tt.learn(s)\n",
 			"\tif before := t.earlier; s.Members != nil {\n\t\tif t.earlier = s.Members; before != nil {\n\t\t\ts.Members = before\n\t\t}\n\t\tt.learn(s)\n"},
 	}},
 	one("missing member taken for one that is over", "claimed in time", claimableGo,
-		"return j.left(since.Add(max(leases, j.leases[with], j.lease)))", "return j.left(since)"),
+		"return j.left(since.Add(max(leases, j.memory.Leases[with], j.lease)))", "return j.left(since)"),
 	one("orphan leases ignored", "claimed in time", claimableGo,
 		"\tfor _, p := range o.OrphanLeases {\n\t\twait", "\tfor _, p := range map[table.Token]table.LeaseRecord{} {\n\t\twait"),
 	one("every member is over", "claimed in time", claimableGo,
-		"\tcase o.Exists && over(o, with.Token):", "\tcase o.Exists:"),
+		"\tcase o.Exists && plan.Over(o, with.Token):", "\tcase o.Exists:"),
 
 	// Claims, held partitions and releases.
 	one("acting after the deadline", "one worker", inventoryGo,
@@ -77,8 +78,8 @@ var groupShortMutants = of("./group",
 	one("newcomers counted at once", "TestAMemberThatEndsWheneverItStartsTakesNothing", planningGo,
 		"if !known && o.Heartbeat.Sub(began) < o.LeaseRecord.Lease && ", "if false && "),
 	one("timer by the member alone", "TestWhenAPartitionCanBeClaimed", claimableGo,
-		"\tswitch since, missing := j.missing[with]; {\n",
-		"\tsince, missing := time.Time{}, false\n\tfor h, at := range j.missing {\n\t\tif h.Name == with.Name {\n\t\t\tsince, missing = at, true\n\t\t}\n\t}\n\tswitch {\n"),
+		"\tswitch since, missing := j.memory.Missing[with]; {\n",
+		"\tsince, missing := time.Time{}, false\n\tfor h, at := range j.memory.Missing {\n\t\tif h.Name == with.Name {\n\t\t\tsince, missing = at, true\n\t\t}\n\t}\n\tswitch {\n"),
 	one("bare claim of a live member waited for", "TestWhenAPartitionCanBeClaimed", claimableGo,
 		"return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false", "return j.freeWith(with, never), false"),
 	one("member that can't claim never goes", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
@@ -86,7 +87,7 @@ var groupShortMutants = of("./group",
 	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
 		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
 	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
-		{groupRunGo, "\tleases   map[table.LeaseRef]time.Duration //", "\tresults  chan func()\n\tleases   map[table.LeaseRef]time.Duration //"},
+		{groupRunGo, "\tmemory *plan.Memory\n", "\tmemory *plan.Memory\n\tresults chan func()\n"},
 		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",
 			"\tx.ctx, x.cancel = context.WithCancel(ctx)\n\tif m.results == nil {\n\t\tm.results = x.results\n\t}\n\tx.results = m.results\n"},
 		{executorGo, "\t\tcase <-x.ctx.Done():\n", "\t\tcase <-time.After(100 * x.lease):\n"},
@@ -104,8 +105,8 @@ var groupShortMutants = of("./group",
 	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", groupSeenGo,
 		"return partitionView{gone: read && !valid}", "return partitionView{gone: read && !valid && false}"),
 	mutant{"another's slot for who had all its rows deleted", "TestAMemberWhoseRowsWereDeletedTakesNobodysSlot", []edit{
-		{joinGo, "top := own.Slot - 1", "top := 0*own.Slot - 1"},
-		{joinGo, "\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot-1)\n"},
+		{whoGo, "top := slotOf(last) - 1", "top := 0*slotOf(last) - 1"},
+		{whoGo, "\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot-1)\n"},
 	}},
 	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreClaimed", groupSeenGo,
 		"_, e.leases = j.claimableIn(lockRow(o), e.history)", "_, e.leases = j.claimableIn(o, e.history)"),
@@ -114,7 +115,7 @@ var groupShortMutants = of("./group",
 		{looksGo, "\t\t\tl.next.off()\n\t\t\tt.lease.CancelWork", "\t\t\tt.soon(0)\n\t\t\tt.lease.CancelWork"},
 	}},
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
-		"\t\t\t\tm.candidate.LeaseRecord.Since = since(s.Observation)\n", ""),
+		"\t\t\t\tm.candidate.LeaseRecord.Since = plan.Since(s.Observation)\n", ""),
 	one("all work that moves revoked at once", "TestManyPartitionsMoveSomeAtATime", groupSeenGo,
 		"f.room = max(t.m.config.Batch/2, 1)", "f.room = len(t.m.inventory.all)"),
 	one("no time for those who claim", "TestManyPartitionsMoveSomeAtATime", paceGo,
@@ -128,6 +129,6 @@ var groupShortMutants = of("./group",
 	one("a cool-down without looks", "TestWorkThatHangsIsSaidWhileItsMemberCoolsDown", groupRunGo,
 		"\t\tstep := min(lease, left)\n", "\t\tstep := max(lease, left)\n"),
 	one("partitions for nobody while there are two lists", "TestAPartitionThatOnlyTheOldListHasIsClaimedWhenItsMemberDies", planningGo,
-		"if p.next == nil || !p.counts() {",
-		"if p.next == nil || !p.counts() || slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.List != p.list.Digest() }) {"),
+		"if !p.Counts() {",
+		"if !p.Counts() || slices.ContainsFunc(p.members, func(m Member) bool { return m.List != p.Setting.List.Digest() }) {"),
 )

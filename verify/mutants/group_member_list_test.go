@@ -15,7 +15,7 @@ const (
 )
 
 // The behavior of a member with its failed requests, with itself, and with requests from its program.
-var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants)
+var groupMemberMutants = slices.Concat(groupRequestMutants, fitnessMutants, groupJoinMutants, groupWorkMutants, memoryMutants)
 
 var groupRequestMutants = of("./group",
 	one("no halves of what has failed", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", movesGo,
@@ -54,7 +54,7 @@ var fitnessMutants = of("./group",
 	one("no trial after a useless term", "TestCoolDowns", fitnessGo,
 		"longest, f.trial = longestUselessCoolDown*f.lease, true", "longest, f.trial = longestUselessCoolDown*f.lease, false"),
 	one("a trial without an end", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
-		"t.planning.full, t.trial = true, false", "t.planning.full, t.trial = false, false"),
+		"t.planning.Full, t.trial = true, false", "t.planning.Full, t.trial = false, false"),
 	one("who is in no group is healthy", "TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases", groupHealthGo,
 		"\tnote(\"the process has not been in the group\", m.out, m.failing)\n", ""),
 	one("who can't claim a partition is healthy", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", groupHealthGo,
@@ -64,14 +64,14 @@ var fitnessMutants = of("./group",
 )
 
 var groupJoinMutants = of("./group",
-	one("a slot that has vanished is claimed at once", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", joinGo,
+	one("a slot that has vanished is claimed at once", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", whoGo,
 		" && !m.waitsFor(name, s.At) {", " {"),
-	one("the highest slots may vanish", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", joinGo,
+	one("the highest slots may vanish", "TestASlotWhoseRowsHaveVanishedIsLeftAlone", whoGo,
 		"\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot)\n"),
 	one("an age that was never lived", "TestAReclaimingMemberThatEndsWheneverItStartsTakesNothing", joinGo,
 		"s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease {", "true {"),
 	one("an age that is handed down", "TestACrashLoopWithReclaimKeepsItsShareFromNobody", joinGo,
-		"s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease {", "s.Heartbeat.Sub(since(s.Observation).Time()) >= s.LeaseRecord.Lease {"),
+		"s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease {", "s.Heartbeat.Sub(plan.Since(s.Observation).Time()) >= s.LeaseRecord.Lease {"),
 	one("the age of a member with another list", "TestAMemberThatReclaimsWithAnotherListIsNew", joinGo,
 		"s.LeaseRecord.ListDigest == m.list.Digest() && ", ""),
 	one("releases before the others know", "TestAUselessMemberWithWorkThatHangsLeavesItsShareToOthers", movesGo,
@@ -131,12 +131,6 @@ var groupWorkMutants = of("./group",
 		"\t\ta.earlyReturn = suspicion{}\n", ""),
 	one("early returns of an earlier Run count", "TestWhatHappensWhenWorkReturnsEarlyIsAnOption", inventoryGo,
 		"suspicion{}, suspicion{}, false\n", "suspicion{}, e.earlyReturn, false\n"),
-	one("a member's row that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", groupRunGo,
-		"\t\t\tdelete(m.missing, h)\n", ""),
-	one("a slot that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", joinGo,
-		"\t\t\tdelete(m.vanished, name)\n", ""),
-	one("a slot that has vanished with another member is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", joinGo,
-		"(!known || newest > v.newest)", "(!known || newest > v.newest && false)"),
 	one("who was second to publish does not look", "TestAStepThatFailsOnceIsTakenAgain", publishGo,
 		"\t\t\tt.soon(t.m.config.Clock.Random(t.m.config.Lease/50 + 1))\n", ""),
 	one("who was second to evict does not look", "TestAStepThatFailsOnceIsTakenAgain", evictGo,
@@ -167,4 +161,13 @@ var groupWorkMutants = of("./group",
 		"delete(r.paused, partition)", "r.paused[partition] = true"),
 	one("work that is let go is waited for", "TestAPartitionWhoseWorkHangsIsLetGo", movesGo,
 		"e.busy == e.assigned && !e.assigned.let:", "e.busy == e.assigned:"),
+)
+
+var memoryMutants = of("./internal/plan",
+	one("a member's row that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", whoGo,
+		"return s.Members[h.Name].Exists })", "return false })"),
+	one("a slot that has vanished twice is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", whoGo,
+		"\t\t\tdelete(m.vanished, name)\n", ""),
+	one("a slot that has vanished with another member is waited for once", "TestARowThatVanishesAgainIsWaitedForAgain", whoGo,
+		"(!known || newest > v.newest)", "(!known || newest > v.newest && false)"),
 )
