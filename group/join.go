@@ -19,7 +19,7 @@ type contest struct {
 // join competes for a slot until it has claimed one, and returns its term. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
-	m.candidate.LeaseRecord.Trial = m.fitness.trial
+	m.candidate.LeaseRecord.Trial = m.fitness.Trial
 	var c contest
 	for ctx.Err() == nil {
 		step, err := m.tryJoin(ctx, &c)
@@ -30,7 +30,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			m.problems.Note(fmt.Errorf("join: %w", err))
+			m.voice.problems.Note(fmt.Errorf("join: %w", err))
 			m.failing = fmt.Errorf("join: %w", err)
 		}
 		m.sleep(ctx, step.Pause)
@@ -42,19 +42,19 @@ func (m *member) join(ctx context.Context) *elect.Term {
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	s, err := m.look(ctx)
 	if err != nil {
-		return elect.Step{Pause: m.config.Lease / 10}, err
+		return elect.Step{Pause: m.g.config.Lease / 10}, err
 	}
-	if m.candidate.Names = m.memory.Slots(s, m.list, m.config.ID, m.last, c.among()); len(m.candidate.Names) == 0 {
-		return elect.Step{Pause: m.config.Lease / 10}, nil
+	if m.candidate.Names = m.memory.Slots(s, m.inventory.List, m.g.config.ID, m.last, c.among()); len(m.candidate.Names) == 0 {
+		return elect.Step{Pause: m.g.config.Lease / 10}, nil
 	}
 	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
 		chosen, found := m.choose(seen, c)
 		if !found {
-			return elect.Wait(m.config.Lease / 10)
+			return elect.Wait(m.g.config.Lease / 10)
 		}
 		return elect.Claim(chosen)
 	}, 0)
-	m.watch.Tried(step)
+	m.voice.watch.Tried(step)
 	return step, step.Err
 }
 
@@ -68,8 +68,8 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
-		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
+		if m.g.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.g.config.ID {
+			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.inventory.List.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
 				m.candidate.LeaseRecord.Since = plan.Since(s.Observation)
 			}
 			return s, true
@@ -77,7 +77,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 		if s.FreeIn > 0 {
 			top = i
 		}
-		if s.Name == c.chosen && s.FreeIn > 0 && !s.Heartbeat.IsZero() && s.Writer != m.config.ID {
+		if s.Name == c.chosen && s.FreeIn > 0 && !s.Heartbeat.IsZero() && s.Writer != m.g.config.ID {
 			c.lost++
 			c.chosen = ""
 		}
@@ -98,7 +98,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	if len(free) == 0 {
 		return elect.LockView{}, false
 	}
-	s := free[m.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
+	s := free[m.g.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
 	c.chosen = s.Name
 	return s, true
 }

@@ -17,8 +17,6 @@ const (
 var groupPlanMutants = slices.Concat(planningMutants, nextPlanMutants, planTextMutants)
 
 var planningMutants = of("./group",
-	one("the age of heartbeats counts", "TestAMemberCountsUntilItIsEvicted", planningGo,
-		"if !Present(o) || s.Unreadable[name] != nil {", "if !Present(o) || !Lives(o) || s.Unreadable[name] != nil {"),
 	one("a group that begins waits for nobody", "TestTheFirstMemberWaitsForOthersForAThirdOfALease", planningGo,
 		"return max(min(last.Time()", "return 0 * max(min(last.Time()"),
 	one("a group that has lost all its members waits for nobody", "TestAGroupThatBeginsBeginsItsWorkOnce", planningGo,
@@ -46,6 +44,8 @@ var planningMutants = of("./group",
 )
 
 var nextPlanMutants = of("./internal/plan",
+	one("the age of heartbeats counts", "TestAMemberCountsUntilItIsEvicted", planningGo,
+		"if !Present(o) || s.Unreadable[name] != nil {", "if !Present(o) || !Lives(o) || s.Unreadable[name] != nil {"),
 	one("a plan with a trial does not come to rest", "TestEveryReachablePlanKeepsTheRules", planAssignGo,
 		"fraction[i] > 0 && !(trials && a.members[i].Trial && quota[i] > 0)", "fraction[i] > 0"),
 	one("what a member has is not kept", "TestTheFewestPartitionsMove", planAssignGo,

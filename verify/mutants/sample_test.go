@@ -50,6 +50,7 @@ var suites = map[string][]suite{
 	"./internal/fair":  {{pkg: "./internal/fair"}, {pkg: "./lock"}},
 	"./internal/fence": {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
 	"./internal/plan":  {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
+	"./internal/share": {{pkg: "./internal/share"}, {pkg: "./group"}, groupsSimulated},
 	"./internal/table": {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
 	"./lock":           {{pkg: "./lock"}},
 }
