@@ -63,7 +63,7 @@ type Group struct {
 	byName     map[string]*partition
 
 	runs      loop.Runs
-	wake      chan struct{} // has room for one; wakes the loop
+	inbox     *loop.Inbox[outcome] // for the loop
 	requested requested
 	standing  standing
 }
@@ -103,7 +103,7 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	c.Check(db, tableName)
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
-	g := &Group{name: name, config: c, byName: make(map[string]*partition, len(names)), wake: make(chan struct{}, 1)}
+	g := &Group{name: name, config: c, byName: make(map[string]*partition, len(names)), inbox: loop.NewInbox[outcome]()}
 	g.table, g.spanner = g.config.Table(db, tableName)
 	g.about = c.Telemetry(tableName, name)
 	g.about.Loop = true

@@ -81,6 +81,6 @@ func (a *assignment) partition() Partition {
 func (a *assignment) gone() {
 	if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
 		a.cancel(spindle.ErrSuperseded)
-		a.in.m.caller.returned.put(outcome{of: a, gone: true})
+		a.in.m.g.inbox.Put(outcome{of: a, gone: true})
 	}
 }

@@ -57,9 +57,11 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 		r.paused, r.let = map[string]bool{}, map[string]bool{}
 	}
 	change(r)
-	r.changed = true
+	if !r.changed {
+		r.changed = true
+		g.inbox.Put(outcome{})
+	}
 	r.mu.Unlock()
-	signal(g.wake)
 	return nil
 }
 

@@ -37,7 +37,6 @@ type member struct {
 
 // caller is the state of the caller's code: its work and its observer.
 type caller struct {
-	returned    returned
 	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none is overdue
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
 	reminded    time.Duration   // how long work had been overdue when this was last logged
@@ -65,7 +64,6 @@ func newMember(g *Group, log *slog.Logger) *member {
 	m := &member{g: g, memory: plan.NewMemory(g.name, g.config.Lease), fitness: share.Fitness{Lease: g.config.Lease}}
 	m.voice = voice{clock: g.config.Clock, log: log, events: loop.NewMailbox(g.config.Observe), problems: loop.Problems{Log: log, What: "keep up with the group"},
 		watch: g.about.Watch(), metrics: newMetrics(g, g.about)}
-	m.caller.returned.wake = g.wake
 	m.table = m.voice.watch.Table(g.table)
 	m.candidate = g.config.Candidate(m.table)
 	names := make([]string, len(g.partitions))
@@ -185,7 +183,7 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 	defer late.Stop()
 	for !enough() {
 		select {
-		case <-m.g.wake:
+		case <-m.g.inbox.Ready():
 			m.takeReturned()
 			m.takeRequests()
 		case <-late.C:
@@ -200,7 +198,7 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 func (m *member) awaitWork() error {
 	for m.inventory.All.Busy() != nil {
 		select {
-		case <-m.g.wake:
+		case <-m.g.inbox.Ready():
 			m.takeReturned()
 		case <-m.caller.gracePeriod:
 			m.takeReturned()
@@ -224,7 +222,7 @@ func (m *member) End() {
 		<-m.caller.observing
 	}
 	for m.inventory.All.Busy() != nil {
-		<-m.g.wake
+		<-m.g.inbox.Ready()
 		m.takeReturned()
 	}
 }

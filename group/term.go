@@ -134,7 +134,7 @@ func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan tim
 		t.revokeTerm(context.Cause(ctx)) // the work was in time, or the term has only just begun
 		return false, nil
 	case <-ended: // handled in the next iteration
-	case <-t.m.g.wake:
+	case <-t.m.g.inbox.Ready():
 		t.works.collect()
 		t.handleRequests()
 	case then := <-t.send.replies:

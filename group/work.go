@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -33,46 +32,20 @@ func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.polls.left() > 0
 }
 
-// outcome is the result of an assignment's work, or of one of its writes.
+// outcome is the result of an assignment's work, or of one of its writes. The zero outcome only wakes the loop.
 type outcome struct {
 	of   *assignment
 	err  error
 	gone bool // a write was refused because the partition's lease row is missing; the work may still be running
 }
 
-// returned collects outcomes until the loop handles them.
-type returned struct {
-	mu   sync.Mutex
-	list []outcome
-	wake chan struct{} // has room for one
-}
-
-func (r *returned) put(o outcome) {
-	r.mu.Lock()
-	r.list = append(r.list, o)
-	r.mu.Unlock()
-	signal(r.wake)
-}
-
-func signal(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
-}
-
-func (r *returned) take() []outcome {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := r.list
-	r.list = nil
-	return list
-}
-
 // takeReturned handles work that has returned, in this term or an earlier one.
-func (m *member) takeReturned() []outcome {
-	done := m.caller.returned.take()
-	for _, o := range done {
+func (m *member) takeReturned() (done []outcome) {
+	for o, ok := m.g.inbox.Next(); ok; o, ok = m.g.inbox.Next() {
+		if o.of == nil {
+			continue // a request
+		}
+		done = append(done, o)
 		if o.gone {
 			continue
 		}
@@ -111,7 +84,7 @@ func (w *works) run(a *assignment) {
 	p := a.partition()
 	go func() {
 		err := work(a.ctx, p.name, p.fence)
-		a.in.m.caller.returned.put(outcome{of: a, err: err})
+		a.in.m.g.inbox.Put(outcome{of: a, err: err})
 	}()
 }
 
