@@ -19,11 +19,10 @@
 // The source files:
 //
 //   - spindle.go: the lock; options.go: its options; client.go: options for the Spanner client
-//   - run.go: the background loop; leadership.go: the state machine of a term; lead.go: the actions of that state
-//     machine
-//   - term.go: the leader function's argument; stepdown.go and request.go: how a term is ended on request
+//   - run.go: the background loop; leader.go: the loop during a term; course.go: its state machine
+//   - term.go: the leader function's argument; stepdown.go: how a term is ended on request
 //   - fence.go: fenced writes
-//   - seen.go, leader.go and event.go: how a lock appears to other processes and to observers; health.go: probes
+//   - seen.go and event.go: how a lock appears to other processes and to observers; health.go: probes
 //
 // The rest of the code is described in docs/architecture.md, and docs/locks.md explains why the protocol is safe.
 package spindle

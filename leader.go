@@ -2,62 +2,346 @@ package spindle
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// Leader describes a term of a lock, as published by its holder.
-type Leader struct {
-	ID        string        // the holder's id
-	Value     string        // the holder's value (WithValue)
-	Token     Token         // the term's fencing token
-	Heartbeat time.Time     // the holder's last heartbeat, by Spanner's clock
-	Lease     time.Duration // the holder's lease
-	Leaving   bool          // whether the holder has announced that it will give up the lock
+// leader is the loop during one term. It passes each event to the term's course, and carries out the acts that the course
+// returns. It lives in the loop's goroutine, from the election until the course is over. The keeper and the work have
+// goroutines of their own, which put events into the inbox.
+type leader struct {
+	loop     *elector
+	ctx      context.Context // Run's
+	course   course
+	keeper   *elect.Keeper
+	events   *loop.Inbox[event]
+	worked   chan struct{} // closed once the work has returned
+	reports  *telemetry.Term
+	stopped  elect.Instant // when Run's ctx ended, or zero
+	why      error         // why the term is being given up; set once the work's context is canceled
+	calls    calls
+	reminder reminder
+	err      error // why the stop could not be completed
 }
 
-// Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.
-// The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a candidate has
-// claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if Run was never
-// called, and may be called from any goroutine.
-func (l *Lock) Leader(ctx context.Context) (Leader, error) {
-	if l.err != nil {
-		return Leader{}, l.err
-	}
-	o, err := l.look(ctx)
-	switch {
-	case err != nil:
-		return Leader{}, l.wrap("leader", err)
-	case !leads(o):
-		return Leader{}, l.wrap("leader", ErrNoLeader)
-	}
-	return leaderOf(o), nil
+// calls are the StepDown calls of a term.
+type calls struct {
+	waiting []chan<- error
+	outcome *error // the result of every call; nil until it is known
 }
 
-// look reads the lock row, and the lease row of the last known leader, in one snapshot. If the lock has a new leader,
-// look reads again, this time with the new leader's lease row.
-func (l *Lock) look(ctx context.Context) (table.Observation, error) {
-	o := table.Observation{Name: l.name, Token: table.Token(l.leader.Load())}
+// reminder logs that the work has not returned.
+type reminder struct {
+	*time.Timer
+	waited time.Duration // how long the wait is at the next reminder
+}
+
+// errReturned is the reason for a term that ended because its leader function returned.
+var errReturned = fmt.Errorf("%w: the leader function returned", ErrSteppedDown)
+
+// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
+// returns an error if the work did not return in time or if the lock could not be released.
+func (e *elector) lead(ctx context.Context, t *elect.Term) error {
+	if ctx.Err() != nil {
+		return notLost(e.release(ctx, t, context.Cause(ctx)))
+	}
+	c := e.config
+	l := &leader{loop: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
+	l.course = course{handover: c.Handover, keepOnReturn: c.KeepOnReturn, idle: c.Lead == nil}
+	l.keeper = c.Keeper(t, l.notify)
+	l.reminder.Timer = c.Clock.Timer(c.Lease)
+	l.reminder.Stop()
+	defer l.reminder.Stop()
+	l.begin()
+	l.run()
+	l.events.Close()
+	l.receive() // answers StepDown calls that came too late
+	return l.err
+}
+
+// termHappenings maps the keeper's events to the course's.
+var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
+
+// notify puts an event of the term into the inbox.
+func (l *leader) notify(e elect.TermEvent) {
+	if what, known := termHappenings[e.What]; known {
+		l.events.Put(event{what: what, TermEvent: e})
+	}
+}
+
+func (l *leader) begin() {
+	e, t := l.loop, l.keeper.Term
+	e.rest.began = e.config.Clock.Now()
+	l.reports = e.watch.Elected(t)
+	e.lock.show(view{term: t, events: l.events})
+	e.log.Info("elected", "token", t.Token())
+	now := e.config.Clock.Now()
+	e.tell(Elected, now, elect.Event{Token: t.Token(), Deadline: now.Time().Add(t.Left())})
+	l.keeper.Start()
+	if e.config.Handover {
+		l.keeper.WatchRequests()
+	}
+	if e.config.Lead != nil {
+		go l.work()
+	}
+}
+
+// work calls the leader function.
+func (l *leader) work() {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // the process ends, with other goroutines of the work still running, so the lock must not be released
+		}
+		close(l.worked)
+		l.events.Put(event{what: returned})
+	}()
+	t, lock := l.keeper.Term, l.loop.lock
+	lock.config.Lead(t.Context(), options.Lead{Term: t, Fence: lock.fence(Token(t.Token())), StepDown: func(ctx context.Context) error { return lock.stepDown(ctx, t) }})
+}
+
+func (l *leader) run() {
+	ended := l.ctx.Done()
+	for l.course.stage != over {
+		var late <-chan struct{}
+		if l.course.stage >= draining {
+			late = l.loop.gracePeriod
+		}
+		select {
+		case <-l.events.Ready():
+			l.receive()
+		case <-ended:
+			ended, l.stopped = nil, l.loop.config.Clock.Now()
+			l.handle(event{what: runEnded})
+			if l.stopping() {
+				l.remindLater()
+			}
+		case <-late:
+			l.receive() // if both are ready, the work was in time
+			l.handle(event{what: timeIsUp})
+		case <-l.reminder.C:
+			l.remind()
+		}
+	}
+}
+
+func (l *leader) receive() {
 	for {
-		seen, err := l.table.Inspect(ctx, o)
-		if err != nil {
-			return o, err
+		e, ok := l.events.Next()
+		if !ok {
+			return
 		}
-		if known := o.Token; seen[0].Token == known || !seen[0].Confirmed() {
-			return seen[0], nil
-		}
-		o = seen[0]
-		l.leader.Store(int64(o.Token))
+		l.handle(e)
 	}
 }
 
-// leads reports whether the lock has a holder whose last heartbeat is less than one lease old.
-func leads(o table.Observation) bool {
-	return o.LeaseRecord != nil && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
+// handle passes an event to the course, and carries out the acts.
+func (l *leader) handle(e event) {
+	if l.course.stage < lost {
+		l.report(e)
+	}
+	if e.what == asked {
+		l.calls.waiting = append(l.calls.waiting, e.answer)
+	}
+	for _, a := range l.course.on(e) {
+		acts[a](l, e)
+	}
+	switch {
+	case l.calls.outcome != nil:
+		l.calls.answer(*l.calls.outcome)
+	case l.reminder.waited > l.loop.config.Lease:
+		l.calls.answer(l.hung())
+	}
 }
 
-func leaderOf(o table.Observation) Leader {
-	return Leader{ID: o.Holder(), Value: o.LeaseRecord.Value, Token: Token(o.Token), Heartbeat: o.Heartbeat,
-		Lease: o.LeaseRecord.Lease, Leaving: o.Leaving()}
+// answer answers the StepDown calls that are waiting.
+func (c *calls) answer(err error) {
+	for _, call := range c.waiting {
+		call <- err
+	}
+	c.waiting = nil
 }
+
+var byWhom = map[table.Request]string{table.ByOperator: "request", table.ByPreference: "a higher-priority candidate"}
+
+func (l *leader) report(e event) {
+	token, to := l.keeper.Token(), l.loop
+	switch e.what {
+	case jeopardy:
+		to.log.Warn("jeopardy: a heartbeat failed", append([]any{"token", token, "left", rounded(e.Left), "err", e.Err}, loop.HintAttr(e.Err)...)...)
+		to.tell(Jeopardy, e.At, elect.Event{Token: token, Err: to.lock.wrap("hold", e.Err), Deadline: e.At.Time().Add(e.Left)})
+	case safe:
+		to.log.Info("safe: a heartbeat was acknowledged again", "token", token)
+		to.tell(Safe, e.At, elect.Event{Token: token, Deadline: e.At.Time().Add(e.Left)})
+	case requested:
+		to.log.Info("asked to hand the lock over", "token", token, "by", byWhom[e.By])
+	}
+}
+
+// acts has the function of each act. It gets the event that has led to the act.
+var acts = [...]func(*leader, event){announce: (*leader).announce, cancelWork: (*leader).cancelWork, release: (*leader).release, expire: (*leader).expire, lose: (*leader).lose, abandon: (*leader).abandon}
+
+func (l *leader) announce(event) {
+	e, t := l.loop, l.keeper.Term
+	e.lock.show(view{term: t, events: l.events, leaving: true})
+	e.log.Info("leaving", "token", t.Token())
+	e.tell(Leaving, e.config.Clock.Now(), elect.Event{Token: t.Token()})
+	l.reports.Leaving(t.Context())
+	l.keeper.Announce()
+}
+
+func (l *leader) cancelWork(event) {
+	cause := ErrSteppedDown
+	l.why = ErrSteppedDown
+	switch {
+	case l.ctx.Err() != nil:
+		cause = context.Cause(l.ctx)
+		l.why = fmt.Errorf("%w: %w", ErrStopped, cause)
+	case l.course.early:
+		l.why = errReturned
+	}
+	l.keeper.CancelWork(cause)
+	if l.course.stage != draining {
+		return // there is no work to wait for
+	}
+	v := *l.loop.lock.view.Load()
+	v.canceled = l.loop.config.Clock.Now()
+	l.loop.lock.show(v)
+	l.remindLater()
+}
+
+// release releases the lock, unless it has been lost.
+func (l *leader) release(event) {
+	e, now := l.loop, l.loop.config.Clock.Now
+	if reason := l.keeper.Stop(); reason != nil {
+		l.lost(reason, now())
+		return
+	}
+	l.over(l.why, now())
+	err := e.release(l.ctx, l.keeper.Term, l.why)
+	l.calls.outcome = &err
+	if l.ctx.Err() != nil {
+		l.err = notLost(err)
+		return
+	}
+	e.candidate.Yield(err == nil, l.course.by)
+	if l.course.early {
+		e.restNow()
+	}
+}
+
+// expire ends a term whose work does not return, and lets the lock expire.
+func (l *leader) expire(e event) {
+	if reason := l.keeper.Stop(); reason != nil {
+		l.why = reason
+	}
+	l.over(l.why, l.loop.config.Clock.Now())
+	l.keeper.End(l.why)
+	l.abandon(e)
+	l.calls.outcome = &l.err
+}
+
+// lose ends the term after the lock was lost.
+func (l *leader) lose(e event) {
+	runs := &l.loop.lock.runs
+	l.lost(e.Err, e.At)
+	runs.Fail(errHangs)
+	_ = l.keeper.Stop() // returns the same reason
+	runs.Fail(nil)
+	if l.course.stage == lost {
+		runs.Fail(errOverdue)
+		l.remindLater()
+	}
+}
+
+func (l *leader) lost(reason error, at elect.Instant) {
+	l.over(reason, at)
+	l.calls.outcome = &reason
+	if errors.Is(reason, ErrSuperseded) {
+		l.loop.candidate.Yield(true, "") // the lock was taken away so that a different candidate gets it
+	}
+}
+
+var (
+	errHangs   = errors.New("the last heartbeat of the ended term has not returned")
+	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate does not compete until it does")
+)
+
+// abandon stops waiting for the work.
+func (l *leader) abandon(event) {
+	l.loop.lock.runs.Fail(errOverdue)
+	l.loop.overdue = append(l.loop.overdue, l.worked)
+	l.err = loop.Overdue("the leader function", l.loop.config.Lease)
+}
+
+// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry.
+func (l *leader) over(reason error, at elect.Instant) {
+	e, token := l.loop, l.keeper.Token()
+	e.lock.runs.Beat(at)
+	e.lock.show(view{})
+	e.last = token
+	e.rest.over(at, e.config.Lease)
+	level, given := slog.LevelInfo, telemetry.Stopped
+	switch {
+	case errors.Is(reason, errReturned):
+		given = telemetry.Returned
+	case errors.Is(reason, ErrSteppedDown):
+		given = telemetry.SteppedDown
+	case !errors.Is(reason, ErrStopped):
+		level = slog.LevelWarn
+	}
+	e.log.Log(context.Background(), level, "lost", append([]any{"token", token, "reason", reason}, loop.HintAttr(reason)...)...)
+	e.tell(Lost, at, elect.Event{Token: token, Err: reason})
+	l.reports.Over(telemetry.ReasonOf(reason, given))
+}
+
+// stopping reports whether the lock is left to expire unless the work returns in time.
+func (l *leader) stopping() bool { return l.course.stage == draining && l.stopped != elect.Instant{} }
+
+func (l *leader) graceLeft() time.Duration {
+	return max(l.loop.grace()-l.loop.config.Clock.Now().Ran(l.stopped), 0)
+}
+
+// remindLater begins to wait for the work. Once Run's ctx has ended, the reminder comes in time before the lock is left to
+// expire.
+func (l *leader) remindLater() {
+	l.reminder.waited = l.loop.config.Lease
+	if l.stopping() {
+		l.reminder.waited = l.graceLeft() / 2
+	}
+	l.reminder.Reset(l.reminder.waited)
+}
+
+// remind logs that the work has not returned. Until it does, either no process can lead or this candidate can't.
+func (l *leader) remind() {
+	log := l.loop.log
+	if l.stopping() {
+		log.Warn("the leader function was told to stop but has not returned; if it does not return in the time that is left, the lock is not released but left to expire", "left", rounded(l.graceLeft()))
+		return
+	}
+	why := "the leader function was told to stop but has not returned; the lock stays held until it does"
+	if l.course.stage == lost {
+		why = errOverdue.Error()
+	}
+	log.Warn(why, "waited", rounded(l.reminder.waited))
+	l.reminder.Reset(l.reminder.waited) // again each time the wait has doubled, as elect.Remind does
+	l.reminder.waited *= 2
+	l.calls.answer(l.hung())
+}
+
+func (l *leader) hung() error {
+	if l.stopping() {
+		return fmt.Errorf("the leader function was told to stop, but has not returned; the lock is still held, and will be left to expire if the function does not return within %v", rounded(l.graceLeft()))
+	}
+	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.loop.config.Lease)
+}
+
+// rounded rounds a duration for display.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
@@ -96,11 +97,11 @@ func TestAPrunedLockLeavesNoRow(t *testing.T) {
 		require.NoError(t, locks.Break(context.Background(), table.Token(a.Token()), fleet.Name))
 		b.End(a)
 		require.Len(t, b.Store.Rows(), 2)
-		listed, _, err := locks.List(context.Background(), "", true)
+		listed, _, err := operator.List(context.Background(), locks, "", true)
 		require.NoError(t, err)
 		assert.Len(t, listed, 1, "it is no lock")
 		time.Sleep(48 * time.Hour)
-		for seen, err := range locks.Prunable(context.Background(), table.Ages{Released: 24 * time.Hour}) {
+		for seen, err := range operator.Prunable(context.Background(), locks, operator.Ages{Released: 24 * time.Hour}) {
 			require.NoError(t, err)
 			n, err := locks.Prune(context.Background(), seen...)
 			require.NoError(t, err)

@@ -8,15 +8,17 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// elector is the loop that Run starts. It is a candidate until it is elected, then the holder until its term ends, and
-// then a candidate again. Only the loop's goroutine may use its fields. Other goroutines read the published view, and
-// exchange events with the loop.
+// elector is the loop that Run starts. It is a candidate until it is elected, then the leader until its term ends, and
+// then a candidate again. It lives in the goroutine that Run starts, from Run until Run's ctx has ended and the last term
+// is over. Other goroutines read the view that it publishes in the Lock, and put events into a leader's inbox.
 type elector struct {
-	*Lock
+	lock      *Lock
+	config    *options.Config // of the lock
 	log       *slog.Logger
 	observer  *loop.Mailbox // nil if there is no observer
 	candidate elect.Candidate
@@ -30,11 +32,11 @@ type elector struct {
 }
 
 func newElector(l *Lock, log *slog.Logger) *elector {
-	e := &elector{Lock: l, log: log, watch: l.about.Watch()}
+	e := &elector{lock: l, config: &l.config, log: log, watch: l.about.Watch()}
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
-	e.candidate = l.config.Candidate(e.watch.Table(l.table), l.name)
-	e.candidate.LeaseRecord.Kind, e.candidate.HoldOff = table.Elector, e.holdOff
-	e.observer = loop.NewMailbox(l.config.Observe)
+	e.candidate = e.config.Candidate(e.watch.Table(l.table), l.name)
+	e.candidate.LeaseRecord.Kind = table.Elector
+	e.observer = loop.NewMailbox(e.config.Observe)
 	return e
 }
 
@@ -43,7 +45,7 @@ func (e *elector) Run(ctx context.Context) error {
 	late, forget := loop.GracePeriod(ctx, e.config.Clock, e.grace())
 	defer forget()
 	e.gracePeriod = late
-	e.runs.Beat(e.config.Clock.Now())
+	e.lock.runs.Beat(e.config.Clock.Now())
 	var err error
 	for ctx.Err() == nil && err == nil {
 		if t := e.compete(ctx); t != nil {
@@ -51,8 +53,8 @@ func (e *elector) Run(ctx context.Context) error {
 		}
 	}
 	e.watch.Close()
-	e.runs.Stop()
-	e.show(view{})
+	e.lock.runs.Stop()
+	e.lock.show(view{})
 	observing, overdue := e.observer.Drain(e.config.Lease, e.config.Clock)
 	if overdue != nil {
 		e.overdue = append(e.overdue, observing)
@@ -80,9 +82,9 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		}
 		switch {
 		case step.Err != nil:
-			e.runs.Fail(step.Err)
-		case !step.CoolingDown || e.view.Load().other.LeaseRecord != nil: // otherwise this candidate could not confirm its claim, and there is no leader
-			e.runs.Beat(began)
+			e.lock.runs.Fail(step.Err)
+		case !step.CoolingDown || e.lock.view.Load().other.LeaseRecord != nil: // otherwise this candidate could not confirm its claim, and there is no leader
+			e.lock.runs.Beat(began)
 		}
 		switch {
 		case step.Term != nil:
@@ -104,24 +106,24 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 // notice publishes which other process leads, if there is one. It emits an event if the previous leader no longer
 // leads, if there is a new leader, or if the leader has announced that it is leaving.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
-	before, o := e.view.Load().other, s.Observation
+	before, o := e.lock.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
 		o = table.Observation{}
 	}
-	e.show(view{other: o, looked: began})
+	e.lock.show(view{other: o, looked: began})
 	if before.LeaseRecord != nil && before.Token != o.Token {
 		e.log.Info("leader gone", "leader", before.Holder(), "token", before.Token)
-		e.emit(LeaderGone, elect.Event{Token: before.Token, Leader: before})
+		e.tell(LeaderGone, e.config.Clock.Now(), elect.Event{Token: before.Token, Leader: before})
 	}
 	if o.LeaseRecord == nil {
 		return
 	}
 	if before.Token != o.Token {
 		e.log.Info("leader seen", "leader", o.Holder(), "value", o.LeaseRecord.Value, "token", o.Token)
-		e.emit(LeaderSeen, elect.Event{Token: o.Token, Leader: o})
+		e.tell(LeaderSeen, e.config.Clock.Now(), elect.Event{Token: o.Token, Leader: o})
 	}
 	if o.Leaving() && !(before.Token == o.Token && before.Leaving()) {
-		e.emit(Leaving, elect.Event{Token: o.Token, Leader: o})
+		e.tell(Leaving, e.config.Clock.Now(), elect.Event{Token: o.Token, Leader: o})
 	}
 }
 
@@ -153,6 +155,35 @@ func (e *elector) End() {
 	}
 }
 
-func (e *elector) emit(kind EventKind, ev elect.Event) {
-	e.observer.Put(int(kind), e.config.Clock.Now().Time(), ev)
+// tell passes an event to the observer.
+func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
+	e.observer.Put(int(kind), at.Time(), ev)
+}
+
+// rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning. That
+// takes longer than an ordinary Yield if it happens repeatedly, and does not end when another candidate holds the lock.
+// Otherwise two processes whose leader functions fail would pass the lock back and forth without a pause, and a healthy
+// candidate would rarely be first.
+type rest struct {
+	began  elect.Instant // of the current term
+	length time.Duration // of the last rest; zero: none since the last term of three leases or more
+}
+
+// over is called at the end of each term.
+func (r *rest) over(at elect.Instant, lease time.Duration) {
+	if at.Ran(r.began) >= 3*lease {
+		r.length = 0
+	}
+}
+
+// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. That is
+// logged as a warning the first time.
+func (e *elector) restNow() {
+	r, lease, level := &e.rest, e.config.Lease, slog.LevelDebug
+	if r.length == 0 && e.config.Clock.Now().Ran(r.began) < 3*lease {
+		level = slog.LevelWarn
+	}
+	r.length = min(max(2*r.length, lease/3), 3*lease)
+	e.candidate.Rest(r.length)
+	e.log.Log(context.Background(), level, "the leader function returned before its context ended, so the lock was given up", "token", e.last, "pause", rounded(r.length))
 }

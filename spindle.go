@@ -14,7 +14,7 @@ import (
 )
 
 // Lock is one of the candidates for a lock. It holds the lock while HasLock returns true. All methods may be called
-// from any goroutine.
+// from any goroutine. A Lock that does not run needs no resources, so there is nothing to close.
 type Lock struct {
 	name    string
 	config  options.Config

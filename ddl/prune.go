@@ -7,13 +7,14 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A PruneOption changes what [Prune] deletes.
 type PruneOption func(*ages)
 
-type ages table.Ages
+type ages operator.Ages
 
 // Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired longer ago than
 // the given age and no candidate has claimed it since, or if a claim has been unconfirmed for at least that long. The
@@ -54,13 +55,13 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 	for _, opt := range opts {
 		opt(&given)
 	}
-	ages := table.Ages(given)
+	ages := operator.Ages(given)
 	if err := ages.Check(); err != nil {
 		return 0, fmt.Errorf("ddl: cannot prune: %w", err)
 	}
 	t := table.Table{Store: table.Spanner{DB: db, Table: name}}
 	pruned := 0
-	for seen, err := range t.Prunable(ctx, ages) {
+	for seen, err := range operator.Prunable(ctx, t, ages) {
 		if err == nil {
 			var n int
 			n, err = t.Prune(ctx, seen...)
@@ -70,7 +71,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 			return pruned, fmt.Errorf("ddl: pruning table %s failed after %d locks: %w", name, pruned, err)
 		}
 	}
-	for tickets, err := range t.StaleTickets(ctx) {
+	for tickets, err := range operator.StaleTickets(ctx, t) {
 		if err == nil {
 			err = t.Queue(ctx, tickets...)
 		}

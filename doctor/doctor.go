@@ -47,7 +47,6 @@ type Report struct {
 	Checks     []Check     `json:"checks"` // all checks, in a fixed order
 	RoundTrips *RoundTrips `json:"round_trips,omitempty"`
 	Clock      *Clock      `json:"clock,omitempty"`
-	Costs      []Cost      `json:"costs,omitempty"` // at the shortest lease that the round trips allow, and at the default lease
 }
 
 // OK reports whether no check has failed. A check that could not be made does not count as failed.
@@ -93,9 +92,6 @@ func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, err
 	e := newExam(ctx, db, tableName)
 	err := e.run(ctx)
 	r := Report{Database: db.DatabaseName(), Table: tableName, Checks: e.checks(), RoundTrips: e.roundTrips, Clock: e.clock}
-	if e.roundTrips != nil {
-		r.Costs = e.roundTrips.costs()
-	}
 	if err != nil {
 		return r, fmt.Errorf("doctor: table %s in %s: %w", tableName, r.Database, err)
 	}

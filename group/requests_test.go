@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -67,10 +68,10 @@ func (c *cluster) paused(partitions ...string) func() bool {
 // listedAsPaused returns the number of partitions in state paused.
 func (c *cluster) listedAsPaused() (n int) {
 	c.t.Helper()
-	found, _, err := table.Table{Store: c.store}.List(c.t.Context(), "", true)
+	found, _, err := operator.List(c.t.Context(), table.Table{Store: c.store}, "", true)
 	require.NoError(c.t, err)
 	for _, l := range found {
-		if l.State() == table.Paused {
+		if l.State() == operator.Paused {
 			n++
 		}
 	}

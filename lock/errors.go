@@ -51,7 +51,7 @@ type waiting struct {
 	patience elect.Patience
 
 	ticket table.Ticket // the contents of its tickets
-	beside []string     // other rows that each poll reads
+	once   string       // the lock whose done row each poll reads
 	queue  *queue
 	line   *line
 	inLine func() bool // reports whether the waiter is first among the goroutines of its process; nil if it always is

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -30,7 +31,7 @@ func (g *fairground) linked(process, name string, opts ...Option) (*Mutex, *mems
 
 // waiters returns how many waiters a lock has, as operators see it.
 func (g *fairground) waiters(name string) int {
-	l, err := table.Table{Store: g.rows}.ListOne(context.Background(), name)
+	l, err := operator.ListOne(context.Background(), table.Table{Store: g.rows}, name)
 	require.NoError(g, err)
 	return len(l.Waiters)
 }
@@ -284,7 +285,7 @@ func TestALivingWaiterRenewsItsTicket(t *testing.T) {
 				began := time.Now()
 				for time.Since(began) < 180*time.Second {
 					time.Sleep(time.Second)
-					list, _, err := table.Table{Store: g.rows}.List(g.ctx, "m", true)
+					list, _, err := operator.List(g.ctx, table.Table{Store: g.rows}, "m", true)
 					require.NoError(t, err)
 					require.Len(t, list[0].Waiters, ahead+2, "after %v", time.Since(began))
 				}

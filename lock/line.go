@@ -35,7 +35,7 @@ type wanted struct {
 	lease  time.Duration
 	locks  int // the number of locks that each poll reads
 	queues []string
-	beside []string // the names of other rows that each poll reads
+	once   string // the lock whose done row each poll reads, or ""
 	enters func(queue, before int)
 	admit  func(context.Context) (leave func(), err error) // waits until it may write tickets
 	ticket table.Ticket                                    // the contents of its tickets, except for the queue
@@ -46,7 +46,7 @@ type shown struct {
 	wait  time.Duration    // how long the waiter leaves a free lock to other waiters
 	ends  []string         // the last row of each queue that the poll reads
 	seen  []fair.Line      // one for each queue, as of the last poll that was answered; nil before
-	rows  []table.Row      // the rows of beside
+	rows  []table.Row      // the rows of the last poll
 	at    time.Time        // the time of the last poll, by Spanner's clock
 	began elect.Instant    // when the last poll was sent
 	ended elect.Instant    // when the reply to the last poll arrived
@@ -64,7 +64,7 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.ticket.ID, w.ticket.Set = s.config.ID, len(queues) > 1
 	w.ticket.Lasts = table.LastsFor(s.config.Lease, w.ticket.Set)
 	w.line = &line{table: w.watch.Table(s.table),
-		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, beside: w.beside,
+		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, once: w.once,
 			enters: w.watch.Queued, admit: s.config.Enter, ticket: w.ticket},
 		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}}}
 }
@@ -74,7 +74,10 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 func (l *line) Asks() *table.Beside {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := &table.Beside{Names: l.beside}
+	b := &table.Beside{}
+	if l.once != "" {
+		b.Names = []string{table.DoneRow(l.once)}
+	}
 	for i, q := range l.queues {
 		l.ends[i] = ""
 		if l.seen != nil && len(l.seen[i].Tickets) == table.MostTickets {
@@ -99,7 +102,7 @@ func (l *line) Learns(b *table.Beside) {
 		}
 		l.seen = append(l.seen, fair.Line{Own: l.self(q, tickets), Tickets: tickets, End: end, At: b.At})
 	}
-	l.rows = slices.DeleteFunc(slices.Clone(b.Rows), func(r table.Row) bool { return table.IsTicket(r.Name) })
+	l.rows = b.Rows
 }
 
 // self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
@@ -208,7 +211,7 @@ func (l *line) urgency() elect.Urgency {
 func (l *line) done() (table.Done, time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d, err := table.DoneIn(l.rows)
+	d, err := table.RowsAt(l.at, l.rows).Done(l.once)
 	return d, l.at, err
 }
 

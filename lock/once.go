@@ -12,7 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/repeat"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -120,15 +120,15 @@ func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, 
 }
 
 func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Context, Run) error) (ran bool, err error) {
-	pause := repeat.Pause{Clock: o.mutex.contender.config.Clock}
+	pause := loop.Pause{Clock: o.mutex.contender.config.Clock}
 	if !try {
-		pause.Longest = repeat.Longest(o.mutex.contender.config.Lease)
+		pause.Longest = loop.LongestPause(o.mutex.contender.config.Lease)
 	}
 	wanted, err := o.wanted(ctx, key, try, &pause)
 	if err != nil {
 		return false, unlessDone(err)
 	}
-	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, beside: []string{table.DoneRow(o.name())}}
+	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, once: o.name()}
 	t, err := o.mutex.lock(ctx, unlessForbidden(wanted, &pause, w), try, w)
 	switch {
 	case err != nil:
@@ -194,7 +194,7 @@ func (o *Once) run(due table.Due, t *turn) Run {
 func (o *Once) name() string { return o.mutex.names[0] }
 
 // wanted returns the key to be done, unless it must not run.
-func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *repeat.Pause) (table.Due, error) {
+func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
 	}
@@ -275,7 +275,7 @@ func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) 
 
 // unlessForbidden selects the lock when it is free, unless the key must no longer run. Each poll also reads which key
 // was done last, so that all callers that wait for a key return as soon as it is done.
-func unlessForbidden(wanted table.Due, pause *repeat.Pause, w *waiting) elect.Choose {
+func unlessForbidden(wanted table.Due, pause *loop.Pause, w *waiting) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)
 	return func(seen []elect.LockView) elect.Decision {

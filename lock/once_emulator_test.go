@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
@@ -94,9 +95,9 @@ func TestWhatWasDoneIsNeverPruned(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, ran)
 
-		l, err := table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}.ListOne(t.Context(), "nightly")
+		l, err := operator.ListOne(t.Context(), table.Table{Store: table.Spanner{DB: db.Client, Table: db.Table}}, "nightly")
 		require.NoError(t, err)
-		assert.Equal(t, table.Free, l.State())
+		assert.Equal(t, operator.Free, l.State())
 		assert.NotEmpty(t, l.Done.Key)
 		assert.WithinDuration(t, time.Now(), l.Done.At, time.Minute)
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -241,7 +242,7 @@ func (w *world) check(most map[string]int) {
 
 // checkWaiters checks that nobody counts as waiting after the end, whatever tickets are left.
 func (w *world) checkWaiters() {
-	all, _, err := table.Table{Store: w.store}.List(context.Background(), "", true)
+	all, _, err := operator.List(context.Background(), table.Table{Store: w.store}, "", true)
 	if err != nil {
 		w.t.Error(err)
 	}

@@ -36,7 +36,7 @@ func TestTheRecipesForClientsAreTheFiles(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?)```\n").FindAllSubmatch(page, -1) {
 		blocks = append(blocks, string(block[1])+"\n"+string(block[2]))
 	}
-	for language, files := range map[string]string{"sh": "sh/*", "java": "java/*", "csharp": "csharp/*"} {
+	for language, files := range map[string]string{"sh": "sh/*", "java": "java/*"} {
 		paths, err := filepath.Glob(filepath.Join(clients, files))
 		require.NoError(t, err)
 		require.NotEmpty(t, paths, files)

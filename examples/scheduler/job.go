@@ -51,6 +51,23 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
+// sweep deletes old runs until ctx ends. It runs on every replica, and polls HasLock, which makes no RPC: only the replica
+// that holds the lock deletes anything. If that replica is paused after HasLock, the fence rejects its late write.
+func (r *replica) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		if held, token := r.lock.HasLock(); held {
+			old := spanner.KeyRange{Start: spanner.Key{time.Now().Add(-time.Hour)}, End: spanner.Key{}, Kind: spanner.ClosedClosed} // seconds descend
+			if _, err := r.lock.Apply(ctx, token, []*spanner.Mutation{spanner.Delete("runs", old)}); err != nil {
+				log.Print("did not sweep: ", err)
+			}
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // job runs the job of one second. Its write commits only if this replica still leads.
 func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
 	_, err := term.Apply(ctx, []*spanner.Mutation{

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -75,10 +76,14 @@ func run(ctx context.Context, listen, database string) error {
 	if err := r.lock.Run(ctx, done); err != nil {
 		return err
 	}
+	var workers sync.WaitGroup
+	workers.Go(func() { r.sweep(ctx) })
 	log.Print("serving at ", r.url)
 	go func() { stop(server.Serve(listener)) }() // a replica that can't serve must not lead
 
 	err = <-done // the lock is released; until then, this replica may have been the leader and had to serve
+	stop(nil)
+	workers.Wait()
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(patience))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -19,6 +20,7 @@ type candidate struct {
 	id       string // empty for the default
 	lease    time.Duration
 	create   bool
+	tell     func(kind string, token spindle.Token) // called after each write of the leader
 	log      *slog.Logger
 }
 
@@ -41,7 +43,7 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 
 	options := []spindle.Option{
 		spindle.WithLease(c.lease),
-		spindle.WithLeader(lead),
+		spindle.WithLeader(c.lead),
 		spindle.WithObserver(observe),
 		spindle.WithLogger(c.log),
 	}
@@ -60,7 +62,26 @@ func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	return ddl.Verify(ctx, db, c.table)
 }
 
-// lead does the leader's work. It returns when ctx ends, as a leader function must.
-func lead(ctx context.Context, _ spindle.Term) {
-	<-ctx.Done()
+// The kinds of writes.
+const (
+	wrote  = "wrote"
+	fenced = "fenced" // rejected, because the token was superseded
+)
+
+// lead does the leader's work: it writes four times a second, until ctx ends. If the process is paused for longer than the
+// lease, it continues before ctx ends, and its next write comes too late. Only the fence can reject that write.
+func (c candidate) lead(ctx context.Context, term spindle.Term) {
+	for ctx.Err() == nil {
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		var write []*spanner.Mutation // put your own mutations here
+		switch _, err := term.Apply(context.WithoutCancel(ctx), write); {
+		case err == nil:
+			c.tell(wrote, term.Token())
+		case errors.Is(err, spindle.ErrFenced):
+			c.tell(fenced, term.Token())
+		}
+	}
 }

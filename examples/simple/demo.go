@@ -24,6 +24,8 @@ type demo struct {
 	lock *spindle.Lock // not run, because only Leader is called
 
 	leader    *demokit.Child // nil while there is none
+	wrote     *demokit.Child // the process that wrote last
+	rejected  *demokit.Child // the process whose write was rejected last
 	vacant    time.Time      // when the last leader was sent a signal
 	since     time.Time      // when the leader was elected
 	token     spindle.Token
@@ -77,6 +79,11 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	second, takeover, silence := d.token, d.since.Sub(killed), d.token.Time().Sub(last)
 
+	if err := d.pause(ctx); err != nil {
+		return err
+	}
+	third := d.token
+
 	stopped, err := d.signal(syscall.SIGTERM, "kill -TERM")
 	if err != nil {
 		return err
@@ -91,8 +98,29 @@ func (d *demo) play(ctx context.Context) error {
 	d.Print(demokit.Plain, "")
 	d.Print(demokit.Bold, "Crash   replaced in %s, %.2f leases after its last heartbeat", demokit.InLeases(takeover, demoLease), silence.Seconds()/demoLease.Seconds())
 	d.Print(demokit.Bold, "Stop    replaced in %s; a released lock is free immediately", demokit.InLeases(handover, demoLease))
-	d.Print(demokit.Bold, "Tokens  %v < %v < %v: they only grow", first, second, d.token)
+	d.Print(demokit.Bold, "Pause   the late write was rejected, because its token was superseded")
+	d.Print(demokit.Bold, "Tokens  %v < %v\n      < %v < %v: they only grow", first, second, third, d.token)
 	return nil
+}
+
+// pause pauses the leader between two writes until another process leads.
+func (d *demo) pause(ctx context.Context) error {
+	paused := d.leader
+	d.wrote = nil
+	if err := d.Until(ctx, func() bool { return d.wrote == paused }); err != nil {
+		return err
+	}
+	if _, err := d.signal(demokit.StopSignal, "kill -STOP"); err != nil {
+		return err
+	}
+	if err := d.term(ctx, " after the pause began", 2); err != nil {
+		return err
+	}
+	d.Say("", demokit.Bad, "kill -CONT %d", paused.Pid())
+	if err := paused.Signal(demokit.ContinueSignal); err != nil {
+		return err
+	}
+	return d.Until(ctx, func() bool { return d.rejected == paused })
 }
 
 // term shows an election and the given number of heartbeats, and returns halfway between two heartbeats.
@@ -112,7 +140,7 @@ func (d *demo) term(ctx context.Context, after string, beats int) error {
 	return d.Until(ctx, func() bool { return time.Now().After(middle) })
 }
 
-// signal sends the leader a signal that ends it.
+// signal sends the leader a signal that ends or pauses it.
 func (d *demo) signal(s syscall.Signal, command string) (time.Time, error) {
 	d.Say("", demokit.Bad, "%s %d", command, d.leader.Pid())
 	leader := d.leader
@@ -132,6 +160,11 @@ func (d *demo) hear(r demokit.Report) error {
 		d.heartbeat, d.beats = time.Time{}, 0
 		_, err := fmt.Sscanf(r.Line, spindle.Elected.String()+" %d", &d.token)
 		return err
+	case strings.HasPrefix(r.Line, wrote):
+		d.wrote = r.Child
+	case strings.HasPrefix(r.Line, fenced):
+		d.rejected = r.Child
+		d.Say(r.Child.Name, demokit.Good, "still believes that it leads, but its write is REJECTED")
 	case strings.HasPrefix(r.Line, spindle.Lost.String()) && r.Child == d.leader:
 		return fmt.Errorf("%s lost the lock; the machine may be overloaded", r.Child.Name)
 	}

@@ -1,6 +1,6 @@
 // Simple elects a leader among several processes.
 //
-// To see a demonstration with an emulator, three processes, a crash and a graceful stop, run:
+// To see a demonstration with an emulator, three processes, a crash, a pause and a graceful stop, run:
 //
 //	go run ./examples/simple
 //
@@ -67,12 +67,13 @@ func compete(c candidate, inDemo bool) error {
 
 	if inDemo {
 		c.log = slog.New(slog.DiscardHandler)
+		c.tell = func(kind string, token spindle.Token) { fmt.Println(kind, token) }
 		return c.run(ctx, func(e spindle.Event) { fmt.Println(e.Kind, e.Token) })
 	}
 
 	s := &screen{Timeline: demokit.NewTimeline()}
 	s.welcome(c)
-	c.log = slog.New(s)
+	c.log, c.tell = slog.New(s), s.wrote
 	err := c.run(ctx, s.event)
 	if err == nil {
 		s.goodbye()

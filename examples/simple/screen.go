@@ -48,6 +48,12 @@ func (s *screen) event(e spindle.Event) {
 	}
 }
 
+func (s *screen) wrote(kind string, token spindle.Token) {
+	if kind == fenced {
+		s.Say("", demokit.Bad, "FENCED       a late write under token %v was rejected", token)
+	}
+}
+
 // goodbye prints the last line after a Run that returned no error.
 func (s *screen) goodbye() {
 	if s.leads {

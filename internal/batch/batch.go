@@ -66,7 +66,7 @@ var sharedReads = []string{"observe", "lease-record", "asked"}
 
 // Read implements table.Store.
 func (s *store) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if keys.All || table.IsAlone(ctx) || !slices.Contains(sharedReads, step) {
+	if keys.All || table.ApartOf(ctx) > 0 || !slices.Contains(sharedReads, step) {
 		return s.Store.Read(ctx, step, bound, keys)
 	}
 	r := &read{ctx: ctx, store: s.Store, step: step, bound: bound, keys: keys, answered: make(chan struct{})}
@@ -84,7 +84,7 @@ func (s *store) Commit(ctx context.Context, step string, writes []table.Write) e
 	if step != "heartbeat" {
 		return s.Store.Commit(ctx, step, writes)
 	}
-	c := &commit{ctx: ctx, store: cmp.Or(s.requests.Heartbeats, s.Store), gate: &s.requests.Claims, writes: writes, attempt: table.AttemptOf(ctx), answer: make(chan error, 1)}
+	c := &commit{ctx: ctx, store: cmp.Or(s.requests.Heartbeats, s.Store), gate: &s.requests.Claims, writes: writes, attempt: table.ApartOf(ctx), answer: make(chan error, 1)}
 	s.requests.commits.add(c, s.window, s.busy(), commitAll)
 	select {
 	case err := <-c.answer:

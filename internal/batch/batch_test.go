@@ -151,7 +151,7 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 		tokens := holders(t, &c, 500)
 		for attempt, commits := range []int{1, 2, 4, 9} {
 			c.commits = 0
-			for name, err := range beats(table.Attempt(t.Context(), attempt), &batch.Requests{}, &c, tokens) {
+			for name, err := range beats(table.Apart(t.Context(), attempt), &batch.Requests{}, &c, tokens) {
 				require.NoError(t, err, name)
 			}
 			assert.Equal(t, commits, c.commits, "attempt %d", attempt)
@@ -161,7 +161,7 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { beats(t.Context(), &r, &c, map[string]table.Token{"lock-0000": tokens["lock-0000"]}) })
 		all.Go(func() {
-			beats(table.Attempt(t.Context(), 1), &r, &c, map[string]table.Token{"lock-0001": tokens["lock-0001"]})
+			beats(table.Apart(t.Context(), 1), &r, &c, map[string]table.Token{"lock-0001": tokens["lock-0001"]})
 		})
 		all.Wait()
 		assert.Equal(t, 2, c.commits)
@@ -388,7 +388,7 @@ func TestALookThatIsWaitedForIsSentAtOnce(t *testing.T) {
 		go looks(t, &r, &c, table.Keys{Names: []string{"a"}}, table.Keys{Names: []string{"b"}})
 		synctest.Wait()
 		start := time.Now()
-		_, _, err := r.Store(&c, lease).Read(table.Alone(t.Context()), "observe", table.Present, table.Keys{Names: []string{"c"}})
+		_, _, err := r.Store(&c, lease).Read(table.Apart(t.Context(), 1), "observe", table.Present, table.Keys{Names: []string{"c"}})
 		require.NoError(t, err)
 		assert.Equal(t, c.slow, time.Since(start))
 		time.Sleep(c.slow)

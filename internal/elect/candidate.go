@@ -24,16 +24,22 @@ type Candidate struct {
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
 	Queue       Queue                           // what its polls read besides the locks; may be nil
 	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
-	Gate        *Gate                           // bounds the claims; nil: claims never wait
-	Owner       string                          // whose claim it is, in the gate
+	Gate        Entrance                        // bounds the claims
 
+	memory
+}
+
+// memory is what a candidate remembers between its steps.
+type memory struct {
 	observer   observer
 	past       past
-	coolDown   coolDown
 	preference preference
-	aborted    bool // its last claim was aborted
-	unsure     bool // the outcome of its last claim is unknown
-	contests   int  // the number of consecutive claims lost to other candidates
+	coolDown   Pause // the candidate leaves the locks to others
+	yielded    bool  // the cool-down also ends when another candidate holds a lock
+	rest       Pause // like coolDown, by the owner's wish
+	aborted    bool  // its last claim was aborted
+	unsure     bool  // the outcome of its last claim is unknown
+	contests   int   // the number of consecutive claims lost to other candidates
 	retry      Backoff
 }
 
@@ -97,19 +103,10 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	return views, nil
 }
 
-// restsFor returns how much longer the candidate leaves a lock to other candidates.
-func (c *Candidate) restsFor(name string) time.Duration {
-	left := c.coolDown.left(c.Clock)
-	if c.HoldOff != nil {
-		left = max(left, c.HoldOff(name))
-	}
-	return left
-}
-
 // recognise updates the candidate if a different candidate holds the lock.
 func (c *Candidate) recognise(o table.Observation) {
 	if o.Confirmed() && o.Token != c.past.own {
-		c.coolDown.yieldedTo()
+		c.yieldedTo()
 		c.preference.see(o, c.LeaseRecord.Rank)
 	}
 }

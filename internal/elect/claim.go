@@ -20,54 +20,64 @@ func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) 
 	return c.claim(ctx, c.Table, seen...)
 }
 
+// claimant is a candidate during one claim.
+type claimant struct {
+	*Candidate
+	on    table.Table // makes the other writes of the claim's commit, too
+	names []string
+}
+
 func (c *Candidate) claim(ctx context.Context, on table.Table, seen ...LockView) (*Term, error) {
-	observed := make([]table.Observation, len(seen))
-	names := make([]string, len(seen))
+	observed, names := make([]table.Observation, len(seen)), make([]string, len(seen))
 	for i, s := range seen {
 		observed[i], names[i] = s.Observation, s.Name
 	}
+	return claimant{c, on, names}.claim(ctx, observed)
+}
+
+func (c claimant) claim(ctx context.Context, observed []table.Observation) (*Term, error) {
 	running := context.WithoutCancel(ctx)
 	if claim, ok := c.freeClaim(observed); ok {
-		sent, err := c.claimFree(ctx, on, claim)
+		sent, err := c.claimFree(ctx, claim)
 		switch {
 		case err == nil:
-			c.supersede(names)
-			return c.begin(running, claim.Token, sent, names), nil
+			c.supersede()
+			return c.begin(running, claim.Token, sent), nil
 		case !refusedTime(err):
 			return nil, err
 		}
 	}
 	var token table.Token
 	err := c.try(running, func(ctx context.Context) (err error) {
-		token, err = on.Claim(ctx, c.ID, observed...)
+		token, err = c.on.Claim(ctx, c.ID, observed...)
 		return err
 	})
 	c.unsure = err != nil && !First(err)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	c.supersede(names)
-	sent, err := c.confirm(ctx, token, names)
+	c.supersede()
+	sent, err := c.confirm(ctx, token)
 	if err != nil {
 		if !First(err) {
-			c.withdraw(running, token, names, err)
+			c.withdraw(running, token, err)
 		}
 		return nil, fmt.Errorf("confirm: %w", err)
 	}
-	return c.begin(running, token, sent, names), nil
+	return c.begin(running, token, sent), nil
 }
 
 // supersede forgets the former holders of locks that the candidate has claimed.
-func (c *Candidate) supersede(names []string) {
+func (c claimant) supersede() {
 	c.preference.well = Instant{} // successful polls do not prove that it can keep a term
-	for _, name := range names {
+	for _, name := range c.names {
 		c.observer.forgetHolder(name, c.LeaseRecord.Lease)
 	}
 }
 
 // begin returns the term of a confirmed claim. The term's deadline counts from sent.
-func (c *Candidate) begin(ctx context.Context, token table.Token, sent Instant, names []string) *Term {
-	t := newTerm(ctx, c, token, sent, names, c.preference.ignoreFor(c.LeaseRecord.Lease))
+func (c claimant) begin(ctx context.Context, token table.Token, sent Instant) *Term {
+	t := newTerm(ctx, c, token, sent, c.preference.ignoreFor(c.LeaseRecord.Lease))
 	c.past.began(t)
 	return t
 }
@@ -83,13 +93,13 @@ func First(err error) bool {
 // rows were inserted. A refusal alone proves nothing, because the Spanner client may have sent the commit twice. The
 // first commit may have been applied, and only the second refused. Meanwhile the locks are safe, because no other
 // candidate can claim them until the lease of the unconfirmed claim expires.
-func (c *Candidate) confirm(ctx context.Context, token table.Token, names []string) (Instant, error) {
+func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
 	var sent Instant
 	stamped := table.Table{Store: stamp{c.Table.Store, func() { sent = c.Clock.Now() }}}
-	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.LeaseRecord, names...) }
-	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, names...) }
+	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.LeaseRecord, c.names...) }
+	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, c.names...) }
 
 	var cause error // the first error rather than the last
 	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
@@ -158,25 +168,25 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	}
 	// If this fails, the next poll leads to another attempt.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
-	c.coolDown.begin(c.Clock, rest)
+	c.cool(c.Clock, rest)
 	return true
 }
 
 // withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The
 // candidate then cools down for one lease duration, or for at most a minute if Spanner refused the confirmation. Refusals
 // come back quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
-func (c *Candidate) withdraw(ctx context.Context, token table.Token, names []string, why error) {
+func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	length := c.LeaseRecord.Lease
 	if table.Refused(why) {
 		length = min(length, time.Minute)
 	}
-	c.coolDown.begin(c.Clock, length)
-	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, names...) })
+	c.cool(c.Clock, length)
+	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })
 }
 
 // insist retries free for as long as one attempt may take, because other transactions of this process might abort each
 // try. If it gives up, the locks are left to expire.
-func (c *Candidate) insist(ctx context.Context, free func(context.Context) error) {
+func (c claimant) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)
 	})

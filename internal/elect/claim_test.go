@@ -51,7 +51,7 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 
 		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{
 			{Kind: table.Delete, Name: "one"}, {Kind: table.Delete, Name: table.LeaseKey("one", step.Term.Token())}}))
-		c.coolDown = coolDown{} // it is about what it knows, not that it is polite
+		c.coolDown = Pause{} // it is about what it knows, not that it is polite
 		seen, err = c.Look(t.Context())
 		require.NoError(t, err)
 		assert.Positive(t, seen[0].FreeIn, "its holder may not know yet")
@@ -63,12 +63,12 @@ func TestAClaimOfOneLockForgetsNothingOfAnother(t *testing.T) {
 func TestOnlyAYieldEndsWhenAnotherHolds(t *testing.T) {
 	c := candidate("a", &memstore.Store{}, "one")
 	c.Yield(true, "")
-	c.coolDown.yieldedTo()
-	assert.Zero(t, c.coolDown.left(c.Clock))
+	c.yieldedTo()
+	assert.Zero(t, c.coolDown.Left(c.Clock))
 	c.Yield(true, "")
-	c.coolDown.begin(c.Clock, lease)
-	c.coolDown.yieldedTo()
-	assert.Positive(t, c.coolDown.left(c.Clock))
+	c.cool(c.Clock, lease)
+	c.yieldedTo()
+	assert.Positive(t, c.coolDown.Left(c.Clock))
 }
 
 // A candidate lets others go first after the second term in a row that expired because heartbeats failed. A term that

@@ -6,31 +6,21 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// coolDown is a period during which a candidate leaves the locks to other candidates.
-type coolDown struct {
-	since   Instant
-	length  time.Duration
-	yielded bool // the cool-down also ends when another candidate holds the lock
+// Pause is a time during which something is left alone. The zero Pause has ended.
+type Pause struct {
+	since  Instant
+	length time.Duration
 }
 
-// begin starts a cool-down of that length.
-func (d *coolDown) begin(c Clock, length time.Duration) {
-	*d = coolDown{since: c.Now(), length: length}
-}
+// PauseFor returns a pause of that length, which begins now.
+func PauseFor(c Clock, length time.Duration) Pause { return Pause{c.Now(), length} }
 
-// yieldedTo is called when another candidate holds the lock. It ends a cool-down that was begun by Yield.
-func (d *coolDown) yieldedTo() {
-	if d.yielded {
-		*d = coolDown{}
-	}
-}
-
-// left returns how much longer the cool-down lasts. The result is zero or negative if the cool-down has ended.
-func (d *coolDown) left(c Clock) time.Duration {
-	if d.length == 0 {
+// Left returns how much longer the pause lasts. The result is zero or negative if it has ended.
+func (p Pause) Left(c Clock) time.Duration {
+	if p.length == 0 {
 		return 0
 	}
-	return d.length - c.Now().Since(d.since)
+	return p.length - c.Now().Since(p.since)
 }
 
 // Yield keeps the candidate from claiming a lock that it has just given up. This ends when another candidate holds the
@@ -41,7 +31,30 @@ func (c *Candidate) Yield(released bool, asked table.Request) {
 	if released {
 		length /= 3
 	}
-	c.coolDown.begin(c.Clock, length)
-	c.coolDown.yielded = true
+	c.coolDown, c.yielded = PauseFor(c.Clock, length), true
 	c.preference.spurned = asked == table.ByPreference
+}
+
+// yieldedTo is called when another candidate holds a lock. It ends a cool-down that was begun by Yield.
+func (m *memory) yieldedTo() {
+	if m.yielded {
+		m.coolDown, m.yielded = Pause{}, false
+	}
+}
+
+// Rest keeps the candidate from claiming its locks for that long, whoever holds them in the meantime.
+func (c *Candidate) Rest(length time.Duration) { c.rest = PauseFor(c.Clock, length) }
+
+// cool begins a cool-down that does not end before its time.
+func (m *memory) cool(c Clock, length time.Duration) {
+	m.coolDown, m.yielded = PauseFor(c, length), false
+}
+
+// restsFor returns how much longer the candidate leaves a lock to other candidates.
+func (c *Candidate) restsFor(name string) time.Duration {
+	left := max(c.coolDown.Left(c.Clock), c.rest.Left(c.Clock))
+	if c.HoldOff != nil {
+		left = max(left, c.HoldOff(name))
+	}
+	return left
 }

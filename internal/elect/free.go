@@ -18,7 +18,7 @@ import (
 var errLate = errors.New("the acknowledgement arrived after the term's deadline")
 
 // freeClaim returns a claim by free rows. It reports false if the candidate does not use free rows or a lock has none.
-func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
+func (c claimant) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	if !c.FreeRows {
 		return table.FreeClaim{}, false
 	}
@@ -33,13 +33,13 @@ func (c *Candidate) freeClaim(seen []table.Observation) (table.FreeClaim, bool) 
 //
 // Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
 // been acknowledged, or until it has read its own nonce in the lease row.
-func (c *Candidate) claimFree(ctx context.Context, on table.Table, claim table.FreeClaim) (Instant, error) {
+func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
 	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.LeaseRecord.Lease) }
 	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
 	for {
-		err := c.try(running, func(ctx context.Context) error { return on.ClaimFree(ctx, claim) })
+		err := c.try(running, func(ctx context.Context) error { return c.on.ClaimFree(ctx, claim) })
 		if err == nil && !late() {
 			return sent, nil
 		}
@@ -73,7 +73,7 @@ func (c *Candidate) claimFree(ctx context.Context, on table.Table, claim table.F
 
 // resolve finds out whether a claim has won. If so, it sends a heartbeat, and beat is the time just before that. If won
 // is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
-func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
+func (c claimant) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
 		return false, beat, err
@@ -85,7 +85,7 @@ func (c *Candidate) resolve(ctx context.Context, claim table.FreeClaim) (won boo
 	return err == nil, beat, err
 }
 
-func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome table.Outcome, err error) {
+func (c claimant) outcome(ctx context.Context, claim table.FreeClaim) (outcome table.Outcome, err error) {
 	err = c.try(ctx, func(ctx context.Context) error {
 		outcome, err = c.Table.Outcome(ctx, claim)
 		return err
@@ -94,7 +94,7 @@ func (c *Candidate) outcome(ctx context.Context, claim table.FreeClaim) (outcome
 }
 
 // giveUp makes sure that a claim can no longer be applied, or releases the locks if it was applied already.
-func (c *Candidate) giveUp(ctx context.Context, claim table.FreeClaim) {
+func (c claimant) giveUp(ctx context.Context, claim table.FreeClaim) {
 	c.insist(ctx, func(ctx context.Context) error {
 		retracted := c.Table.Retract(ctx, claim)
 		if !errors.Is(retracted, table.ErrChanged) {

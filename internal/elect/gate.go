@@ -47,6 +47,12 @@ const (
 	calmSamples    = 16
 )
 
+// Entrance is where an owner's claims enter a gate. The zero Entrance is always open.
+type Entrance struct {
+	*Gate
+	Owner string // on whose behalf; "": the process itself
+}
+
 // Urgency is how urgent a claim is. Its place comes before all less urgent ones, with one exception: every fourth place goes
 // to the claim that has waited longest.
 type Urgency int

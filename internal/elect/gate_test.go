@@ -48,7 +48,7 @@ func hold(t *testing.T, store table.Store, gate *Gate, n, atATime int) time.Dura
 		all.Go(func() {
 			places <- struct{}{}
 			c := candidate("c", store, fmt.Sprint("lock-", i))
-			c.Gate = gate
+			c.Gate.Gate = gate
 			for {
 				s := c.Try(t.Context(), All, lease/3)
 				if s.Term != nil {
@@ -173,12 +173,12 @@ func TestAClaimThatHasWaitedLooksAgain(t *testing.T) {
 		g, leave := full(t)
 		store, steps, alone := &memstore.Store{}, map[string]int{}, []string(nil)
 		late := candidate("late", table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-			if steps[step]++; table.IsAlone(ctx) {
+			if steps[step]++; table.ApartOf(ctx) > 0 {
 				alone = append(alone, step)
 			}
 			return call(ctx, store)
 		}), "m")
-		late.Gate = g
+		late.Gate.Gate = g
 		tried := make(chan Step)
 		go func() { tried <- late.Try(t.Context(), All, lease/3) }()
 		synctest.Wait()
@@ -204,7 +204,7 @@ func TestAClaimThatHasHardlyWaitedPollsOnce(t *testing.T) {
 		g, leave := full(t)
 		link := &memstore.Link{Store: &memstore.Store{}}
 		c := candidate("c", link, "m")
-		c.Gate = g
+		c.Gate.Gate = g
 		time.AfterFunc(lease/50, leave)
 		require.NotNil(t, c.Try(t.Context(), All, lease/3).Term)
 		assert.Equal(t, 1, link.Counts()["observe"])

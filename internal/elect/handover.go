@@ -17,7 +17,7 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 		send(ctx, seen)
 	}
 	within(pause, c.prefer)
-	within(max(pause, c.shortest(seen)/10), c.succeed)
+	within(max(pause, shortest(c.LeaseRecord.Lease, seen)/10), c.succeed)
 	return max(pause-c.Clock.Now().Since(began), 0)
 }
 

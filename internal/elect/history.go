@@ -17,15 +17,20 @@ type lockHistory struct {
 	// assumedLease is the last known holder's lease, or zero once there is evidence that its term has ended. Missing
 	// rows are not such evidence, because a holder whose rows were deleted acts until its deadline.
 	assumedLease time.Duration
-	absent       time.Time // since when the lock row is known to be missing, by Spanner's clock
-	orphanLeases map[table.Token]table.LeaseRecord
-	taken        bool          // the lock had not been given back when its row was last seen
-	pace         time.Duration // the last holder's lease; 0 if no holder was seen
-	last         time.Time     // a holder's last known heartbeat or release, by Spanner's clock
+	absence
+	taken bool          // the lock had not been given back when its row was last seen
+	pace  time.Duration // the last holder's lease; 0 if no holder was seen
+	last  time.Time     // a holder's last known heartbeat or release, by Spanner's clock
 
 	leaving table.Token // the token of a holder that was seen to be leaving
 	marked  Instant     // when that holder was last seen not to be leaving
 	looked  Instant     // when the last poll of the lock began
+}
+
+// absence is what is known about a missing lock row.
+type absence struct {
+	absent       time.Time // since when the row is known to be missing, by Spanner's clock
+	orphanLeases map[table.Token]table.LeaseRecord
 }
 
 // rules are the candidate's settings for deciding when a lock is free.
@@ -80,7 +85,7 @@ func (h *lockHistory) miss(o table.Observation, r rules) {
 	h.assumeOrphans(o, r)
 }
 
-func (h *lockHistory) knows(orphanLeases map[table.Token]table.LeaseRecord) bool {
+func (h *absence) knows(orphanLeases map[table.Token]table.LeaseRecord) bool {
 	for token := range orphanLeases {
 		if _, known := h.orphanLeases[token]; !known {
 			return false

@@ -175,7 +175,7 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 	if k.Before != nil {
 		k.Before(k.ctx)
 	}
-	a := attempt{n: n, sent: k.clock.Now(), cancelable: within(table.Attempt(ctx, n))}
+	a := attempt{n: n, sent: k.clock.Now(), cancelable: within(table.Apart(ctx, n))}
 	left := k.Left()
 	if left <= 0 {
 		a.cancel(nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
@@ -14,7 +15,7 @@ import (
 // prune deletes the locks that expired a day ago.
 func prune(t *testing.T, b *fleet.Fleet) (pruned int) {
 	tab := table.Table{Store: b.Store}
-	for seen, err := range tab.Prunable(t.Context(), table.Ages{Released: time.Hour, Expired: 24 * time.Hour}) {
+	for seen, err := range operator.Prunable(t.Context(), tab, operator.Ages{Released: time.Hour, Expired: 24 * time.Hour}) {
 		require.NoError(t, err)
 		n, err := tab.Prune(t.Context(), seen...)
 		require.NoError(t, err)

@@ -20,10 +20,11 @@ func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) e
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, _ ...string) error {
+		var lease time.Duration
 		if t.freeRows {
-			return on.FinishFree(ctx, t.token, t.lease, t.names[0], due, id)
+			lease = t.lease
 		}
-		return on.Finish(ctx, t.token, t.names[0], due, id)
+		return on.Finish(ctx, t.token, lease, t.names[0], due, id)
 	})
 }
 

@@ -86,13 +86,13 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 		return step
 	}
 	polled := c.Clock.Now()
-	p, err := c.Gate.enter(ctx, c.Clock, d.urgency, c.Owner, c.aborted)
+	p, err := c.Gate.enter(ctx, c.Clock, d.urgency, c.Gate.Owner, c.aborted)
 	if err != nil {
 		return Step{Seen: step.Seen, Err: err}
 	}
 	defer p.leave()
 	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // others wait until this poll has been answered
-		if step, d = c.poll(table.Alone(ctx), choose, maxPause); d.claim == nil {
+		if step, d = c.poll(table.Apart(ctx, 1), choose, maxPause); d.claim == nil {
 			return step
 		}
 	}
@@ -103,7 +103,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Duration) (Step, Decision) {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
-		maxPause = c.shortest(seen) / 3
+		maxPause = shortest(c.LeaseRecord.Lease, seen) / 3
 	}
 	c.retry.Max = maxPause
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Durat
 		c.contests = 0
 	}
 	if c.disown(ctx, seen) {
-		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.left(c.Clock)), CoolingDown: true}, Decision{}
+		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.Left(c.Clock)), CoolingDown: true}, Decision{}
 	}
 	switch d := choose(seen); {
 	case d.err != nil:
@@ -121,7 +121,7 @@ func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Durat
 	case d.claim == nil:
 		c.retry.Reset()
 		pause := min(Jitter(c.Clock, maxPause), d.wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.left(c.Clock) > 0}, d
+		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.Left(c.Clock) > 0}, d
 	default:
 		return Step{Seen: seen}, d
 	}
@@ -168,9 +168,8 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
-// shortest returns the shortest lease among the candidate's and the holders'.
-func (c *Candidate) shortest(seen []LockView) time.Duration {
-	lease := c.LeaseRecord.Lease
+// shortest returns the shortest lease among the candidate's own and the holders'.
+func shortest(lease time.Duration, seen []LockView) time.Duration {
 	for _, s := range seen {
 		if s.LeaseRecord != nil {
 			lease = min(lease, s.LeaseRecord.Lease)

@@ -14,21 +14,25 @@ import (
 // ErrExpired is the reason for a term that ended by itself, at its deadline by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// Term is one period of holding locks, from the confirmation to the release or loss. A term is held first, then
-// possibly draining, and finally ended. It never returns to an earlier phase. Any goroutine can read the state of a
-// term. Only the term's owner changes the state, or a Keeper or a fence on the owner's behalf.
+// Term is one period of holding locks, from the confirmation to the release or loss.
 type Term struct {
+	life
 	table table.Table
-	clock Clock
 	token table.Token
 	names []string
-	lease time.Duration
 
-	began     Instant
 	ignoreFor time.Duration // how long the term ignores preferences
 	freeRows  bool          // its release leaves free rows
 	reclaims  string        // the id that may claim the locks back immediately, or "" if none may
+}
 
+// life is the state of a term. A term is held first, then possibly draining, and finally ended. It never returns to an
+// earlier phase. Any goroutine can read the state. Only the term's owner changes it, or a Keeper or a fence on the
+// owner's behalf.
+type life struct {
+	clock    Clock
+	lease    time.Duration
+	began    Instant
 	over     cancelable              // ends with the term, with the reason as its cause
 	work     cancelable              // a child of over
 	deadline *time.Timer             // ends the term on time, even if its keeper is blocked
@@ -64,19 +68,24 @@ const (
 	ended
 )
 
-func newTerm(ctx context.Context, c *Candidate, token table.Token, sent Instant, names []string, ignoreFor time.Duration) *Term {
-	t := &Term{table: c.Table, clock: c.Clock, token: token, names: names, lease: c.LeaseRecord.Lease, began: sent, ignoreFor: ignoreFor, freeRows: c.FreeRows}
+func newTerm(ctx context.Context, c claimant, token table.Token, sent Instant, ignoreFor time.Duration) *Term {
+	t := &Term{table: c.Table, token: token, names: c.names, ignoreFor: ignoreFor, freeRows: c.FreeRows}
 	if c.Reclaim {
 		t.reclaims = c.ID
 	}
+	t.begin(ctx, c.Clock, c.LeaseRecord.Lease, sent)
+	return t
+}
+
+func (t *life) begin(ctx context.Context, clock Clock, lease time.Duration, sent Instant) {
+	t.clock, t.lease, t.began = clock, lease, sent
 	t.standing.Store(&standing{acknowledged: sent})
 	t.over = within(ctx)
 	t.work = within(t.over)
 	left := t.Left()
 	t.moving.Lock() // until the timer is set
 	defer t.moving.Unlock()
-	t.deadline = c.Clock.AfterFunc(left, func() { t.End(t.expired()) })
-	return t
+	t.deadline = clock.AfterFunc(left, func() { t.End(t.expired()) })
 }
 
 // Token returns the term's fencing token.
@@ -86,18 +95,18 @@ func (t *Term) Token() table.Token { return t.token }
 func (t *Term) Names() []string { return t.names }
 
 // Context returns the work's context. It ends with the term, or at CancelWork, and its cause is the reason.
-func (t *Term) Context() context.Context { return t.work }
+func (t *life) Context() context.Context { return t.work }
 
 // Over returns a context that ends with the term. Its cause is the reason.
-func (t *Term) Over() context.Context { return t.over }
+func (t *life) Over() context.Context { return t.over }
 
 // Held reports whether the deadline has not passed and nothing else has ended the term. A draining term is held.
-func (t *Term) Held() bool { return t.Left() > 0 }
+func (t *life) Held() bool { return t.Left() > 0 }
 
 // Left returns the time until the deadline. The result is zero or negative once the term has ended.
-func (t *Term) Left() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
+func (t *life) Left() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
 
-func (t *Term) left(s *standing, now Instant) time.Duration {
+func (t *life) left(s *standing, now Instant) time.Duration {
 	if s.phase == ended {
 		return -1
 	}
@@ -105,27 +114,27 @@ func (t *Term) left(s *standing, now Instant) time.Duration {
 }
 
 // Age returns the time since the last acknowledged heartbeat was sent.
-func (t *Term) Age() time.Duration { return t.limit() - t.Left() }
+func (t *life) Age() time.Duration { return t.limit() - t.Left() }
 
 // Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term has
 // ended.
-func (t *Term) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Load().acknowledged) }
+func (t *life) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Load().acknowledged) }
 
 // kept returns how long heartbeats have been acknowledged in this term, even if it has ended.
-func (t *Term) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
+func (t *life) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
 
 // inJeopardy reports whether the last heartbeat was not acknowledged, even if the term has ended.
-func (t *Term) inJeopardy() bool { return t.standing.Load().failed != nil }
+func (t *life) inJeopardy() bool { return t.standing.Load().failed != nil }
 
 // expired returns the reason for a term that ended at its deadline: ErrExpired, and why the last heartbeat failed.
-func (t *Term) expired() error {
+func (t *life) expired() error {
 	if failed := t.standing.Load().failed; failed != nil {
 		return fmt.Errorf("%w; the last heartbeat failed: %w", ErrExpired, failed)
 	}
 	return ErrExpired
 }
 
-func (t *Term) limit() time.Duration { return Limit(t.lease) }
+func (t *life) limit() time.Duration { return Limit(t.lease) }
 
 // Limit returns how long a holder may act after sending its last acknowledged request. This is 1 % less than the lease,
 // in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a clock's
@@ -133,14 +142,14 @@ func (t *Term) limit() time.Duration { return Limit(t.lease) }
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
 // CancelWork cancels only the work's context. The locks stay held until the work has returned.
-func (t *Term) CancelWork(reason error) {
+func (t *life) CancelWork(reason error) {
 	if t.advance(draining) {
 		t.work.cancel(reason)
 	}
 }
 
 // End ends the term for all goroutines. It leaves the locks in the table as they are.
-func (t *Term) End(reason error) {
+func (t *life) End(reason error) {
 	if t.advance(ended) {
 		t.deadline.Stop()
 		t.over.cancel(reason)
@@ -149,12 +158,12 @@ func (t *Term) End(reason error) {
 
 // Supersede ends the term because a read has shown, at some time after the given instant, that its lease row is gone. Any
 // goroutine may call it.
-func (t *Term) Supersede(at Instant) {
+func (t *life) Supersede(at Instant) {
 	t.refused.CompareAndSwap(nil, &at)
 	t.End(table.ErrSuperseded)
 }
 
-func (t *Term) advance(to phase) bool {
+func (t *life) advance(to phase) bool {
 	return t.move(func(s *standing) bool {
 		was := s.phase
 		s.phase = max(was, to)
@@ -165,7 +174,7 @@ func (t *Term) advance(to phase) bool {
 // extend moves the deadline, unless the deadline has already passed. A term that has ended must not be revived, because
 // its work may already have noticed the end. extend reports whether the term was in jeopardy, and whether the deadline
 // was moved.
-func (t *Term) extend(sent Instant) (was, extended bool) {
+func (t *life) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
 		if t.left(s, now) <= 0 || !t.deadline.Stop() {
@@ -180,7 +189,7 @@ func (t *Term) extend(sent Instant) (was, extended bool) {
 
 // endanger records why a heartbeat was not acknowledged. It reports whether the term was already in jeopardy, and
 // whether the term continues.
-func (t *Term) endanger(failed error) (was, goesOn bool) {
+func (t *life) endanger(failed error) (was, goesOn bool) {
 	goesOn = t.move(func(s *standing) bool {
 		was, s.failed = s.failed != nil, failed
 		return s.phase != ended
@@ -191,7 +200,7 @@ func (t *Term) endanger(failed error) (was, goesOn bool) {
 // move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
 // function passed to move must not read the clock, because the machine might be suspended in the middle of the read,
 // while other goroutines wait for the mutex.
-func (t *Term) move(to func(*standing) bool) bool {
+func (t *life) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()
 	s := *t.standing.Load()

@@ -1,7 +1,8 @@
-// Package loop has the code that electors and groups share to run their loops in the background.
+// Package loop has the code that background loops share.
 //
 //   - run.go: how the loops begin and end; loop.go: their arguments and grace period
 //   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
+//   - pause.go: how long a waiter pauses before it runs work that has failed
 //   - problems.go: how the loops log errors; hint.go: advice on how to fix the errors
 package loop
 

@@ -21,17 +21,17 @@ const (
 )
 
 // SetLease implements WithLease.
-func (c *Config) SetLease(d time.Duration) { c.setLease(fmt.Sprintf("WithLease(%v)", d), d) }
+func (c *Config) SetLease(d time.Duration) { setLease(c, fmt.Sprintf("WithLease(%v)", d), d) }
 
 // SetDuration implements WithDuration.
 func (c *Config) SetDuration(ms int64) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	if c.Require(ms >= -most && ms <= most, "WithDuration(%d): the lease, in milliseconds, must be at most %v", ms, maxLease) {
-		c.setLease(fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
+		setLease(c, fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
 	}
 }
 
-func (c *Config) setLease(given string, d time.Duration) {
+func setLease(c *Config, given string, d time.Duration) {
 	switch {
 	case d > 0 && d < time.Millisecond:
 		c.Refuse("%s: the lease must be at least %v; a bare number is in nanoseconds, so use WithLease(%d*time.Millisecond) or WithDuration(%d) for milliseconds", given, minLease, int64(d), int64(d))
@@ -45,12 +45,12 @@ func (c *Config) setLease(given string, d time.Duration) {
 }
 
 // SetHeartbeat implements WithHeartbeat.
-func (c *Config) SetHeartbeat(d time.Duration) { c.setInterval("WithHeartbeat", &c.Heartbeat, d) }
+func (c *Config) SetHeartbeat(d time.Duration) { setInterval(c, "WithHeartbeat", &c.Heartbeat, d) }
 
 // SetPoll implements WithPoll.
-func (c *Config) SetPoll(d time.Duration) { c.setInterval("WithPoll", &c.Poll, d) }
+func (c *Config) SetPoll(d time.Duration) { setInterval(c, "WithPoll", &c.Poll, d) }
 
-func (c *Config) setInterval(what string, at *time.Duration, d time.Duration) {
+func setInterval(c *Config, what string, at *time.Duration, d time.Duration) {
 	if c.Require(d >= time.Millisecond, "%s(%v): the interval must be at least 1ms; a bare number is in nanoseconds", what, d) {
 		*at = d
 	}

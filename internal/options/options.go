@@ -212,6 +212,6 @@ func (c *Config) Candidate(t table.Table, names ...string) elect.Candidate {
 	return elect.Candidate{
 		Table: t, Clock: c.Clock, Names: names, ID: c.ID,
 		LeaseRecord: table.LeaseRecord{Lease: c.Lease, ID: c.ID, Value: c.Value, AcceptsHandover: c.Handover, Rank: c.Rank},
-		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff, Gate: c.gate, Owner: c.Owner,
+		LockDelay:   c.LockDelay, Reclaim: c.Reclaim, HoldOff: c.HoldOff, Gate: elect.Entrance{Gate: c.gate, Owner: c.Owner},
 	}
 }

@@ -1,9 +1,6 @@
 package table
 
-import (
-	"context"
-	"strings"
-)
+import "context"
 
 // An operator can take a lock away from its holder with Break. Break also writes a row next to the lock row, such as
 // "nightly!broken". The row's token is the token that the holder has lost, and its heartbeat is the time of the break.
@@ -13,6 +10,9 @@ import (
 // break. So if the lock has a later token and there was no break, the earlier attempt was applied.
 
 const brokenSuffix = "!broken"
+
+// BrokenRow returns the key of the row that Break writes.
+func BrokenRow(name string) string { return name + brokenSuffix }
 
 // Break releases a lock on behalf of an operator rather than the holder. It also writes the lock's "!broken" row.
 func (t Table) Break(ctx context.Context, token Token, name string) error {
@@ -29,30 +29,19 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {
 	var keys Keys
 	for _, name := range names {
-		keys.Names = append(keys.Names, name, name+brokenSuffix)
+		keys.Names = append(keys.Names, name, BrokenRow(name))
 	}
-	rows, _, err := t.Store.Read(ctx, "released", Strong, keys)
+	rows, at, err := t.Store.Read(ctx, "released", Strong, keys)
 	if err != nil {
 		return false, err
 	}
-	byName := index(rows)
+	all := RowsAt(at, rows)
 	for _, name := range names {
-		row, exists := byName[name]
+		row, exists := all.byName[name]
 		reclaimed := id != "" && row.Writer == id && !row.Heartbeat.IsZero()
-		if !exists || reclaimed || TokenAt(row.Token) <= token || TokenAt(byName[name+brokenSuffix].Token) >= token {
+		if !exists || reclaimed || TokenAt(row.Token) <= token || TokenAt(all.byName[BrokenRow(name)].Token) >= token {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-// beside returns the lock to which an auxiliary row belongs, such as "nightly" for the row "nightly!done" or
-// "nightly!broken". It reports false for any other row.
-func beside(key string) (lock string, ok bool) {
-	for _, suffix := range []string{doneSuffix, brokenSuffix} {
-		if lock, ok = strings.CutSuffix(key, suffix); ok {
-			return lock, true
-		}
-	}
-	return "", false
 }

@@ -2,7 +2,6 @@ package table_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/spindletest"
@@ -88,7 +88,7 @@ func names(rows []table.Row) (all []string) {
 	return all
 }
 
-// A list that takes several replies has each row once, whichever rows are the last of a reply, and prune reads all of them.
+// A list that takes several replies has each row once, whichever rows are the last of a reply.
 func TestAListOfManyPagesHasEachRowOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -101,17 +101,6 @@ func TestAListOfManyPagesHasEachRowOnce(t *testing.T) {
 		each(t, store)
 		require.NoError(t, store.Commit(ctx, "test", []table.Write{{Kind: table.Delete, Name: ""}})) // no page begins after an empty name
 	}
-	old := func() (found []string) {
-		for seen, err := range tab.Prunable(ctx, table.Ages{}) {
-			require.NoError(t, err)
-			for _, o := range seen {
-				found = append(found, o.Name)
-			}
-		}
-		return found
-	}
-	pruned := old()
-	require.NotEmpty(t, pruned)
 	for rows := 1; rows <= 4; rows++ {
 		table.PagesOf(t, rows)
 		for _, keys := range []table.Keys{{All: true}, {All: true, Prefix: "held"}, {All: true, Busy: true, Prefix: "a"}, {All: true, Busy: true, Prefix: "g/"}} {
@@ -121,7 +110,6 @@ func TestAListOfManyPagesHasEachRowOnce(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, names(want), names(got), "%d rows in a reply: %+v", rows, keys)
 		}
-		assert.Equal(t, pruned, old(), "%d rows in a reply", rows)
 	}
 }
 
@@ -134,7 +122,7 @@ func TestATableWhoseNameIsAWordOfSQLIsListed(t *testing.T) {
 		"token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)"))
 	tab := table.Table{Store: table.Spanner{DB: db.Client, Table: "order"}}
 	hold(t, tab, "job", time.Minute)
-	found, _, err := tab.List(t.Context(), "", false)
+	found, _, err := operator.List(t.Context(), tab, "", false)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	assert.Equal(t, "job", found[0].Name)
@@ -147,12 +135,15 @@ func TestListsAndPruneHaveLowPriority(t *testing.T) {
 		tab := connect(t, db, spanner.ClientConfig{}, w)
 		require.NoError(t, tab.Release(t.Context(), hold(t, tab, "job", time.Minute), "job"))
 		for name, do := range map[string]func(context.Context) error{
-			"list":           func(ctx context.Context) error { _, _, err := tab.List(ctx, "", true); return err },
-			"list of held":   func(ctx context.Context) error { _, _, err := tab.ListWith(ctx, "", false); return err },
-			"list of some":   func(ctx context.Context) error { _, _, err := tab.List(ctx, "j", false); return err },
-			"list of a part": func(ctx context.Context) error { _, _, err := tab.List(ctx, "g/partition/", false); return err },
+			"list":         func(ctx context.Context) error { _, _, err := operator.List(ctx, tab, "", true); return err },
+			"list of held": func(ctx context.Context) error { _, _, err := operator.ListWith(ctx, tab, "", false); return err },
+			"list of some": func(ctx context.Context) error { _, _, err := operator.List(ctx, tab, "j", false); return err },
+			"list of a part": func(ctx context.Context) error {
+				_, _, err := operator.List(ctx, tab, "g/partition/", false)
+				return err
+			},
 			"prune": func(ctx context.Context) error {
-				for seen, err := range tab.Prunable(ctx, table.Ages{}) {
+				for seen, err := range operator.Prunable(ctx, tab, operator.Ages{}) {
 					if err != nil {
 						return err
 					}
@@ -173,81 +164,8 @@ func TestListsAndPruneHaveLowPriority(t *testing.T) {
 			}
 		}
 		w.sent = nil
-		_, err := tab.ListOne(t.Context(), "job")
+		_, err := operator.ListOne(t.Context(), tab, "job")
 		require.NoError(t, err)
 		assert.Equal(t, sppb.RequestOptions_PRIORITY_HIGH, w.sent[0].(*sppb.ReadRequest).GetRequestOptions().GetPriority(), "a script may wait for spindle status")
 	})
-}
-
-// A list of held locks includes the named locks with their states, even if they were released, and no other released
-// lock.
-func TestAListHasTheLocksThatAreNamed(t *testing.T) {
-	tab := table.Table{Store: &memstore.Store{}}
-	hold(t, tab, "held", time.Hour)
-	for _, name := range []string{"released", "other", "job"} {
-		require.NoError(t, tab.Release(t.Context(), hold(t, tab, name, time.Hour), name))
-	}
-	require.NoError(t, tab.Finish(t.Context(), hold(t, tab, "job", time.Hour), "job", table.Due{Key: "7"}, "a"))
-	wait(t, tab, "wanted", "w")
-	states := func(named ...string) (all []string) {
-		found, _, err := tab.ListWith(t.Context(), "", false, named...)
-		require.NoError(t, err)
-		for _, l := range found {
-			all = append(all, fmt.Sprint(l.Name, " ", l.State(), " ", l.Done.Key, len(l.Waiters)))
-		}
-		return all
-	}
-	assert.Equal(t, []string{"held held 0", "job free 70", "wanted free 1"}, states())
-	assert.Equal(t, []string{"held held 0", "job released 70", "never free 0", "released released 0", "wanted free 1"},
-		states("released", "never", "held", "wanted", "job", "released"))
-}
-
-// The kind of a lock is recorded in its lease row, and can partly be derived from the rows of earlier versions. Older
-// programs ignore it.
-func TestALockSaysWhatItIsFor(t *testing.T) {
-	tab := table.Table{Store: &memstore.Store{}}
-	for _, is := range []struct {
-		name string
-		p    table.LeaseRecord
-		want table.LockKind
-	}{
-		{"a", table.LeaseRecord{Kind: table.Elector}, table.Elector},
-		{"b", table.LeaseRecord{}, ""},
-		{"c", table.LeaseRecord{Nonce: "n"}, table.Mutex},
-		{"c/slot/0001", table.LeaseRecord{Slots: 3}, table.Semaphore},
-		{"d", table.LeaseRecord{Kind: "of a later version"}, "of a later version"},
-		{"orders/member/0001", table.LeaseRecord{ListDigest: "p", Kind: table.Elector}, table.GroupPart},
-	} {
-		is.p.Lease = time.Minute
-		require.NoError(t, tab.Confirm(t.Context(), claim(t, tab, is.name), is.p, is.name))
-		l, err := tab.ListOne(t.Context(), is.name)
-		require.NoError(t, err)
-		assert.Equal(t, table.Held, l.State())
-		assert.Equal(t, is.want, l.Kind(), is.name)
-	}
-	token := hold(t, tab, "m", time.Minute)
-	require.NoError(t, tab.ReleaseFree(t.Context(), token, time.Minute, "m"))
-	l, err := tab.ListOne(t.Context(), "m")
-	require.NoError(t, err)
-	assert.Equal(t, table.Mutex, l.Kind(), "its free row tells")
-}
-
-// A list without released locks has left out their lock rows, so a lease row that was left behind by mistake is not
-// reported as an orphan.
-func TestAReleasedLockWithALeaseRowIsReleased(t *testing.T) {
-	store := &memstore.Store{}
-	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	var writes []table.Write
-	for _, name := range []string{"released", table.LeaseKey("released", table.TokenAt(at)), table.LeaseKey("lost", table.TokenAt(at))} {
-		writes = append(writes, table.Write{Kind: table.Put, Name: name, Set: []table.Cell{{Column: table.ColToken, Value: at}}})
-	}
-	for _, i := range []int{1, 2} {
-		writes[i].Set = append(writes[i].Set, table.Cell{Column: table.ColWriter, Value: `{"v":1,"lease":"10s","id":"a"}`})
-	}
-	require.NoError(t, store.Commit(t.Context(), "test", writes))
-	found, _, err := table.Table{Store: store}.List(t.Context(), "", false)
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-	assert.Equal(t, "lost", found[0].Name)
-	assert.Equal(t, table.Orphaned, found[0].State())
 }

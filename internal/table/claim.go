@@ -25,7 +25,7 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // instead of retrying. If a hundred candidates all retried, they would keep the first of them from confirming its
 // claim. Their next polls will show which of them has claimed the lock.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
-	at, err := t.change(ctx, "claim", claimed(seen), func(rows map[string]Row) ([]Write, error) {
+	at, err := t.change(ctx, "claim", claimed(seen), func(rows Rows) ([]Write, error) {
 		var writes []Write
 		for _, o := range seen {
 			w, err := claim(id, o, rows)
@@ -36,6 +36,11 @@ func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token
 		}
 		return append(writes, t.also...), nil
 	})
+	return claimedAt(at, err, seen)
+}
+
+// claimedAt returns the token of a claim that was committed at a time.
+func claimedAt(at time.Time, err error, seen []Observation) (Token, error) {
 	if err == nil && at.After(seen[0].At.Add(recent)) {
 		return 0, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
 	}
@@ -65,7 +70,7 @@ func claimed(seen []Observation) Keys {
 
 // claim returns the writes that claim one lock. They insert or update the lock row, and delete the lease row of the
 // superseded token. They also delete the lock's orphan leases, whose expiry the candidate has waited for.
-func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
+func claim(id string, o Observation, rows Rows) ([]Write, error) {
 	if !unchanged(o, rows) {
 		return nil, ErrChanged
 	}
@@ -79,19 +84,17 @@ func claim(id string, o Observation, rows map[string]Row) ([]Write, error) {
 
 // unchanged reports whether a lock is still in the state that was observed. A lock that had no lock row must still have
 // none, and must not have any lease row that the observation does not include.
-func unchanged(o Observation, rows map[string]Row) bool {
-	row, exists := rows[o.Name]
+func unchanged(o Observation, rows Rows) bool {
+	row, exists := rows.byName[o.Name]
 	if exists != o.Exists || TokenAt(row.Token) != o.Token || !row.Heartbeat.Equal(o.Heartbeat) {
 		return false
 	}
 	if exists {
 		return true
 	}
-	for key := range rows {
-		if !isLeaseKey(o.Name, key) {
-			continue
-		}
-		if _, known := o.OrphanLeases[tokenOf(key)]; !known && !slices.Contains(o.OrphanFreeRows, tokenOf(key)) {
+	for _, lease := range rows.leases[o.Name] {
+		token := tokenOf(lease.Name)
+		if _, known := o.OrphanLeases[token]; !known && !slices.Contains(o.OrphanFreeRows, token) {
 			return false
 		}
 	}
@@ -114,10 +117,10 @@ func drop(o Observation) (writes []Write) {
 // there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
 // After any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
-	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
+	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows Rows) ([]Write, error) {
 		var writes []Write
 		for _, name := range names {
-			row := rows[name]
+			row := rows.byName[name]
 			if !bare(row, token) {
 				return nil, ErrSuperseded
 			}
@@ -141,18 +144,12 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
 // holder gave the lock back.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
-	_, err := t.change(ctx, "withdraw", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
-		var writes []Write
-		for _, name := range names {
-			if row := rows[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
-				writes = append(writes, Write{Kind: Delete, Name: LeaseKey(name, token)},
-					Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
-			}
+	_, _, err := each(ctx, t, "withdraw", Keys{Names: names}, names, ErrSuperseded, func(name string, rows Rows) []Write {
+		if row := rows.byName[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
+			return []Write{{Kind: Delete, Name: LeaseKey(name, token)},
+				{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
 		}
-		if writes == nil {
-			return nil, ErrSuperseded
-		}
-		return writes, nil
+		return nil
 	})
 	return err
 }
@@ -161,17 +158,11 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 // candidate calls it if its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
 // row. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
-	_, err := t.change(ctx, "withdraw", claimed(seen), func(rows map[string]Row) ([]Write, error) {
-		var writes []Write
-		for _, o := range seen {
-			if row := rows[o.Name]; row.Writer == id && bare(row, o.Token) {
-				writes = append(writes, Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}})
-			}
+	_, _, err := each(ctx, t, "withdraw", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+		if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
+			return []Write{{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
 		}
-		if writes == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+		return nil
 	})
 	return err
 }
@@ -181,14 +172,33 @@ func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
+// each runs one transaction for all items, and returns those for which writes returns something. If there are none, each
+// fails with the error none. The commit also makes the other writes.
+func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
+	at, err = t.change(ctx, step, keys, func(rows Rows) ([]Write, error) {
+		all := slices.Clone(also)
+		done = nil
+		for _, item := range items {
+			if w := writes(item, rows); w != nil {
+				all, done = append(all, w...), append(done, item)
+			}
+		}
+		if done == nil {
+			return nil, none
+		}
+		return all, nil
+	})
+	return done, at, err
+}
+
 // change runs one transaction. It reads the keys, passes the rows to the function writes, and commits the writes that
 // the function returns.
-func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows map[string]Row) ([]Write, error)) (time.Time, error) {
+func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows Rows) ([]Write, error)) (time.Time, error) {
 	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := r.Read(ctx, keys)
 		if err != nil {
 			return nil, err
 		}
-		return writes(index(rows))
+		return writes(RowsAt(time.Time{}, rows))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -104,7 +105,7 @@ func finders(t *testing.T, tab table.Table) map[string]finder {
 	}
 	for name, held := range locks {
 		all["ListOne of "+name] = finder{[]table.Token{held}, func() []table.Token {
-			one, err := tab.ListOne(t.Context(), name)
+			one, err := operator.ListOne(t.Context(), tab, name)
 			require.NoError(t, err)
 			return leased(one.Observation)
 		}}

@@ -103,20 +103,12 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 	if err != nil {
 		return Done{}, at, err
 	}
-	d, err := DoneIn(rows)
+	d, err := RowsAt(at, rows).Done(name)
 	return d, at, err
 }
 
 // DoneRow returns the key of a lock's done row.
 func DoneRow(name string) string { return name + doneSuffix }
-
-// DoneIn decodes the first of the rows as a done row. If there are no rows, it returns the zero Done.
-func DoneIn(rows []Row) (Done, error) {
-	if len(rows) == 0 {
-		return Done{}, nil
-	}
-	return decodeDone(rows[0])
-}
 
 // decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.
 func decodeDone(row Row) (Done, error) {
@@ -144,11 +136,4 @@ func record(name string, token Token, due Due, id string) Write {
 	}
 	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
-}
-
-// Finish is like Release, but also records that id has done the work of due. It fails with ErrSuperseded if the token
-// is no longer valid. In that case, this call records nothing, but an earlier attempt may have succeeded.
-func (t Table) Finish(ctx context.Context, token Token, name string, due Due, id string) error {
-	writes := append(append(release(LeaseRef{name, token}), record(name, token, due, id)), t.also...)
-	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "finish", writes))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -30,9 +31,9 @@ func TestALeaseRowOfANewerVersionSaysSo(t *testing.T) {
 		requireNewer(err, row)
 		_, err = tab.Inspect(ctx, table.Observation{Name: "m", Token: token})
 		requireNewer(err, row)
-		l, err := tab.ListOne(ctx, "m")
+		l, err := operator.ListOne(ctx, tab, "m")
 		require.NoError(t, err)
-		assert.Equal(t, table.Unreadable, l.State())
+		assert.Equal(t, operator.Unreadable, l.State())
 		assert.Equal(t, "holder", l.Holder())
 		requireNewer(l.Unreadable, row)
 		require.NoError(t, store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "m"}}))
@@ -49,7 +50,7 @@ func TestARecordOfANewerVersionSaysSo(t *testing.T) {
 	assert.ErrorIs(t, err, table.ErrNewer)
 	assert.ErrorIs(t, err, table.ErrGarbled, "it is not known, and that does not go away")
 	assert.ErrorContains(t, err, "update this program")
-	l, err := tab.ListOne(t.Context(), "m")
+	l, err := operator.ListOne(t.Context(), tab, "m")
 	require.NoError(t, err)
 	assert.ErrorIs(t, l.Undone, table.ErrNewer)
 }
@@ -61,7 +62,7 @@ func TestRowsSayTheirFormat(t *testing.T) {
 	seen, err := tab.LookAtLeases(t.Context(), time.Now(), "m")
 	require.NoError(t, err)
 	assert.Equal(t, 10*time.Second, seen[0].LeaseRecord.Lease)
-	require.NoError(t, tab.Finish(t.Context(), token, "m", table.Due{Key: "42"}, "me"))
+	require.NoError(t, tab.Finish(t.Context(), token, 0, "m", table.Due{Key: "42"}, "me"))
 	assert.JSONEq(t, `{"v":1,"done":"42","by":"me"}`, store.Rows()["m!done"].Writer)
 	seen, err = tab.Observe(t.Context(), "m")
 	require.NoError(t, err)

@@ -54,13 +54,7 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 }
 
 // Names returns the names of the locks that c claims.
-func (c FreeClaim) Names() []string {
-	names := make([]string, len(c.seen))
-	for i, o := range c.seen {
-		names[i] = o.Name
-	}
-	return names
-}
+func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
 // returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
@@ -99,13 +93,13 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	if err != nil {
 		return Open, err
 	}
-	outcome, byName := Open, index(rows)
+	outcome, read := Open, RowsAt(at, rows)
 	for _, o := range c.seen {
-		lease, held := byName[LeaseKey(o.Name, c.Token)]
+		lease, held := read.byName[LeaseKey(o.Name, c.Token)]
 		if held && c.owns(lease) {
 			return Won, nil
 		}
-		now, _ := observe(o.Name, at, byName, nil)
+		now, _ := read.Observe(o.Name)
 		if held || now.Freed.IsZero() { // no free row was read except the one that the claim consumes
 			outcome = Lost
 		}
@@ -134,34 +128,6 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	return err
-}
-
-// ReleaseFree is like Release, but leaves a free row for each lock. If a row with a free row's key already exists, for
-// example after a manual change, ReleaseFree releases the locks without free rows.
-func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
-	return t.releaseFree(ctx, "release", token, lease, nil, names...)
-}
-
-// FinishFree is like Finish, but leaves a free row.
-func (t Table) FinishFree(ctx context.Context, token Token, lease time.Duration, name string, due Due, id string) error {
-	return t.releaseFree(ctx, "finish", token, lease, []Write{record(name, token, due, id)}, name)
-}
-
-func (t Table) releaseFree(ctx context.Context, step string, token Token, lease time.Duration, done []Write, names ...string) error {
-	var writes []Write
-	for _, name := range names {
-		writes = append(writes, refree(LeaseRef{name, token}, lease, Now)...)
-	}
-	done = slices.Concat(done, t.also)
-	err := t.Store.Commit(ctx, step, append(writes, done...))
-	if !errors.Is(err, ErrExists) {
-		return t.superseded(ctx, token, names, err)
-	}
-	writes = nil
-	for _, name := range names {
-		writes = append(writes, release(LeaseRef{name, token})...)
-	}
-	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(writes, done...)))
 }
 
 // refree returns the writes that replace a token's lease row or free row with a free row of the next token. The

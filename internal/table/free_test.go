@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -223,10 +224,10 @@ func TestOnlyLocksWithFreeRowsAreClaimedWithout(t *testing.T) {
 // A process that uses the steps of an election sees the same as without free rows.
 func TestAFreeRowIsNoHolder(t *testing.T) {
 	g := released(t, "a")
-	listed, err := g.ListOne(t.Context(), "a")
+	listed, err := operator.ListOne(t.Context(), g.Table, "a")
 	require.NoError(t, err)
-	assert.Equal(t, table.Released, listed.State())
-	busy, _, err := g.List(t.Context(), "", false)
+	assert.Equal(t, operator.Released, listed.State())
+	busy, _, err := operator.List(t.Context(), g.Table, "", false)
 	require.NoError(t, err)
 	assert.Empty(t, busy, "nobody holds it, and nothing is wrong")
 	for _, row := range g.store.Rows() {
@@ -237,9 +238,9 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 	seen := g.look("a")
 	assert.Empty(t, seen[0].OrphanLeases)
 	assert.Len(t, seen[0].OrphanFreeRows, 1)
-	listed, err = g.ListOne(t.Context(), "a")
+	listed, err = operator.ListOne(t.Context(), g.Table, "a")
 	require.NoError(t, err)
-	assert.Equal(t, table.Free, listed.State())
+	assert.Equal(t, operator.Free, listed.State())
 	_, err = g.Claim(t.Context(), "elector", seen...)
 	require.NoError(t, err)
 	assert.Zero(t, g.rowsOf("a"))
@@ -248,7 +249,7 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 func TestPruneDeletesAReleasedLockWithItsFreeRow(t *testing.T) {
 	g := released(t, "a")
 	prunable := func(age time.Duration) (names []string) {
-		for seen, err := range g.Prunable(t.Context(), table.Ages{Released: age}) {
+		for seen, err := range operator.Prunable(t.Context(), g.Table, operator.Ages{Released: age}) {
 			require.NoError(t, err)
 			for _, o := range seen {
 				names = append(names, o.Name)

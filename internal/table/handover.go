@@ -10,11 +10,9 @@ import (
 // commit does no harm if it is applied late or more than once. Announce fails with ErrSuperseded if the token is no
 // longer valid.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
-	var writes []Write
-	for _, name := range names {
-		writes = append(writes, requireLease(name, token), Write{Kind: Update, Name: name, Set: []Cell{{ColWriter, nil}}})
-	}
-	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "announce", writes))
+	return t.under(ctx, "announce", token, names, func(name string) []Write {
+		return []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColWriter, nil}}}}
+	})
 }
 
 // succeeds is the prefix of a successor's id in the writer column. No id begins with it.

@@ -4,49 +4,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Heartbeat extends the leases of the named locks in one blind commit. It fails with ErrSuperseded if one of the locks
 // has no lease row for token. The commit does no harm if it is applied late or more than once, because it can only
 // extend the lease of a token that is still valid.
 func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) error {
-	var writes []Write
+	return t.under(ctx, "heartbeat", token, names, func(name string) []Write {
+		return []Write{requireLease(name, token), {Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, Now}}}}
+	})
+}
+
+// under makes one blind commit for all the names. It fails with ErrSuperseded if the token is no longer valid.
+func (t Table) under(ctx context.Context, step string, token Token, names []string, writes func(name string) []Write, also ...Write) error {
+	var all []Write
 	for _, name := range names {
-		writes = append(writes, requireLease(name, token), Write{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, Now}}})
+		all = append(all, writes(name)...)
 	}
-	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "heartbeat", writes))
+	return t.superseded(ctx, token, names, t.Store.Commit(ctx, step, append(all, also...)))
 }
 
-type attemptKey struct{}
+type apartKey struct{}
 
-// Attempt returns a context for a heartbeat that is sent after n others that were not acknowledged. A Store that combines
-// heartbeats combines fewer of them then, because one of the others may be the reason.
-func Attempt(ctx context.Context, n int) context.Context {
-	return context.WithValue(ctx, attemptKey{}, n)
-}
+// Apart returns a context for a request that a Store must not combine with many others: a poll with none, because others
+// wait for it, and a heartbeat with fewer the larger n is. For a heartbeat, n is how many attempts before it were not
+// acknowledged, and the others in its commit may be the reason.
+func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
-// AttemptOf returns the number that Attempt has put into ctx, or 0.
-func AttemptOf(ctx context.Context) int {
-	n, _ := ctx.Value(attemptKey{}).(int)
+// ApartOf returns the number that Apart has put into ctx, or 0.
+func ApartOf(ctx context.Context) int {
+	n, _ := ctx.Value(apartKey{}).(int)
 	return n
 }
-
-type aloneKey struct{}
-
-// Alone returns a context for a poll that others wait for, so that a Store that combines polls sends it at once.
-func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
-
-// IsAlone reports whether Alone has returned ctx.
-func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
 
 // Release frees the named locks in one blind commit. It fails with ErrSuperseded if the token is no longer valid, so it
 // never ends the term of a later holder.
 func (t Table) Release(ctx context.Context, token Token, names ...string) error {
-	var writes []Write
-	for _, name := range names {
-		writes = append(writes, release(LeaseRef{name, token})...)
+	return t.release(ctx, "release", token, 0, names)
+}
+
+// ReleaseFree is like Release, but leaves a free row for each lock.
+func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
+	return t.release(ctx, "release", token, lease, names)
+}
+
+// Finish is like Release or, if lease is not 0, like ReleaseFree. It also records that id has done the work of due. If
+// the token is no longer valid, Finish records nothing, but an earlier attempt may have succeeded.
+func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, name string, due Due, id string) error {
+	return t.release(ctx, "finish", token, lease, []string{name}, record(name, token, due, id))
+}
+
+// release leaves free rows unless lease is 0, or a row with a free row's key already exists, for example after a manual
+// change.
+func (t Table) release(ctx context.Context, step string, token Token, lease time.Duration, names []string, done ...Write) error {
+	done = append(done, t.also...)
+	if lease > 0 {
+		err := t.under(ctx, step, token, names, func(name string) []Write { return refree(LeaseRef{name, token}, lease, Now) }, done...)
+		if !errors.Is(err, ErrExists) {
+			return err
+		}
 	}
-	return t.superseded(ctx, token, names, t.Store.Commit(ctx, "release", append(writes, t.also...)))
+	return t.under(ctx, step, token, names, func(name string) []Write { return release(LeaseRef{name, token}) }, done...)
 }
 
 func release(h LeaseRef) []Write {

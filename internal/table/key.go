@@ -69,17 +69,17 @@ func CheckKey(name string) error {
 	case len(name) > MaxName:
 		return fmt.Errorf("lock name %.32q... has %d bytes, but at most %d are allowed", name, len(name), MaxName)
 	case IsTicket(name):
-		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, ticketPrefix)
+		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, TicketPrefix)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("lock name %q is not valid UTF-8, which Spanner would reject", name)
 	case leaseLike.MatchString(name):
 		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
 	}
-	if isPlan(name) {
+	switch role, lock := RoleOf(name); role {
+	case OfPlan:
 		return fmt.Errorf("lock name %.64q could be mistaken for the plan of a group: it must not end in %s", name, planSuffix)
-	}
-	if lock, ok := beside(name); ok {
+	case OfDone, OfBreak:
 		return fmt.Errorf("lock name %.64q could be mistaken for an auxiliary row of lock %.64q: it must not end in %s or %s",
 			name, lock, doneSuffix, brokenSuffix)
 	}
@@ -141,13 +141,6 @@ const recent = time.Hour
 // that hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
-}
-
-// isLeaseKey reports whether key is the key of one of the lock's own lease rows. This has to be checked because the
-// ranges of leaseKeys and newLeaseKeys can contain rows of other locks, such as name_b and name_12.
-func isLeaseKey(name, key string) bool {
-	digits, ok := strings.CutPrefix(key, name+"_")
-	return ok && len(digits) == tokenDigits && strings.Trim(digits, "0123456789") == ""
 }
 
 // tokenOf returns the token in a lease row's key.

@@ -12,48 +12,33 @@ import (
 // members that have changed since they were observed, because their leases may not have expired after all. It returns
 // the names of the freed slots, and fails with ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
-	keys := Keys{}
-	for _, o := range dead {
-		keys.Names = append(keys.Names, o.Name)
-	}
-	_, err = t.change(ctx, "evict", keys, func(rows map[string]Row) ([]Write, error) {
-		var writes []Write
-		freed = nil
-		for _, o := range dead {
-			if unchanged(o, rows) {
-				writes = append(append(writes, drop(o)...), Write{Kind: Update, Name: o.Name, Set: released})
-				freed = append(freed, o.Name)
-			}
+	gone, _, err := each(ctx, t, "evict", claimed(dead), dead, ErrChanged, func(o Observation, rows Rows) []Write {
+		if unchanged(o, rows) {
+			return append(drop(o), Write{Kind: Update, Name: o.Name, Set: released})
 		}
-		if freed == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+		return nil
 	})
-	return freed, changed(err)
+	return namesOf(gone), changed(err)
+}
+
+func namesOf(seen []Observation) []string {
+	names := make([]string, len(seen))
+	for i, o := range seen {
+		names[i] = o.Name
+	}
+	return names
 }
 
 // ClaimPartitions claims partitions for a member, which is identified by its lease row. It skips partitions that have
 // changed since they were observed, and fails with ErrChanged if all of them have. The member does not hold the
 // partitions until it has confirmed the claim.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
-	at, err := t.change(ctx, "claim-partitions", claimed(seen), func(rows map[string]Row) ([]Write, error) {
-		var writes []Write
-		names = nil
-		for _, o := range seen {
-			if w, err := claim(member.Key(), o, rows); err == nil {
-				writes, names = append(writes, w...), append(names, o.Name)
-			}
-		}
-		if names == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+	taken, at, err := each(ctx, t, "claim-partitions", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+		w, _ := claim(member.Key(), o, rows)
+		return w
 	})
-	if err == nil && at.After(seen[0].At.Add(recent)) {
-		err = ErrChanged
-	}
-	return TokenAt(at), names, changed(err)
+	token, err = claimedAt(at, err, seen)
+	return token, namesOf(taken), err
 }
 
 // ConfirmPartitions confirms partitions that were claimed under token, and returns their names. It skips partitions
@@ -63,19 +48,12 @@ func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Obs
 // read that row. If it did, heartbeats would have to wait for the transaction.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
-	_, err = t.change(ctx, "confirm-partitions", Keys{Names: names}, func(rows map[string]Row) ([]Write, error) {
-		writes := []Write{requireLease(member.Name, member.Token)}
-		confirmed = nil
-		for _, name := range names {
-			if row := rows[name]; bare(row, token) {
-				writes, confirmed = append(writes, confirm(row, token, p)...), append(confirmed, name)
-			}
+	confirmed, _, err = each(ctx, t, "confirm-partitions", Keys{Names: names}, names, ErrSuperseded, func(name string, rows Rows) []Write {
+		if row := rows.byName[name]; bare(row, token) {
+			return confirm(row, token, p)
 		}
-		if confirmed == nil {
-			return nil, ErrSuperseded
-		}
-		return writes, nil
-	})
+		return nil
+	}, requireLease(member.Name, member.Token))
 	return confirmed, err
 }
 
@@ -95,11 +73,11 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 // has ended. The mark keeps nobody from claiming the partition, a claim replaces it, and it means nothing once the
 // member's term is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
-	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows map[string]Row) ([]Write, error) {
+	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write
 		marked = nil
 		for _, name := range partitions {
-			row, exists := rows[name]
+			row, exists := rows.byName[name]
 			if !row.Heartbeat.IsZero() {
 				if with, is := MemberOf(row.Writer); !is || !over(with) {
 					continue
@@ -126,17 +104,11 @@ func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseR
 // they were observed. The member must not be acting on these partitions, and must not have any requests for them in
 // flight. ReconcilePartitions fails with ErrChanged if there is nothing to free.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
-	_, err := t.change(ctx, "reconcile", claimed(seen), func(rows map[string]Row) ([]Write, error) {
-		var writes []Write
-		for _, o := range seen {
-			if unchanged(o, rows) {
-				writes = append(writes, reconcile(member, o)...)
-			}
+	_, _, err := each(ctx, t, "reconcile", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+		if unchanged(o, rows) {
+			return reconcile(member, o)
 		}
-		if writes == nil {
-			return nil, ErrChanged
-		}
-		return writes, nil
+		return nil
 	})
 	return changed(err)
 }

@@ -113,7 +113,7 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 // later, LookAtLeases repeats the read.
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	for {
-		observed, err := t.observe(ctx, "observe", withLeases(names, about), names)
+		observed, err := t.observe(ctx, "observe", WithLeases(names, about), names)
 		if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {
 			return observed, err
 		}
@@ -126,7 +126,7 @@ func (t Table) observe(ctx context.Context, step string, keys Keys, names []stri
 	if err != nil {
 		return nil, err
 	}
-	return observations(rows, at, names)
+	return RowsAt(at, rows).observations(names)
 }
 
 // poll reads the keys, and what is beside them.
@@ -136,38 +136,46 @@ func (t Table) poll(ctx context.Context, step string, keys Keys) ([]Row, time.Ti
 		return t.Store.Read(ctx, step, Present, keys)
 	}
 	keys.Names = slices.Concat(keys.Names, b.Names)
-	all, at, err := ReadQueues(ctx, t.Store, step, Present, keys, b.Queues...)
-	if err != nil {
-		return nil, at, err
+	rows, at, err := ReadQueues(ctx, t.Store, step, Present, keys, b.Queues...)
+	if err == nil {
+		b.Rows, b.At = rows, at
 	}
-	b.Rows, b.At = nil, at
-	var rows []Row
-	for _, row := range all {
-		if IsTicket(row.Name) || slices.Contains(b.Names, row.Name) {
-			b.Rows = append(b.Rows, row)
-		} else {
-			rows = append(rows, row)
-		}
-	}
-	return rows, at, nil
+	return rows, at, err
 }
 
-func observations(rows []Row, at time.Time, names []string) ([]Observation, error) {
-	byName := index(rows)
+// Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
+// unrelated locks. Holders ignores a name if the function is returns false for it.
+func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
+	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, row := range rows {
+		if is(row.Name) {
+			names = append(names, row.Name)
+		}
+	}
+	all, err := RowsAt(at, rows).observations(names)
+	return slices.DeleteFunc(all, func(o Observation) bool {
+		return o.LeaseRecord == nil || at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease
+	}), err
+}
+
+func (r Rows) observations(names []string) ([]Observation, error) {
 	observed := make([]Observation, len(names))
 	for i, name := range names {
-		o, err := observation(name, at, byName, rows)
-		if err != nil {
+		var err error
+		if observed[i], err = r.Lock(name); err != nil {
 			return nil, err
 		}
-		observed[i] = o
 	}
 	return observed, nil
 }
 
-// observation is like observe, but returns ErrGroup if the lock is a partition of a group.
-func observation(name string, at time.Time, byName map[string]Row, rows []Row) (Observation, error) {
-	o, err := observe(name, at, byName, rows)
+// Lock is like Observe, but returns ErrGroup if the lock is a partition of a group.
+func (r Rows) Lock(name string) (Observation, error) {
+	o, err := r.Observe(name)
 	records := slices.Collect(maps.Values(o.OrphanLeases))
 	if o.LeaseRecord != nil {
 		records = append(records, *o.LeaseRecord)
@@ -180,17 +188,16 @@ func observation(name string, at time.Time, byName map[string]Row, rows []Row) (
 	return o, err
 }
 
-// observe builds a lock's observation from the rows of one snapshot. The argument leases must contain all lease rows of
-// the lock that were read. It may also contain rows of other locks.
-func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Observation, error) {
-	o := lockRow(name, at, byName)
+// Observe decodes a lock's rows. Lease rows that were not read count as missing.
+func (r Rows) Observe(name string) (Observation, error) {
+	o := r.lockRow(name)
 	if o.Exists && o.Heartbeat.IsZero() {
-		o.Freed = freedSince(byName[LeaseKey(name, o.Token)])
+		o.Freed = freedSince(r.byName[LeaseKey(name, o.Token)])
 	}
 	if o.Exists && !o.Confirmed() {
 		return o, nil
 	}
-	if leaseRow, ok := byName[LeaseKey(name, o.Token)]; ok && o.Exists {
+	if leaseRow, ok := r.byName[LeaseKey(name, o.Token)]; ok && o.Exists {
 		p, err := decodeLeaseRecord(leaseRow.Name, leaseRow.Writer)
 		o.LeaseRecord = &p
 		if p.Nonce != "" {
@@ -199,22 +206,22 @@ func observe(name string, at time.Time, byName map[string]Row, leases []Row) (Ob
 		return o, err
 	}
 	var err error
-	o.OrphanLeases, o.OrphanFreeRows, err = orphanLeases(name, leases)
+	o.OrphanLeases, o.OrphanFreeRows, err = orphanLeases(r.leases[name])
 	return o, err
 }
 
 // lockRow returns an observation based on the lock row alone.
-func lockRow(name string, at time.Time, byName map[string]Row) Observation {
-	o := Observation{Name: name, At: at}
-	if row, exists := byName[name]; exists {
+func (r Rows) lockRow(name string) Observation {
+	o := Observation{Name: name, At: r.At}
+	if row, exists := r.byName[name]; exists {
 		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
 	}
 	return o
 }
 
-// withLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
+// WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
 // the given time.
-func withLeases(names []string, at time.Time) Keys {
+func WithLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {
 		keys.Ranges = append(keys.Ranges, leaseKeys(name, at))
@@ -222,12 +229,9 @@ func withLeases(names []string, at time.Time) Keys {
 	return keys
 }
 
-func orphanLeases(name string, rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
+func orphanLeases(rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
 	found = map[Token]LeaseRecord{}
 	for _, row := range rows {
-		if !isLeaseKey(name, row.Name) {
-			continue
-		}
 		p, err := decodeLeaseRecord(row.Name, row.Writer)
 		switch {
 		case err != nil:
@@ -239,12 +243,4 @@ func orphanLeases(name string, rows []Row) (found map[Token]LeaseRecord, free []
 		}
 	}
 	return found, free, nil
-}
-
-func index(rows []Row) map[string]Row {
-	byName := make(map[string]Row, len(rows))
-	for _, row := range rows {
-		byName[row.Name] = row
-	}
-	return byName
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,58 +31,63 @@ const MaxWeight = 1000
 const MaxKeep = 7 * 24 * time.Hour
 
 // LeaseRecord is the record that a holder writes into its lease row when its term begins. It never changes.
+//
+// Three JSON keys are older than the words of the glossary, and stay as they are because rows have them: "obeys" says
+// that the holder accepts handovers, "deference" is the rank, and "plan" is the list digest.
 type LeaseRecord struct {
-	Lease time.Duration // the holder stops by itself if no heartbeat is acknowledged for this long
-	ID    string        // the holder's id, or "" if only the lock row has it
-	Value string        // the value that the holder published
-	Slots int           // the size of the semaphore if the lock is a slot, or 0
-	Nonce string        // identifies the lease row of a claim through a free row
-	Kind  LockKind      // the kind of lock, or "" if it was not recorded
-	Free  bool          // the row is a free row, without a holder; Lease is the last holder's
+	Lease time.Duration `json:"-"`               // the holder stops by itself if no heartbeat is acknowledged for this long
+	ID    string        `json:"id,omitempty"`    // the holder's id, or "" if only the lock row has it
+	Value string        `json:"value,omitempty"` // the value that the holder published
+	Slots int           `json:"slots,omitempty"` // the size of the semaphore if the lock is a slot, or 0
+	Kind  LockKind      `json:"kind,omitempty"`  // the kind of lock, or "" if it was not recorded
 
-	AcceptsHandover bool // the holder accepts requests to hand over the lock
-	Rank            int  // how far the priority is below the highest one, whose rank is 0
+	AcceptsHandover bool `json:"obeys,omitempty"`     // the holder accepts requests to hand over the lock
+	Rank            int  `json:"deference,omitempty"` // how far the priority is below the highest one, whose rank is 0
 
 	// The following fields are for members of a group.
-	ListDigest string        // the digest of the member's list of partitions
-	Since      Token         // when the member joined, if that was before its token
-	Weight     int           // relative to the other members; 0 means 1
-	Trial      bool          // the member is assigned one partition at most, because it achieved nothing in its last term
-	Keep       time.Duration // how long the member's share is remembered after the member has left
+	ListDigest string        `json:"plan,omitempty"`   // the digest of the member's list of partitions
+	Since      Token         `json:"since,omitempty"`  // when the member joined, if that was before its token
+	Weight     int           `json:"weight,omitempty"` // relative to the other members; 0 means 1
+	Trial      bool          `json:"trial,omitempty"`  // the member is assigned one partition at most, because it achieved nothing in its last term
+	Keep       time.Duration `json:"-"`                // how long the member's share is remembered after the member has left
 
 	// With is the key of the member's lease row. It is set only for partitions of a group, which have no heartbeats of
 	// their own, and Lease is then the member's lease. In this case, Lease is written under a different JSON name.
 	// Programs that do not support groups can't read such a record, so they do not try to claim the partition.
-	With string
+	With string `json:"with,omitempty"`
+
+	Nonce string `json:"nonce,omitempty"` // identifies the lease row of a claim through a free row
+	Free  bool   `json:"free,omitempty"`  // the row is a free row, without a holder; Lease is the last holder's
 }
 
+// leaseRecordJSON is a lease record with the format version, and with durations as text.
 type leaseRecordJSON struct {
-	V               int      `json:"v,omitempty"` // the format version
-	Lease           string   `json:"lease,omitempty"`
-	ID              string   `json:"id,omitempty"`
-	Value           string   `json:"value,omitempty"`
-	Slots           int      `json:"slots,omitempty"`
-	Kind            LockKind `json:"kind,omitempty"`
-	AcceptsHandover bool     `json:"obeys,omitempty"`
-	Rank            int      `json:"deference,omitempty"`
-	groupJSON
-	Nonce string `json:"nonce,omitempty"`
-	Free  bool   `json:"free,omitempty"`
+	V     int    `json:"v,omitempty"`
+	Lease string `json:"lease,omitempty"`
+	For   string `json:"for,omitempty"` // the lease, if With is set
+	Keep  string `json:"keep,omitempty"`
+	LeaseRecord
 }
 
-type groupJSON struct {
-	ListDigest string `json:"plan,omitempty"`
-	Since      Token  `json:"since,omitempty"`
-	Weight     int    `json:"weight,omitempty"`
-	Trial      bool   `json:"trial,omitempty"`
-	Keep       string `json:"keep,omitempty"`
-	With       string `json:"with,omitempty"`
-	For        string `json:"for,omitempty"`
-}
+// LockKind tells what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
+// held, but a mutex is often free. The kind is shown to users and used in alerts. The protocol does not depend on it.
+type LockKind string
+
+// The kinds of locks. Programs of earlier versions do not record a lock's kind.
+const (
+	Elector   LockKind = "elector"
+	Exec      LockKind = "exec"
+	Guard     LockKind = "guard"
+	Mutex     LockKind = "mutex"
+	Semaphore LockKind = "semaphore"
+	GroupPart LockKind = "group"
+)
+
+// IsShort reports whether locks of this kind are free while there is no work for them.
+func (k LockKind) IsShort() bool { return slices.Contains([]LockKind{Mutex, Semaphore}, k) }
 
 func (p LeaseRecord) encode() string {
-	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), ID: p.ID, Value: p.Value, Slots: p.Slots, Kind: p.Kind, AcceptsHandover: p.AcceptsHandover, Rank: p.Rank,
-		groupJSON: groupJSON{ListDigest: p.ListDigest, Since: p.Since, Weight: p.Weight, Trial: p.Trial, With: p.With}, Nonce: p.Nonce, Free: p.Free}
+	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), LeaseRecord: p}
 	if p.Keep > 0 {
 		j.Keep = p.Keep.String()
 	}
@@ -128,13 +134,13 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	if err != nil || lease <= 0 || lease > MaxLease {
 		return LeaseRecord{}, fmt.Errorf("lease record %q has %s %q, but a duration of at most %v was expected", s, what, given, MaxLease)
 	}
-	p := LeaseRecord{Lease: lease, ID: j.ID, Value: j.Value, Slots: j.Slots, Kind: j.Kind, AcceptsHandover: j.AcceptsHandover, Rank: min(max(j.Rank, 0), MaxRank), ListDigest: j.ListDigest, Since: j.Since,
-		Weight: min(max(j.Weight, 0), MaxWeight), Trial: j.Trial, Nonce: j.Nonce, Free: j.Free}
+	p := j.LeaseRecord
+	p.Lease, p.Rank, p.Weight = lease, min(max(p.Rank, 0), MaxRank), min(max(p.Weight, 0), MaxWeight)
 	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // the rest of the record is valid without it
 		p.Keep = min(keep, MaxKeep)
 	}
-	if what == "for" {
-		p.With = j.With
+	if what == "lease" {
+		p.With = ""
 	}
 	return p, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -16,14 +17,14 @@ func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`} {
 		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "nightly", time.Minute)
-		require.NoError(t, tab.Finish(t.Context(), token, "nightly", table.Due{Key: "42"}, "host-1"))
+		require.NoError(t, tab.Finish(t.Context(), token, 0, "nightly", table.Due{Key: "42"}, "host-1"))
 		done, _, err := tab.Done(t.Context(), table.Strong, "nightly")
 		require.NoError(t, err)
 		require.Equal(t, "42", done.Key)
 		require.NoError(t, tab.Store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Update, Name: "nightly!done", Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}))
 		_, _, err = tab.Done(t.Context(), table.Strong, "nightly")
 		assert.ErrorIs(t, err, table.ErrGarbled, "%q", says)
-		one, err := tab.ListOne(t.Context(), "nightly")
+		one, err := operator.ListOne(t.Context(), tab, "nightly")
 		require.NoError(t, err)
 		assert.ErrorIs(t, one.Undone, table.ErrGarbled, "%q", says)
 	}

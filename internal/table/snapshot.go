@@ -51,8 +51,8 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 		}
 	}
 	s := GroupSnapshot{At: at, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
-	byName, byLock := index(rows), leasesOf(rows)
-	s.Plan, s.Body = planIn(group, byName)
+	read := RowsAt(at, rows)
+	s.Plan, s.Body = planIn(group, read)
 	slots, partitions := partsIn(group, rows)
 	if q.All {
 		q.Members, q.WithLeases = true, partitions
@@ -60,19 +60,19 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 	if q.Members {
 		s.Members = map[string]Observation{}
 		for _, name := range slots {
-			o, err := observe(name, at, byName, byLock[name])
+			o, err := read.Observe(name)
 			s.Members[name] = o
 			s.note(name, err)
 		}
 	}
 	for _, h := range q.Leases {
-		_, s.LeaseExists[h] = byName[h.Key()]
+		_, s.LeaseExists[h] = read.byName[h.Key()]
 	}
 	for _, name := range q.Rows {
-		s.see(name, PartitionRow{Observation: lockRow(name, at, byName)}, nil)
+		s.see(name, PartitionRow{Observation: read.lockRow(name)}, nil)
 	}
 	for _, name := range q.WithLeases {
-		o, err := observe(name, at, byName, byLock[name])
+		o, err := read.Observe(name)
 		s.see(name, PartitionRow{o, true}, err)
 	}
 	return s, nil
@@ -100,7 +100,7 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 		keys.Names = append(keys.Names, planBody(group))
 	}
 	if q.Members {
-		keys.Ranges = append(keys.Ranges, membersOf(GroupPrefix(group)))
+		keys.Ranges = append(keys.Ranges, MembersOf(GroupPrefix(group)))
 	}
 	for _, h := range q.Leases {
 		keys.Names = append(keys.Names, h.Key())
@@ -111,22 +111,19 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 		keys.Ranges = append(keys.Ranges, Range{all, all + "\U0010FFFF"})
 		return keys
 	}
-	more := withLeases(q.WithLeases, about)
+	more := WithLeases(q.WithLeases, about)
 	keys.Names, keys.Ranges = append(keys.Names, more.Names...), append(keys.Ranges, more.Ranges...)
 	return keys
 }
 
-// membersOf returns the range of the rows of all members of a group, given the prefix of the names of its locks.
-func membersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
+// MembersOf returns the range of the rows of all members of a group, given the prefix of the names of its locks.
+func MembersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
 // partsIn returns the members and partitions of the group that have a row, even if it is only a lease row.
 func partsIn(group string, rows []Row) (slots, partitions []string) {
 	seen := map[string]bool{}
 	for _, row := range rows {
-		name := row.Name
-		if lock, ok := lockOf(name); ok {
-			name = lock
-		}
+		_, name := RoleOf(row.Name)
 		part, ok := PartOf(name)
 		if !ok || part.Group != group || seen[name] {
 			continue
@@ -139,15 +136,4 @@ func partsIn(group string, rows []Row) (slots, partitions []string) {
 		}
 	}
 	return slots, partitions
-}
-
-// leasesOf returns the lease rows among rows, grouped by lock.
-func leasesOf(rows []Row) map[string][]Row {
-	leases := map[string][]Row{}
-	for _, row := range rows {
-		if lock, ok := lockOf(row.Name); ok {
-			leases[lock] = append(leases[lock], row)
-		}
-	}
-	return leases
 }

@@ -101,10 +101,10 @@ type Keys struct {
 // released lock. It returns false for rows of groups, because the row of a former member shows whether its partitions
 // are free.
 func (k Keys) Skips(row Row) bool {
-	if k.Busy && leaseLike.MatchString(row.Name) && !freedSince(row).IsZero() {
-		return true
+	if role, _ := RoleOf(row.Name); role == OfLease {
+		return k.Busy && !freedSince(row).IsZero()
 	}
-	return k.Busy && row.Heartbeat.IsZero() && !leaseLike.MatchString(row.Name) && !groupRow.MatchString(row.Name)
+	return k.Busy && row.Heartbeat.IsZero() && !groupRow.MatchString(row.Name)
 }
 
 // Range is the range of keys from From to To, inclusive.

@@ -5,15 +5,14 @@
 //   - store.go: the protocol's interface to Spanner
 //   - spanner.go: the implementation of this interface
 //   - record.go: the lease record
-//   - kind.go: what a lock is used for
 //   - format.go: rows written by newer versions
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
 //   - ticket.go: the queues of waiters, which package lock uses
 //   - missing.go: errors about missing rows
 //   - fault.go: what is wrong with Spanner, and whether waiting helps; heard.go: the last answer to a request that timed out
-//   - list.go: the list of locks for operators
-//   - busy.go: a faster list, without released locks
-//   - prune.go: deletes rows that are no longer needed
+//   - rows.go: the rows of one snapshot, decoded
+//   - busy.go: a faster read of the whole table, without released locks
+//   - prune.go: deletes rows that package operator has found
 //
 // Every step that writes can handle several locks in one commit.
 package table

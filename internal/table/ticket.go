@@ -22,7 +22,7 @@ import (
 // the lock's name, the first poll of "job" would also read the tickets for "job_1".
 
 const (
-	ticketPrefix = "!wait/"
+	TicketPrefix = "!wait/"
 	hashMark     = "#" // the prefix of hashed queue names, which no escaped name has
 )
 
@@ -39,29 +39,25 @@ const lastsOfSet = time.Minute
 // of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
 // order.
 type Ticket struct {
-	Queue string // the lock's name, or the common prefix of a semaphore's slots
-	Time  Token  // when the wait began, by Spanner's clock
-	Nonce string // identifies the process
+	Queue string `json:"-"` // the lock's name, or the common prefix of a semaphore's slots
+	Time  Token  `json:"-"` // when the wait began, by Spanner's clock
+	Nonce string `json:"-"` // identifies the process
 
-	ID    string        // the waiter's id
-	Grace time.Duration // how long the waiter can take to claim a free lock once it is first
-	Key   string        // for a Once, the key that is to be done
-	Slots int           // for a semaphore, its size
-	Set   bool          // the waiter also waits for other locks
-	Ready bool          // for a set, whether it is first in all its queues
-	Beat  time.Time     // the time of the commit that last wrote it
-	Lasts time.Duration // how long it counts after Beat; zero means until it is deleted
+	ID    string        `json:"id,omitempty"`    // the waiter's id
+	Grace time.Duration `json:"-"`               // how long the waiter can take to claim a free lock once it is first
+	Key   string        `json:"key,omitempty"`   // for a Once, the key that is to be done
+	Slots int           `json:"slots,omitempty"` // for a semaphore, its size
+	Set   bool          `json:"set,omitempty"`   // the waiter also waits for other locks
+	Ready bool          `json:"ready,omitempty"` // for a set, whether it is first in all its queues
+	Beat  time.Time     `json:"-"`               // the time of the commit that last wrote it
+	Lasts time.Duration `json:"-"`               // how long it counts after Beat; zero means until it is deleted
 }
 
 type ticketJSON struct {
 	V     int    `json:"v,omitempty"` // the format version
-	ID    string `json:"id,omitempty"`
 	Grace string `json:"grace,omitempty"`
-	Key   string `json:"key,omitempty"`
-	Slots int    `json:"slots,omitempty"`
-	Set   bool   `json:"set,omitempty"`
-	Ready bool   `json:"ready,omitempty"`
 	Lasts string `json:"lasts,omitempty"`
+	Ticket
 }
 
 // LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews the
@@ -79,7 +75,7 @@ func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat)
 
 // Row returns the key of the ticket's row.
 func (t Ticket) Row() string {
-	return fmt.Sprintf("%s%0*d/%s", queuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
+	return fmt.Sprintf("%s%0*d/%s", QueuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
 }
 
 // Same reports whether t and other are the same ticket, even if it was rewritten in the meantime.
@@ -98,7 +94,7 @@ func (t Ticket) Put() Write { return t.write(Put) }
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
-	j := ticketJSON{V: format, ID: t.ID, Grace: t.Grace.String(), Key: t.Key, Slots: t.Slots, Set: t.Set, Ready: t.Ready}
+	j := ticketJSON{V: format, Grace: t.Grace.String(), Ticket: t}
 	if t.Lasts > 0 {
 		j.Lasts = t.Lasts.String()
 	}
@@ -112,52 +108,55 @@ func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 // placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
-// queuePrefix returns the prefix of the keys of all tickets in a queue. It escapes the queue's name, so that the prefix
+// QueuePrefix returns the prefix of the keys of all tickets in a queue. It escapes the queue's name, so that the prefix
 // of one queue is never the beginning of another queue's prefix. If the key would be too long, it uses a hash of the
 // name.
-func queuePrefix(queue string) string {
+func QueuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
-	if len(ticketPrefix)+len(escaped)+placeLength > MaxKey {
+	if len(TicketPrefix)+len(escaped)+placeLength > MaxKey {
 		sum := sha256.Sum256([]byte(queue))
 		escaped = hashMark + hex.EncodeToString(sum[:])
 	}
-	return ticketPrefix + escaped + "/"
+	return TicketPrefix + escaped + "/"
 }
 
 // Waiting returns the key range of a queue's tickets. If last is not empty, the range ends at that key.
 func Waiting(queue string, last string) Range {
-	prefix := queuePrefix(queue)
+	prefix := QueuePrefix(queue)
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
 }
 
 // IsTicket reports whether a key is in the range of tickets.
-func IsTicket(key string) bool { return strings.HasPrefix(key, ticketPrefix) }
+func IsTicket(key string) bool { return strings.HasPrefix(key, TicketPrefix) }
 
-// Tickets returns the tickets of a queue, in queue order. It ignores rows whose keys are not valid ticket keys. If a
-// ticket's content can't be read, for example after a manual change, the ticket gets default values, and other waiters
-// soon pass it.
+// Tickets returns the tickets of a queue, in queue order.
 func Tickets(queue string, rows []Row) (tickets []Ticket) {
-	prefix := queuePrefix(queue)
 	for _, row := range rows {
-		if place, ok := strings.CutPrefix(row.Name, prefix); ok {
-			if t, ok := ticket(queue, place, row); ok {
-				tickets = append(tickets, t)
-			}
+		if t, prefix, ok := TicketOf(row); ok && prefix == QueuePrefix(queue) {
+			t.Queue = queue
+			tickets = append(tickets, t)
 		}
 	}
 	slices.SortFunc(tickets, Ticket.Compare)
 	return tickets
 }
 
-func ticket(queue, place string, row Row) (Ticket, bool) {
-	digits, nonce, ok := strings.Cut(place, "/")
-	if !ok || nonce == "" || len(digits) != tokenDigits || strings.Trim(digits, "0123456789") != "" {
-		return Ticket{}, false
+// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The ticket has no Queue if its key only has
+// a hash of the queue's name. If the content can't be read, for example after a manual change, the ticket gets default
+// values, and other waiters soon pass it. If the key is not valid, TicketOf reports false, and the ticket has only the
+// content.
+func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
+	t = content(row)
+	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)
+	if !IsTicket(row.Name) || len(parts) < 3 || parts[2] == "" || len(parts[1]) != tokenDigits || strings.Trim(parts[1], "0123456789") != "" {
+		return t, "", false
 	}
-	n, _ := strconv.ParseInt(digits, 10, 64)
-	t := content(row)
-	t.Queue, t.Time, t.Nonce = queue, Token(n), nonce
-	return t, true
+	n, _ := strconv.ParseInt(parts[1], 10, 64)
+	t.Time, t.Nonce = Token(n), parts[2]
+	if queue, err := url.PathUnescape(parts[0]); err == nil && !strings.HasPrefix(parts[0], hashMark) {
+		t.Queue = queue
+	}
+	return t, TicketPrefix + parts[0] + "/", true
 }
 
 // content returns a ticket without the fields that are in its key.
@@ -174,23 +173,10 @@ func content(row Row) Ticket {
 	if err != nil && j.Set {
 		lasts = lastsOfSet
 	}
-	return Ticket{ID: j.ID, Grace: min(max(grace, time.Millisecond), MaxGrace), Key: j.Key, Slots: max(j.Slots, 0), Set: j.Set,
-		Ready: j.Set && j.Ready, Beat: row.Heartbeat, Lasts: min(max(lasts, 0), 3*MaxLease)}
-}
-
-// queueOf returns the queue to which a ticket's key belongs. It reports false if key is not a valid ticket key, or if
-// it contains a hash instead of the queue's name.
-func queueOf(key string) (queue string, ok bool) {
-	rest, ok := strings.CutPrefix(key, ticketPrefix)
-	if !ok {
-		return "", false
-	}
-	escaped, _, ok := strings.Cut(rest, "/")
-	if strings.HasPrefix(escaped, hashMark) {
-		return "", false
-	}
-	queue, err := url.PathUnescape(escaped)
-	return queue, ok && err == nil
+	t := j.Ticket
+	t.Grace, t.Slots, t.Ready = min(max(grace, time.Millisecond), MaxGrace), max(t.Slots, 0), t.Set && t.Ready
+	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
+	return t
 }
 
 // MostTickets is the maximum number of tickets that are read from a queue.

@@ -20,12 +20,16 @@ type meter struct {
 	term, wait, gap, heartbeat metric.Float64Histogram
 	queue                      metric.Float64Histogram
 
+	observables
+	standings
+}
+
+// observables are read at each collection.
+type observables struct {
 	held    metric.Int64ObservableUpDownCounter // not a gauge, so that a view that drops the lock names gets a sum
 	token   metric.Int64ObservableGauge
 	margin  metric.Float64ObservableGauge
 	reading metric.Registration
-
-	standings
 }
 
 // meters are shared, so that two candidates for the same lock in one process have one gauge.

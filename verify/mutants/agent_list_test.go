@@ -110,7 +110,7 @@ var agentMutants = slices.Concat(
 			"if a.n >= len(sent) || a.sent != sent[a.n].sent {", "if a.n != len(sent)-1 {"),
 		one("a muted term that sends heartbeats", "TestAMutedTermExpires", "internal/elect/keep.go",
 			"\t\tcase <-k.Mute:\n\t\t\treturn\n", ""),
-		one("a candidate that does not hold off", "TestACandidateThatHoldsOffClaimsLater", "internal/elect/candidate.go",
+		one("a candidate that does not hold off", "TestACandidateThatHoldsOffClaimsLater", coolDownGo,
 			"\tif c.HoldOff != nil {\n", "\tif false {\n"),
 		one("shared heartbeats at different times", "TestTermsInPhaseBeatTogether", "internal/elect/keep.go",
 			"\tif k.InPhase {\n", "\tif false {\n"),

@@ -214,6 +214,10 @@ var (
 			"\t\tif !failing {\n", "\t\tif true {\n"),
 		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", watchcmdGo,
 			"case <-late.C:\n", "case <-late.C:\n\t\t\tcontinue\n"),
+		one("one slow read puts the next one off", "TestALargeTableIsReadAFifthOfTheTime", watchcmdGo,
+			"share*min(took, before)", "share*max(took, before)"),
+		one("a large table is read all the time", "TestALargeTableIsReadAFifthOfTheTime", watchcmdGo,
+			"min(share*min(took, before), longestPause)", "min(took, before)"),
 	)
 
 	operateMutants = of("./cmd/spindle/internal/operate",
@@ -247,5 +251,5 @@ var (
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
-		watchcmdMutants, watchMutants)
+		watchcmdMutants)
 )

@@ -4,8 +4,7 @@ package mutants
 
 const (
 	brokenGo    = "internal/table/broken.go"
-	requestGo   = "request.go"
-	restGo      = "rest.go"
+	requestGo   = "stepdown.go"
 	refusedEnds = "TestARefusedWriteEndsItsTermAtOnce"
 	suspended   = "TestASuspensionMakesNoLockUnhealthyWhateverItDoes"
 	saysExpiry  = "TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn"
@@ -33,23 +32,23 @@ var electorMutants = of(".",
 		"\t\twrites, err := fn(ctx, r)\n\t\ts.sent()\n", "\t\ts.sent()\n\t\twrites, err := fn(ctx, r)\n"),
 
 	// A leader function that returns gives the lock up, and its process rests.
-	one("a term goes on without its leader function", givesUp, leadershipGo,
-		"if !l.keepOnReturn {", "if false {"),
-	one("a term ends without its leader function although it is to go on", "TestATermGoesOnWithoutItsLeaderFunctionIfItIsTo", leadershipGo,
-		"if !l.keepOnReturn {", "if true {"),
+	one("a term goes on without its leader function", givesUp, courseGo,
+		"case before == leading && c.keepOnReturn:", "case before == leading:"),
+	one("a term ends without its leader function although it is to go on", "TestATermGoesOnWithoutItsLeaderFunctionIfItIsTo", courseGo,
+		"case before == leading && c.keepOnReturn:", "case false:"),
 	one("a rest that counts as a candidate that can't hold the lock", evermore, stepGo,
-		"CoolingDown: c.coolDown.left(c.Clock) > 0}", "CoolingDown: c.restsFor(seen[0].Name) > 0}"),
-	one("rests that do not grow", evermore, restGo, "max(2*r.length, lease/3)", "lease/3"),
-	one("rests that grow without an end", evermore, restGo, "min(max(2*r.length, lease/3), 3*lease)", "max(2*r.length, lease/3)"),
-	one("a long term does not begin the rests anew", evermore, restGo, "\t\tr.length = 0\n", ""),
-	one("a rest ends once another candidate holds the lock", "TestTwoProcessesWhoseLeaderFunctionsReturnTakeTurnsSlowly", "lead.go",
-		"\t\tl.restNow()\n", "\t\tl.candidate.Yield(true, \"\")\n"),
-	one("a loss at which the function returns is a reason to rest", "TestALeaderFunctionThatReturnsAtALossIsNoReasonToRest", "lead.go",
-		"\tl.outcome = &reason\n", "\tl.outcome = &reason\n\tif l.machine.early {\n\t\tl.restNow()\n\t}\n"),
-	one("a panic is taken for a return", "TestALeaderFunctionThatPanicsReleasesNothing", "lead.go",
+		"CoolingDown: c.coolDown.Left(c.Clock) > 0}", "CoolingDown: c.restsFor(seen[0].Name) > 0}"),
+	one("rests that do not grow", evermore, runGo, "max(2*r.length, lease/3)", "lease/3"),
+	one("rests that grow without an end", evermore, runGo, "min(max(2*r.length, lease/3), 3*lease)", "max(2*r.length, lease/3)"),
+	one("a long term does not begin the rests anew", evermore, runGo, "\t\tr.length = 0\n", ""),
+	one("a rest ends once another candidate holds the lock", "TestTwoProcessesWhoseLeaderFunctionsReturnTakeTurnsSlowly", leadGo,
+		"\t\te.restNow()\n", "\t\te.candidate.Yield(true, \"\")\n"),
+	one("a loss at which the function returns is a reason to rest", "TestALeaderFunctionThatReturnsAtALossIsNoReasonToRest", leadGo,
+		"\tl.calls.outcome = &reason\n", "\tl.calls.outcome = &reason\n\tif l.course.early {\n\t\tl.loop.restNow()\n\t}\n"),
+	one("a panic is taken for a return", "TestALeaderFunctionThatPanicsReleasesNothing", leadGo,
 		"if p := recover(); p != nil {", "if p := any(nil); p != nil {"),
 	one("a candidate that rests is a successor", "TestACandidateThatRestsIsNobodysSuccessor", "internal/elect/handover.go",
-		"c.restsFor(s.Name) <= 0", "c.coolDown.left(c.Clock) <= 0"),
+		"c.restsFor(s.Name) <= 0", "c.coolDown.Left(c.Clock) <= 0"),
 
 	// A suspension is no sickness, and a stop is said in time.
 	one("health counts suspended time for work that hangs", suspended, healthGo,
@@ -58,10 +57,10 @@ var electorMutants = of(".",
 		"t.clock.Now().Ran(t.standing.Load().acknowledged)", "t.clock.Now().Since(t.standing.Load().acknowledged)"),
 	one("health counts suspended time for polls", suspended, "internal/loop/pulse.go",
 		"return c.Now().Ran(b.at), true", "return c.Now().Since(b.at), true"),
-	one("the lock is said to stay held at a stop", saysExpiry, "lead.go",
-		"if l.stopping() {\n\t\tl.remindIn(", "if false {\n\t\tl.remindIn("),
-	one("a stop that comes later is not said", saysExpiry, "lead.go",
-		"\t\t\tl.handle(event{what: runEnded})\n\t\t\tl.remindOfStop()\n", "\t\t\tl.handle(event{what: runEnded})\n"),
+	one("the lock is said to stay held at a stop", saysExpiry, leadGo,
+		"if l.stopping() {\n\t\tl.reminder.waited", "if false {\n\t\tl.reminder.waited"),
+	one("a stop that comes later is not said", saysExpiry, leadGo,
+		"\t\t\tif l.stopping() {\n\t\t\t\tl.remindLater()", "\t\t\tif false {\n\t\t\t\tl.remindLater()"),
 
 	// A refused write ends its own term.
 	one("a refused write ends no term", refusedEnds, "internal/fence/fence.go",
@@ -83,7 +82,7 @@ var electorMutants = of(".",
 	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", releaseGo,
 		" && t.released(ctx):", " && false:"),
 	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", brokenGo,
-		" || TokenAt(byName[name+brokenSuffix].Token) >= token {", " {"),
+		" || TokenAt(all.byName[BrokenRow(name)].Token) >= token {", " {"),
 	one("a withdrawn claim is a release", "TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder", requestGo,
 		"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero() && !f.free"),
 	one("the gap metric counts from a withdrawn claim", "TestTheGapCountsFromTheLastHolder", historyGo,
@@ -93,5 +92,5 @@ var electorMutants = of(".",
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
 		"hung > age {", "hung < 0 {"),
 	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", "internal/table/prune.go",
-		", Write{Kind: Delete, Name: o.Name + brokenSuffix})", ")"),
+		", {Kind: Delete, Name: BrokenRow(o.Name)}}", "}"),
 )

@@ -8,7 +8,7 @@ const (
 	fenceGo       = "internal/fence/fence.go"
 	fenceReportGo = "internal/telemetry/fence.go"
 	snapshotGo    = "internal/table/snapshot.go"
-	listGo        = "internal/table/list.go"
+	listGo        = "internal/operator/list.go"
 	spanGo        = "internal/telemetry/span.go"
 )
 
@@ -62,12 +62,12 @@ var fencedMutants = of("./internal/fence",
 
 var foundMutants = of("./internal/table",
 	one("eviction without comparing the heartbeat", "TestAMemberThatWasHeardFromIsNotEvicted", memberGo,
-		"\t\t\tif unchanged(o, rows) {\n\t\t\t\twrites = append(append(writes, drop(o)...)",
-		"\t\t\tif TokenAt(rows[o.Name].Token) == o.Token {\n\t\t\t\twrites = append(append(writes, drop(o)...)"),
+		"\t\tif unchanged(o, rows) {\n\t\t\treturn append(drop(o)",
+		"\t\tif TokenAt(rows.byName[o.Name].Token) == o.Token {\n\t\t\treturn append(drop(o)"),
 	one("others' orphan leases reconciled", "TestAMemberFreesNothingOfAnother", memberGo,
 		"\t\tif o.OrphanLeases[token].With == member.Key() {\n", "\t\tif true {\n"),
 	one("a claim of partitions hours after its look", "TestAClaimLongAfterItsLookGivesNothing", memberGo,
-		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
+		"token, err = claimedAt(at, err, seen)", "token, err = TokenAt(at), changed(err)"),
 	one("a claim hours after its look", "TestAClaimLongAfterItsLookGivesNothing", claimGo,
 		"if err == nil && at.After(seen[0].At.Add(recent)) {", "if false {"),
 	one("a group read by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", snapshotGo,
@@ -76,7 +76,7 @@ var foundMutants = of("./internal/table",
 		"if !at.After(about.Add(12 * time.Hour)) {", "if true {"),
 	one("a lock read again only without a lease row", "TestWhatIsFoundDoesNotDependOnTheLocalClock", listGo,
 		"\t\tif !at.After(about.Add(12 * time.Hour)) {\n\t\t\treturn listOne(name, at, rows), nil\n\t\t}\n",
-		"\t\tif l := list([]string{name}, at, rows)[0]; l.State() != Unconfirmed || !at.After(about.Add(12*time.Hour)) {\n\t\t\treturn l, nil\n\t\t}\n"),
+		"\t\tif l := list([]string{name}, table.RowsAt(at, rows))[0]; l.State() != Unconfirmed || !at.After(about.Add(12*time.Hour)) {\n\t\t\treturn l, nil\n\t\t}\n"),
 	one("a look by a clock that is behind", "TestWhatIsFoundDoesNotDependOnTheLocalClock", observeGo,
 		"if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {", "if true {"),
 	one("a record without a key is none", "TestARecordThatCanNotBeReadIsNotTakenForNone", doneGo,

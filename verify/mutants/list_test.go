@@ -32,10 +32,10 @@ const (
 	releaseGo   = "internal/elect/release.go"
 	announceGo  = "internal/elect/announce.go"
 	runGo       = "run.go"
-	leadGo      = "lead.go"
+	leadGo      = "leader.go"
 	linkGo      = "verify/simulation/link_test.go"
 
-	leadershipGo    = "leadership.go"
+	courseGo        = "course.go"
 	electHandoverGo = "internal/elect/handover.go"
 	tableHandoverGo = "internal/table/handover.go"
 	preferenceGo    = "internal/elect/preference.go"
@@ -50,7 +50,7 @@ func one(name, breaks, file, old, new string) mutant {
 var mutants = []mutant{
 	// The steps on the table.
 	one("heartbeat without the lease row check", "one holder", holdGo,
-		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
 	one("required lease is the lock row", "one holder", holdGo,
 		"\treturn Write{Kind: Update, Name: LeaseKey(name, token)}\n", "\treturn Write{Kind: Update, Name: name}\n"),
 	one("release that does not check", "one holder", holdGo,
@@ -64,13 +64,13 @@ var mutants = []mutant{
 	one("claim that leaves orphanLeases", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
 	one("claim over orphanLeases that nobody waited for", "one holder", claimGo,
-		"!known && !slices.Contains(o.OrphanFreeRows, tokenOf(key)) {", "false && !known {"),
+		"!known && !slices.Contains(o.OrphanFreeRows, token) {", "false && !known {"),
 	one("confirm without the token check", "rows", claimGo,
 		"return TokenAt(row.Token) == token && row", "return row"),
 	one("withdrawal of another's claim", "rows", claimGo,
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
-		"Write{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t\tWrite{Kind: Update", "Write{Kind: Update"),
+		"{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t{Kind: Update", "{Kind: Update"),
 	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
 		"return on.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = on.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
@@ -112,11 +112,11 @@ var mutants = []mutant{
 	one("bare claim never superseded", "a holder again", historyGo,
 		"return o.Heartbeat.Add(r.lease).Sub(o.At) //", "return r.lease //"),
 	one("bare claim that fails never given up", "a holder again", electGo,
-		"\t\t\tc.withdraw(running, token, names, err)\n", "\t\t\tc.past.own = token\n"),
+		"\t\t\tc.withdraw(running, token, err)\n", "\t\t\tc.past.own = token\n"),
 	one("confirmation of unknown outcome believed", "one holder", electGo,
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
-		"\tsent, err := c.confirm(ctx, token, names)\n", "\tsent, err := c.confirm(ctx, token, names)\n\tsent = c.Clock.Now()\n"),
+		"\tsent, err := c.confirm(ctx, token)\n", "\tsent, err := c.confirm(ctx, token)\n\tsent = c.Clock.Now()\n"),
 	one("expiry judged by a strong read", "a holder again", observeGo,
 		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
 
@@ -136,32 +136,32 @@ var mutants = []mutant{
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
 	{"held while it is released", "one holder", []edit{
-		{leadGo, "\tl.show(view{})\n", ""},
+		{leadGo, "\te.lock.show(view{})\n", ""},
 		{termGo, "\tif t.advance(ended) {\n", "\tif t.advance(draining) {\n"},
 	}},
 	one("work told of the end late", "ctx ends", termGo,
 		"\tt.work = within(t.over)\n", "\tt.work = within(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.work.cancel(context.Cause(t.over)) }) })\n"),
 	one("release before the leader function has returned", "work first", leadGo,
-		"\tt := l.keeper.Term\n\tl.config.Lead(", "\tt := l.keeper.Term\n\tl.events.Put(event{what: returned})\n\tl.config.Lead("),
-	one("next term does not wait for the leader function", "one leader function", leadershipGo,
-		"\tif l.idle {\n\t\treturn l.end(concede)", "\tif true {\n\t\treturn l.end(concede)"),
+		"\tlock.config.Lead(", "\tl.events.Put(event{what: returned})\n\tlock.config.Lead("),
+	one("next term does not wait for the leader function", "one leader function", courseGo,
+		"\t\tif c.idle {\n\t\t\treturn c.end(lose)", "\t\tif true {\n\t\t\treturn c.end(lose)"),
 
 	// Handovers.
 	one("announcement without the lease row check", "rows", tableHandoverGo,
-		"writes = append(writes, requireLease(name, token), Write{", "writes = append(writes, Write{"),
+		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
 	one("successor named without the lease row check", "rows", tableHandoverGo,
 		"writes := []Write{requireLease(name, token), {Kind", "writes := []Write{{Kind"),
 	{"heartbeat that writes the mark away", "rows", []edit{
 		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
 		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
-		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}})", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}})"},
+		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}}}", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}}}"},
 	}},
 	one("request that names the lock", "rows", tableHandoverGo,
 		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
-	one("release of a handover before the work has returned", "work first", leadershipGo,
-		"\tif l.idle {\n\t\treturn l.end(cancelWork, release)", "\tif true {\n\t\treturn l.end(cancelWork, release)"),
+	one("release of a handover before the work has returned", "work first", courseGo,
+		"\tif c.idle {\n\t\treturn c.end(cancelWork, release)", "\tif true {\n\t\treturn c.end(cancelWork, release)"),
 	one("who stepped down may claim at once", "others first", coolDownGo,
-		"\tc.coolDown.begin(c.Clock, length)\n", "\tc.coolDown.begin(c.Clock, 0)\n"),
+		"PauseFor(c.Clock, length), true", "PauseFor(c.Clock, 0*length), true"),
 	one("who does not know of its release may claim at once", "others first", coolDownGo,
 		"\tif released {\n\t\tlength /= 3\n", "\tif length /= 3; !released {\n\t\tlength = 0\n"),
 	one("holder that goes without waiting for its followers", "works on", announceGo,
@@ -170,16 +170,16 @@ var mutants = []mutant{
 		", d.wait+c.spread(seen), c.watch(seen))", ", d.wait+c.spread(seen))"),
 	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
 		"return c.begin(running, token", "return c.begin(ctx, token"),
-	one("handover that nobody is waited for at the end of Run", "works on", leadershipGo,
-		"e.what == runEnded && !l.handover {", "e.what == runEnded {"),
+	one("handover that nobody is waited for at the end of Run", "works on", courseGo,
+		"before <= leaving && !c.handover {", "before <= leaving {"),
 	one("holder that ignores no preference", "preference ends", preferenceGo,
 		"\tp.spurned = false\n\treturn p.ignoring\n", "\tp.spurned = false\n\treturn 0 * p.ignoring\n"),
 	one("equal priorities that ask", "equals do not ask", preferenceGo,
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", leadGo,
-		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.answer(nil)\n"),
-	one("holder that goes on after its announcement", "leaving ends", leadershipGo,
-		"e.what == announced || e.what == returned || ", "e.what == returned || "),
+		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.calls.answer(nil)\n"),
+	one("holder that goes on after its announcement", "leaving ends", courseGo,
+		"\t\tif before == leaving {\n", "\t\tif false {\n"),
 	one("requests accepted by everybody", "asked for", leadGo,
-		"\tif l.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
+		"\tif e.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
 }

@@ -6,16 +6,16 @@ import "slices"
 
 const (
 	tickGo  = "internal/table/tick.go"
-	pauseGo = "internal/repeat/pause.go"
+	pauseGo = "internal/loop/pause.go"
 )
 
 // onceMutants concern work that is done once, and the mutex that protects it.
 var onceMutants = slices.Concat(pauseMutants, of("./lock",
-	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
-		"[]Write{record(name, token, due, id)}, name)", "nil, name)"),
-	one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableFreeGo,
-		"\treturn t.releaseFree(ctx, \"finish\", token, lease, []Write{record(name, token, due, id)}, name)\n",
-		"\tif err := t.ReleaseFree(ctx, token, lease, name); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
+	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", holdGo,
+		"[]string{name}, record(name, token, due, id))", "[]string{name})"),
+	one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", holdGo,
+		"\treturn t.release(ctx, \"finish\", token, lease, []string{name}, record(name, token, due, id))\n",
+		"\tif err := t.release(ctx, \"finish\", token, lease, []string{name}); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
 	one("a smaller key is said to be done", "TestAKeyThatNeverRanIsNotSaidToBeDone", doneGo,
 		`return fmt.Errorf("key %q will not run, and may never have run: %w: %q", due.Key, ErrPassed, d.Key)`, "return ErrDone"),
 	one("a smaller key is run after a larger one", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
@@ -56,7 +56,7 @@ var onceMutants = slices.Concat(pauseMutants, of("./lock",
 		"given && last.Token == p.recorded", "given"),
 ))
 
-var pauseMutants = of("./internal/repeat",
+var pauseMutants = of("./internal/loop",
 	one("pauses that don't grow", "TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone", pauseGo,
 		"p.Longest / 8 << min(p.failures, 3)", "p.Longest / 8"),
 	one("a holder that was seen is no failure", "TestAFailureCountsOnceTheLockWasSeenHeld", pauseGo,

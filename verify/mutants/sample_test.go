@@ -44,15 +44,16 @@ var (
 
 // suites are the test runs that are tried with the mutants of a package, until one catches the mutant.
 var suites = map[string][]suite{
-	".":                {{pkg: "."}, locksSimulated},
-	"./group":          {{pkg: "./group"}, groupsSimulated},
-	"./internal/elect": {{pkg: "./internal/elect"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}, groupsSimulated, {pkg: "./group"}},
-	"./internal/fair":  {{pkg: "./internal/fair"}, {pkg: "./lock"}},
-	"./internal/fence": {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
-	"./internal/plan":  {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
-	"./internal/share": {{pkg: "./internal/share"}, {pkg: "./group"}, groupsSimulated},
-	"./internal/table": {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
-	"./lock":           {{pkg: "./lock"}},
+	".":                   {{pkg: "."}, locksSimulated},
+	"./group":             {{pkg: "./group"}, groupsSimulated},
+	"./internal/elect":    {{pkg: "./internal/elect"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}, groupsSimulated, {pkg: "./group"}},
+	"./internal/fair":     {{pkg: "./internal/fair"}, {pkg: "./lock"}},
+	"./internal/fence":    {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
+	"./internal/plan":     {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
+	"./internal/operator": {{pkg: "./internal/operator"}},
+	"./internal/share":    {{pkg: "./internal/share"}, {pkg: "./group"}, groupsSimulated},
+	"./internal/table":    {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
+	"./lock":              {{pkg: "./lock"}},
 }
 
 // TestSample tries mutants that were not chosen by hand: a sample, determined by the seed, of all changes that

@@ -7,6 +7,7 @@ import "slices"
 const (
 	formatGo = "internal/table/format.go"
 	pruneGo  = "internal/table/prune.go"
+	agesGo   = "internal/operator/prune.go"
 
 	patienceGo = "internal/elect/patience.go"
 )
@@ -90,17 +91,19 @@ var newerMutants = slices.Concat(
 	),
 )
 
-var pruneMutants = of("./internal/table",
-	one("expired rows that are pruned unasked", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+var pruneMutants = of("./internal/operator",
+	one("a pause of an earlier term counts", "TestAPartitionIsListedAsItsMemberIs", listGo,
+		"m.IsHeld() && m.Token == by.Token {", "m.IsHeld() {"),
+	one("expired rows that are pruned unasked", "TestOnlyLocksThatExpiredLongAgoArePruned", agesGo,
 		"return a.Expired != 0 && at.Sub(row.Heartbeat) >= a.Expired", "return at.Sub(row.Heartbeat) >= a.Expired"),
-	one("age without the lease", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+	one("age without the lease", "TestOnlyLocksThatExpiredLongAgoArePruned", agesGo,
 		">= o.LeaseRecord.Lease+a.Expired", ">= a.Expired"),
-	one("rows that somebody changed by hand are pruned", "TestOnlyLocksThatExpiredLongAgoArePruned", pruneGo,
+	one("rows that somebody changed by hand are pruned", "TestOnlyLocksThatExpiredLongAgoArePruned", agesGo,
 		"case len(leases) > 1 || leases[0].Name != own || o.LeaseRecord == nil:", "case own == \"\" || o.LeaseRecord == nil:"),
 	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", pruneGo,
-		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows[o.Name].Token) != o.Token {"),
+		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows.byName[o.Name].Token) != o.Token {"),
 	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", pruneGo,
-		"\t\t\twrites = append(writes, drop(o)...) // this includes the free row\n", "\t\t\tif o.Heartbeat.IsZero() {\n\t\t\t\twrites = append(writes, drop(o)...)\n\t\t\t}\n"),
-	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", pruneGo,
-		"case a.Expired != 0 && a.Expired < MaxLease:", "case a.Expired != 0 && a.Expired < MaxLease/2:"),
+		"\t\treturn append(writes, drop(o)...) // this includes the free row\n", "\t\tif o.Heartbeat.IsZero() {\n\t\t\twrites = append(writes, drop(o)...)\n\t\t}\n\t\treturn writes\n"),
+	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", agesGo,
+		"case a.Expired != 0 && a.Expired < table.MaxLease:", "case a.Expired != 0 && a.Expired < table.MaxLease/2:"),
 )

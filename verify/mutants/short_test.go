@@ -3,11 +3,14 @@
 package mutants
 
 import (
+	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -16,12 +19,14 @@ import (
 // which they miss in at most one of twenty runs.
 const chances = 4
 
+var flagOneOf = flag.Int("one-of", 1, "try one of this many of the mutants for short tests, drawn anew each time")
+
 // TestShortMutants runs, for each mutant, the one test that must catch it, without an emulator. A mutant whose test
 // does not exist is not caught. Some tests wait in virtual time, in vain, for what a mutant prevents: a run that takes
 // most of a minute has caught it.
 func TestShortMutants(t *testing.T) {
 	t.Parallel()
-	for i, m := range shortMutants() {
+	for i, m := range drawn() {
 		t.Run(strings.Trim(m.pkg, "./")+"/"+m.name, func(t *testing.T) {
 			t.Parallel()
 			if out, err := short(t, m.pkg, len(mutants)+len(groupMutants)+i+1, chances, time.Minute, m.breaks); err == nil || !caught(out, m.breaks) {
@@ -40,7 +45,7 @@ func caught(out, test string) bool {
 func TestNoShortMutant(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{}
-	for _, m := range shortMutants() {
+	for _, m := range drawn() {
 		tests[m.pkg] = append(tests[m.pkg], m.breaks)
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
@@ -52,6 +57,17 @@ func TestNoShortMutant(t *testing.T) {
 		})
 	}
 }
+
+// drawn returns the mutants to try, by their index in shortMutants.
+var drawn = sync.OnceValue(func() map[int]shortMutant {
+	some := map[int]shortMutant{}
+	for i, m := range shortMutants() {
+		if rand.N(*flagOneOf) == 0 {
+			some[i] = m
+		}
+	}
+	return some
+})
 
 func shortMutants() []shortMutant {
 	return slices.Concat(electorMutants, lockMutants, semaphoreMutants, electMutants, tableMutants, rootMutants, groupShortMutants, onceMutants, leaksMutants, commandMutants,

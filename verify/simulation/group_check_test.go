@@ -331,8 +331,8 @@ func (g *groups) record(s lockState) (p record) { return s.record(s.token) }
 // partitionRecord is the content of a partition's lease row.
 type partitionRecord struct {
 	Format int    `json:"v"`
-	With   string `json:"with"`
 	For    string `json:"for"`
+	With   string `json:"with"`
 }
 
 // checkPartition checks a change of a partition's lock.
@@ -357,7 +357,7 @@ func (g *groups) checkPartition(step string, at time.Time, lock string, b, a loc
 		}
 	case "confirm-partitions":
 		g.with[table.LeaseRef{Name: lock, Token: a.token}] = a.with
-		record, _ := json.Marshal(partitionRecord{1, a.writer, p.lease().String()})
+		record, _ := json.Marshal(partitionRecord{1, p.lease().String(), a.writer})
 		if b.kind() != "claimed" || a.kind() != "held" || a.token != b.token || a.writer != b.writer || !p.member.terms[a.with] ||
 			!b.only(0) || !a.only(a.token) || a.leases[a.token].Writer != string(record) {
 			bad()

@@ -284,8 +284,8 @@ func Operator(name string) func(*World) {
 		w.broken = time.Now()
 		w.mu.Unlock()
 		tab := table.Table{Store: w.Store}
-		if l, err := tab.ListOne(context.Background(), name); err == nil && l.Token != 0 {
-			_ = tab.Break(context.Background(), l.Token, name)
+		if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 {
+			_ = tab.Break(context.Background(), seen[0].Token, name)
 		}
 	}
 }
@@ -294,8 +294,8 @@ func Operator(name string) func(*World) {
 func Requested(name string) func(*World) {
 	return func(w *World) {
 		tab := table.Table{Store: w.Store}
-		if l, err := tab.ListOne(context.Background(), name); err == nil && l.Token != 0 {
-			_ = tab.Ask(context.Background(), table.ByOperator, name, l.Token)
+		if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 {
+			_ = tab.Ask(context.Background(), table.ByOperator, name, seen[0].Token)
 		}
 	}
 }

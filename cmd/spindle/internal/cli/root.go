@@ -81,9 +81,15 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Most flags can also be set with environment variables; the help of each command
-lists them. A flag on the command line takes precedence. To use a running
+The flag --hook-timeout can also be set by the environment variable
+SPINDLE_HOOK_TIMEOUT, and other flags likewise, except those whose help begins
+with an asterisk. A flag on the command line takes precedence. To use a running
 emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+
+// variableNote ends the help of each command.
+const variableNote = `{{if .HasParent}}
+Flags without an asterisk can also be set by variables: see spindle --help.
+{{end}}`
 
 func newRoot() *cobra.Command {
 	o := &connect.Database{}
@@ -109,7 +115,7 @@ func newRoot() *cobra.Command {
 		}
 		return flags.Invalid(err, flags.OnCommandLine)
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 "))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 ") + variableNote)
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
@@ -118,7 +124,7 @@ func newRoot() *cobra.Command {
 	complete.Flags(o, root)
 	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
-		flags.NameVariables(c.LocalFlags())
+		flags.MarkWithoutVariable(c.LocalFlags())
 		c.InitDefaultHelpFlag()
 		c.Flags().Lookup("help").Usage = "show this help"
 	})

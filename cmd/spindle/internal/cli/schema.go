@@ -30,8 +30,7 @@ func newSchema() *cobra.Command {
 		Short: "Print the JSON Schema for the output of commands",
 		Long: `Schema prints a JSON Schema (draft 2020-12) that describes what COMMAND prints
 with --output json. Without COMMAND, it describes the output of all commands.
-Each line of output is one of the objects in the schema. With --output yaml, the
-keys are the same.
+Each line of output is one of the objects in the schema.
 
 The schema has a version, which spindle version -o json shows. The major version
 changes when a key is removed or gets a different meaning, and the minor version

@@ -30,7 +30,7 @@ var printed = map[string][]any{
 	"status":   {describe.StatusJSON{}},
 	"watch":    {describe.LockJSON{}, watchcmd.MoveJSON{}},
 	"members":  {inspect.MembersJSON{}},
-	"doctor":   {doctor.Report{}, operate.Estimate{}},
+	"doctor":   {doctor.Report{}},
 	"handover": {operate.HandoverJSON{}},
 	"release":  {operate.ReleaseJSON{}},
 	"prune":    {operate.PrunedJSON{}, operate.PrunableJSON{}},

@@ -27,13 +27,13 @@ shows the version of the output schema (see spindle schema).
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(buildInfo())
 			if f.Objects() {
-				return f.Print(os.Stdout, v)
+				return terminal.PrintJSON(os.Stdout, v)
 			}
 			_, err := fmt.Print(v)
 			return err
 		},
 	}
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	return c
 }
 

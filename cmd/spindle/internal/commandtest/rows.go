@@ -4,6 +4,7 @@ package commandtest
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -11,8 +12,8 @@ import (
 func At(s float64) time.Time { return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second))) }
 
 // Held returns a held lock, as seen at its last heartbeat.
-func Held(name, holder string, token, heartbeat time.Time, lease time.Duration) table.Listing {
-	return table.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
+func Held(name, holder string, token, heartbeat time.Time, lease time.Duration) operator.Listing {
+	return operator.Listing{Observation: table.Observation{Name: name, At: heartbeat, Exists: true, Heartbeat: heartbeat,
 		Token: table.TokenAt(token), Writer: holder, LeaseRecord: &table.LeaseRecord{Lease: lease}}}
 }
 
@@ -20,20 +21,20 @@ func Held(name, holder string, token, heartbeat time.Time, lease time.Duration) 
 const Lease = 10 * time.Second
 
 // MemberOf returns a member of the group "orders" in the given slot.
-func MemberOf(slot int, id string, token, heartbeat time.Time) table.Listing {
+func MemberOf(slot int, id string, token, heartbeat time.Time) operator.Listing {
 	l := Held(table.SlotName("orders", slot), id, token, heartbeat, Lease)
 	l.LeaseRecord.ListDigest = "p"
 	return l
 }
 
 // PartitionWith returns a partition that a member holds.
-func PartitionWith(m table.Listing, partition string, token time.Time) table.Listing {
+func PartitionWith(m operator.Listing, partition string, token time.Time) operator.Listing {
 	l := m
 	l.Name, l.Token, l.Member = table.PartitionName("orders", partition), table.TokenAt(token), table.LeaseRef{Name: m.Name, Token: m.Token}
 	return l
 }
 
 // FreeSince returns a lock that was released.
-func FreeSince(name string, released time.Time) table.Listing {
-	return table.Listing{Observation: table.Observation{Name: name, At: released, Exists: true, Token: table.TokenAt(released)}}
+func FreeSince(name string, released time.Time) operator.Listing {
+	return operator.Listing{Observation: table.Observation{Name: name, At: released, Exists: true, Token: table.TokenAt(released)}}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/repeat"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -54,7 +54,7 @@ type once struct {
 	tick    table.Tick // determines the key, unless the period is zero
 	already int        // the exit code if the key was already done
 	retry   elect.Backoff
-	pause   repeat.Pause
+	pause   loop.Pause
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
@@ -121,9 +121,9 @@ func aboutSpring(s table.Spring, period time.Duration, now time.Time) string {
 // beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
-	x.once.pause = repeat.Pause{Clock: x.candidate.Clock}
+	x.once.pause = loop.Pause{Clock: x.candidate.Clock}
 	if !x.try {
-		x.once.pause.Longest = repeat.Longest(x.lease)
+		x.once.pause.Longest = loop.LongestPause(x.lease)
 	}
 }
 

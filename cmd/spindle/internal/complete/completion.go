@@ -14,6 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -82,7 +83,7 @@ func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
 // lockNames completes the names of locks and groups that are in use or, with idle, of all locks and groups.
 func lockNames(idle bool) completer {
 	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
-		all, _, err := t.List(ctx, begun, idle)
+		all, _, err := operator.List(ctx, t, begun, idle)
 		locks, groups := describe.Gather(all, begun)
 		for _, l := range locks {
 			names = offer(names, l.Name, string(l.State()))
@@ -101,7 +102,7 @@ func lockNames(idle bool) completer {
 }
 
 func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
-	all, _, err := t.List(ctx, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
+	all, _, err := operator.List(ctx, t, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
 	_, groups := describe.Gather(all, "")
 	for _, g := range groups {
 		if name := g.JSON().Group; strings.HasPrefix(name, begun) {
@@ -149,16 +150,16 @@ func tokens(name string) completer {
 	}
 }
 
-func holding(ctx context.Context, t table.Table, name string) (all []table.Listing, err error) {
+func holding(ctx context.Context, t table.Table, name string) (all []operator.Listing, err error) {
 	if name != "" {
-		var l table.Listing
-		l, err = t.ListOne(ctx, name)
-		all = []table.Listing{l}
+		var l operator.Listing
+		l, err = operator.ListOne(ctx, t, name)
+		all = []operator.Listing{l}
 	} else {
-		all, _, err = t.List(ctx, "", false)
+		all, _, err = operator.List(ctx, t, "", false)
 	}
-	return slices.DeleteFunc(all, func(l table.Listing) bool {
-		return describe.IsPartition(l) || l.Holder() == "" || l.State() == table.Released || l.State() == table.Free
+	return slices.DeleteFunc(all, func(l operator.Listing) bool {
+		return describe.IsPartition(l) || l.Holder() == "" || l.State() == operator.Released || l.State() == operator.Free
 	}), err
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/demokit"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -131,7 +132,7 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 
 // forget cleans up the lock table, which may be the user's own. It deletes the demo's lock if the lock was released.
 func (d *demo) forget(db *connect.Connection) {
-	if l, err := d.on.ListOne(context.Background(), d.lock); err == nil && l.State() == table.Released {
+	if l, err := operator.ListOne(context.Background(), d.on, d.lock); err == nil && l.State() == operator.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
 	}
 }
@@ -151,12 +152,12 @@ func (d *demo) play(ctx context.Context) error {
 
 	stopped := d.works
 	d.Say("", demokit.Bad, "kill -STOP %d: its program continues until the lease expires", stopped.Pid())
-	pause, err := d.next(ctx, func() error { return stopped.Signal(stopSignal) })
+	pause, err := d.next(ctx, func() error { return stopped.Signal(demokit.StopSignal) })
 	if err != nil {
 		return err
 	}
 	d.Say("", demokit.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
-	if err := stopped.Signal(continueSignal); err != nil {
+	if err := stopped.Signal(demokit.ContinueSignal); err != nil {
 		return err
 	}
 	if err := d.marksUntil(ctx, d.marks+4); err != nil {
@@ -251,7 +252,7 @@ func (d *demo) hear(r demokit.Report) error {
 }
 
 func (d *demo) ls(ctx context.Context) error {
-	l, err := d.on.ListOne(ctx, d.lock)
+	l, err := operator.ListOne(ctx, d.on, d.lock)
 	if err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func (d *demo) goHome(ctx context.Context) error {
 			return err
 		}
 	}
-	l, err := d.on.ListOne(ctx, d.lock)
+	l, err := operator.ListOne(ctx, d.on, d.lock)
 	if err == nil {
 		d.Say("", demokit.Plain, "%s is %s, and no machine is competing for it", d.lock, l.State())
 	}

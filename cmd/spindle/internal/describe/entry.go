@@ -16,14 +16,14 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // An Entry is one item in a list, such as a lock.
 type Entry struct {
 	Name         string // the list is sorted by it
 	terminal.Row        // for people
-	State        table.State
+	State        operator.State
 	Order        SortKeys
 	Mark         string // changes only if the lock or group has changed
 	Object       any    // the JSON form
@@ -56,7 +56,7 @@ var (
 )
 
 // LockEntry returns a lock's entry in a list.
-func LockEntry(l table.Listing) Entry {
+func LockEntry(l operator.Listing) Entry {
 	e := entryOf(l)
 	e.Mark = markOf(l)
 	e.Row = terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(lastDone(l)), orNone(terminal.Show(l.Holder()))}, Style: states.Styles[l.State()],
@@ -65,11 +65,11 @@ func LockEntry(l table.Listing) Entry {
 }
 
 // entryOf returns a lock's entry, without its row.
-func entryOf(l table.Listing) Entry {
+func entryOf(l operator.Listing) Entry {
 	return Entry{Name: l.Name, State: l.State(), Order: sortKeysOf(l), Object: JSONOf(l), Trouble: l.Unreadable}
 }
 
-func sortKeysOf(l table.Listing) SortKeys {
+func sortKeysOf(l operator.Listing) SortKeys {
 	r := SortKeys{Holder: l.Holder(), Beat: l.Heartbeat, Waiting: len(l.Waiters), Longest: l.LongestWait()}
 	if l.Token != 0 {
 		r.Since = l.Since()
@@ -81,16 +81,16 @@ func sortKeysOf(l table.Listing) SortKeys {
 }
 
 // markOf returns a lock's Mark. Heartbeats and waiters are not part of it, because they change all the time.
-func markOf(l table.Listing) string {
+func markOf(l operator.Listing) string {
 	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
 }
 
 func orNone(s string) string { return cmp.Or(s, "-") }
 
-func lastDone(l table.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
+func lastDone(l operator.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
 
 // valueOf returns the value that the holder of a lock published.
-func valueOf(l table.Listing) string {
+func valueOf(l operator.Listing) string {
 	if l.LeaseRecord == nil {
 		return ""
 	}
@@ -98,10 +98,12 @@ func valueOf(l table.Listing) string {
 }
 
 // whose returns the holder of a lock and the value that the holder published.
-func whose(l table.Listing) string { return terminal.Join("  ", terminal.Show(l.Holder()), valueOf(l)) }
+func whose(l operator.Listing) string {
+	return terminal.Join("  ", terminal.Show(l.Holder()), valueOf(l))
+}
 
 // cells returns the columns of a lock for people, without its holder and value.
-func cells(l table.Listing) []string {
+func cells(l operator.Listing) []string {
 	since, beat, lease, token := "-", "-", "-", "-"
 	if l.Token != 0 {
 		token, since = l.Token.String(), terminal.Short(l.At.Sub(l.Since()))

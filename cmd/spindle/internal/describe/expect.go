@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -32,10 +33,10 @@ func CheckExpected(names []string) ([]string, error) {
 
 // Leaderless returns a list of the locks that have no holder, with a reason for each of them. If all locks have a
 // holder, it returns "". A lock that can't be read counts as held.
-func Leaderless(found []table.Listing) string {
+func Leaderless(found []operator.Listing) string {
 	var all []string
 	for _, l := range found {
-		if l.IsHeld() || l.State() == table.Unreadable {
+		if l.IsHeld() || l.State() == operator.Unreadable {
 			continue
 		}
 		all = append(all, terminal.Show(l.Name)+" ("+whyNobody(l)+")")
@@ -44,15 +45,15 @@ func Leaderless(found []table.Listing) string {
 }
 
 // whyNobody returns the reason why a lock has no holder.
-func whyNobody(l table.Listing) string {
+func whyNobody(l operator.Listing) string {
 	switch l.State() {
-	case table.Released:
+	case operator.Released:
 		return "released " + terminal.Ago(l.At.Sub(l.Since()))
-	case table.Expired:
+	case operator.Expired:
 		return "expired " + terminal.Ago(l.At.Sub(l.Heartbeat)-l.LeaseRecord.Lease)
-	case table.Unconfirmed:
+	case operator.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder()) + ", which has not confirmed its claim yet"
-	case table.Orphaned:
+	case operator.Orphaned:
 		return "its lock row was deleted"
 	}
 	return "never taken, or its row was pruned"

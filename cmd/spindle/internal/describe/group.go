@@ -11,20 +11,21 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Group has a group's members and partitions at one instant.
 type Group struct {
-	Prefix     string          // the names of its locks begin with it
-	Members    []table.Listing // one for each slot that was ever in use
-	Partitions []table.Listing
+	Prefix     string             // the names of its locks begin with it
+	Members    []operator.Listing // one for each slot that was ever in use
+	Partitions []operator.Listing
 }
 
 // Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
 // prefix. If prefix is longer than a group's own prefix, for example orders/member/, then found contains only part of
 // the group, and Gather returns that part with the other locks.
-func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups []*Group) {
+func Gather(found []operator.Listing, prefix string) (locks []operator.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
 		of := table.GroupPrefix(part.Group)
@@ -43,7 +44,7 @@ func Gather(found []table.Listing, prefix string) (locks []table.Listing, groups
 		}
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g.Partitions, func(a, b table.Listing) int { return ByNumber(partitionOf(a), partitionOf(b)) })
+		slices.SortStableFunc(g.Partitions, func(a, b operator.Listing) int { return ByNumber(partitionOf(a), partitionOf(b)) })
 	}
 	return locks, groups
 }
@@ -56,15 +57,15 @@ func ByNumber(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-func partitionOf(l table.Listing) string {
+func partitionOf(l operator.Listing) string {
 	part, _ := table.PartOf(l.Name)
 	return part.Partition
 }
 
 func slotOf(name string) string { return name[len(name)-4:] }
 
-// CountHeld returns how many locks are held.
-func CountHeld(all []table.Listing) (n int) {
+// countHeld returns how many locks are held.
+func countHeld(all []operator.Listing) (n int) {
 	for _, l := range all {
 		if l.IsHeld() {
 			n++
@@ -74,12 +75,12 @@ func CountHeld(all []table.Listing) (n int) {
 }
 
 // nobody returns the number of partitions that have no holder, although nobody has paused them.
-func (g *Group) nobody() int { return len(g.Partitions) - CountHeld(g.Partitions) - g.paused() }
+func (g *Group) nobody() int { return len(g.Partitions) - countHeld(g.Partitions) - g.paused() }
 
 // paused returns the number of partitions that the programs of their members have paused.
 func (g *Group) paused() (n int) {
 	for _, l := range g.Partitions {
-		if l.State() == table.Paused {
+		if l.State() == operator.Paused {
 			n++
 		}
 	}
@@ -98,40 +99,40 @@ func (g *Group) has() map[string][]string {
 }
 
 // State returns the state of the whole group. A group is held only if all of its partitions are.
-func (g *Group) State() table.State {
-	seen := map[table.State]bool{}
+func (g *Group) State() operator.State {
+	seen := map[operator.State]bool{}
 	for _, l := range slices.Concat(g.Members, g.Partitions) {
 		seen[l.State()] = true
 	}
-	switch here := CountHeld(g.Members); {
-	case seen[table.Unreadable]:
-		return table.Unreadable
-	case seen[table.Orphaned]:
-		return table.Orphaned
+	switch here := countHeld(g.Members); {
+	case seen[operator.Unreadable]:
+		return operator.Unreadable
+	case seen[operator.Orphaned]:
+		return operator.Orphaned
 	case here > 0 && g.nobody() == 0:
-		return table.Held
-	case here > 0 || CountHeld(g.Partitions) > 0:
+		return operator.Held
+	case here > 0 || countHeld(g.Partitions) > 0:
 		return states.Partial
-	case seen[table.Expired]:
-		return table.Expired
+	case seen[operator.Expired]:
+		return operator.Expired
 	}
-	return table.Released
+	return operator.Released
 }
 
 // Sum describes how many members and partitions the group has, and how many of them are in trouble.
 func (g *Group) Sum() string {
-	text := terminal.Count(CountHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
+	text := terminal.Count(countHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
 	if n := g.nobody(); n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
 	}
 	if n := g.paused(); n > 0 {
 		text += fmt.Sprintf(", %d paused", n)
 	}
-	members := map[table.State]int{}
+	members := map[operator.State]int{}
 	for _, l := range g.Members {
 		members[l.State()]++
 	}
-	for _, s := range []table.State{table.Leaving, table.Expired} {
+	for _, s := range []operator.State{operator.Leaving, operator.Expired} {
 		if members[s] > 0 {
 			text += fmt.Sprintf(", %s %s", terminal.Count(members[s], "member"), s)
 		}
@@ -177,7 +178,7 @@ type GroupJSON struct {
 func (g *Group) JSON() GroupJSON {
 	first := slices.Concat(g.Members, g.Partitions)[0]
 	part, _ := table.PartOf(first.Name)
-	return GroupJSON{g.Prefix, string(g.State()), part.Group, CountHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
+	return GroupJSON{g.Prefix, string(g.State()), part.Group, countHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
 }
 
 // GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
@@ -213,7 +214,7 @@ func (g *Group) PartitionEntries() (all []Entry) {
 	for _, l := range g.Partitions {
 		c := cells(l)
 		slot := ""
-		if l.Member.Name != "" && l.State() != table.Released {
+		if l.Member.Name != "" && l.State() != operator.Released {
 			slot = slotOf(l.Member.Name)
 		}
 		e := entryOf(l)
@@ -234,17 +235,7 @@ func Names(partitions []string) string {
 }
 
 // IsPartition reports whether l is a partition of a group, and not only a lock with such a name.
-func IsPartition(l table.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
-
-// Columns returns the members and partitions of a group that are in use, as ls --group lists them.
-func (g *Group) Columns(width int) string {
-	in := &Group{Prefix: g.Prefix, Partitions: g.Partitions,
-		Members: slices.DeleteFunc(slices.Clone(g.Members), func(l table.Listing) bool { return l.State() == table.Released })}
-	page := &terminal.Terminal{Width: width}
-	lines := (&terminal.Columns{Names: MemberColumns}).Lines(page, Rows(in.MemberEntries()))
-	lines = append(append(lines, ""), (&terminal.Columns{Names: PartitionColumns}).Lines(page, Rows(in.PartitionEntries()))...)
-	return strings.Join(lines, "\n")
-}
+func IsPartition(l operator.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
 // The headings of lists of members and partitions.
 var (

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -18,10 +19,10 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	paused.Paused, paused.Member = true, table.LeaseRef{Name: a.Name, Token: a.Token}
 	silent := commandtest.MemberOf(1, "c", commandtest.At(50), commandtest.At(60))
 	silent.At = commandtest.At(103)
-	orphan := table.Listing{Observation: table.Observation{Name: table.PartitionName("orders", "orphan"), At: commandtest.At(103)}, Adrift: true}
+	orphan := operator.Listing{Observation: table.Observation{Name: table.PartitionName("orders", "orphan"), At: commandtest.At(103)}, Adrift: true}
 	foreign := commandtest.Held(table.SlotName("orders", 9), "no member", commandtest.At(100), commandtest.At(103), commandtest.Lease)
 	foreignPartition := commandtest.Held(table.PartitionName("orders", "plain"), "no member", commandtest.At(100), commandtest.At(103), commandtest.Lease)
-	of := func(prefix string, found ...table.Listing) (locks []string, sums []string) {
+	of := func(prefix string, found ...operator.Listing) (locks []string, sums []string) {
 		l, groups := Gather(found, prefix)
 		for _, lock := range l {
 			locks = append(locks, lock.Name)
@@ -32,7 +33,7 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 		return locks, sums
 	}
 	p10, p9 := commandtest.PartitionWith(a, "10", commandtest.At(101)), commandtest.PartitionWith(b, "9", commandtest.At(102))
-	for want, found := range map[string][]table.Listing{
+	for want, found := range map[string][]operator.Listing{
 		"orders/ held 2 members, 2 partitions":                                         {a, b, p10, p9},
 		"orders/ partial 2 members, 3 partitions, 1 without a holder":                  {a, b, p10, p9, free},
 		"orders/ partial 1 member, 2 partitions, 1 without a holder, 1 member expired": {a, silent, p10, commandtest.PartitionWith(silent, "9", commandtest.At(55))},
@@ -55,7 +56,7 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	assert.Equal(t, []string{foreign.Name, foreignPartition.Name}, locks, "they only have such names")
 	assert.Equal(t, []string{"orders/ held 1 member, 1 partition"}, sums)
 
-	_, groups := Gather([]table.Listing{a, b, p10, p9}, "")
+	_, groups := Gather([]operator.Listing{a, b, p10, p9}, "")
 	e := groups[0].Entry()
 	assert.Equal(t, []string{"orders/", "held", "-", "3.0s", "1.0s", "10s"}, e.Cells, "as old as its oldest member, as late as its latest")
 	assert.Equal(t, "9", groups[0].PartitionEntries()[0].Cells[0], "9 before 10")

@@ -3,6 +3,7 @@ package describe
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -47,7 +48,7 @@ type partJSON struct {
 }
 
 // JSONOf returns the JSON form of a lock.
-func JSONOf(l table.Listing) LockJSON {
+func JSONOf(l operator.Listing) LockJSON {
 	j := LockJSON{Name: l.Name, State: string(l.State()), Holder: l.Holder(), At: l.At.UTC()}
 	if l.Token != 0 {
 		since := l.Since().UTC()

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // OneLock reads a lock. It returns an error if the name belongs to a group.
-func OneLock(ctx context.Context, t table.Table, name string) (table.Listing, error) {
-	l, err := t.ListOne(ctx, name)
-	if err == nil && l.State() == table.Free {
+func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing, error) {
+	l, err := operator.ListOne(ctx, t, name)
+	if err == nil && l.State() == operator.Free {
 		err = noGroup(ctx, t, name)
 	}
 	return l, err
@@ -34,8 +35,8 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 }
 
 // ExpectedLocks reads the locks, and returns them in the order of their names in the argument.
-func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]table.Listing, error) {
-	var found []table.Listing
+func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]operator.Listing, error) {
+	var found []operator.Listing
 	for _, name := range names {
 		l, err := OneLock(ctx, t, name)
 		if err != nil {

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 const shownWaiters = 10
 
 // howMany formats a number of waiters. The number is a lower limit if not all waiters were read.
-func howMany(l table.Listing, n int) string {
+func howMany(l operator.Listing, n int) string {
 	if l.Cut {
 		return fmt.Sprint("at least ", n)
 	}
@@ -21,7 +21,7 @@ func howMany(l table.Listing, n int) string {
 }
 
 // Waiting returns in a few words how many processes wait for a lock. It returns "" if none do.
-func Waiting(l table.Listing) string {
+func Waiting(l operator.Listing) string {
 	if len(l.Waiters) == 0 {
 		return ""
 	}
@@ -29,7 +29,7 @@ func Waiting(l table.Listing) string {
 }
 
 // WaiterLines returns a line for each of the first waiters.
-func WaiterLines(l table.Listing) string {
+func WaiterLines(l operator.Listing) string {
 	n := len(l.Waiters)
 	if n == 0 {
 		return ""
@@ -72,9 +72,9 @@ type StatusJSON struct {
 }
 
 // StatusOf returns the StatusJSON for a lock.
-func StatusOf(l table.Listing) StatusJSON { return StatusJSON{JSONOf(l), waitersOf(l)} }
+func StatusOf(l operator.Listing) StatusJSON { return StatusJSON{JSONOf(l), waitersOf(l)} }
 
-func waitersOf(l table.Listing) (all []waiterJSON) {
+func waitersOf(l operator.Listing) (all []waiterJSON) {
 	for i, w := range l.Waiters {
 		since := w.Time.Time()
 		all = append(all, waiterJSON{i + 1, w.ID, since, max(l.At.Sub(since), 0).Seconds(), w.Key, w.Set})

@@ -6,11 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestWaitersAreListedForPeople(t *testing.T) {
-	l := table.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
+	l := operator.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
 	assert.Empty(t, WaiterLines(l)+Waiting(l))
 	l.Waiters = []table.Ticket{{ID: "a\nb", Time: table.TokenAt(commandtest.At(70))}, {Time: table.TokenAt(commandtest.At(99)), Set: true}, {ID: "c", Time: table.TokenAt(commandtest.At(101)), Key: "42"}}
 	assert.Equal(t, `

@@ -32,11 +32,11 @@ func HasVariable(f *pflag.Flag) bool {
 	return f.Name != "help" && f.Name != "version" && f.Annotations[commandLineOnly] == nil
 }
 
-// NameVariables adds the names of the environment variables to the help of the flags.
-func NameVariables(flags *pflag.FlagSet) {
+// MarkWithoutVariable puts an asterisk before the help of the flags that no environment variable sets.
+func MarkWithoutVariable(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if note := " [" + Variable(f) + "]"; HasVariable(f) && !strings.HasSuffix(f.Usage, note) {
-			f.Usage += note
+		if f.Annotations[commandLineOnly] != nil && !strings.HasPrefix(f.Usage, "* ") {
+			f.Usage = "* " + f.Usage
 		}
 	})
 }
@@ -54,8 +54,6 @@ func Invalid(err error, given func(*pflag.Flag) string) error {
 		want = "must be a duration with a unit, such as 10s or 1m30s"
 	case "int", "int64":
 		want = "must be a whole number"
-	case "float64":
-		want = "must be a number, such as 0.25"
 	case "bool":
 		want = "must be true or false"
 	default:

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // A choice is a flag whose value is one of a list of words.
@@ -37,8 +37,8 @@ func (c *choice) Set(s string) error {
 
 // choices is a flag whose value is a comma-separated list of such words.
 type choices struct {
-	values []table.State
-	of     []table.State
+	values []operator.State
+	of     []operator.State
 }
 
 // String implements pflag.Value.
@@ -50,15 +50,15 @@ func (c *choices) Type() string { return "choices" }
 // Set implements pflag.Value.
 func (c *choices) Set(s string) error {
 	for word := range strings.SplitSeq(s, ",") {
-		if !slices.Contains(c.of, table.State(word)) {
+		if !slices.Contains(c.of, operator.State(word)) {
 			return fmt.Errorf("there is no state %q: want %s", word, terminal.OneOf(texts(c.of)))
 		}
-		c.values = append(c.values, table.State(word))
+		c.values = append(c.values, operator.State(word))
 	}
 	return nil
 }
 
-func texts(states []table.State) (all []string) {
+func texts(states []operator.State) (all []string) {
 	for _, s := range states {
 		all = append(all, string(s))
 	}

@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -26,14 +25,15 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const lsHelp = `Ls lists the locks in the table, all as of the same instant. With PREFIX, it
 lists only locks whose names begin with PREFIX. Released locks are listed only
-if a process is waiting for them or --all is given. --held lists only held
-locks, and --state lists only locks in the given states. To see a single lock
-and the processes that wait for it, use spindle status.
+if a process is waiting for them or --all is given. --state lists only locks in
+the given states. To see a single lock and the processes that wait for it, use
+spindle status.
 
 SINCE is the time since the term began or, for a released lock, the time since
 its release. BEAT is the time since the last heartbeat. A healthy holder sends
@@ -41,9 +41,8 @@ three heartbeats per lease. Both times are measured by Spanner's clock alone.
 
 If the holder's id and value don't fit on the line, they are on a second line.
 If exec --every, exec --once or lock.Once has done work under the lock, the most
-recent work is on a line below. Names that don't fit are shortened in the middle
-unless --no-trunc is given. -o wide prints one line per lock, however long it
-is.
+recent work is on a line below. Names that don't fit are shortened in the
+middle. -o wide prints one line per lock, however long it is.
 
 "3 waiting, longest 12s" means that three processes are waiting for the lock
 with package lock, and that one of them has been waiting for 12 seconds.
@@ -60,19 +59,18 @@ semaphore's slots in the list.
 
 A group of package group has one line, with the number of its members, of its
 partitions, and of its partitions without a holder. A group without members is
-also listed, unless --held or --state excludes it. --group shows one group in
+also listed, unless --state excludes it. --group shows one group in
 detail: its members, each with the partitions that it holds, and then every
 partition. A partition is in the same state as the member that holds it.
 
-With --watch, ls runs until it is interrupted. It reads the table at the
-interval that --every gives, and prints a line for each listed lock that has
-changed, even if the lock would not be listed any more. Heartbeats and waiters
-do not count as changes. A term that begins and ends between two reads is
-missed.
+With --watch, ls runs until it is interrupted. It reads the table every two
+seconds, and redraws the list, by default with --sort state. If the output is
+not a terminal, it prints the list again if a lock in it has changed. Heartbeats
+and waiters do not count as changes. To print only the changes, use spindle
+watch.
 
--o json prints one object per line, and -o yaml one document per object; spindle
-schema describes them. -o name prints only the names, quoted for bash and zsh
-where necessary.
+-o json prints one object per line; spindle schema describes them. -o name
+prints only the names, quoted for bash and zsh where necessary.
 
 `
 
@@ -88,10 +86,10 @@ func NewLs(o *connect.Database) *cobra.Command {
 ` + flags.CommonCodes + `
   3    the group that --group names does not exist`,
 		Example: `  spindle ls
-  spindle ls billing/ --held
+  spindle ls billing/ --state held,leaving
   spindle ls --state expired,orphaned --sort age
   spindle ls --group orders
-  spindle ls --watch -o json
+  spindle ls --watch
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -101,7 +99,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 		},
 		ValidArgsFunction: complete.Locks(o),
 		RunE: func(c *cobra.Command, args []string) error {
-			ls.show.prefix = strings.Join(args, "")
+			ls.selected.prefix = strings.Join(args, "")
 			if err := ls.check(c); err != nil {
 				return err
 			}
@@ -109,7 +107,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 				return ls.follow(c.Context())
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
+				found, _, err := operator.List(ctx, t, ls.selected.prefix, ls.selected.idle())
 				if err != nil {
 					return err
 				}
@@ -124,96 +122,88 @@ func NewLs(o *connect.Database) *cobra.Command {
 // listing is one run of ls.
 type listing struct {
 	*connect.Database
-	show    selection
-	f       terminal.Format
-	by      choice
-	reverse bool
-	bare    bool
-	whole   bool
-	watch   bool
-	every   time.Duration
+	selected selection
+	f        terminal.Format
+	by       choice
+	watch    bool
 }
 
 func (ls *listing) flags(c *cobra.Command) {
 	ls.by = choice{"name", orderNames}
-	ls.show.states.of = states.All
+	ls.selected.states.of = states.All
 	f := c.Flags()
-	f.BoolVarP(&ls.show.all, "all", "a", false, "also list released locks")
-	f.BoolVar(&ls.show.held, "held", false, "list only locks that are held")
-	f.Var(&ls.show.states, "state", "list only locks in these comma-separated `states`")
-	f.StringVar(&ls.show.group, "group", "", "list the members and partitions of this `group`")
+	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
+	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
+	f.StringVar(&ls.selected.group, "group", "", "list the members and partitions of this `group`")
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
-	f.BoolVarP(&ls.reverse, "reverse", "r", false, "reverse the sort order")
-	ls.f.Flag(f, terminal.AsWide, terminal.AsName, terminal.AsYAML)
-	f.BoolVar(&ls.bare, "no-headers", false, "don't print the column headings")
-	f.BoolVar(&ls.whole, "no-trunc", false, "don't shorten names or values, even if lines are wider than the terminal")
-	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and print each lock that changes")
-	f.DurationVar(&ls.every, "every", 2*time.Second, "the pause between two reads with --watch")
-	flags.OnlyOnCommandLine(f, "state", "group", "reverse", "watch", "every")
+	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
+	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
+	flags.OnlyOnCommandLine(f, "state", "group", "watch")
 }
 
 func (ls *listing) check(c *cobra.Command) error {
-	switch prefix := ls.show.prefix; {
+	switch prefix := ls.selected.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
 		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
-	case c.Flags().Changed("every") && !ls.watch:
-		return exit.Misuse("--every %v has no effect without --watch", ls.every)
-	case ls.watch && ls.show.group != "":
-		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --group %s", terminal.Show(ls.show.group))
-	case ls.every < 100*time.Millisecond:
-		return exit.Misuse("--every %v: must be at least 100ms", ls.every)
+	case ls.watch && ls.selected.group != "":
+		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
+	case ls.watch && (ls.f.Objects() || ls.f.Is(terminal.AsName)):
+		return exit.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
 	}
-	return ls.show.check()
+	if ls.watch && !c.Flags().Changed("sort") {
+		ls.by.value = "state"
+	}
+	return ls.selected.check()
 }
 
 // print prints the locks that were found, or the group that --group names.
-func (ls *listing) print(p *terminal.Terminal, found []table.Listing) error {
-	if ls.show.group != "" {
+func (ls *listing) print(p *terminal.Terminal, found []operator.Listing) error {
+	if ls.selected.group != "" {
 		return ls.open(p, found)
 	}
 	all := ls.entries(found)
 	if len(all) == 0 && !ls.f.Objects() {
-		fmt.Fprintln(os.Stderr, ls.show.none())
+		fmt.Fprintln(os.Stderr, ls.selected.none())
 		return nil
 	}
 	return ls.write(p, ls.columns(describe.LockColumns, describe.WideColumns), all)
 }
 
 // entries returns an entry for each selected lock and group.
-func (ls *listing) entries(found []table.Listing) (all []describe.Entry) {
-	locks, groups := describe.Gather(found, ls.show.prefix)
+func (ls *listing) entries(found []operator.Listing) (all []describe.Entry) {
+	locks, groups := describe.Gather(found, ls.selected.prefix)
 	for _, l := range locks {
-		if ls.show.wants(l) {
+		if ls.selected.wants(l) {
 			all = append(all, describe.LockEntry(l))
 		}
 	}
 	for _, g := range groups {
-		if ls.show.wantsGroup(g) {
+		if ls.selected.wantsGroup(g) {
 			all = append(all, g.Entry())
 		}
 	}
 	slices.SortFunc(all, func(a, b describe.Entry) int { return cmp.Compare(a.Name, b.Name) })
-	return sorted(all, ls.by.value, ls.reverse)
+	return sorted(all, ls.by.value)
 }
 
 // open prints the members and partitions of a group.
-func (ls *listing) open(p *terminal.Terminal, found []table.Listing) error {
-	_, groups := describe.Gather(found, ls.show.prefix)
+func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
+	_, groups := describe.Gather(found, ls.selected.prefix)
 	if len(groups) == 0 {
-		fmt.Fprintln(os.Stderr, ls.show.none())
+		fmt.Fprintln(os.Stderr, ls.selected.none())
 		return &exit.Error{Code: exit.NobodyThere}
 	}
 	g := groups[0]
 	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
-	if tables && !ls.bare {
+	if tables {
 		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.Prefix), g.State(), g.Sum()), p.ReadableWidth()) {
 			fmt.Fprintln(p, p.Paint(states.Styles[g.State()], line))
 		}
 		fmt.Fprintln(p)
 	}
-	g.Members = slices.DeleteFunc(g.Members, func(l table.Listing) bool { return !ls.show.wants(l) })
-	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l table.Listing) bool { return !ls.show.wantsPart(l) })
-	members := sorted(g.MemberEntries(), ls.by.value, ls.reverse)
+	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.wantsPart(l) })
+	members := sorted(g.MemberEntries(), ls.by.value)
 	if err := ls.write(p, ls.columns(describe.MemberColumns, describe.WideMembers), members); err != nil {
 		return err
 	}
@@ -221,14 +211,14 @@ func (ls *listing) open(p *terminal.Terminal, found []table.Listing) error {
 	if tables && len(members) > 0 && len(partitions) > 0 {
 		fmt.Fprintln(p)
 	}
-	return ls.write(p, ls.columns(describe.PartitionColumns, describe.WidePartitions), sorted(g.PartitionEntries(), ls.by.value, ls.reverse))
+	return ls.write(p, ls.columns(describe.PartitionColumns, describe.WidePartitions), sorted(g.PartitionEntries(), ls.by.value))
 }
 
 func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
 	if ls.f.Is(terminal.AsWide) {
-		return &terminal.Columns{Names: wide, Bare: ls.bare, Whole: true, Wide: true}
+		return &terminal.Columns{Names: wide, Wide: true}
 	}
-	return &terminal.Columns{Names: narrow, Bare: ls.bare, Whole: ls.whole}
+	return &terminal.Columns{Names: narrow}
 }
 
 // write prints entries in the format that --output requests.
@@ -239,7 +229,7 @@ func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []descr
 	switch {
 	case ls.f.Objects():
 		for _, e := range all {
-			if err := ls.f.Print(&p, e.Object); err != nil {
+			if err := terminal.PrintJSON(&p, e.Object); err != nil {
 				return err
 			}
 		}

@@ -1,20 +1,20 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// follow prints the list, and then each lock that changes, until a signal arrives.
+// follow shows the list until a signal arrives.
 func (ls *listing) follow(ctx context.Context) error {
 	db, err := ls.Database.Open()
 	if err != nil {
@@ -24,22 +24,24 @@ func (ls *listing) follow(ctx context.Context) error {
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop()
 	terminal.Stderr.Time()
-	return ls.repeat(ctx, terminal.On(os.Stdout), db.Audibly(ls.Database))
+	return ls.repeat(ctx, func() *terminal.Terminal { return terminal.On(os.Stdout) }, db.Audibly(ls.Database))
 }
 
-// repeat reads and prints the locks until ctx ends. If a read fails, repeat logs the error and tries again. However, if
-// the first read fails, repeat returns the error, because the user has probably made a mistake, such as naming the
-// wrong table.
-func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Table) error {
-	s := ls.columns(describe.LockColumns, describe.WideColumns)
-	var before map[string]describe.Entry
-	failing := false
+// every is the pause between two reads.
+const every = 2 * time.Second
+
+// repeat reads and prints the list until ctx ends. It redraws the list on a terminal. Otherwise, it prints the list again
+// if a lock has changed. If a read fails, repeat logs the error and tries again. However, if the first read fails, repeat
+// returns the error, because the user has probably made a mistake, such as naming the wrong table. It calls on for each
+// list, because the size of a terminal changes.
+func (ls *listing) repeat(ctx context.Context, on func() *terminal.Terminal, t table.Table) error {
+	before, failing := "", false
 	for {
-		all, gone, err := ls.look(ctx, t, before)
+		all, at, err := ls.look(ctx, t)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && before == nil:
+		case err != nil && before == "":
 			return ls.Explain(err)
 		case err != nil && !failing:
 			terminal.Complain("can't read the locks, will try again: %v", ls.Explain(err))
@@ -47,91 +49,56 @@ func (ls *listing) repeat(ctx context.Context, p *terminal.Terminal, t table.Tab
 			terminal.Complain("the locks can be read again")
 		}
 		if failing = err != nil; !failing {
-			if before == nil && len(all) == 0 && !ls.f.Objects() {
-				fmt.Fprintln(os.Stderr, ls.show.none())
-			}
-			if now := differing(before, all, gone); len(now) > 0 {
-				if err := ls.write(p, s, now); err != nil {
+			now, p := marks(all), on()
+			if p.Redraws() || now != before {
+				if err := ls.show(p, at, all); err != nil {
 					return err
 				}
 			}
-			before = byName(all)
+			before = now
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(ls.every):
+		case <-time.After(every):
 		}
 	}
 }
 
-// differing returns the entries to print. These are the entries that are new or have changed since the previous read,
-// followed by the entries of locks that are no longer selected.
-func differing(before map[string]describe.Entry, all, gone []describe.Entry) (now []describe.Entry) {
+// marks returns a text that changes if any of the entries has changed, or is new or gone.
+func marks(all []describe.Entry) string {
+	text := "as of "
 	for _, e := range all {
-		if was, known := before[e.Name]; !known || was.Mark != e.Mark {
-			now = append(now, e)
-		}
+		text += fmt.Sprintf("%q %q ", e.Name, e.Mark)
 	}
-	return append(now, gone...)
+	return text
 }
 
-func byName(all []describe.Entry) map[string]describe.Entry {
-	named := make(map[string]describe.Entry, len(all))
-	for _, e := range all {
-		named[e.Name] = e
-	}
-	return named
-}
-
-// look reads the table once. It returns two lists of entries. The first has the selected locks. The second has the
-// locks that are in before but are no longer selected, with their current state.
-func (ls *listing) look(ctx context.Context, t table.Table, before map[string]describe.Entry) (all, gone []describe.Entry, err error) {
+func (ls *listing) look(ctx context.Context, t table.Table) ([]describe.Entry, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, ls.Timeout)
 	defer cancel()
-	found, _, err := t.List(ctx, ls.show.prefix, ls.show.idle())
-	if err != nil {
-		return nil, nil, err
-	}
-	all = ls.entries(found)
-	here := byName(all)
-	missing := slices.DeleteFunc(slices.Sorted(maps.Keys(before)), func(name string) bool { _, is := here[name]; return is })
-	if len(missing) > 0 {
-		gone, err = ls.whatBecame(ctx, t, missing, found)
-	}
-	return all, gone, err
+	found, at, err := operator.List(ctx, t, ls.selected.prefix, ls.selected.idle())
+	return ls.entries(found), at, err
 }
 
-// few is how many locks whatBecame reads one by one. If there are more, it reads the whole table instead.
-const few = 20
-
-// whatBecame returns the current entries of the named locks, which are no longer selected. It gets an entry from found,
-// the result of the last read, if possible. The last read may have skipped unused locks, so whatBecame reads the
-// missing ones separately.
-func (ls *listing) whatBecame(ctx context.Context, t table.Table, names []string, found []table.Listing) (gone []describe.Entry, err error) {
-	any := *ls
-	any.show = selection{prefix: ls.show.prefix, all: true}
-	one := func(name string) (table.Listing, error) { return t.ListOne(ctx, name) }
-	if len(names) > few {
-		var at time.Time
-		if found, at, err = t.List(ctx, ls.show.prefix, true); err != nil {
-			return nil, err
-		}
-		one = func(name string) (table.Listing, error) {
-			return table.Listing{Observation: table.Observation{Name: name, At: at}}, nil
+// show writes the list at once, with the time of the read above it. On a terminal, it replaces the previous list, and
+// leaves out the lines that don't fit, which are the last ones.
+func (ls *listing) show(p *terminal.Terminal, at time.Time, all []describe.Entry) error {
+	lines := []string{ls.selected.none()}
+	if len(all) > 0 {
+		lines = ls.columns(describe.LockColumns, describe.WideColumns).Lines(p, describe.Rows(all))
+	}
+	var page bytes.Buffer
+	if p.Redraws() {
+		page.WriteString(terminal.Clear)
+		if most := p.Height - 3; len(lines) > most { // the first line, the last one, and one for the cursor
+			lines = append(lines[:most], fmt.Sprintf("%d more lines", len(lines)-most))
 		}
 	}
-	here := byName(any.entries(found))
-	for _, name := range names {
-		e, is := here[name]
-		if !is {
-			l, err := one(name)
-			if err != nil {
-				return nil, err
-			}
-			e = describe.LockEntry(l)
-		}
-		gone = append(gone, e)
+	fmt.Fprintf(&page, "as of %s\n", at.UTC().Format(terminal.Stamp))
+	for _, line := range lines {
+		fmt.Fprintln(&page, line)
 	}
-	return sorted(gone, ls.by.value, ls.reverse), nil
+	_, err := p.Write(page.Bytes())
+	return err
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// watched is a table with locks that are held, and ls --watch -o json --state held on it.
+// watched is a table with locks that are held, and ls --watch --state held on it.
 type watched struct {
 	store *memstore.Store
 	out   bytes.Buffer
 	ls    listing
 	names []string
+	at    terminal.Terminal
 }
 
 func heldLocks(t *testing.T, n int) *watched {
 	w := &watched{store: &memstore.Store{}}
-	w.ls = listing{Database: &connect.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: choice{"name", orderNames}, every: time.Second}
-	require.NoError(t, w.ls.f.Set("json"))
-	w.ls.show.states.values = []table.State{table.Held}
+	w.ls = listing{Database: &connect.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: choice{"state", orderNames}}
+	w.ls.selected.states.values = []operator.State{operator.Held}
 	for i := range n {
 		w.names = append(w.names, fmt.Sprintf("lock-%02d", i))
 	}
@@ -55,32 +56,48 @@ func (w *watched) write(t *testing.T, kind table.Kind) {
 	require.NoError(t, w.store.Commit(t.Context(), "test", writes))
 }
 
-// next returns the lines since the last call.
-func (w *watched) next() []string {
-	defer w.out.Reset()
-	return strings.Split(strings.TrimSuffix(w.out.String(), "\n"), "\n")
+func (w *watched) repeat(ctx context.Context, store table.Store) error {
+	return w.ls.repeat(ctx, func() *terminal.Terminal {
+		at := w.at
+		at.Writer = &w.out
+		return &at
+	}, table.Table{Store: store})
 }
 
-// ls --watch prints once that a lock is not selected any more, even if these are too many to read one by one. It does not
-// print unchanged locks.
-func TestAWatchedListSaysWhatIsNotInItAnyMore(t *testing.T) {
-	for _, n := range []int{2, few + 10} {
+// next returns what was written since the last call.
+func (w *watched) next() string {
+	defer w.out.Reset()
+	return w.out.String()
+}
+
+// Elsewhere than on a terminal, the list is printed again only if it has changed, even if nothing is left of it. On a
+// terminal, it is redrawn at each read, and the first of the list are not scrolled off the screen.
+func TestAWatchedListIsPrintedAgainIfItHasChanged(t *testing.T) {
+	for _, at := range []terminal.Terminal{{}, {IsTerminal: true, Width: 80, Height: 10}} {
 		synctest.Test(t, func(t *testing.T) {
-			w := heldLocks(t, n)
+			t.Setenv("TERM", "xterm")
+			w := heldLocks(t, 30)
+			w.at = at
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
-			go func() { done <- w.ls.repeat(ctx, &terminal.Terminal{Writer: &w.out}, table.Table{Store: w.store}) }()
+			go func() { done <- w.repeat(ctx, w.store) }()
 			synctest.Wait()
-			assert.Len(t, w.next(), n)
+			first := w.next()
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			assert.Equal(t, []string{""}, w.next(), "nothing has changed")
+			again := w.next()
 			w.write(t, table.Delete)
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			gone := w.next()
-			if assert.Len(t, gone, n) {
-				assert.Regexp(t, `^{"name":"lock-00","state":"free","at":"2000-01-01T00:00:\d\d`, gone[0])
+			assert.Contains(t, gone, "as of 2000-01-01T00:00:12.000Z\nNo lock in the table is held.\n")
+			if at.IsTerminal {
+				assert.Equal(t, 5, strings.Count(again, terminal.Clear))
+				assert.Regexp(t, "^\x1b\\[H\x1b\\[Jas of 2000-01-01T00:00:00.000Z\nLOCK .*\n(lock-0[0-5] .*\n){6}24 more lines\n$", first)
+			} else {
+				assert.Empty(t, again)
+				assert.Regexp(t, "^as of 2000-01-01T00:00:00.000Z\nLOCK .*\n(lock-.*\n){30}$", first)
+				assert.Equal(t, 1, strings.Count(gone, "as of"))
 			}
 			stop()
 			assert.NoError(t, <-done)
@@ -102,7 +119,7 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		said := commandtest.Complaints(func() {
-			go func() { done <- w.ls.repeat(ctx, &terminal.Terminal{Writer: &w.out}, table.Table{Store: store}) }()
+			go func() { done <- w.repeat(ctx, store) }()
 			synctest.Wait()
 			for _, is := range []bool{true, false, true, false} {
 				down.Store(is)
@@ -113,8 +130,8 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 			assert.NoError(t, <-done)
 		})
 		assert.Len(t, said, 4)
-		assert.Len(t, w.next(), 1, "the lock was held all the time")
+		assert.Equal(t, 1, strings.Count(w.next(), "as of"), "the lock was held all the time")
 		down.Store(true)
-		assert.ErrorIs(t, w.ls.repeat(t.Context(), &terminal.Terminal{Writer: &w.out}, table.Table{Store: store}), commandtest.Away)
+		assert.ErrorIs(t, w.repeat(t.Context(), store), commandtest.Away)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	groups "github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -59,7 +60,7 @@ Exit codes:
 				return err
 			}
 			if f.Objects() {
-				err = f.Print(os.Stdout, viewOf(name, v))
+				err = terminal.PrintJSON(os.Stdout, viewOf(name, v))
 			} else {
 				printMembers(terminal.On(os.Stdout), name, v, partitions)
 			}
@@ -70,7 +71,7 @@ Exit codes:
 		},
 	}
 	c.Flags().BoolVarP(&partitions, "partitions", "p", false, "name the partitions of each member")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	return c
 }
 
@@ -110,9 +111,9 @@ func printMembers(p *terminal.Terminal, name string, v groups.View, partitions b
 	}
 	var rows []terminal.Row
 	for _, m := range v.Members {
-		state := table.Held
+		state := operator.Held
 		if m.Leaving {
-			state = table.Leaving
+			state = operator.Leaving
 		}
 		r := terminal.Row{Style: states.Styles[state], Tail: terminal.Show(m.ID)}
 		if m.Value != "" {

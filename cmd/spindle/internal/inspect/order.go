@@ -43,10 +43,7 @@ func last(without, other bool) int {
 func earlier(a, b time.Time) int { return cmp.Or(last(a.IsZero(), b.IsZero()), a.Compare(b)) }
 
 // sorted sorts entries, which have to be in the order of their names, by the key that --sort names.
-func sorted(all []describe.Entry, by string, reverse bool) []describe.Entry {
+func sorted(all []describe.Entry, by string) []describe.Entry {
 	slices.SortStableFunc(all, orders[by])
-	if reverse {
-		slices.Reverse(all)
-	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -14,19 +15,13 @@ import (
 type selection struct {
 	prefix string
 	all    bool    // released locks too
-	held   bool    // only held locks
-	states choices // only locks in these states; overrides all and held
+	states choices // only locks in these states; overrides all
 	group  string  // only the members and partitions of this group
 }
 
 // check returns an error if flags exclude each other.
 func (s *selection) check() (err error) {
-	switch {
-	case s.all && s.held:
-		return exit.Misuse("give only one of --all and --held")
-	case s.held && s.states.values != nil:
-		return exit.Misuse("give only one of --held and --state %s; --held is the same as --state held,leaving", &s.states)
-	case s.group == "":
+	if s.group == "" {
 		return nil
 	}
 	if s.group, err = describe.GroupNamed(s.group); err != nil {
@@ -44,31 +39,25 @@ func (s *selection) check() (err error) {
 
 // idle reports whether unused locks have to be read as well.
 func (s *selection) idle() bool {
-	return s.all || slices.Contains(s.states.values, table.Released) || slices.Contains(s.states.values, table.Free)
+	return s.all || slices.Contains(s.states.values, operator.Released) || slices.Contains(s.states.values, operator.Free)
 }
 
 // wants reports whether a lock is listed.
-func (s *selection) wants(l table.Listing) bool {
+func (s *selection) wants(l operator.Listing) bool {
 	if s.states.values != nil {
 		return slices.Contains(s.states.values, l.State())
 	}
-	return s.all || l.IsHeld() || !s.held && (l.State() != table.Released || len(l.Waiters) > 0)
+	return s.all || l.State() != operator.Released || len(l.Waiters) > 0
 }
 
 // wantsGroup reports whether a group is listed.
 func (s *selection) wantsGroup(g *describe.Group) bool {
-	if s.states.values != nil {
-		return slices.Contains(s.states.values, g.State())
-	}
-	return !s.held || describe.CountHeld(g.Partitions) > 0
+	return s.states.values == nil || slices.Contains(s.states.values, g.State())
 }
 
 // wantsPart reports whether a partition of an open group is listed.
-func (s *selection) wantsPart(l table.Listing) bool {
-	if s.states.values != nil {
-		return slices.Contains(s.states.values, l.State())
-	}
-	return !s.held || l.IsHeld()
+func (s *selection) wantsPart(l operator.Listing) bool {
+	return s.states.values == nil || slices.Contains(s.states.values, l.State())
 }
 
 // none returns the message for an empty list.
@@ -80,15 +69,13 @@ func (s *selection) none() string {
 	switch {
 	case s.states.values != nil:
 		which = "No lock in the table is " + oneOrMore(texts(s.states.values))
-	case s.held:
-		which = "No lock in the table is held"
 	case !s.all:
 		which = "No lock in the table is in use"
 	}
 	if s.prefix != "" {
 		which += ", among those whose names begin with " + terminal.Show(s.prefix)
 	}
-	if s.states.values == nil && !s.all && !s.held {
+	if s.states.values == nil && !s.all {
 		which += ". To list released locks, use --all"
 	}
 	return which + "."

@@ -15,6 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -94,7 +95,7 @@ func NewStatus(o *connect.Database) *cobra.Command {
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	describe.ExpectFlag(c.Flags(), &expected)
 	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
-	a.f.Flag(c.Flags(), terminal.AsYAML)
+	a.f.Flag(c.Flags())
 	return c
 }
 
@@ -115,7 +116,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	switch {
 	case a.quiet:
 	case a.f.Objects():
-		err = a.f.Print(os.Stdout, describe.StatusOf(l))
+		err = terminal.PrintJSON(os.Stdout, describe.StatusOf(l))
 	default:
 		p := terminal.On(os.Stdout)
 		_, err = fmt.Fprintln(p, terminal.Fold(p, describe.Sentence(l)+describe.WaiterLines(l)))
@@ -125,7 +126,7 @@ func (a *answer) one(ctx context.Context, t table.Table, name string) error {
 	}
 	mine := (a.id == "" || isHolder(l.Holder(), a.id)) && (a.token == 0 || l.Token == table.Token(a.token))
 	switch {
-	case l.State() == table.Unreadable:
+	case l.State() == operator.Unreadable:
 		return l.Unreadable
 	case !l.IsHeld():
 		return &exit.Error{Code: exit.StatusFree}
@@ -147,7 +148,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 	case a.quiet:
 	case a.f.Objects():
 		for _, l := range found {
-			if err := a.f.Print(os.Stdout, describe.StatusOf(l)); err != nil {
+			if err := terminal.PrintJSON(os.Stdout, describe.StatusOf(l)); err != nil {
 				return err
 			}
 		}
@@ -167,7 +168,7 @@ func (a *answer) expected(ctx context.Context, t table.Table, names []string) er
 		return &exit.Error{Code: exit.StatusFree}
 	}
 	for _, l := range found {
-		if l.State() == table.Unreadable {
+		if l.State() == operator.Unreadable {
 			return fmt.Errorf("%s: %w", terminal.Show(l.Name), l.Unreadable)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
@@ -32,18 +31,8 @@ Doctor leaves nothing in the table, even if it is interrupted. If it is killed,
 rows whose names begin with spindle-doctor/ remain. Later runs delete these rows
 once they are more than ten minutes old.
 
-Doctor also reports how many requests per month a lock makes as long as the same
-process holds it. To see the price of these requests, use --commit-price and
---read-price.
-
 With --expect, doctor also checks that each of the named locks has a holder. If
 one has none, doctor fails and says why.
-
-With --locks or --members, doctor doesn't connect to the database. Instead, it
-estimates the monthly cost of that many locks, or of a group with that many
-members. It prints the number of commits and reads, the share of a node that
-they use and, with --node-price, the price. It also lists the sources of its
-figures.
 
 Exit codes:
   0    all checks that could be run passed
@@ -54,12 +43,8 @@ Exit codes:
 // examination is one run of doctor.
 type examination struct {
 	*connect.Database
-	f           terminal.Format
-	deadline    time.Duration
-	commitPrice float64 // per million
-	readPrice   float64
-	priced      fleet
-	expected    []string
+	f        terminal.Format
+	expected []string
 }
 
 // NewDoctor returns the command doctor.
@@ -71,43 +56,19 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 		Long:  doctorHelp,
 		Example: `  spindle doctor
   spindle doctor --expect nightly,billing
-  spindle doctor --locks 50 --candidates 6 --members 6 --partitions 64 --node-price 0.90
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := e.check(c.Flags()); err != nil {
+			var err error
+			if e.expected, err = describe.CheckExpected(e.expected); err != nil {
 				return err
-			}
-			if e.priced.asked(c.Flags()) {
-				return e.priced.print(e.f)
 			}
 			return e.run(c.Context())
 		},
 	}
-	c.Flags().DurationVar(&e.deadline, "deadline", time.Minute, "how long doctor may run, up to one minute")
-	c.Flags().Float64Var(&e.commitPrice, "commit-price", 0, "the price of a million commits, in your `currency`")
-	c.Flags().Float64Var(&e.readPrice, "read-price", 0, "the price of a million reads, in the same `currency`")
 	describe.ExpectFlag(c.Flags(), &e.expected)
-	e.priced.flags(c.Flags())
-	e.f.Flag(c.Flags(), terminal.AsYAML)
+	e.f.Flag(c.Flags())
 	return c
-}
-
-func (e *examination) check(f *pflag.FlagSet) (err error) {
-	switch {
-	case e.deadline <= 0:
-		return exit.Misuse("--deadline %v: must be positive", e.deadline)
-	case e.commitPrice < 0 || e.readPrice < 0:
-		return exit.Misuse("--commit-price %v, --read-price %v: must not be negative", e.commitPrice, e.readPrice)
-	}
-	if err = e.priced.check(f); err != nil {
-		return err
-	}
-	if e.priced.asked(f) && len(e.expected) > 0 {
-		return exit.Misuse("--expect can't be combined with --locks or --members, because an estimate does not read the database")
-	}
-	e.expected, err = describe.CheckExpected(e.expected)
-	return err
 }
 
 func (e *examination) run(ctx context.Context) error {
@@ -115,7 +76,7 @@ func (e *examination) run(ctx context.Context) error {
 	switch {
 	case report.Checks == nil:
 	case e.f.Objects():
-		if err := e.f.Print(os.Stdout, report); err != nil {
+		if err := terminal.PrintJSON(os.Stdout, report); err != nil {
 			return err
 		}
 	default:
@@ -126,16 +87,6 @@ func (e *examination) run(ctx context.Context) error {
 		return e.Explain(err)
 	case !report.OK():
 		return &exit.Error{Code: exit.DoctorFailed}
-	}
-	return nil
-}
-
-// print prints the estimate.
-func (w *fleet) print(f terminal.Format) error {
-	if e := w.estimate(); f.Objects() {
-		return f.Print(os.Stdout, e)
-	} else {
-		e.print(terminal.On(os.Stdout))
 	}
 	return nil
 }
@@ -151,10 +102,8 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	defer db.Close()
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
-	ctx, cancel := context.WithTimeoutCause(ctx, e.deadline, fmt.Errorf("not finished within --deadline %v", e.deadline))
-	defer cancel()
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after %v (--deadline)", longRun, e.deadline)
+		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after a minute", longRun)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)
@@ -194,12 +143,6 @@ func (e *examination) printReport(p *terminal.Terminal, r doctor.Report) {
 		printCheck(p, c, lines)
 	}
 	fmt.Fprintln(p)
-	for _, cost := range r.Costs {
-		say("With a lease of %v, a lock costs %d commits a month, and each waiting candidate costs %d reads.", cost.Lease, cost.Commits, cost.Reads)
-		if e.commitPrice > 0 || e.readPrice > 0 {
-			say("  With one waiting candidate, a lock costs %.2f a month in your currency.", cost.Price(e.commitPrice, e.readPrice))
-		}
-	}
 	var sum []string
 	for _, v := range []doctor.Verdict{doctor.OK, doctor.Note, doctor.Warning, doctor.Failed, doctor.NotChecked} {
 		if counts[v] > 0 {

@@ -17,7 +17,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -78,7 +77,7 @@ Exit codes:
 	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the current one)")
 	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another candidate to take over (default: three times the holder's lease)")
 	flags.OnlyOnCommandLine(c.Flags(), "token", "wait")
-	h.f.Flag(c.Flags(), terminal.AsYAML)
+	h.f.Flag(c.Flags())
 	return c
 }
 
@@ -131,25 +130,6 @@ func (h *handover) request(ctx context.Context, db *connect.Connection, leader s
 	return done, nil
 }
 
-// HandoverAction returns the handover action for the screen of spindle watch.
-func HandoverAction(o *connect.Database, db *connect.Connection) watch.Action {
-	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
-		h := &handover{Database: o, name: name, token: int64(token)}
-		leader, err := h.asks(ctx, db, db.Locks())
-		if err != nil {
-			return watch.Question{}, err
-		}
-		return watch.Question{
-			Text: fmt.Sprintf("Ask %s to hand over %s, which it holds under token %v?\n\nSpindle waits up to %v for another candidate to take over. The request can't be withdrawn.", terminal.Show(leader.ID), terminal.Show(name), leader.Token, h.wait),
-			Yes: func(ctx context.Context) (string, error) {
-				done, err := h.request(ctx, db, leader)
-				return h.text(done), err
-			},
-		}, nil
-	}
-	return watch.Action{Key: "h", Name: "handover", Ask: ask}
-}
-
 // refuse returns an error if h.name is the name of a group, or of a lock that a group member holds, because group
 // members don't accept requests.
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
@@ -199,7 +179,7 @@ type HandoverJSON struct {
 
 func (h *handover) print(done spindle.Handover) error {
 	if h.f.Objects() {
-		return h.f.Print(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
+		return terminal.PrintJSON(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
 	}
 	_, err := fmt.Print(h.text(done))
 	return err

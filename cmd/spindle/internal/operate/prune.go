@@ -14,12 +14,13 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // NewPrune returns the command prune.
 func NewPrune(o *connect.Database) *cobra.Command {
-	var ages table.Ages
+	var ages operator.Ages
 	var dryRun bool
 	var f terminal.Format
 	c := &cobra.Command{
@@ -70,12 +71,12 @@ stay deleted. The --timeout applies to each request.
 	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
 	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
 }
 
-func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages table.Ages, dryRun bool) error {
+func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages operator.Ages, dryRun bool) error {
 	db, err := o.Open()
 	if err != nil {
 		return err
@@ -86,10 +87,10 @@ func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages tab
 	return pruneIn(ctx, o, f, db.Audibly(o), ages, dryRun)
 }
 
-func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t table.Table, ages table.Ages, dryRun bool) error {
+func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t table.Table, ages operator.Ages, dryRun bool) error {
 	t = patient(t, o.Timeout)
 	pruned := 0
-	for seen, err := range t.Prunable(ctx, ages) {
+	for seen, err := range operator.Prunable(ctx, t, ages) {
 		n := len(seen)
 		switch {
 		case err == nil && dryRun:
@@ -106,7 +107,7 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 		return stopped(ctx, o, pruned, err)
 	}
 	if f.Objects() {
-		return f.Print(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
+		return terminal.PrintJSON(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
 	}
 	which := fmt.Sprintf("%d locks that were released at least %v ago", pruned, ages.Released)
 	if ages.Expired != 0 {
@@ -142,7 +143,7 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 	for _, l := range seen {
 		if !f.Objects() {
 			fmt.Println(terminal.Show(l.Name))
-		} else if err := f.Print(os.Stdout, PrunableJSON{l.Name}); err != nil {
+		} else if err := terminal.PrintJSON(os.Stdout, PrunableJSON{l.Name}); err != nil {
 			return err
 		}
 	}
@@ -151,7 +152,7 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 
 // pruneTickets deletes stale tickets and returns their number. With dryRun, it only counts them.
 func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
-	for tickets, err := range t.StaleTickets(ctx) {
+	for tickets, err := range operator.StaleTickets(ctx, t) {
 		if err == nil && !dryRun {
 			err = t.Queue(ctx, tickets...)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -51,7 +52,7 @@ func TestALargeTableIsPrunedThroughASlowProxy(t *testing.T) {
 		o := &connect.Database{Timeout: 10 * time.Second}
 		each := o.Timeout - time.Millisecond
 		began := time.Now()
-		assert.NoError(t, pruneIn(t.Context(), o, terminal.Format{}, slow(store, func(int) time.Duration { return each }), table.Ages{Released: time.Minute}, false))
+		assert.NoError(t, pruneIn(t.Context(), o, terminal.Format{}, slow(store, func(int) time.Duration { return each }), operator.Ages{Released: time.Minute}, false))
 		assert.Empty(t, store.Rows())
 		took := time.Since(began)
 		assert.Greater(t, took, 10*each, "there are five batches, of two requests at least")
@@ -71,7 +72,7 @@ func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
 				return 0
 			})
 			began := time.Now()
-			err := pruneIn(t.Context(), o, terminal.Format{}, hangs, table.Ages{Released: time.Minute}, false)
+			err := pruneIn(t.Context(), o, terminal.Format{}, hangs, operator.Ages{Released: time.Minute}, false)
 			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer within 10s", releasedLocks-left))
 			assert.ErrorContains(t, err, "the database can't be reached")
 			assert.Equal(t, o.Timeout, time.Since(began))

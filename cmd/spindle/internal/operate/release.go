@@ -1,5 +1,5 @@
 // Package operate implements the commands that operators use to examine or change a lock table: init, doctor, handover,
-// release and prune. Each command is in the file of the same name. The estimates that doctor prints are in estimate.go.
+// release and prune. Each command is in the file of the same name.
 package operate
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -86,7 +86,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 				// The timeout of ctx may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
 				if err == nil && f.Objects() {
-					return f.Print(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+					return terminal.PrintJSON(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
 				}
 				fmt.Print(text)
 				return err
@@ -95,15 +95,15 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	}
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
-	f.Flag(c.Flags(), terminal.AsYAML)
+	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }
 
 // breakable returns nil if the lock can be released under the token, and otherwise an error that explains why it can't.
-func breakable(l table.Listing, token table.Token) error {
+func breakable(l operator.Listing, token table.Token) error {
 	switch state := l.State(); {
-	case state == table.Free, state == table.Released, state == table.Paused:
+	case state == operator.Free, state == operator.Released, state == operator.Paused:
 		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
 	case describe.IsPartition(l):
 		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
@@ -111,18 +111,18 @@ func breakable(l table.Listing, token table.Token) error {
 		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
-	case state == table.Orphaned:
+	case state == operator.Orphaned:
 		return nil // the lease row may have this token
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), describe.Sentence(l))
-	case state == table.Unconfirmed:
+	case state == operator.Unconfirmed:
 		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", describe.Sentence(l))
 	}
 	return nil
 }
 
 // instead tells the user what to do about a partition, which can't be released alone.
-func instead(l table.Listing) string {
+func instead(l operator.Listing) string {
 	if l.Member.Name == "" {
 		return "another member of the group will claim it once it is free"
 	}
@@ -135,7 +135,7 @@ const (
 )
 
 // consequences describes a lock and what happens if it is released.
-func consequences(l table.Listing) string {
+func consequences(l operator.Listing) string {
 	third := "a third of its lease"
 	if l.LeaseRecord != nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
@@ -155,7 +155,7 @@ If you continue:
 `, free, fenced, third)
 }
 
-func confirm(l table.Listing) error {
+func confirm(l operator.Listing) error {
 	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return exit.Misuse("nothing was released: standard input is not a terminal, so release cannot ask for confirmation; use --yes")
@@ -176,7 +176,7 @@ type ReleaseJSON struct {
 }
 
 // breakLock releases a lock that is held under the token, and returns a message about it.
-func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.Listing, token table.Token) (string, error) {
+func breakLock(ctx context.Context, o *connect.Database, t table.Table, l operator.Listing, token table.Token) (string, error) {
 	name := l.Name
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -192,32 +192,4 @@ func breakLock(ctx context.Context, o *connect.Database, t table.Table, l table.
 		text += fmt.Sprintf("  %s;\n  %s\n", allFree, stillLand)
 	}
 	return text, nil
-}
-
-// ReleaseAction returns the action that releases a lock on the screen of spindle watch. It ends only the term that the
-// screen shows.
-func ReleaseAction(o *connect.Database, t table.Table) watch.Action {
-	ask := func(ctx context.Context, name string, token table.Token) (watch.Question, error) {
-		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-		defer cancel()
-		l, err := describe.OneLock(ctx, t, name)
-		if err == nil {
-			err = breakable(l, token)
-		}
-		if err != nil {
-			return watch.Question{}, o.Explain(err)
-		}
-		holds := "holds"
-		if !l.IsHeld() {
-			holds = "held"
-		}
-		return watch.Question{
-			Text: fmt.Sprintf("Release %s, which %s %s under token %v?\n\n%s", terminal.Show(name), cmp.Or(terminal.Show(l.Holder()), "an unknown holder"), holds, token, consequences(l)),
-			Yes: func(ctx context.Context) (string, error) {
-				text, err := breakLock(ctx, o, t, l, token)
-				return text, o.Explain(err)
-			},
-		}, nil
-	}
-	return watch.Action{Key: "r", Name: "release", Ask: ask}
 }

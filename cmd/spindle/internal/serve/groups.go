@@ -1,6 +1,9 @@
 package serve
 
-import "github.com/spindle-lock/spindle/internal/table"
+import (
+	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/table"
+)
 
 var byGroup = []string{"table", "group"}
 
@@ -13,14 +16,14 @@ var (
 
 // noneInAnyState returns a count of 0 for every state that a row can be in. If states with a count of 0 were left out,
 // their series would disappear, and graphs would have gaps.
-func noneInAnyState() map[table.State]int {
-	return map[table.State]int{table.Held: 0, table.Leaving: 0, table.Expired: 0, table.Released: 0, table.Paused: 0, table.Unconfirmed: 0, table.Orphaned: 0, table.Unreadable: 0}
+func noneInAnyState() map[operator.State]int {
+	return map[operator.State]int{operator.Held: 0, operator.Leaving: 0, operator.Expired: 0, operator.Released: 0, operator.Paused: 0, operator.Unconfirmed: 0, operator.Orphaned: 0, operator.Unreadable: 0}
 }
 
 // A group has the numbers of members and partitions of one group.
 type group struct {
 	members    int // that hold their slots
-	partitions map[table.State]int
+	partitions map[operator.State]int
 	nobody     int // partitions without a member, which no program has paused
 }
 
@@ -36,7 +39,7 @@ func (g *group) add(part table.Part, k *lock) {
 		return
 	}
 	g.partitions[k.State()]++
-	if !held && k.State() != table.Paused {
+	if !held && k.State() != operator.Paused {
 		g.nobody++
 	}
 }

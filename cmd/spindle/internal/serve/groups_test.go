@@ -86,7 +86,7 @@ func TestAGroupIsCounted(t *testing.T) {
 
 // A group has as many series with hundreds of partitions as with one: Prometheus should not pay for each of 20,000. Members
 // keep their own series, and so does a lock of another program with a partition's name.
-func TestPartitionsHaveNoSeriesOfTheirOwnUnlessAskedFor(t *testing.T) {
+func TestPartitionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 	g := groupRows{"orders", time.Now().Add(-time.Second)}
 	key, member := g.member(0, 0)
 	plain := held(table.PartitionName("other", "1"), "plain", "", g.at, g.at.Add(time.Millisecond))
@@ -102,10 +102,6 @@ func TestPartitionsHaveNoSeriesOfTheirOwnUnlessAskedFor(t *testing.T) {
 	assert.Empty(t, seriesOf(many, table.PartitionName("orders", "0")))
 	assert.Len(t, seriesOf(many, table.SlotName("orders", 0)), 8)
 	assert.Len(t, seriesOf(many, table.PartitionName("other", "1")), 9)
-
-	asked := scrape(t, of(300), func(c *Config) { c.PartitionMetrics = true })
-	assert.Equal(t, len(many)+300*8, len(asked))
-	assert.Len(t, seriesOf(asked, table.PartitionName("orders", "0")), 8)
 }
 
 // The page has each partition, whatever the metrics have.

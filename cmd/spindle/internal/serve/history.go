@@ -3,6 +3,7 @@ package serve
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -14,7 +15,7 @@ const (
 // A lock has everything that the server knows about one lock.
 type lock struct {
 	id int // identifies the lock in frames
-	table.Listing
+	operator.Listing
 	known      time.Time // the time from which on its terms are known
 	terms      []term
 	changes    int // terms that began since the first read
@@ -56,14 +57,14 @@ type touch struct {
 
 // see adds the result of a read to the history. It returns the locks that have changed, and the ids of the locks that
 // pages must remove.
-func (h *history) see(found []table.Listing, at time.Time) (touched []touch, forgotten []int) {
+func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, forgotten []int) {
 	first := h.locks == nil
 	if first {
 		h.locks = make(map[string]*lock, len(found))
 	}
 	h.at = at
 	present := make(map[string]bool, len(found))
-	follow := func(l table.Listing) {
+	follow := func(l operator.Listing) {
 		k := h.locks[l.Name]
 		if k == nil {
 			k = h.meet(l, first)
@@ -77,7 +78,7 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 	}
 	for _, l := range found {
 		present[l.Name] = true
-		if k := h.locks[l.Name]; k != nil && l.State() == table.Free && !h.named[l.Name] {
+		if k := h.locks[l.Name]; k != nil && l.State() == operator.Free && !h.named[l.Name] {
 			l.Observation = h.absent(k).Observation // the read shows only the work that was done under the lock
 		}
 		follow(l)
@@ -99,9 +100,9 @@ func (h *history) see(found []table.Listing, at time.Time) (touched []touch, for
 // absent returns a listing for a lock that is missing from the last read. Usually, the lock has no row, and is
 // therefore free. However, if reads skip released locks and the lock was released when it was last seen, absent returns
 // the previous listing, because the lock is still released or its row was pruned.
-func (h *history) absent(k *lock) table.Listing {
-	l := table.Listing{Observation: table.Observation{Name: k.Name}}
-	if h.skips && k.State() == table.Released {
+func (h *history) absent(k *lock) operator.Listing {
+	l := operator.Listing{Observation: table.Observation{Name: k.Name}}
+	if h.skips && k.State() == operator.Released {
 		l.Observation = k.Observation
 	}
 	l.At = h.at
@@ -110,7 +111,7 @@ func (h *history) absent(k *lock) table.Listing {
 
 // meet adds a lock to the history. A lock that the first read finds may be old, and nothing is known about it before
 // its current term or its last release. A lock that a later read finds had no row before.
-func (h *history) meet(l table.Listing, first bool) *lock {
+func (h *history) meet(l operator.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
 	if first && l.Exists && l.Token != 0 {
@@ -122,7 +123,7 @@ func (h *history) meet(l table.Listing, first bool) *lock {
 }
 
 // follow updates the terms of a lock from a new listing. The lock's own Listing must still be the previous one.
-func (k *lock) follow(l table.Listing, first bool) touch {
+func (k *lock) follow(l operator.Listing, first bool) touch {
 	t := touch{lock: k, whole: first || k.differs(l)}
 	now, shown := termIn(l)
 	var last *term
@@ -141,7 +142,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 		if shown {
 			t.tail += k.begin(now, first)
 		}
-	case k.State() == table.Released && l.State() == table.Released && k.Token != l.Token:
+	case k.State() == operator.Released && l.State() == operator.Released && k.Token != l.Token:
 		t.tail = k.begin(term{from: k.At, to: l.Since(), end: missed, over: true, seen: k.At, count: 1}, first)
 	}
 	t.tail = min(t.tail, len(k.terms)) // the term that ended may be among the merged ones
@@ -151,7 +152,7 @@ func (k *lock) follow(l table.Listing, first bool) touch {
 }
 
 // differs reports whether a new listing shows any change other than a new heartbeat.
-func (k *lock) differs(l table.Listing) bool {
+func (k *lock) differs(l operator.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
 		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
@@ -176,7 +177,7 @@ func (k *lock) begin(t term, first bool) int {
 
 // judge counts how many times the holder has sent no heartbeat for two thirds of its lease. It skips partitions,
 // because they have no heartbeats of their own.
-func (k *lock) judge(l table.Listing) {
+func (k *lock) judge(l operator.Listing) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
 	if late && !k.late {
 		k.jeopardies++

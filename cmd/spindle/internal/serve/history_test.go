@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -22,12 +23,12 @@ func at(seconds float64) time.Time {
 // A scene is a table with one lock, as looks see it.
 type scene struct {
 	history
-	row table.Listing
+	row operator.Listing
 }
 
 // holds lets a holder claim the lock at a time.
 func (s *scene) holds(id string, since float64) {
-	s.row = table.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(since)), Writer: id,
+	s.row = operator.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(since)), Writer: id,
 		Heartbeat: at(since + 0.01), LeaseRecord: &table.LeaseRecord{Lease: lease, ID: id}}}
 }
 
@@ -36,12 +37,12 @@ func (s *scene) beats(seconds float64) { s.row.Heartbeat = at(seconds) }
 func (s *scene) announces() { s.row.Writer = "" }
 
 func (s *scene) releases(seconds float64) {
-	s.row = table.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(seconds))}}
+	s.row = operator.Listing{Observation: table.Observation{Exists: true, Token: table.TokenAt(at(seconds))}}
 }
 
 func (s *scene) look(seconds float64) []touch {
 	s.row.Name, s.row.At = "job", at(seconds)
-	touched, _ := s.see([]table.Listing{s.row}, at(seconds))
+	touched, _ := s.see([]operator.Listing{s.row}, at(seconds))
 	return touched
 }
 
@@ -87,7 +88,7 @@ func TestTheTableTellsWhyATermEnded(t *testing.T) {
 			[]string{"a 0-12.3 unseen"}},
 		"taken too long after a look": {func(s *scene) { s.beats(3); s.look(7.8); s.holds("b", 12.4); s.look(12.5) }, []string{"a 0-12.4 unseen", "b 12.4-"}},
 		"the looks are too far apart": {func(s *scene) { s.beats(3); s.look(3.5); s.holds("b", 50); s.look(52) }, []string{"a 0-50 unseen", "b 50-"}},
-		"rows deleted":                {func(s *scene) { s.beats(3); s.look(3.5); s.row = table.Listing{}; s.look(4.5) }, []string{"a 0-4.5 deleted"}},
+		"rows deleted":                {func(s *scene) { s.beats(3); s.look(3.5); s.row = operator.Listing{}; s.look(4.5) }, []string{"a 0-4.5 deleted"}},
 		"a claim that is not confirmed is no term": {func(s *scene) {
 			s.releases(4)
 			s.look(4.5)
@@ -166,7 +167,7 @@ func TestTermsAreForgottenAfterAnHour(t *testing.T) {
 	assert.Len(t, s.told(), 1)
 	_, forgotten := s.see(nil, at(3601.5))
 	assert.Empty(t, forgotten)
-	assert.Equal(t, table.Free, s.locks["job"].State())
+	assert.Equal(t, operator.Free, s.locks["job"].State())
 	_, forgotten = s.see(nil, at(3603))
 	assert.Equal(t, []int{0}, forgotten)
 	assert.Empty(t, s.locks)
@@ -212,7 +213,7 @@ func TestAPartitionHasItsMembersTime(t *testing.T) {
 			{Name: partition, Heartbeat: at(1.1), Token: at(1), Writer: table.LeaseKey(member, since(0))},
 			{Name: table.LeaseKey(partition, since(1)), Heartbeat: at(1), Token: at(1), Writer: `{"with":"` + table.LeaseKey(member, since(0)) + `","for":"9s"}`},
 		}
-		found, _, err := table.Table{Store: &rows{rows: all, at: at(now)}}.List(t.Context(), "", true)
+		found, _, err := operator.List(t.Context(), table.Table{Store: &rows{rows: all, at: at(now)}}, "", true)
 		require.NoError(t, err)
 		h.see(found, at(now))
 	}
@@ -223,7 +224,7 @@ func TestAPartitionHasItsMembersTime(t *testing.T) {
 	require.Len(t, k.terms, 1)
 	assert.Equal(t, "a", k.terms[0].holder)
 	assert.Equal(t, at(1), k.terms[0].from)
-	assert.Equal(t, table.Held, k.State(), "by the heartbeats of its member")
+	assert.Equal(t, operator.Held, k.State(), "by the heartbeats of its member")
 	wire := k.wire(1)
 	assert.Equal(t, []string{"orders", member}, []string{wire.Group, wire.Member})
 	assert.Equal(t, []string{"orders", ""}, []string{h.locks[member].wire(1).Group, h.locks[member].wire(1).Member})

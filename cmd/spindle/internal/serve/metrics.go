@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -130,7 +131,7 @@ func (all *series) ofLocks() {
 	groups := map[string]*group{}
 	states := noneInAnyState()
 	if !all.Released {
-		delete(states, table.Released) // their number is unknown, because reads skip them
+		delete(states, operator.Released) // their number is unknown, because reads skip them
 	}
 	for name, k := range all.history.locks {
 		if k.Done.Key != "" {
@@ -143,13 +144,13 @@ func (all *series) ofLocks() {
 			states[k.State()]++
 		}
 		part, _ := table.PartOf(name)
-		if k.IsPart() && k.State() != table.Free {
+		if k.IsPart() && k.State() != operator.Free {
 			if groups[part.Group] == nil {
 				groups[part.Group] = newGroup()
 			}
 			groups[part.Group].add(part, k)
 		}
-		all.ofLock(name, k, part.Partition != "" && k.IsPart() && !all.PartitionMetrics)
+		all.ofLock(name, k, part.Partition != "" && k.IsPart())
 	}
 	for name, g := range groups {
 		all.ofGroup(name, g)
@@ -162,7 +163,7 @@ func (all *series) ofLocks() {
 // tellsOf reports whether a lock has metrics. Without --released, a released lock has none, because there may be many
 // released locks, and their metrics would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
-	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != table.Free || s.Released && k.State() != table.Free
+	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != operator.Free || s.Released && k.State() != operator.Free
 }
 
 // ofLock adds the metrics of a lock. If counted is true, the lock is a partition that the metrics of its group already
@@ -192,7 +193,7 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	all.add(descState, 1, name, string(k.State()))
 	all.count(descChanges, k.changes, name)
 	all.count(descJeopardies, k.jeopardies, name)
-	if k.IsHeld() || k.State() == table.Expired {
+	if k.IsHeld() || k.State() == operator.Expired {
 		all.add(descAge, k.At.Sub(k.Heartbeat).Seconds(), name)
 		all.add(descLease, k.LeaseRecord.Lease.Seconds(), name)
 		all.add(descToken, float64(k.Token), name)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -22,8 +23,6 @@ type Config struct {
 	Expect   []string               // locks that should always be held; they are shown and have metrics even without a row
 	Exclude  func(name string) bool // reports whether a lock is not shown although it has the prefix; nil: all are shown
 	Released bool                   // released locks are also read and shown
-
-	PartitionMetrics bool // each partition of a group has its own metrics, like a lock
 
 	Every   time.Duration // the shortest pause between two reads
 	Timeout time.Duration // for each read
@@ -93,7 +92,7 @@ func (s *Server) Look(ctx context.Context) error {
 	names := s.names()
 	s.mu.Unlock()
 	began := time.Now()
-	found, at, err := s.Locks.ListWith(looking, s.Prefix, s.Released, names...)
+	found, at, err := operator.ListWith(looking, s.Locks, s.Prefix, s.Released, names...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -118,11 +117,11 @@ func (s *Server) Look(ctx context.Context) error {
 }
 
 // included removes the locks that Exclude matches, except those that are expected.
-func (s *Server) included(found []table.Listing) []table.Listing {
+func (s *Server) included(found []operator.Listing) []operator.Listing {
 	if s.Exclude == nil {
 		return found
 	}
-	return slices.DeleteFunc(found, func(l table.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
+	return slices.DeleteFunc(found, func(l operator.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
 }
 
 // old returns how long ago the last successful read began.

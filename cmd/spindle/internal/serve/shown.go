@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // lately is how long pages still show a lock after it was released. A lock that should always be held may have lost its
@@ -16,11 +16,11 @@ const lately = 5 * time.Minute
 
 // inUse reports whether a lock is taken, has waiters, has a record of completed work, or belongs to a group.
 func (k *lock) inUse() bool {
-	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != table.Free
+	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != operator.Free
 }
 
 // isTaken reports whether a lock is neither released nor free.
-func (k *lock) isTaken() bool { return k.State() != table.Released && k.State() != table.Free }
+func (k *lock) isTaken() bool { return k.State() != operator.Released && k.State() != operator.Free }
 
 // hides reports whether pages leave out a lock because it was released. Expected locks are never left out. With
 // --released, pages show all locks.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -112,7 +113,7 @@ func TestALockThatIsExpectedAlwaysHasItsSeries(t *testing.T) {
 			said("nightly released", "0", "released")
 			time.Sleep(48 * time.Hour)
 			said("nightly released", "0", "released")
-			for seen, err := range d.table().Prunable(t.Context(), table.Ages{Released: 24 * time.Hour}) {
+			for seen, err := range operator.Prunable(t.Context(), d.table(), operator.Ages{Released: 24 * time.Hour}) {
 				require.NoError(t, err)
 				n, err := d.table().Prune(t.Context(), seen...)
 				require.NoError(t, err)
@@ -201,7 +202,7 @@ func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 		token := d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		change := func() lookFrame {
 			names := d.names()
-			found, at, err := d.Locks.ListWith(t.Context(), "", false, names...)
+			found, at, err := operator.ListWith(t.Context(), d.Locks, "", false, names...)
 			require.NoError(t, err)
 			touched, forgotten := d.history.see(found, at)
 			return lookOf(at, 0, touched, forgotten)

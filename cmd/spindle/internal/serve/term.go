@@ -3,6 +3,7 @@ package serve
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -36,9 +37,9 @@ type term struct {
 }
 
 // termIn returns the current term of a listing, if there is one.
-func termIn(l table.Listing) (t term, ok bool) {
+func termIn(l operator.Listing) (t term, ok bool) {
 	switch l.State() {
-	case table.Held, table.Leaving, table.Expired, table.Unreadable:
+	case operator.Held, operator.Leaving, operator.Expired, operator.Unreadable:
 		t = term{token: l.Token, holder: l.Holder(), from: l.Since(), count: 1}
 		t.goesOn(l)
 		return t, true
@@ -47,23 +48,23 @@ func termIn(l table.Listing) (t term, ok bool) {
 }
 
 // goesOn updates the term from a listing that still shows it, and reports whether the term has changed.
-func (t *term) goesOn(l table.Listing) bool {
+func (t *term) goesOn(l operator.Listing) bool {
 	was := *t
 	t.seen, t.to, t.end = l.At, time.Time{}, lasting
 	if holder := l.Holder(); holder != "" {
 		t.holder = holder
 	}
 	switch l.State() {
-	case table.Leaving:
+	case operator.Leaving:
 		t.leaving = true
-	case table.Expired:
+	case operator.Expired:
 		t.to, t.end = l.Heartbeat.Add(l.LeaseRecord.Lease), expired
 	}
 	return t.to != was.to || t.end != was.end || t.holder != was.holder
 }
 
 // ends updates the term from l, the first listing that no longer shows it. Was is the previous listing.
-func (t *term) ends(was, l table.Listing) {
+func (t *term) ends(was, l operator.Listing) {
 	t.over = true
 	if t.end == expired {
 		return

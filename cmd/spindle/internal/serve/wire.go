@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -125,7 +126,7 @@ func (k *lock) wire(tail int) lockWire {
 }
 
 // waitingSince returns when the first waiter began to wait.
-func waitingSince(l table.Listing) int64 {
+func waitingSince(l operator.Listing) int64 {
 	if len(l.Waiters) == 0 {
 		return 0
 	}
@@ -133,7 +134,7 @@ func waitingSince(l table.Listing) int64 {
 }
 
 // problem returns why a part of the lock can't be read, or "" if all of it can.
-func problem(l table.Listing) string {
+func problem(l operator.Listing) string {
 	switch {
 	case l.Unreadable != nil:
 		return l.Unreadable.Error()

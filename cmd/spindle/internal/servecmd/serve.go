@@ -27,8 +27,7 @@ until it is interrupted:
             the lease is left, and a timeline of its terms in the last hour
   /metrics  metrics for Prometheus; deploy/prometheus has alert rules, and
             deploy/grafana has a dashboard for Grafana. The partitions of a
-            group are counted by state; --partition-metrics adds metrics for
-            each partition
+            group are counted by state
   /healthz  200 if the table was read recently, otherwise 503 and the reason
 
 Serve reads the table once per --every interval, however many pages are open,
@@ -69,8 +68,6 @@ type serving struct {
 	expect   []string
 	exclude  []string
 	released bool
-
-	partitionMetrics bool
 }
 
 // DefaultListen is where serve listens without --listen.
@@ -96,7 +93,6 @@ func NewServe(o *connect.Database) *cobra.Command {
 	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().BoolVar(&s.partitionMetrics, "partition-metrics", false, "also export eight metrics for each partition")
 	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }
@@ -162,7 +158,7 @@ func (s *serving) ownNames() (names []string) {
 func (s *serving) server(db *connect.Connection, excluded func(string) bool) *serve.Server {
 	return serve.New(serve.Config{
 		Locks: db.Locks(), Prefix: s.prefix, Database: s.Path, Table: s.Table, Every: s.every, Timeout: s.limit(),
-		Expect: s.expect, Exclude: excluded, Released: s.released, PartitionMetrics: s.partitionMetrics,
+		Expect: s.expect, Exclude: excluded, Released: s.released,
 		Show: terminal.Show, Explain: s.Explain,
 		Failing: func(err error) {
 			if err != nil {

@@ -5,23 +5,23 @@ import (
 	"slices"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // Styles maps each state to the style that it is shown in.
-var Styles = map[table.State]terminal.Style{
-	table.Held: terminal.Green, table.Leaving: terminal.Amber, table.Expired: terminal.Red, table.Released: terminal.Faint, table.Unconfirmed: terminal.Amber,
-	table.Orphaned: terminal.Red, table.Unreadable: terminal.Red, table.Free: terminal.Faint, table.Paused: terminal.Amber, Partial: terminal.Amber,
+var Styles = map[operator.State]terminal.Style{
+	operator.Held: terminal.Green, operator.Leaving: terminal.Amber, operator.Expired: terminal.Red, operator.Released: terminal.Faint, operator.Unconfirmed: terminal.Amber,
+	operator.Orphaned: terminal.Red, operator.Unreadable: terminal.Red, operator.Free: terminal.Faint, operator.Paused: terminal.Amber, Partial: terminal.Amber,
 }
 
 // All are the values of --state, with the worst state first.
-var All = []table.State{table.Unreadable, table.Orphaned, table.Expired, Partial, table.Unconfirmed, table.Leaving, table.Paused, table.Held, table.Released, table.Free}
+var All = []operator.State{operator.Unreadable, operator.Orphaned, operator.Expired, Partial, operator.Unconfirmed, operator.Leaving, operator.Paused, operator.Held, operator.Released, operator.Free}
 
 // Concern returns a state's rank, which is 0 for the worst state.
-func Concern(s table.State) int { return slices.Index(All, s) }
+func Concern(s operator.State) int { return slices.Index(All, s) }
 
 // Partial is the state of a group if some of its partitions have no owner.
-const Partial table.State = "partial"
+const Partial operator.State = "partial"
 
 // Help explains the states of locks.
 const Help = `The states of locks, by Spanner's clock:

@@ -23,18 +23,15 @@ type Row struct {
 // Columns lays out rows, each cell under the heading of its column. The last column has the tails.
 type Columns struct {
 	Names []string
-	Bare  bool // without the line of headings
-	Whole bool // nothing is cut
 	Wide  bool // each row is one line with the further columns, however long
 
-	Begun   bool // the columns are fixed, and later rows use them
 	widths  []int
 	oneLine bool
 	cards   bool
 }
 
 // Lines lays out the rows. If the terminal is wide enough, each row takes one line. Otherwise, each row takes two lines
-// or, on a very narrow terminal, a card of several lines. The first call determines the layout for all later calls.
+// or, on a very narrow terminal, a card of several lines.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {
@@ -44,10 +41,9 @@ func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	}
 	c.measure(p, cells, all)
 	var lines []string
-	if !c.Begun && !c.Bare && !c.cards {
+	if !c.cards {
 		lines = append(lines, c.heading(p))
 	}
-	c.Begun = true
 	for i, r := range all {
 		if c.cards {
 			lines = append(lines, c.card(p, cells[i], r)...)
@@ -74,21 +70,12 @@ func (c *Columns) tail(r Row) string {
 
 // measure determines the widths of the columns, and whether each row is one line, two lines or a card.
 func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
-	if !c.Begun {
-		c.widths = make([]int, len(c.headings()))
-		if !c.Bare {
-			cells = append([][]string{c.headings()}, cells...)
-		}
-	}
+	c.widths = make([]int, len(c.headings()))
+	cells = append([][]string{c.headings()}, cells...)
 	for _, row := range cells {
 		for i, cell := range row {
-			if i > 0 || !c.Begun || c.oneLine || c.Whole {
-				c.widths[i] = max(c.widths[i], Length(cell))
-			}
+			c.widths[i] = max(c.widths[i], Length(cell))
 		}
-	}
-	if c.Begun {
-		return
 	}
 	rest, tail := 0, len(c.Names[len(c.Names)-1])
 	for _, w := range c.widths[1:] {
@@ -99,7 +86,7 @@ func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
 	}
 	c.oneLine = p.Width == 0 || c.Wide || c.widths[0]+rest+2+tail <= p.Width
 	c.cards = !c.oneLine && min(c.widths[0], leastName)+rest > p.Width
-	if !c.oneLine && !c.Whole {
+	if !c.oneLine {
 		c.widths[0] = min(c.widths[0], max(p.Width-rest, leastName))
 	}
 }
@@ -149,7 +136,7 @@ func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 
 // card returns a row for a terminal that is too narrow for the columns.
 func (c *Columns) card(p *Terminal, cells []string, r Row) []string {
-	lines := []string{p.Paint(Bold, c.cut(cells[0], p.Width)), "  " + p.Paint(r.Style, cells[1])}
+	lines := []string{p.Paint(Bold, Fit(cells[0], p.Width)), "  " + p.Paint(r.Style, cells[1])}
 	facts := ""
 	for i, title := range c.headings() {
 		if i < 2 || cells[i] == "-" {
@@ -176,14 +163,7 @@ func (c *Columns) beneath(tail string, r Row, p *Terminal) []string {
 	if r.Prose {
 		return Indented(tail, p.Width)
 	}
-	return []string{"  " + c.cut(tail, p.Width-2)}
-}
-
-func (c *Columns) cut(text string, width int) string {
-	if c.Whole {
-		return text
-	}
-	return Fit(text, width)
+	return []string{"  " + Fit(tail, p.Width-2)}
 }
 
 // Indented wraps a text and indents its lines.

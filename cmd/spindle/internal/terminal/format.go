@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -20,12 +19,11 @@ type Format struct {
 
 // The further formats.
 const (
-	AsYAML = "yaml" // one document per object
 	AsName = "name" // only names, one per line
 	AsWide = "wide" // a table with more columns, whose lines may be long
 )
 
-var formatHelp = map[string]string{AsYAML: "yaml (one document per object)", AsName: "name (only names)", AsWide: "wide (more columns)"}
+var formatHelp = map[string]string{AsName: "name (only names)", AsWide: "wide (more columns)"}
 
 // Flag adds --output with the formats table and JSON, and the further formats.
 func (f *Format) Flag(flags *pflag.FlagSet, further ...string) {
@@ -79,12 +77,4 @@ func (f *Format) Words() []string {
 func (f *Format) Is(further string) bool { return f.kind == further }
 
 // Objects reports whether the output is for programs.
-func (f *Format) Objects() bool { return f.json || f.kind == AsYAML }
-
-// Print writes an object as JSON or YAML.
-func (f *Format) Print(w io.Writer, v any) error {
-	if f.kind == AsYAML {
-		return PrintYAML(w, v)
-	}
-	return PrintJSON(w, v)
-}
+func (f *Format) Objects() bool { return f.json }

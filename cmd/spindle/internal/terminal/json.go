@@ -9,12 +9,11 @@ import (
 	"unicode/utf16"
 )
 
-// escaping is a writer for JSON or YAML that escapes all characters that a terminal does not display. The encoders
-// leave some of these characters unescaped, but only within quoted strings, where escaping them does not change the
+// escaping is a writer for JSON that escapes all characters that a terminal does not display. The encoder
+// leaves some of these characters unescaped, but only within quoted strings, where escaping them does not change the
 // meaning.
 type escaping struct {
 	io.Writer
-	wide string // the format of a rune above 0xffff, or "" for a UTF-16 surrogate pair
 }
 
 // Write implements io.Writer.
@@ -26,8 +25,6 @@ func (w escaping) Write(p []byte) (int, error) {
 			b.WriteRune(r)
 		case r <= 0xffff:
 			fmt.Fprintf(&b, `\u%04x`, r)
-		case w.wide != "":
-			fmt.Fprintf(&b, w.wide, r)
 		default:
 			high, low := utf16.EncodeRune(r)
 			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)

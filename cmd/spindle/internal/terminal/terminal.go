@@ -5,7 +5,7 @@
 //   - text.go, duration.go: measuring, cutting, wrapping and formatting text
 //   - escape.go: escaping characters that could harm a terminal
 //   - columns.go: tables
-//   - format.go, json.go, yaml.go: the formats of --output
+//   - format.go, json.go: the formats of --output
 //   - journal.go, outlet.go: messages on standard error
 package terminal
 
@@ -37,7 +37,7 @@ type Terminal struct {
 	IsTerminal bool
 	colour     bool
 	Width      int // 0 if unlimited
-	height     int
+	Height     int
 }
 
 // On returns the Terminal for output to a file.
@@ -53,8 +53,8 @@ func (t *Terminal) measure(f *os.File) {
 		return
 	}
 	var err error
-	if t.Width, t.height, err = term.GetSize(int(f.Fd())); err != nil || t.Width < 20 || t.height < 5 {
-		t.Width, t.height = 80, 24
+	if t.Width, t.Height, err = term.GetSize(int(f.Fd())); err != nil || t.Width < 20 || t.Height < 5 {
+		t.Width, t.Height = 80, 24
 	}
 }
 
@@ -77,7 +77,8 @@ func (t *Terminal) ReadableWidth() int {
 // Readable is the greatest width of running text.
 const Readable = 110
 
-// AtTerminal reports whether a user can see a screen and press keys.
-func (t *Terminal) AtTerminal() bool {
-	return t.IsTerminal && On(os.Stdin).IsTerminal && os.Getenv("TERM") != "dumb"
-}
+// Redraws reports whether the output can be replaced, with Clear.
+func (t *Terminal) Redraws() bool { return t.IsTerminal && os.Getenv("TERM") != "dumb" }
+
+// Clear makes a terminal empty.
+const Clear = "\x1b[H\x1b[J"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -16,24 +17,21 @@ import (
 type change struct {
 	At    time.Time // by Spanner's clock, as exactly as the table shows it
 	Name  string
-	State table.State
+	State operator.State
 	Text  string
 	JSON  any
 }
 
-func changed(at time.Time, l table.Listing, text string) change {
+func changed(at time.Time, l operator.Listing, text string) change {
 	return change{at, l.Name, l.State(), text, describe.JSONOf(l)}
 }
 
-const (
-	gone  = "its row was pruned or deleted"
-	ended = "released, or its row was pruned or deleted"
-)
+const gone = "its row was pruned or deleted"
 
 // A story has the locks as the last read has shown them.
 type story struct {
-	locks map[string]table.Listing // as of the last read
-	had   map[string]string        // the holder of each partition, or its last holder
+	locks map[string]operator.Listing // as of the last read
+	had   map[string]string           // the holder of each partition, or its last holder
 }
 
 // next returns the changes between the previous read and l. A new heartbeat is not a change. A term that begins and
@@ -43,7 +41,7 @@ func (s *story) next(l look) []change {
 		s.had = map[string]string{}
 	}
 	before := s.locks
-	s.locks = map[string]table.Listing{}
+	s.locks = map[string]operator.Listing{}
 	var all []change
 	for _, lock := range l.locks {
 		all = append(all, s.note(before, lock)...)
@@ -55,32 +53,15 @@ func (s *story) next(l look) []change {
 		all = append(all, s.moves(before, g)...)
 	}
 	for _, name := range absent(before, s.locks) {
-		if l.busy && before[name].State() == table.Released {
-			continue
-		}
-		none, text := table.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone
-		if l.busy {
-			text = ended
-		}
-		all = append(all, changed(l.at, none, text))
+		all = append(all, changed(l.at, operator.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone))
 	}
 	return all
 }
 
-// missing returns the locks that were in use at the last read and are not in found.
-func (s *story) missing(found []table.Listing) []string {
-	here := make(map[string]table.Listing, len(found))
-	for _, l := range found {
-		here[l.Name] = l
-	}
-	released := func(name string) bool { return s.locks[name].State() == table.Released }
-	return slices.DeleteFunc(absent(s.locks, here), released)
-}
-
 // absent returns the locks that had rows before and are missing now, in the order of their names.
-func absent(before, now map[string]table.Listing) (names []string) {
+func absent(before, now map[string]operator.Listing) (names []string) {
 	for name, was := range before {
-		if _, here := now[name]; !here && was.State() != table.Free {
+		if _, here := now[name]; !here && was.State() != operator.Free {
 			names = append(names, name)
 		}
 	}
@@ -89,29 +70,29 @@ func absent(before, now map[string]table.Listing) (names []string) {
 }
 
 // note returns the changes of one lock.
-func (s *story) note(before map[string]table.Listing, lock table.Listing) []change {
+func (s *story) note(before map[string]operator.Listing, lock operator.Listing) []change {
 	s.locks[lock.Name] = lock
 	was, known := before[lock.Name]
 	if known && was.State() == lock.State() && was.Token == lock.Token {
 		return nil
 	}
-	if before != nil && !known && lock.State() == table.Free && describe.DoneLine(lock) == "" {
+	if before != nil && !known && lock.State() == operator.Free && describe.DoneLine(lock) == "" {
 		return nil // a process has begun to wait for it
 	}
 	text := what(lock)
 	switch part, _ := table.PartOf(lock.Name); {
-	case known && lock.State() == table.Free:
+	case known && lock.State() == operator.Free:
 		text = gone
 	case !lock.IsPart() || part.Partition != "":
-	case lock.State() == table.Held && was.State() == table.Expired && was.Token == lock.Token:
+	case lock.State() == operator.Held && was.State() == operator.Expired && was.Token == lock.Token:
 		text = "heard from again: " + terminal.Show(lock.Holder())
-	case lock.State() == table.Held:
+	case lock.State() == operator.Held:
 		text = "joined by " + strings.TrimPrefix(text, heldBy)
-	case lock.State() == table.Leaving:
+	case lock.State() == operator.Leaving:
 		text = terminal.Show(lock.Holder()) + " is leaving"
-	case lock.State() == table.Released && !known:
+	case lock.State() == operator.Released && !known:
 		return nil // a slot that was in use once
-	case lock.State() == table.Released && was.Holder() != "":
+	case lock.State() == operator.Released && was.Holder() != "":
 		text = parted(was, lock.Since())
 	}
 	return []change{changed(when(was, lock), lock, text)}
@@ -123,7 +104,7 @@ func (s *story) note(before map[string]table.Listing, lock table.Listing) []chan
 // the member, because it had stopped sending heartbeats. However, if the last heartbeat was less than half a lease old
 // in was, the member may have sent another one and then left by itself. In that case, parted mentions both
 // possibilities.
-func parted(was table.Listing, end time.Time) string {
+func parted(was operator.Listing, end time.Time) string {
 	who := terminal.Show(was.Holder())
 	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
 		return "left by " + who
@@ -136,11 +117,11 @@ func parted(was table.Listing, end time.Time) string {
 	}
 }
 
-func when(was, l table.Listing) time.Time {
+func when(was, l operator.Listing) time.Time {
 	switch s := l.State(); {
-	case (l.IsHeld() || s == table.Unconfirmed || s == table.Released) && l.Token != was.Token:
+	case (l.IsHeld() || s == operator.Unconfirmed || s == operator.Released) && l.Token != was.Token:
 		return l.Since()
-	case s == table.Expired:
+	case s == operator.Expired:
 		return l.Heartbeat.Add(l.LeaseRecord.Lease)
 	}
 	return l.At
@@ -148,28 +129,28 @@ func when(was, l table.Listing) time.Time {
 
 const heldBy = "held by "
 
-func what(l table.Listing) string {
+func what(l operator.Listing) string {
 	switch l.State() {
-	case table.Held:
+	case operator.Held:
 		text := fmt.Sprintf(heldBy+"%s, token %v", terminal.Show(l.Holder()), l.Token)
 		if l.LeaseRecord.Value != "" {
 			text += ", value " + terminal.Show(l.LeaseRecord.Value)
 		}
 		return text
-	case table.Leaving:
+	case operator.Leaving:
 		return fmt.Sprintf("leaving: %s will release it once its work has ended", terminal.Show(l.Holder()))
-	case table.Expired:
+	case operator.Expired:
 		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, terminal.Show(l.Holder()))
-	case table.Released:
+	case operator.Released:
 		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
 			return "released: " + terminal.Show(l.Done.Key) + " is done"
 		}
 		return "released"
-	case table.Unconfirmed:
+	case operator.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder())
-	case table.Orphaned:
+	case operator.Orphaned:
 		return "orphaned: its lock row was deleted"
-	case table.Unreadable:
+	case operator.Unreadable:
 		if errors.Is(l.Unreadable, table.ErrNewer) {
 			return "unreadable: " + l.Unreadable.Error()
 		}

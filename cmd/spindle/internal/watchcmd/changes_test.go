@@ -8,33 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Looks that leave out released locks report no more than they know.
-func TestChangesOfLooksWithoutReleasedLocks(t *testing.T) {
-	var s story
-	texts := func(l ...table.Listing) (all []string) {
-		for _, c := range s.next(look{locks: l, at: commandtest.At(200), busy: true}) {
-			all = append(all, c.Name+" "+c.Text)
-		}
-		return all
-	}
-	a, b := commandtest.Held("a", "x", commandtest.At(100), commandtest.At(101), time.Second), commandtest.Held("b", "x", commandtest.At(100), commandtest.At(101), time.Second)
-	texts(a, b)
-	assert.Empty(t, s.missing([]table.Listing{a, b}))
-	assert.Equal(t, []string{"b"}, s.missing([]table.Listing{a}))
-	assert.Equal(t, []string{"b released"}, texts(a, commandtest.FreeSince("b", commandtest.At(102))))
-	assert.Empty(t, s.missing([]table.Listing{a}), "it is not asked for twice")
-	assert.Empty(t, texts(a))
-	assert.Equal(t, []string{"a released, or its row was pruned or deleted"}, texts())
-	assert.Empty(t, texts())
-	assert.Equal(t, []string{"b held by x, token 103000000"}, texts(commandtest.Held("b", "x", commandtest.At(103), commandtest.At(103), time.Second)))
-}
-
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	var s story
-	texts := func(l ...table.Listing) (all []string) {
+	texts := func(l ...operator.Listing) (all []string) {
 		for _, c := range s.next(look{locks: l, at: commandtest.At(200)}) {
 			all = append(all, c.Name+" "+c.Text)
 		}
@@ -54,13 +34,13 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 
 func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 	var s story
-	free := table.Listing{Observation: table.Observation{Name: "x", At: commandtest.At(100)}}
-	first := s.next(look{locks: []table.Listing{free}, at: commandtest.At(100)})
+	free := operator.Listing{Observation: table.Observation{Name: "x", At: commandtest.At(100)}}
+	first := s.next(look{locks: []operator.Listing{free}, at: commandtest.At(100)})
 	require.Len(t, first, 1)
 	assert.Contains(t, first[0].Text, "it was never claimed")
-	assert.Empty(t, s.next(look{locks: []table.Listing{free}, at: commandtest.At(101)}))
-	s.next(look{locks: []table.Listing{commandtest.Held("x", "a", commandtest.At(102), commandtest.At(103), time.Second)}, at: commandtest.At(103)})
-	last := s.next(look{locks: []table.Listing{free}, at: commandtest.At(104)})
+	assert.Empty(t, s.next(look{locks: []operator.Listing{free}, at: commandtest.At(101)}))
+	s.next(look{locks: []operator.Listing{commandtest.Held("x", "a", commandtest.At(102), commandtest.At(103), time.Second)}, at: commandtest.At(103)})
+	last := s.next(look{locks: []operator.Listing{free}, at: commandtest.At(104)})
 	require.Len(t, last, 1)
 	assert.Contains(t, last[0].Text, "its row was pruned or deleted")
 }
@@ -68,13 +48,13 @@ func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 // A process that begins to wait, or gives up, changes no lock.
 func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
 	var s story
-	next := func(l ...table.Listing) (texts []string) {
+	next := func(l ...operator.Listing) (texts []string) {
 		for _, c := range s.next(look{locks: l, at: commandtest.At(200)}) {
 			texts = append(texts, c.Name+" "+c.Text)
 		}
 		return texts
 	}
-	free := table.Listing{Observation: table.Observation{Name: "y", At: commandtest.At(200)}, Waiters: []table.Ticket{{ID: "w"}}}
+	free := operator.Listing{Observation: table.Observation{Name: "y", At: commandtest.At(200)}, Waiters: []table.Ticket{{ID: "w"}}}
 	x := commandtest.Held("x", "a", commandtest.At(100), commandtest.At(101), time.Second)
 	assert.Len(t, next(x), 1)
 	x.Waiters = free.Waiters

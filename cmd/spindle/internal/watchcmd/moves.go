@@ -9,7 +9,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
 
 // A move is a change of the member that holds a group's partitions, from one read of the table to the next. From is ""
@@ -35,7 +35,7 @@ type MoveJSON struct {
 }
 
 // moves returns the moves of the group's partitions, with the number of partitions in each move.
-func (s *story) moves(before map[string]table.Listing, g *describe.Group) (all []change) {
+func (s *story) moves(before map[string]operator.Listing, g *describe.Group) (all []change) {
 	moves := map[move]moved{}
 	for _, now := range g.Partitions {
 		s.locks[now.Name] = now

@@ -8,49 +8,50 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 	var s story
 	a, b := commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(103))
-	texts := func(all ...table.Listing) (texts []string) {
+	texts := func(all ...operator.Listing) (texts []string) {
 		_, groups := describe.Gather(all, "")
 		for _, c := range s.next(look{groups: groups, at: commandtest.At(200)}) {
 			texts = append(texts, c.Name+" "+c.Text)
 		}
 		return texts
 	}
-	of := func(m table.Listing, token int, from, to int) (all []table.Listing) {
+	of := func(m operator.Listing, token int, from, to int) (all []operator.Listing) {
 		for i := from; i < to; i++ {
 			all = append(all, commandtest.PartitionWith(m, fmt.Sprint(i), commandtest.At(float64(token))))
 		}
 		return all
 	}
-	all := func(members []table.Listing, more ...[]table.Listing) []table.Listing {
+	all := func(members []operator.Listing, more ...[]operator.Listing) []operator.Listing {
 		for _, m := range more {
 			members = append(members, m...)
 		}
 		return members
 	}
 	assert.Equal(t, []string{"orders/member/0000 joined by a, token 100000000", "orders/ 10 partitions held by a"},
-		texts(all([]table.Listing{a}, of(a, 102, 0, 10))...))
-	assert.Empty(t, texts(all([]table.Listing{a}, of(a, 102, 0, 10))...))
+		texts(all([]operator.Listing{a}, of(a, 102, 0, 10))...))
+	assert.Empty(t, texts(all([]operator.Listing{a}, of(a, 102, 0, 10))...))
 	assert.Equal(t, []string{"orders/member/0001 joined by b, token 101000000", "orders/ 4 partitions moved from a to b"},
-		texts(all([]table.Listing{a, b}, of(b, 110, 0, 4), of(a, 102, 4, 10))...))
-	var given []table.Listing
+		texts(all([]operator.Listing{a, b}, of(b, 110, 0, 4), of(a, 102, 4, 10))...))
+	var given []operator.Listing
 	for i := range 3 {
 		given = append(given, commandtest.FreeSince(table.PartitionName("orders", fmt.Sprint(i)), commandtest.At(120)))
 	}
 	assert.Equal(t, []string{"orders/ 3 partitions without a holder, last held by b"},
-		texts(all([]table.Listing{a, b}, given, of(b, 110, 3, 4), of(a, 102, 4, 10))...))
+		texts(all([]operator.Listing{a, b}, given, of(b, 110, 3, 4), of(a, 102, 4, 10))...))
 	assert.Equal(t, []string{"orders/ 2 partitions moved from b to a", "orders/ 1 partition taken again by b"},
-		texts(all([]table.Listing{a, b}, of(a, 130, 0, 2), of(b, 131, 2, 3), of(b, 110, 3, 4), of(a, 102, 4, 10))...), "a look between a give and a take loses nothing")
+		texts(all([]operator.Listing{a, b}, of(a, 130, 0, 2), of(b, 131, 2, 3), of(b, 110, 3, 4), of(a, 102, 4, 10))...), "a look between a give and a take loses nothing")
 	left := commandtest.FreeSince(b.Name, commandtest.At(104))
 	assert.Equal(t, []string{"orders/member/0001 left by b", "orders/ 2 partitions moved from b to a"},
-		texts(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
+		texts(all([]operator.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
 	assert.Empty(t, s.next(look{groups: func() []*describe.Group {
-		_, g := describe.Gather(all([]table.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10)), "")
+		_, g := describe.Gather(all([]operator.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10)), "")
 		return g
 	}(), at: commandtest.At(201)}))
 }
@@ -68,8 +69,8 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 		{104, 120, "ended: b left, or sent no heartbeat within its lease of 10s"},
 	} {
 		var s story
-		look := func(l table.Listing) []change {
-			_, groups := describe.Gather([]table.Listing{l}, "")
+		look := func(l operator.Listing) []change {
+			_, groups := describe.Gather([]operator.Listing{l}, "")
 			return s.next(look{groups: groups, at: l.At})
 		}
 		b := commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(103))
@@ -94,7 +95,7 @@ func TestAMemberWhoseClaimWasSeenHasJoined(t *testing.T) {
 		if heartbeat == 101 {
 			b.LeaseRecord = nil
 		}
-		_, groups := describe.Gather([]table.Listing{b}, "")
+		_, groups := describe.Gather([]operator.Listing{b}, "")
 		for _, c := range s.next(look{groups: groups, at: b.At}) {
 			told = append(told, c.Text)
 		}
@@ -109,7 +110,7 @@ func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 	for _, heartbeat := range []float64{103, 103, 125} {
 		b := commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(heartbeat))
 		b.At = commandtest.At(103 + 12*float64(len(told)))
-		_, groups := describe.Gather([]table.Listing{b}, "")
+		_, groups := describe.Gather([]operator.Listing{b}, "")
 		for _, c := range s.next(look{groups: groups, at: b.At}) {
 			told = append(told, c.Text)
 		}
@@ -119,6 +120,6 @@ func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 
 func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {
 	var s story
-	_, groups := describe.Gather([]table.Listing{commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.FreeSince(table.SlotName("orders", 1), commandtest.At(50))}, "")
+	_, groups := describe.Gather([]operator.Listing{commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.FreeSince(table.SlotName("orders", 1), commandtest.At(50))}, "")
 	assert.Len(t, s.next(look{groups: groups, at: commandtest.At(103)}), 1)
 }

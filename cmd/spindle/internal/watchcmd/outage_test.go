@@ -15,8 +15,16 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/operator"
 )
+
+// Reads of a large table take up a fifth of the time. A single read that hangs does not mean that the table is large.
+func TestALargeTableIsReadAFifthOfTheTime(t *testing.T) {
+	assert.Equal(t, 8*time.Second, pause(time.Second, 2*time.Second, 3*time.Second))
+	assert.Equal(t, time.Second, pause(time.Second, 8*time.Second, 10*time.Millisecond))
+	assert.Equal(t, time.Second, pause(time.Second, 10*time.Millisecond, 10*time.Millisecond))
+	assert.Equal(t, longestPause, pause(time.Second, time.Minute, time.Minute))
+}
 
 // An outage of hours is one line, however many looks fail, and its end is another.
 func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
@@ -29,7 +37,7 @@ func TestAnOutageIsTwoLinesInWatch(t *testing.T) {
 		go func() { done <- w.print(ctx, &terminal.Terminal{Writer: &lines}, looks) }()
 		now := 100.
 		well := func() {
-			looks <- look{locks: []table.Listing{commandtest.Held("x", "a", commandtest.At(100), commandtest.At(now), time.Second)}, at: commandtest.At(now)}
+			looks <- look{locks: []operator.Listing{commandtest.Held("x", "a", commandtest.At(100), commandtest.At(now), time.Second)}, at: commandtest.At(now)}
 		}
 		well()
 		for range 2 {

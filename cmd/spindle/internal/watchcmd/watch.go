@@ -1,7 +1,6 @@
 // Package watchcmd implements the command watch.
 //
-//   - watch.go: the flags, and the output as lines
-//   - screen.go: the data for the screen of package watch
+//   - watch.go: the flags, the reads and the output
 //   - changes.go, moves.go: what has changed between two reads
 package watchcmd
 
@@ -21,45 +20,26 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/states"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watch"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const watchHelp = `Watch shows locks and how they change, until it is interrupted. By default, it
-shows all locks. With NAME, it shows only that lock. With --prefix, it shows
-only the locks whose names begin with the prefix.
+const watchHelp = `Watch prints a line for each lock, and then a line for each change, until it is
+interrupted. By default, it watches all locks. With NAME, it watches only that
+lock. With --prefix, it watches only the locks whose names begin with the
+prefix. Each line begins with the time of the change by Spanner's clock.
 
-On a terminal, watch uses the whole screen. Locks in trouble are at the top:
-expired, orphaned and unreadable locks, unconfirmed claims, and groups with
-partitions that have no holder. Released locks are counted but hidden. A bar
-shows how much of each lease is left. As long as the holder is healthy, the bar
-is more than two thirds full. The keys are:
-
-  up, down, j, k, PgUp, PgDn, g, G   choose a lock
-  Enter   show its details, as spindle status does; Esc goes back
-  /       show only locks whose name, state, holder or value contains a text
-  s       sort by trouble, name, age or holder
-  a       show or hide released locks
-  h, r    hand the lock over or release it, as spindle handover and spindle
-          release do, after showing the lock and its holder for confirmation
-  c       show what has changed
-  ?, q    show help; quit
-
-Times on the screen are as of the last read, and the second line shows how long
-ago that was. If Spanner does not answer, the screen says so within two seconds.
-
-If the output is not a terminal, or with --plain, watch prints a line for each
-lock, and then a line for each change. Each line begins with the time of the
-change by Spanner's clock.
+To see all locks at once, with those in trouble first, use spindle ls --watch,
+or spindle serve in a browser.
 
 Watch reads the table once per --every interval. A large table is read less
 often, so that reads take up at most a fifth of the time. A term that begins and
 ends between two reads is missed. Even then, the printed lines show that the
 lock has a new token.
 
-A group is one row on the screen. The printed lines show its members one by one,
-but only count the partitions that move, as in "17 partitions moved from a to
-b". To watch only one group, use --group. To watch single partitions, give the
+The members of a group are printed one by one, but the partitions that move are
+only counted, as in "17 partitions moved from a to b". To watch only one group,
+use --prefix with its name and a slash. To watch single partitions, give the
 name of a partition, or use --prefix with the first part of their names.
 
 `
@@ -68,10 +48,8 @@ name of a partition, or use --prefix with the first part of their names.
 type watching struct {
 	*connect.Database
 	name   string
-	group  string
 	prefix string
 	every  time.Duration
-	plain  bool
 	f      terminal.Format
 }
 
@@ -80,11 +58,11 @@ func NewWatch(o *connect.Database) *cobra.Command {
 	w := &watching{Database: o}
 	c := &cobra.Command{
 		Use:   "watch [NAME]",
-		Short: "Watch locks change hands and leases run out",
+		Short: "Print each change of the locks",
 		Long:  watchHelp + states.Help + "\n" + flags.CommonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
-  spindle watch --group orders
+  spindle watch --prefix orders/
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -103,36 +81,22 @@ func NewWatch(o *connect.Database) *cobra.Command {
 			if w.name != "" && w.prefix != "" {
 				return exit.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
 			}
-			if w.group != "" {
-				name, err := describe.GroupNamed(w.group)
-				switch {
-				case err != nil:
-					return err
-				case w.name != "" || w.prefix != "":
-					return exit.Misuse("give only one of --group %q and %q", w.group, w.name+w.prefix)
-				}
-				w.prefix = table.GroupPrefix(name)
-			}
 			return w.run(c.Context())
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", time.Second, "the shortest pause between two reads of the table")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
-	c.Flags().StringVar(&w.group, "group", "", "watch only this `group`")
-	flags.OnlyOnCommandLine(c.Flags(), "group")
-	c.Flags().BoolVar(&w.plain, "plain", false, "print lines even on a terminal, for example for a screen reader")
 	w.f.Flag(c.Flags())
 	return c
 }
 
 // A look is the result of one read of the table.
 type look struct {
-	locks  []table.Listing
+	locks  []operator.Listing
 	groups []*describe.Group
 	at     time.Time     // by Spanner's clock
 	took   time.Duration // 0 if it failed
 	pause  time.Duration // until the next one
-	busy   bool          // released locks are left out
 	err    error
 }
 
@@ -146,15 +110,11 @@ func (w *watching) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	terminal.Stderr.Time()
-	p := terminal.On(os.Stdout)
-	if !w.plain && !w.f.Objects() && p.AtTerminal() {
-		return w.draw(ctx, db)
-	}
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop()
 	looks := make(chan look)
 	go w.follow(ctx, db.Locks(), looks)
-	return w.print(ctx, p, looks)
+	return w.print(ctx, terminal.On(os.Stdout), looks)
 }
 
 // follow reads the table until ctx ends, and sends the results to looks. It also reads released locks, because a new
@@ -164,7 +124,7 @@ func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look)
 	var before time.Duration
 	for ctx.Err() == nil {
 		l := w.look(ctx, t)
-		l.pause = watch.Pause(w.every, l.took, before)
+		l.pause = pause(w.every, l.took, before)
 		before = l.took
 		select {
 		case looks <- l:
@@ -177,17 +137,29 @@ func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look)
 	}
 }
 
+const (
+	share        = 4
+	longestPause = 15 * time.Second
+)
+
+// pause returns how long to wait before the next read, given the durations of the last two reads. The pause is a
+// multiple of the shorter duration, so that reads of a large table take up only a small part of Spanner's time. The
+// longer duration is ignored, because a single read that hangs does not mean that the table is large.
+func pause(every, took, before time.Duration) time.Duration {
+	return max(every, min(share*min(took, before), longestPause))
+}
+
 func (w *watching) look(ctx context.Context, t table.Table) (l look) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	began := time.Now()
 	if w.name == "" {
-		l.locks, l.at, l.err = t.List(ctx, w.prefix, true)
+		l.locks, l.at, l.err = operator.List(ctx, t, w.prefix, true)
 		l.locks, l.groups = describe.Gather(l.locks, w.prefix)
 	} else {
-		var one table.Listing
-		one, l.err = t.ListOne(ctx, w.name)
-		l.locks, l.at = []table.Listing{one}, one.At
+		var one operator.Listing
+		one, l.err = operator.ListOne(ctx, t, w.name)
+		l.locks, l.at = []operator.Listing{one}, one.At
 	}
 	if l.err == nil {
 		l.took = time.Since(began)

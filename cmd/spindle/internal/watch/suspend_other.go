@@ -1,5 +1,0 @@
-//go:build !unix
-
-package watch
-
-func canSuspend() bool { return false }

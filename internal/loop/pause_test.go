@@ -1,0 +1,71 @@
+package loop
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// atLeast is a clock whose random durations are always the smallest possible ones.
+type atLeast struct{ elect.SystemClock }
+
+func (atLeast) Random(time.Duration) time.Duration { return 0 }
+
+func allowed(table.Done, time.Time) error { return nil }
+
+// paused looks at a lock that was given back under a token until the lock is chosen, and returns how long that took.
+func paused(p *Pause, released, recorded table.Token) time.Duration {
+	choose := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: recorded}, time.Now(), nil }, allowed)
+	for start := time.Now(); ; {
+		d := choose([]elect.LockView{{Observation: table.Observation{Exists: true, Token: released}}})
+		if d.Claims() != nil {
+			return time.Since(start)
+		}
+		time.Sleep(d.Waits())
+	}
+}
+
+func TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pause{Clock: atLeast{}, Longest: LongestPause(10 * time.Second)}
+		p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
+		var pauses []time.Duration
+		for token := range table.Token(6) {
+			pauses = append(pauses, paused(p, 2+token, 1))
+		}
+		assert.Equal(t, []time.Duration{62500 * time.Microsecond, 125 * time.Millisecond, 250 * time.Millisecond, time.Second / 2, time.Second / 2, time.Second / 2}, pauses)
+		assert.Zero(t, paused(p, 10, 9), "something was done")
+		assert.Equal(t, 62500*time.Microsecond, paused(p, 11, 9), "from the beginning")
+		assert.Zero(t, paused(p, 11, 9), "one pause for one failure")
+	})
+}
+
+func TestNobodyPausesWithoutAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pause{Clock: atLeast{}, Longest: time.Second}
+		p.Asked(table.Done{}, time.UnixMicro(5))
+		assert.Zero(t, paused(p, 4, 0), "given back before it asked")
+		p.Longest = 0
+		assert.Zero(t, paused(p, 7, 0), "it does not wait")
+		p.Longest = time.Second
+		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
+		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
+		assert.Len(t, d.Claims(), 1, "of a holder that was killed")
+	})
+}
+
+// A row does not always show when the lock was released (see table.Observation.ReleasedAt). A caller that has seen the
+// lock held knows that it was released later.
+func TestAFailureCountsOnceTheLockWasSeenHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pause{Clock: atLeast{}, Longest: time.Second}
+		p.Asked(table.Done{}, time.UnixMicro(5))
+		p.Choose(nil, nil)([]elect.LockView{{FreeIn: time.Second}})
+		assert.NotZero(t, paused(p, 4, 0))
+	})
+}

@@ -1,0 +1,300 @@
+// Package operator reads a lock table for operators: it lists locks with their states and waiters, and finds rows that
+// are no longer needed. No step of the protocol depends on it.
+package operator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// State is the state of a lock at one instant of Spanner's time.
+type State string
+
+// The states.
+const (
+	Free        State = "free"        // it has no row, because it was never claimed or its row was deleted
+	Held        State = "held"        // its holder's last heartbeat is within the lease
+	Leaving     State = "leaving"     // it is held, but its holder has announced that it will release it
+	Expired     State = "expired"     // its holder's lease has expired, and it has not been claimed since
+	Released    State = "released"    // its last holder released it
+	Paused      State = "paused"      // it is a partition that nobody holds, because its member's program has paused it
+	Unconfirmed State = "unconfirmed" // it is claimed, but has no lease row that allows the claimant to act
+	Orphaned    State = "orphaned"    // its lock row, or the row of its member, was deleted by hand while a lease row remained
+	Unreadable  State = "unreadable"  // its lease row has a newer format or no valid lease
+)
+
+// Listing is a lock as operators see it, including its lease row. The listing of a partition contains the partition's
+// own token, but the heartbeat, the holder and the lease record are copied from the member that holds the partition.
+type Listing struct {
+	table.Observation
+	Unreadable error          // why the lease record can't be read
+	Done       table.Done     // the key that was done last under the lock
+	Undone     error          // why Done can't be read
+	Member     table.LeaseRef // for a partition, the member that has it or had it last
+	Adrift     bool           // the row of that member is missing
+	Paused     bool           // that member is alive, and has paused the partition
+
+	Waiters []table.Ticket // in queue order; in a list, only the first slot of a semaphore has them
+	Cut     bool           // there may be more waiters, because not all tickets were read
+}
+
+// State returns the state of the lock.
+func (l Listing) State() State {
+	switch {
+	case l.Unreadable != nil:
+		return Unreadable
+	case !l.Exists && len(l.OrphanLeases) > 0, l.Adrift: // a free row does not allow anyone to act
+		return Orphaned
+	case !l.Exists:
+		return Free
+	case l.Paused:
+		return Paused
+	case l.Heartbeat.IsZero():
+		return Released
+	case l.LeaseRecord == nil:
+		return Unconfirmed
+	case l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease:
+		return Expired
+	case l.Leaving():
+		return Leaving
+	}
+	return Held
+}
+
+// IsHeld reports whether the lock has a holder, even if it is leaving.
+func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
+
+// IsPart reports whether the lock belongs to a group. It does not rely on the name alone, because an ordinary lock can
+// have a name of the same form.
+func (l Listing) IsPart() bool {
+	_, ok := table.PartOf(l.Name)
+	return ok && (l.Member != (table.LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")
+}
+
+// Kind returns the lock's kind, or "" if its rows do not show it.
+func (l Listing) Kind() table.LockKind {
+	p := l.LeaseRecord
+	free := !l.Freed.IsZero() || p != nil && p.Nonce != "" // only package lock claims locks through free rows
+	switch {
+	case l.IsPart():
+		return table.GroupPart
+	case p != nil && p.Kind != "":
+		return p.Kind
+	case p != nil && p.Slots > 0, free && len(queuesOf(l.Name)) > 1:
+		return table.Semaphore
+	case free:
+		return table.Mutex
+	}
+	return ""
+}
+
+// idle reports whether the lock has neither a holder nor waiters, and is not part of a group.
+func (l Listing) idle() bool {
+	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
+}
+
+// List reads all locks whose names begin with prefix at one instant, and returns them in the order of their names. If a
+// lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
+//
+// If all is false, List omits locks that are released, and locks that have only a done row. But it always includes
+// locks with waiters and the locks of groups, whose states depend on each other.
+func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listing, time.Time, error) {
+	found, at, err := read(ctx, t, prefix, all)
+	return slices.DeleteFunc(found, func(l Listing) bool { return !all && l.idle() }), at, err
+}
+
+// ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
+// additional requests for named locks that the first request did not return.
+//
+// If all is false, ListWith also includes locks that have a done row. It reports these locks as free, even if they were
+// released.
+func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
+	found, at, err := read(ctx, t, prefix, all, named...)
+	return slices.DeleteFunc(found, func(l Listing) bool {
+		return !all && l.idle() && l.Done.Key == "" && l.Undone == nil && !slices.Contains(named, l.Name)
+	}), at, err
+}
+
+// read lists the locks with the prefix, those that others wait for, and the named ones. If all is false, its first request
+// omits the rows of released locks. So it then reads again the locks that seem to have no lock row, if somebody waits for
+// them, if they have a lease row, or if they are named.
+func read(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
+	keys := table.Keys{All: true, Prefix: prefix, Busy: !all}
+	if members, ok := membersBeside(prefix); ok {
+		keys = table.Keys{Ranges: []table.Range{{From: prefix, To: prefix + "\U0010FFFF"}, members}}
+	}
+	rows, at, err := t.Store.Read(ctx, "list", table.Present, keys)
+	if err != nil {
+		return nil, at, err
+	}
+	names := namesIn(rows, prefix)
+	q, err := readQueues(ctx, t, prefix, names, rows, at)
+	if err != nil {
+		return nil, at, err
+	}
+	waiting := q.locks(slices.Sorted(maps.Keys(names)), prefix)
+	for name := range waiting {
+		names[name] = true
+	}
+	for _, name := range named {
+		names[name] = true
+	}
+	found := list(slices.Sorted(maps.Keys(names)), table.RowsAt(at, rows))
+	var again []string
+	for i := range found {
+		l := &found[i]
+		l.attach(q, waiting[l.Name])
+		if !l.Exists && (keys.Busy && (len(l.Waiters) > 0 || l.State() != Free) || slices.Contains(named, l.Name)) {
+			again = append(again, l.Name)
+		}
+	}
+	return found, at, reread(ctx, t, found, again)
+}
+
+// reread replaces the listings of some locks in found.
+func reread(ctx context.Context, t table.Table, found []Listing, names []string) error {
+	for some := range slices.Chunk(names, batch) {
+		keys := table.WithLeases(some, found[0].At)
+		for _, name := range some {
+			keys.Names = append(keys.Names, table.DoneRow(name))
+		}
+		rows, at, err := t.Store.Read(ctx, "list", table.Present, keys)
+		if err != nil {
+			return err
+		}
+		for _, l := range list(some, table.RowsAt(at, rows)) {
+			i, _ := slices.BinarySearchFunc(found, l.Name, func(l Listing, name string) int { return strings.Compare(l.Name, name) })
+			if l.Exists || found[i].State() == Free {
+				l.Waiters = found[i].Waiters
+				found[i] = l
+			}
+		}
+	}
+	return nil
+}
+
+// namesIn returns the names of the locks to which the rows belong, if they begin with prefix.
+func namesIn(rows []table.Row, prefix string) map[string]bool {
+	names := map[string]bool{}
+	for _, row := range rows {
+		// The lease rows of lock a begin with a_, but its name does not.
+		if role, lock := table.RoleOf(row.Name); role != table.OfPlan && role != table.OfTicket && strings.HasPrefix(lock, prefix) {
+			names[lock] = true
+		}
+	}
+	return names
+}
+
+// membersBeside returns the key range of a group's members if prefix selects the group's partitions but not its
+// members. Partitions can't be listed without the rows of their members.
+func membersBeside(prefix string) (table.Range, bool) {
+	const partitions = "partition/"
+	group, rest, ok := strings.Cut(prefix, "/")
+	if !ok || rest == "" || !strings.HasPrefix(rest, partitions) && !strings.HasPrefix(partitions, rest) {
+		return table.Range{}, false
+	}
+	return table.MembersOf(group + "/"), true
+}
+
+// ListOne is like List for a single lock. It takes one RPC, unless the lock has many waiters or the local clock is far
+// behind Spanner's clock. If there are many waiters, the listing contains only the first ones.
+func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
+	for about := time.Now(); ; {
+		keys := table.WithLeases([]string{name}, about)
+		keys.Names = append(keys.Names, table.DoneRow(name))
+		if members, ok := membersBeside(name); ok {
+			keys.Ranges = append(keys.Ranges, members)
+		}
+		var queues []table.Range
+		for _, queue := range queuesOf(name) {
+			queues = append(queues, table.Waiting(queue, ""))
+		}
+		rows, at, err := table.ReadQueues(ctx, t.Store, "list", table.Present, keys, queues...)
+		if err != nil {
+			return Listing{}, err
+		}
+		if !at.After(about.Add(12 * time.Hour)) {
+			return listOne(name, at, rows), nil
+		}
+		about = at
+	}
+}
+
+func listOne(name string, at time.Time, rows []table.Row) Listing {
+	l := list([]string{name}, table.RowsAt(at, rows))[0]
+	l.attach(queuesIn(rows, at), queuesOf(name))
+	for _, queue := range queuesOf(name) {
+		l.Cut = l.Cut || len(table.Tickets(queue, rows)) >= table.MostTickets
+	}
+	return l
+}
+
+// list combines rows into listings of the named locks.
+func list(names []string, rows table.Rows) []Listing {
+	members := map[string]Listing{}
+	member := func(name string) Listing {
+		m, known := members[name]
+		if !known {
+			m.Observation, m.Unreadable = rows.Lock(name)
+			members[name] = m
+		}
+		return m
+	}
+	found := make([]Listing, len(names))
+	for i, name := range names {
+		l := &found[i]
+		if part, _ := table.PartOf(name); part.Partition == "" {
+			l.Observation, l.Unreadable = rows.Lock(name)
+		} else {
+			l.Observation, l.Unreadable = rows.Observe(name)
+			if by, named := l.namesMember(); named {
+				l.follow(member(by.Name), by)
+			}
+		}
+		if l.Heartbeat.IsZero() {
+			l.Writer = "" // a withdrawn claim leaves its id there
+		}
+		l.Done, l.Undone = rows.Done(name)
+	}
+	return found
+}
+
+// namesMember returns the member that has the partition or had it last, or the member that has marked it as paused (see
+// MarkPaused).
+func (l Listing) namesMember() (table.LeaseRef, bool) {
+	switch {
+	case l.Heartbeat.IsZero():
+		return table.MemberOf(l.Writer)
+	case l.Unreadable != nil:
+		return table.LeaseRef{}, false
+	case l.LeaseRecord != nil:
+		return table.MemberOf(l.LeaseRecord.With)
+	}
+	return table.MemberOf(l.Writer)
+}
+
+// follow sets the state of a partition to that of the member that its rows name.
+func (l *Listing) follow(m Listing, by table.LeaseRef) {
+	if l.Heartbeat.IsZero() {
+		if m.IsHeld() && m.Token == by.Token {
+			l.Member, l.Paused = by, true
+		}
+		return
+	}
+	l.Member = by
+	switch {
+	case !m.Exists:
+		l.Writer, l.Adrift = "", true
+	case m.Heartbeat.IsZero() || m.Token != by.Token: // that term has ended, which freed the partition
+		l.Heartbeat, l.Token, l.LeaseRecord = time.Time{}, m.Token, nil
+	case l.LeaseRecord == nil:
+		l.Writer = m.Holder()
+	default:
+		l.Heartbeat, l.Writer, l.LeaseRecord, l.Unreadable = m.Heartbeat, m.Writer, m.LeaseRecord, m.Unreadable
+	}
+}

@@ -1,0 +1,130 @@
+package operator_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// A partition is held, leaving, expired or free if its member is, regardless of which rows of the group are read.
+func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		const lease = 10 * time.Second
+		dead := join(t, tab, 3, "dead", lease)
+		take(t, tab, dead, lease, "of-expired")
+		released, again := join(t, tab, 4, "released", lease), join(t, tab, 5, "before", lease)
+		take(t, tab, released, lease, "of-released")
+		take(t, tab, again, lease, "of-another")
+		pause := func(m table.LeaseRef, partition string) {
+			name := table.PartitionName("orders", partition)
+			require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: name, Token: take(t, tab, m, lease, partition)}))
+			_, err := tab.MarkPaused(t.Context(), m, func(table.LeaseRef) bool { return false }, name)
+			require.NoError(t, err)
+		}
+		pause(again, "paused-in-an-earlier-term")
+		claimFor(t, tab, released, "bare-of-released")
+		require.NoError(t, tab.Release(t.Context(), released.Token, released.Name))
+		require.NoError(t, tab.Release(t.Context(), again.Token, again.Name))
+		erased := join(t, tab, 6, "erased", lease)
+		take(t, tab, erased, lease, "of-erased")
+		drop(t, tab, erased.Name, erased.Key())
+		time.Sleep(lease)
+		join(t, tab, 5, "after", lease)
+		live, leaver, broken := join(t, tab, 0, "live", lease), join(t, tab, 1, "leaver", lease), join(t, tab, 2, "broken", lease)
+		token := take(t, tab, live, lease, "held", "given", "orphan", "no-lease-row")
+		take(t, tab, leaver, lease, "leaving")
+		take(t, tab, broken, lease, "of-broken")
+		claimFor(t, tab, live, "bare")
+		pause(live, "paused")
+		require.NoError(t, tab.Announce(t.Context(), leaver.Token, leaver.Name))
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "given"), Token: token}))
+		drop(t, tab, table.PartitionName("orders", "orphan"), table.LeaseKey(table.PartitionName("orders", "no-lease-row"), token), broken.Key())
+		hold(t, tab, "orders/partition/plain", lease)
+		time.Sleep(lease / 2)
+		require.NoError(t, tab.Heartbeat(t.Context(), live.Token, live.Name))
+
+		type line struct {
+			state  operator.State
+			holder string
+			member string
+		}
+		want := map[string]line{
+			"held": {operator.Held, "live", live.Name}, "leaving": {operator.Leaving, "leaver", leaver.Name},
+			"of-expired": {operator.Expired, "dead", dead.Name}, "of-released": {operator.Released, "", released.Name},
+			"bare-of-released": {operator.Released, "", released.Name}, "of-another": {operator.Released, "", again.Name},
+			"of-erased": {operator.Orphaned, "", erased.Name}, "of-broken": {operator.Unconfirmed, "broken", broken.Name},
+			"bare": {operator.Unconfirmed, "live", live.Name}, "no-lease-row": {operator.Unconfirmed, "live", live.Name},
+			"given": {operator.Released, "", ""}, "orphan": {operator.Orphaned, "", ""},
+			"paused": {operator.Paused, "", live.Name}, "paused-in-an-earlier-term": {operator.Released, "", ""},
+			"plain": {operator.Held, "orders/partition/plain's holder", ""},
+		}
+		for _, prefix := range []string{"", "orders", "orders/", "orders/p", "orders/partition/"} {
+			for _, all := range []bool{true, false} {
+				found, _, err := operator.List(t.Context(), tab, prefix, all)
+				require.NoError(t, err)
+				n := 0
+				for _, l := range found {
+					if part, _ := table.PartOf(l.Name); part.Partition != "" {
+						n++
+						assert.Equal(t, want[part.Partition], line{l.State(), l.Holder(), l.Member.Name}, "%s of %q", l.Name, prefix)
+						assert.Equal(t, part.Partition != "plain", l.IsPart(), l.Name)
+					}
+				}
+				assert.Equal(t, len(want), n, "%q", prefix)
+				if prefix != "" && prefix != "orders" && prefix != "orders/" {
+					assert.Len(t, found, n, "only what begins so")
+				}
+			}
+		}
+		for partition, w := range want {
+			one, err := operator.ListOne(t.Context(), tab, table.PartitionName("orders", partition))
+			require.NoError(t, err)
+			assert.Equal(t, w, line{one.State(), one.Holder(), one.Member.Name}, partition)
+		}
+		one, err := operator.ListOne(t.Context(), tab, table.PartitionName("orders", "held"))
+		require.NoError(t, err)
+		assert.Equal(t, token, one.Token, "its own")
+		assert.Zero(t, one.At.Sub(one.Heartbeat), "its member's")
+		assert.Equal(t, "at live", one.LeaseRecord.Value)
+	})
+}
+
+// The row of a slot permanently shows that a term has ended, and an observation of a partition counts for the length of
+// a lease.
+func TestRowsOfGroupsAreNotPruned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		tab := table.Table{Store: store}
+		m := join(t, tab, 0, "m", time.Second)
+		token := take(t, tab, m, time.Second, "a", "b")
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "a"), Token: token}))
+		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
+		time.Sleep(time.Hour)
+		before := store.Rows()
+		assert.Empty(t, prune(t, tab, operator.Ages{}))
+		assert.Equal(t, before, store.Rows())
+	})
+}
+
+// A holder that was asked to yield has a lease row without a heartbeat. That row does not belong to a released lock.
+func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		token := hold(t, tab, "a", time.Second)
+		require.NoError(t, tab.Ask(t.Context(), table.ByPreference, "a", token))
+		for _, all := range []bool{true, false} {
+			found, _, err := operator.List(t.Context(), tab, "", all)
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			assert.Equal(t, operator.Held, found[0].State())
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package operator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func claim(t *testing.T, tab table.Table, name string) table.Token {
+	t.Helper()
+	seen, err := tab.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), name+"'s holder", seen...)
+	require.NoError(t, err)
+	return token
+}
+
+func hold(t *testing.T, tab table.Table, name string, lease time.Duration) table.Token {
+	t.Helper()
+	token := claim(t, tab, name)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, Value: "at " + name}, name))
+	return token
+}
+
+// join makes id a member of the group "orders".
+func join(t *testing.T, tab table.Table, slot int, id string, lease time.Duration) table.LeaseRef {
+	t.Helper()
+	name := table.SlotName("orders", slot)
+	seen, err := tab.Observe(t.Context(), name)
+	require.NoError(t, err)
+	token, err := tab.Claim(t.Context(), id, seen...)
+	require.NoError(t, err)
+	require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, ID: id, Value: "at " + id, ListDigest: "p"}, name))
+	return table.LeaseRef{Name: name, Token: token}
+}
+
+// claimFor lets the member claim partitions of the group.
+func claimFor(t *testing.T, tab table.Table, m table.LeaseRef, partitions ...string) (names []string, token table.Token) {
+	t.Helper()
+	for _, p := range partitions {
+		names = append(names, table.PartitionName("orders", p))
+	}
+	r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: names})
+	require.NoError(t, err)
+	var seen []table.Observation
+	for _, name := range names {
+		seen = append(seen, r.Partitions[name].Observation)
+	}
+	token, _, err = tab.ClaimPartitions(t.Context(), m, seen...)
+	require.NoError(t, err)
+	return names, token
+}
+
+func take(t *testing.T, tab table.Table, m table.LeaseRef, lease time.Duration, partitions ...string) table.Token {
+	t.Helper()
+	names, token := claimFor(t, tab, m, partitions...)
+	kept, err := tab.ConfirmPartitions(t.Context(), m, table.LeaseRecord{Lease: lease}, token, names...)
+	require.NoError(t, err)
+	require.Len(t, kept, len(names))
+	return token
+}
+
+func drop(t *testing.T, tab table.Table, names ...string) {
+	t.Helper()
+	var writes []table.Write
+	for _, name := range names {
+		writes = append(writes, table.Write{Kind: table.Delete, Name: name})
+	}
+	require.NoError(t, tab.Store.Commit(t.Context(), "test", writes))
+}
