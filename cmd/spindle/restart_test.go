@@ -131,7 +131,7 @@ func TestWatchSurvivesTheLossOfItsSession(t *testing.T) {
 	for name, happens := range disasters {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.run("watch", "watch", "--plain", "--every", "50ms")
+			w.run("watch", "watch", "--every", "50ms")
 			w.run("first", "exec", "--name", "first", "true")
 			w.says("watch", `  first  released$`)
 			happens(w)

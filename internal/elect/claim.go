@@ -168,7 +168,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 	}
 	// If this fails, the next poll leads to another attempt.
 	_ = c.try(ctx, func(ctx context.Context) error { return c.Table.Disown(ctx, c.ID, own...) })
-	c.cool(c.Clock, rest)
+	c.cool(rest)
 	return true
 }
 
@@ -180,7 +180,7 @@ func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	if table.Refused(why) {
 		length = min(length, time.Minute)
 	}
-	c.cool(c.Clock, length)
+	c.cool(length)
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })
 }
 

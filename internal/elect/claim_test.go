@@ -66,7 +66,7 @@ func TestOnlyAYieldEndsWhenAnotherHolds(t *testing.T) {
 	c.yieldedTo()
 	assert.Zero(t, c.coolDown.Left(c.Clock))
 	c.Yield(true, "")
-	c.cool(c.Clock, lease)
+	c.cool(lease)
 	c.yieldedTo()
 	assert.Positive(t, c.coolDown.Left(c.Clock))
 }

@@ -42,12 +42,13 @@ func (m *memory) yieldedTo() {
 	}
 }
 
-// Rest keeps the candidate from claiming its locks for that long, whoever holds them in the meantime.
+// Rest makes the candidate leave its locks to others for that long. Unlike Yield, this does not end when another candidate
+// holds a lock.
 func (c *Candidate) Rest(length time.Duration) { c.rest = PauseFor(c.Clock, length) }
 
 // cool begins a cool-down that does not end before its time.
-func (m *memory) cool(c Clock, length time.Duration) {
-	m.coolDown, m.yielded = PauseFor(c, length), false
+func (c *Candidate) cool(length time.Duration) {
+	c.coolDown, c.yielded = PauseFor(c.Clock, length), false
 }
 
 // restsFor returns how much longer the candidate leaves a lock to other candidates.

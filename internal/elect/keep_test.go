@@ -157,7 +157,7 @@ func TestALateAnswerToAHeartbeatCounts(t *testing.T) {
 }
 
 // keeping returns a Keeper of a new term, which has started, and its log. slow is called before each heartbeat takes
-// effect, which fails if slow returns an error. Neither heeds that the heartbeat was given up.
+// effect, which fails if slow returns an error. Neither stops when the heartbeat is given up.
 func keeping(t *testing.T, slow func(n int32) error) (*Keeper, *log) {
 	var store memstore.Store
 	var n atomic.Int32

@@ -124,8 +124,8 @@ func TestALapsedTicketDoesNotCount(t *testing.T) {
 	assert.Equal(t, 0, line(renewed, renewed, b).Place())
 }
 
-// All waiters whose tickets are in one snapshot see the same order, with and without keys: of each two, one is before the
-// other, and before whoever the other is before. A later waiter overtakes only larger keys.
+// All waiters whose tickets are in one snapshot see the same order, with and without keys. Of each two waiters, one is before
+// the other. If a is before b, and b is before c, then a is before c. A later waiter overtakes only larger keys.
 func TestAllSeeTheSameOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -16,7 +16,7 @@ func BrokenRow(name string) string { return name + brokenSuffix }
 
 // Break releases a lock on behalf of an operator rather than the holder. It also writes the lock's "!broken" row.
 func (t Table) Break(ctx context.Context, token Token, name string) error {
-	writes := append(release(LeaseRef{name, token}), Write{Kind: Put, Name: name + brokenSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
+	writes := append(release(LeaseRef{name, token}), Write{Kind: Put, Name: BrokenRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
 	return t.superseded(ctx, token, []string{name}, t.Store.Commit(ctx, "break", writes))
 }
 

@@ -135,5 +135,5 @@ func record(name string, token Token, due Due, id string) Write {
 		j.Period = due.Period.String()
 	}
 	said, _ := json.Marshal(j) // can't fail
-	return Write{Kind: Put, Name: name + doneSuffix, Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
+	return Write{Kind: Put, Name: DoneRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }

@@ -169,7 +169,7 @@ var (
 		one("an ended term has a lease left", "TestATermThatHasEndedHasNothingLeft", termGo,
 			"\t\treturn -1\n", "\t\treturn t.lease\n"),
 		one("a rest ends once another holds, because one before it would have", "TestOnlyAYieldEndsWhenAnotherHolds", coolDownGo,
-			"PauseFor(c, length), false", "PauseFor(c, length), m.yielded"),
+			"PauseFor(c.Clock, length), false", "PauseFor(c.Clock, length), c.yielded"),
 		one("a candidate stays spurned", preferenceIgnored, preferenceGo,
 			"p.spurned, p.ignoring = false, 0", "p.ignoring = 0"),
 		one("a preference that has kept the lock is ignored", preferenceIgnored, preferenceGo,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
@@ -67,11 +68,12 @@ func (ls *listing) repeat(ctx context.Context, on func() *terminal.Terminal, t t
 
 // marks returns a text that changes if any of the entries has changed, or is new or gone.
 func marks(all []describe.Entry) string {
-	text := "as of "
+	var text strings.Builder
+	text.WriteString("as of ") // not empty, even if there are no entries
 	for _, e := range all {
-		text += fmt.Sprintf("%q %q ", e.Name, e.Mark)
+		fmt.Fprintf(&text, "%q %q ", e.Name, e.Mark)
 	}
-	return text
+	return text.String()
 }
 
 func (ls *listing) look(ctx context.Context, t table.Table) ([]describe.Entry, time.Time, error) {

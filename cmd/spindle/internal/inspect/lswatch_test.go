@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -18,13 +17,15 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // watched is a table with locks that are held, and ls --watch --state held on it.
 type watched struct {
 	store *memstore.Store
-	out   bytes.Buffer
+	out   fleet.Log
+	read  int // how much of out has been read
 	ls    listing
 	names []string
 	at    terminal.Terminal
@@ -66,8 +67,10 @@ func (w *watched) repeat(ctx context.Context, store table.Store) error {
 
 // next returns what was written since the last call.
 func (w *watched) next() string {
-	defer w.out.Reset()
-	return w.out.String()
+	all := w.out.String()
+	text := all[w.read:]
+	w.read = len(all)
+	return text
 }
 
 // Elsewhere than on a terminal, the list is printed again only if it has changed, even if nothing is left of it. On a
