@@ -17,11 +17,10 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/demo"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/inspect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watchcmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/view"
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
@@ -120,7 +119,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.Flags(root.PersistentFlags())
-	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), inspect.NewLs(o), watchcmd.NewWatch(o), inspect.NewStatus(o), inspect.NewMembers(o), servecmd.NewServe(o), agentcmd.New(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
+	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agentcmd.New(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
 	complete.Flags(o, root)
 	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
@@ -192,9 +192,9 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, table.ErrDone):
-		x.say("%s: %s was already done, %s", x.name, x.key, describe.WhenDone(last, now))
+		x.say("%s: %s was already done, %s", x.name, x.key, model.WhenDone(last, now))
 	case errors.Is(err, table.ErrPassed):
-		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), describe.WhenDone(last, now), x.key)
+		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), model.WhenDone(last, now), x.key)
 	default:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	}
