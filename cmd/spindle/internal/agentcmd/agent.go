@@ -80,9 +80,9 @@ func New(o *connect.Database) *cobra.Command {
 	}
 	c.Flags().StringVar(&s.listen, "listen", "unix:"+DefaultSocket, "the Unix `socket` to listen on")
 	c.Flags().StringVar(&s.mode, "mode", "0660", "the socket's `permissions`")
-	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "let programs lock only names that begin with one of these `prefixes`")
+	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "allow only names that begin with these `prefixes`")
 	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time; one program may have half of them")
-	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve /livez, /v1/leading, /v1/elections and /metrics on this `address`, host:port (default: none)")
+	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve probes and metrics on this `address`, host:port; the paths are /livez, /v1/leading, /v1/elections and /metrics (default: none)")
 	c.AddCommand(newStepDown())
 	return c
 }
