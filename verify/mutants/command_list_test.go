@@ -27,11 +27,11 @@ const (
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
 	competeExecGo   = "cmd/spindle/internal/run/exec.go"
 	competeGuardGo  = "cmd/spindle/internal/run/guard.go"
-	competeFolderGo = "cmd/spindle/internal/run/folder.go"
+	competeFolderGo = "cmd/spindle/internal/run/lockfile.go"
 	execNoticesGo   = "cmd/spindle/internal/run/notices.go"
 	hooksGo         = "cmd/spindle/internal/run/hooks.go"
-	probeGo         = "cmd/spindle/internal/probe/probe.go"
-	systemdGo       = "cmd/spindle/internal/systemd/systemd.go"
+	probeGo         = "cmd/spindle/internal/health/health.go"
+	systemdGo       = "cmd/spindle/internal/health/systemd.go"
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
 	watchGo         = "cmd/spindle/internal/view/watch.go"
 	doctorReadsGo   = "doctor/reads.go"
@@ -171,12 +171,10 @@ var (
 			"\tm.failed = false\n", ""),
 		one("a deactivation that failed once is shown to fail for ever", "TestAnObserverHearsThatADeactivationFails", guardGo,
 			"g.retry = m.what == notDeactivated", "g.retry = g.retry || m.what == notDeactivated"),
-		one("an event of an earlier term counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
-			"g.term == nil || m.term != g.term.Term", "g.term == nil"),
 		one("an earlier command counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
 			"if m.command != g.number {", "if m.command > g.number {"),
 		one("a machine that was sick on standby never competes again", "TestASickServiceGivesTheLockUpAtOnce", guardGo,
-			"\t\t\t\t\twell = err == nil\n", "\t\t\t\t\twell = well && err == nil\n"),
+			"\t\t\ts.well = err == nil\n", "\t\t\ts.well = s.well && err == nil\n"),
 		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
 		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", guardGo, "\t\tcase <-g.Asks:\n", ""),
 		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
@@ -184,16 +182,16 @@ var (
 	)
 
 	hooksMutants = of("./cmd/spindle/internal/run",
-		one("two hooks of a kind run at a time", "TestAtMostOneHookOfAKindRunsAtATime", hooksGo, "if h.running[k] {", "if false {"),
+		one("two hooks of a kind run at a time", "TestAtMostOneHookOfAKindRunsAtATime", hooksGo, "; running {", "; running && false {"),
 		one("the end waits for hooks for ever", "TestTheEndWaitsForHooksOnlyAsLongAsTheyMayRun", hooksGo, "\tcase <-stop:\n", ""),
 	)
 
-	probeMutants = of("./cmd/spindle/internal/probe",
+	probeMutants = of("./cmd/spindle/internal/health",
 		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "\tcase <-limit.C:\n", "\tcase <-limit.C:\n\t\treturn true\n"),
 	)
 
-	systemdMutants = of("./cmd/spindle/internal/systemd",
-		one("a status that is an assignment of its own", "TestAStatusIsOneLine", systemdGo, "if strconv.IsGraphic(r) {", "if true {"),
+	systemdMutants = of("./cmd/spindle/internal/health",
+		one("a status that is an assignment of its own", "TestAStatusIsOneLine", systemdGo, "terminal.Escape(text)", "text"),
 	)
 
 	serveMutants = of("./cmd/spindle/internal/serve",

@@ -21,8 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -127,7 +126,7 @@ func (s *serving) run(ctx context.Context) error {
 		defer end()
 	}
 	asks := make(chan struct{})
-	unit := systemd.Begin(asks)
+	unit := health.Notify(asks)
 	defer unit.End()
 	go func() {
 		for range asks { // there is no main loop to check: each hold has its own
@@ -241,5 +240,5 @@ func (s *serving) serveProbes(a *Agent) (end func(), err error) {
 		return nil, fmt.Errorf("--probe-listen %s: %w: use port 0 to get a free port", s.probes, err)
 	}
 	terminal.Complain("answering probes at %s", terminal.URL(on.Addr()))
-	return probe.Serve(on, a.ReadOnly()), nil
+	return health.Serve(on, a.ReadOnly()), nil
 }

@@ -4,14 +4,13 @@
 //   - child.go: starts a program, waits for it to exit, and kills the rest of its group
 //   - gate.go: delays a program until its watchdog is watching
 //   - leash.go: connects a child to its watchdog
-//   - state_*.go, report_*.go: tell whether a program is running, stopped or gone
-//   - terminal_*.go: lends the terminal to a program
-//   - family.go, orphans_*.go: find processes that a program left behind outside its group
-//   - again.go: starts this program again
+//   - state_unix.go, report_*.go: tell whether a program is running, stopped or gone
+//   - terminal_unix.go: lends the terminal to a program
+//   - orphans_linux.go: finds processes that a program left behind outside its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - watch.go: the code that runs in the watchdog process
 //   - lockfile_*.go: a file that only one process on a machine can hold at a time
-//   - group_*.go, death_*.go, proc_*.go: code that depends on the operating system
+//   - group_unix.go, proc_linux.go, notlinux.go, system_other.go: code that depends on the operating system
 package child
 
 import (
@@ -24,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 )
 
 // The exit codes for programs that can't be started, as in a shell.
@@ -32,19 +33,7 @@ const (
 	NotFound  = 127
 )
 
-// A StartError reports that a program could not be started.
-type StartError struct {
-	Code int // CannotRun or NotFound
-	Err  error
-}
-
-// Error implements error.
-func (e *StartError) Error() string { return e.Err.Error() }
-
-// Unwrap implements errors.
-func (e *StartError) Unwrap() error { return e.Err }
-
-// Find looks a program up in PATH, as a shell does.
+// Find looks a program up in PATH, as a shell does. If it can't be run, the error is an *exit.Error.
 func Find(name string) error {
 	_, err := exec.LookPath(name)
 	return startError(name, err)
@@ -62,9 +51,9 @@ func startError(name string, err error) error {
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
 			hint = "it is not run by a shell. Pass the program and each of its arguments separately, or use a shell: sh -c " + shellQuote(name)
 		}
-		return &StartError{NotFound, fmt.Errorf("%s: command not found: %s", name, hint)}
+		return &exit.Error{Code: NotFound, Err: fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
-	return &StartError{CannotRun, fmt.Errorf("%s can't be run: %w", name, err)}
+	return &exit.Error{Code: CannotRun, Err: fmt.Errorf("%s can't be run: %w", name, err)}
 }
 
 // exists reports whether the file that the error names exists.
@@ -261,4 +250,28 @@ type Option func(*Child) error
 func Whole(c *Child) error {
 	c.whole = true
 	return nil
+}
+
+// family lists the processes that this package has started and still waits for. Any other child with its own process
+// group is an orphan, which this process has adopted as PID 1 or as a subreaper.
+var family = struct {
+	sync.Mutex // held while a process is started, because the process looks like an orphan until it is in pids
+	pids       map[int]bool
+	elders     map[int]string // the start times of processes older than the program, by process id; see the function elders
+}{pids: map[int]bool{}}
+
+func startOwn(cmd *exec.Cmd) error {
+	family.Lock()
+	defer family.Unlock()
+	err := cmd.Start()
+	if err == nil {
+		family.pids[cmd.Process.Pid] = true
+	}
+	return err
+}
+
+func disown(pid int) {
+	family.Lock()
+	defer family.Unlock()
+	delete(family.pids, pid)
 }

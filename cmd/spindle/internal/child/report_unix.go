@@ -2,5 +2,14 @@
 
 package child
 
+import (
+	"syscall"
+)
+
 // awaitReport waits until the kernel has a report about a process, and takes it.
 func awaitReport(process int) report { return wait(process, 0) }
+
+// dieWithParent does nothing. Only Linux has such a setting; on other systems, only the watchdog kills the child.
+func dieWithParent(*syscall.SysProcAttr) {}
+
+func stillDieWithParent() {}

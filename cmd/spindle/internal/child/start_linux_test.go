@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
@@ -42,7 +43,7 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 		acted := filepath.Join(t.TempDir(), "acted")
 		testcheck.NothingLeft(t, func() {
 			_, err := Start([]string{path}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
-			var unable *StartError
+			var unable *exit.Error
 			require.ErrorAs(t, err, &unable, path)
 			assert.Equal(t, code, unable.Code, path)
 		})

@@ -7,5 +7,5 @@
 // members and watch. Package operate has init, doctor, handover, release and prune. Packages serve and demo have one
 // subcommand each. All of them use the packages model, complete, connect, terminal, flags and exit.
 //
-// Package run uses child to run programs, and probe and systemd to report about them.
+// Package run uses child to run programs, and health to report about them.
 package cli

@@ -2,12 +2,10 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 )
 
 // wait is one competition for the lock, which ends with one event. The methods that await calls also work on nil.
@@ -48,9 +46,10 @@ func (w *wait) end() *wait {
 // compete competes for the lock until the lock is held, exec must end, or the wait is withdrawn.
 func (r *runner) compete(how deed) {
 	pause, limit := time.Duration(0), r.Wait
+	var trouble error
 	switch how {
 	case compete:
-		limit -= r.Waited
+		limit, trouble = limit-r.Waited, r.Trouble
 	case competeAtOnce:
 		r.Say("%s was handed over; competing again", r.name())
 	case competeLater:
@@ -58,7 +57,7 @@ func (r *runner) compete(how deed) {
 		pause = max(r.lease()/3-time.Since(r.began), r.lease()/30) // so that other candidates have a chance
 	}
 	ctx := r.begin(limit + pause) // the pause is no wait for another holder
-	go func() { r.events <- r.acquire(ctx, pause) }()
+	go func() { r.events <- acquire(ctx, r.Candidate.Clock, pause, trouble, r.Job.Try) }()
 }
 
 // begin starts a wait, and returns the context for its competition.
@@ -76,57 +75,35 @@ func (r *runner) begin(limit time.Duration) (ctx context.Context) {
 }
 
 func (r *runner) tellAgain() {
-	if o := r.m.last; o.code() == 0 {
+	if o := r.m.last; o.Code == 0 {
 		r.Say("%s has ended; competing again", r.Program)
 	} else {
 		r.Warn("%v; competing again", r.end(o))
 	}
 }
 
-func (r *runner) acquire(ctx context.Context, pause time.Duration) event {
-	for {
-		elect.Sleep(ctx, r.Candidate.Clock, pause)
-		if ctx.Err() != nil {
-			return event{what: withdrawn, err: r.trouble}
-		}
-		step, end := r.Job.Try(ctx)
-		switch {
-		case step.Term != nil:
-			r.trouble = nil
-			return event{what: elected, term: step.Term}
-		case end != nil:
-			return event{what: unable, end: *end}
-		case ctx.Err() == nil: // otherwise the poll was interrupted
-			r.trouble = step.Err
-		}
-		pause = step.Pause
-	}
-}
-
-// end returns the End that corresponds to an outcome.
-func (r *runner) end(o outcome) End {
-	var err error
+// end returns the error that corresponds to an outcome, with its exit code.
+func (r *runner) end(o outcome) *exit.Error {
+	err := o.Err
 	switch o.why {
-	case told:
-		return o.End
 	case tooLate:
 		err = fmt.Errorf("%s was not acquired within %v", r.name(), r.Wait)
 		switch {
-		case errors.Is(o.err, table.ErrNewer): // which counts as held
-			err = fmt.Errorf("%w because it is held: %w", err, o.err)
-		case o.err != nil:
-			err = r.Job.Explain(fmt.Errorf("%w: %w", err, o.err))
+		case o.Code == NotInTime && o.Err != nil:
+			err = fmt.Errorf("%w because it is held: %w", err, o.Err)
+		case o.Err != nil:
+			err = r.Job.Explain(fmt.Errorf("%w: %w", err, o.Err))
 		}
 	case wasLost:
-		err = fmt.Errorf("%s was lost: %w", r.name(), o.err)
+		err = fmt.Errorf("%s was lost: %w", r.name(), o.Err)
 	case hadToEnd:
-		if o.err != nil {
-			err = fmt.Errorf("%s was given up: %w", r.name(), o.err)
+		if o.Err != nil {
+			err = fmt.Errorf("%s was given up: %w", r.name(), o.Err)
 			break
 		}
 		err = fmt.Errorf("%s was lost because no heartbeat was acknowledged in time, so exec ended %s", r.name(), r.Program)
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", r.name(), r.Program, r.Job.Done().Key, o.Err)
 	}
-	return End{o.code(), err}
+	return &exit.Error{Code: o.Code, Err: err}
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"os"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -12,15 +13,16 @@ import (
 type happening int
 
 const (
-	nothing   happening = iota
-	begun               // the command has begun
-	elected             // the lock is held (term)
-	withdrawn           // the command has stopped competing and does not hold the lock (err: why the last poll failed)
-	ending              // the command got a signal to end (signal)
-	requested           // the command was asked to hand over the lock (by)
-	announced           // the other candidates know that the lock will be released
-	unfit               // the program or service must end although the lock is held (err)
-	lost                // the lock is no longer held (err)
+	nothing     happening = iota
+	begun                 // the command has begun
+	elected               // the lock is held (term)
+	electedDead           // like elected, but the last holder did not release the lock, and may not know that it lost it
+	withdrawn             // the command has stopped competing and does not hold the lock (err: why the last poll failed)
+	ending                // the command got a signal to end (signal)
+	requested             // the command was asked to hand over the lock (by)
+	announced             // the other candidates know that the lock will be released
+	unfit                 // the program or service must end although the lock is held (err)
+	lost                  // the lock is no longer held (err)
 
 	// Only exec:
 
@@ -44,7 +46,6 @@ const (
 
 	// Only guard:
 
-	electedDead    // the lock is held (term); the last holder did not release it, and may not know that it lost the lock
 	confirmed      // the lock has been kept for the confirmation after electedDead
 	activated      // the activation succeeded
 	notActivated   // the activation failed (err)
@@ -56,7 +57,7 @@ const (
 type event struct {
 	what    happening
 	term    *elect.Term
-	end     End
+	end     exit.Error
 	signal  os.Signal
 	by      table.Request
 	code    int

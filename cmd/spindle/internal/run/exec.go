@@ -197,7 +197,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	x.candidate.LeaseRecord.Kind = table.Exec
 	if err := child.Find(x.args[0]); err != nil {
-		return codeOf(err) // a candidate that can't do the work must not keep the lock from the others
+		return err // a candidate that can't do the work must not keep the lock from the others
 	}
 	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
 		return err
@@ -215,10 +215,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	e := x.exec(signals, time.Since(began))
 	x.reports.compete()
-	if end := e.Run(ctx); end != (End{}) {
-		return &exit.Error{Code: end.Code, Err: end.Err}
-	}
-	return nil
+	return e.Run(ctx)
 }
 
 // exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
@@ -276,33 +273,25 @@ func (t controlling) Suspend() bool {
 	return t.Terminal.Suspend()
 }
 
-func codeOf(err error) error {
-	var s *child.StartError
-	if errors.As(err, &s) {
-		return &exit.Error{Code: s.Code, Err: err}
-	}
-	return err
-}
-
 // Try implements Job.
-func (x *execution) Try(ctx context.Context) (elect.Step, *End) {
+func (x *execution) Try(ctx context.Context) (elect.Step, *exit.Error) {
 	step := x.step(ctx)
 	var over *exit.Error
 	switch {
 	case errors.As(step.Err, &over):
-		return step, &End{Code: over.Code, Err: over.Err}
+		return step, over
 	case x.within(step):
-		return step, &End{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
+		return step, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
-		return step, &End{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
+		return step, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
 	case step.Term != nil, ctx.Err() != nil: // the poll was interrupted
 		return step, nil
 	case x.try && errors.Is(step.Err, table.ErrNewer):
-		return step, &End{Code: NotInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
+		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
 	case x.try && step.Err != nil:
-		return step, &End{Code: exit.Failed, Err: x.Explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
+		return step, &exit.Error{Code: exit.Failed, Err: x.Explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
 	case x.try:
-		return step, &End{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
+		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
 	x.reports.waits(step)
 	x.found.report(step)

@@ -1,32 +1,19 @@
 package run
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"os"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The exit codes that exec itself uses.
+// The exit codes that only exec has, in addition to the program's own.
 const (
-	Failed    = 1
 	NotInTime = 75 // EX_TEMPFAIL
 	Lost      = 76
 )
-
-// An End is the way exec ends: an exit code and, unless it is nil, an error to show to the user.
-type End struct {
-	Code int
-	Err  error
-}
-
-func (e End) String() string {
-	if e.Err == nil {
-		return fmt.Sprintf("exit code %d", e.Code)
-	}
-	return e.Err.Error()
-}
 
 // A phase is a stage of one turn.
 type phase int
@@ -43,39 +30,23 @@ const (
 	ended
 )
 
-// An outcome is the result of one competition for the lock, and of the program that ran under it.
+// An outcome is the result of one competition for the lock, and of the program that ran under it. Its error is only the
+// reason, unless the result is told.
 type outcome struct {
 	why result
-	End       // if why is told
-	err error // for all other results
+	exit.Error
 }
 
 // A result is the kind of an outcome.
 type result int
 
 const (
-	told        result = iota // exec ends with End
-	tooLate                   // the lock was not acquired in time; err is why the last poll failed
-	wasLost                   // the lock was lost before the program exited; err is the reason
-	hadToEnd                  // the program had to end because the lock was nearly lost (err is nil) or the program was unfit (err is the reason)
-	notRecorded               // the program succeeded, but this may not have been recorded; err is the reason
+	told        result = iota // exec ends with this error
+	tooLate                   // the lock was not acquired in time; the reason is why the last poll failed
+	wasLost                   // the lock was lost before the program exited
+	hadToEnd                  // the program had to end because the lock was nearly lost (no reason) or the program was unfit
+	notRecorded               // the program succeeded, but this may not have been recorded
 )
-
-// code returns exec's exit code.
-func (o outcome) code() int {
-	switch o.why {
-	case told:
-		return o.Code
-	case tooLate:
-		if o.err == nil || errors.Is(o.err, table.ErrNewer) { // which counts as held
-			return NotInTime
-		}
-		return Failed // it is not known whether the lock is held
-	case notRecorded:
-		return Failed
-	}
-	return Lost
-}
 
 // machine is the state machine of exec. It follows three rules:
 //
@@ -304,21 +275,21 @@ func (m *machine) outcome() outcome {
 	t := &m.turn
 	switch {
 	case t.verdict != nil:
-		return outcome{why: told, End: t.verdict.end}
+		return outcome{told, t.verdict.end}
 	case m.signal != nil && !t.exited:
-		return outcome{why: told, End: End{Code: signalCode(m.signal)}}
-	case t.tooLate:
-		return outcome{why: tooLate, err: t.failed}
-	case t.lost != nil && m.succeeded():
-		return outcome{why: notRecorded, err: t.lost}
+		return outcome{told, exit.Error{Code: signalCode(m.signal)}}
+	case t.tooLate && (t.failed == nil || errors.Is(t.failed, table.ErrNewer)): // which counts as held
+		return outcome{tooLate, exit.Error{Code: NotInTime, Err: t.failed}}
+	case t.tooLate: // it is not known whether the lock is held
+		return outcome{tooLate, exit.Error{Code: exit.Failed, Err: t.failed}}
+	case m.succeeded() && (t.lost != nil || t.left != nil):
+		return outcome{notRecorded, exit.Error{Code: exit.Failed, Err: cmp.Or(t.lost, t.left)}}
 	case t.lost != nil:
-		return outcome{why: wasLost, err: t.lost}
-	case t.left != nil && m.succeeded():
-		return outcome{why: notRecorded, err: t.left}
+		return outcome{wasLost, exit.Error{Code: Lost, Err: t.lost}}
 	case t.late, t.unfit != nil:
-		return outcome{why: hadToEnd, err: t.unfit}
+		return outcome{hadToEnd, exit.Error{Code: Lost, Err: t.unfit}}
 	}
-	return outcome{why: told, End: End{Code: t.code}}
+	return outcome{told, exit.Error{Code: t.code}}
 }
 
 // again reports whether exec competes again.

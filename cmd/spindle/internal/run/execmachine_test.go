@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -31,8 +32,8 @@ var (
 	tooSlow      = event{what: overstayed}
 	success      = event{what: exited}
 	failure      = event{what: exited, code: 3}
-	already      = event{what: done, end: End{Code: 77}}
-	garbled      = event{what: unable, end: End{Failed, errors.New("garbled")}}
+	already      = event{what: done, end: exit.Error{Code: 77}}
+	garbled      = event{what: unable, end: exit.Error{Code: exit.Failed, Err: errors.New("garbled")}}
 	todo         = event{what: due}
 )
 
@@ -145,12 +146,12 @@ func TestOfTwoEventsAtTheSameInstantEitherMayComeFirst(t *testing.T) {
 		{name: "a claim, a loss and a signal", m: machine{once: true}, before: []event{won}, a: loss, b: terminated,
 			ab: way{code: Lost}, ba: way{code: byTerm}},
 		{name: "a claim, a record that can't be read and a signal", m: machine{once: true}, before: []event{won}, a: garbled, b: terminated,
-			ab: way{code: Failed}, ba: way{code: byTerm}},
+			ab: way{code: exit.Failed}, ba: way{code: byTerm}},
 
 		{name: "a loss, the program's end", before: []event{won}, a: loss, b: success,
 			ab: way{code: Lost, ran: true}, ba: way{code: 0, ran: true}},
 		{name: "a loss, the end of what is to be done once", m: machine{once: true}, before: []event{won, todo}, a: loss, b: success,
-			ab: way{code: Failed, ran: true}, ba: way{code: 0, ran: true}},
+			ab: way{code: exit.Failed, ran: true}, ba: way{code: 0, ran: true}},
 		{name: "a loss, the failure of what is to be done once", m: machine{once: true}, before: []event{won, todo}, a: loss, b: failure,
 			ab: way{code: Lost, ran: true}, ba: way{code: 3, ran: true}},
 		{name: "a loss, the program's end, with restart", m: machine{restart: true}, before: []event{won}, a: loss, b: success,
@@ -208,7 +209,7 @@ func TestOfTwoEventsAtTheSameInstantEitherMayComeFirst(t *testing.T) {
 			d.on(r.before...)
 			d.on(order...)
 			d.finish()
-			assert.Equal(t, *want, way{d.last.code(), d.ran, d.again}, "%s: %v first", r.name, order[0].what)
+			assert.Equal(t, *want, way{d.last.Code, d.ran, d.again}, "%s: %v first", r.name, order[0].what)
 			assert.False(t, d.program, "%s: the program is left", r.name)
 			if d.did(keep) || slices.Contains(order, won) {
 				assert.True(t, d.did(release) || d.did(releaseUndone) || d.did(recordDone) || d.did(abandon), "%s: the lock is kept", r.name)
@@ -225,7 +226,7 @@ func TestAReleaseThatFindsTheLockLostIsALoss(t *testing.T) {
 	}{
 		{machine{}, []event{won, success}, way{code: Lost, ran: true}},
 		{machine{}, []event{won, failure}, way{code: Lost, ran: true}},
-		{machine{once: true}, []event{won, todo, success}, way{code: Failed, ran: true}},
+		{machine{once: true}, []event{won, todo, success}, way{code: exit.Failed, ran: true}},
 		{machine{handover: true}, []event{won, request, known, failure}, way{code: Lost, ran: true}},
 		{machine{}, []event{timeout, won}, way{code: NotInTime}},
 		{machine{}, []event{terminated, won}, way{code: byTerm}},
@@ -236,7 +237,7 @@ func TestAReleaseThatFindsTheLockLostIsALoss(t *testing.T) {
 		d.on(event{what: begun})
 		d.on(r.events...)
 		d.finish()
-		assert.Equal(t, r.want, way{d.last.code(), d.ran, d.again}, "%+v", r.events)
+		assert.Equal(t, r.want, way{d.last.Code, d.ran, d.again}, "%+v", r.events)
 		assert.Equal(t, ended, d.phase)
 	}
 }
@@ -268,11 +269,11 @@ func TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce(t *testing.T) {
 }
 
 func TestTheWaitEndsWithOneCodeIfTheLockIsHeldAndAnotherIfNobodyKnows(t *testing.T) {
-	for err, code := range map[error]int{nil: NotInTime, errors.New("unavailable"): Failed} {
+	for err, code := range map[error]int{nil: NotInTime, errors.New("unavailable"): exit.Failed} {
 		d := &drive{}
 		d.on(event{what: begun}, timeout, event{what: withdrawn, err: err})
 		assert.Equal(t, ended, d.phase)
-		assert.Equal(t, code, d.last.code())
+		assert.Equal(t, code, d.last.Code)
 	}
 }
 
@@ -281,17 +282,17 @@ func TestAProgramThatCanNotBeStartedIsTriedAgainIfThatMayHelp(t *testing.T) {
 		m := machine{restart: restart}
 		m.on(event{what: begun})
 		m.on(won)
-		assert.Equal(t, []action{{do: release}}, m.on(event{what: notStarted, end: End{Code: Failed}}))
+		assert.Equal(t, []action{{do: release}}, m.on(event{what: notStarted, end: exit.Error{Code: exit.Failed}}))
 		assert.Len(t, m.on(event{what: released}), again)
-		assert.Equal(t, Failed, m.last.code())
+		assert.Equal(t, exit.Failed, m.last.Code)
 
 		m = machine{restart: restart}
 		m.on(event{what: begun})
 		m.on(won)
-		m.on(event{what: unable, end: End{Code: 126}})
+		m.on(event{what: unable, end: exit.Error{Code: 126}})
 		assert.Empty(t, m.on(event{what: released}))
 		assert.Equal(t, ended, m.phase)
-		assert.Equal(t, 126, m.last.code())
+		assert.Equal(t, 126, m.last.Code)
 	}
 }
 
@@ -344,11 +345,11 @@ func (w *world) next() (all []event) {
 		}
 	}
 	if w.awaits {
-		add(w.phase == starting, event{what: started}, event{what: notStarted, end: End{Code: Failed}}, event{what: unable, end: End{Code: 126}}, loss)
+		add(w.phase == starting, event{what: started}, event{what: notStarted, end: exit.Error{Code: exit.Failed}}, event{what: unable, end: exit.Error{Code: 126}}, loss)
 		add(w.phase == releasing, event{what: released}, event{what: notReleased, err: errSuperseded}, loss)
 		return all
 	}
-	add(w.competes, won, event{what: unable, end: End{Code: 77}})
+	add(w.competes, won, event{what: unable, end: exit.Error{Code: 77}})
 	add(w.competes && w.withdrew, event{what: withdrawn})
 	add(w.competes && !w.over, timeout)
 	add(w.signals < 2, terminated)
@@ -392,7 +393,7 @@ func (w *world) happens(e event) {
 	}
 	if w.phase == ended {
 		w.holds(!w.program && !w.held && !w.competes, "nothing is left when exec ends")
-		w.holds(slices.Contains([]int{0, 3, 77, 126, Failed, NotInTime, Lost, byTerm}, w.last.code()), "the exit code is known")
+		w.holds(slices.Contains([]int{0, 3, 77, 126, exit.Failed, NotInTime, Lost, byTerm}, w.last.Code), "the exit code is known")
 	}
 }
 

@@ -23,7 +23,7 @@ type execs struct{ before, own, next *site }
 // two programs never run, each program ends before a watchdog would kill it, exec ends, it reports success only if its program
 // did, and another exec gets the lock.
 func TestExecAtEachMoment(t *testing.T) {
-	due := func(context.Context) (*End, error) { return nil, nil }
+	due := func(context.Context) error { return nil }
 	for name, change := range map[string]func(*site){
 		"plain":    func(*site) {},
 		"handover": func(s *site) { s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true },

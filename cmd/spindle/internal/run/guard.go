@@ -301,24 +301,11 @@ func (g *guarding) Check(ctx context.Context, role Role) error {
 	return err
 }
 
-// shell runs a command in its own process group, which is killed as a whole when ctx ends.
+// shell runs a command of the service.
 func (g *guarding) shell(ctx context.Context, command string, token table.Token, options ...child.Option) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	c, err := child.Start([]string{"/bin/sh", "-c", command}, g.environment(token), append(options, child.Apart)...)
+	err := shell(ctx, command, g.environment(token), options...)
 	if err != nil {
-		return err
-	}
-	select {
-	case <-c.Done():
-	case <-ctx.Done():
-		c.Kill()
-		<-c.Done()
-		return fmt.Errorf("%s: %w", command, ctx.Err())
-	}
-	if c.Code() != 0 {
-		return fmt.Errorf("%s: exit code %d", command, c.Code())
+		return fmt.Errorf("%s: %w", command, err)
 	}
 	return nil
 }

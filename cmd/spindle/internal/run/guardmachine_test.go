@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // environment is what can happen around a machine, and what it must not do then.
@@ -152,22 +150,16 @@ func TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock(t *testing.T) {
 	}
 }
 
-// What is reported of an earlier term or of an earlier command changes nothing, whatever state guard is in.
+// What is reported of an earlier command changes nothing, whatever state guard is in.
 func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
 	for _, state := range []guardMachine{
 		{service: inactive}, {service: inactive, lock: unsettled}, {service: activating, lock: settled}, {service: active, lock: settled},
 		{service: active, lock: settled, announcing: true}, {service: deactivating, lock: settled}, {service: deactivating},
 	} {
-		for _, late := range []event{
-			{what: confirmed}, {what: unfit}, {what: lost}, {what: requested}, {what: announced},
-			{what: activated}, {what: notActivated}, {what: deactivated}, {what: notDeactivated},
-		} {
+		for _, late := range []event{{what: activated}, {what: notActivated}, {what: deactivated}, {what: notDeactivated}} {
 			g := &guardRunner{Guard: &Guard{Say: t.Logf, Warn: t.Logf, Observer: nobody{}, Handover: true}, m: state, number: 2}
 			g.m.handover = true
-			if state.lock != none {
-				g.term = &elect.Keeper{Term: &elect.Term{}}
-			}
-			late.term, late.command, late.err = &elect.Term{}, 1, errors.New("it was long ago")
+			late.command, late.err = 1, errors.New("it was long ago")
 			was := g.m
 			assert.Empty(t, g.handle(late), "%+v: %v", state, late.what)
 			assert.Equal(t, was, g.m, "%+v: %v", state, late.what)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -28,8 +29,7 @@ type hooks struct {
 	Warn     func(format string, args ...any)
 	Failed   func(hookKind) // called when a hook fails, is killed, or can't be started; or nil
 
-	mu      sync.Mutex
-	running map[hookKind]bool
+	running sync.Map // the kinds that are running
 	all     sync.WaitGroup
 }
 
@@ -39,62 +39,53 @@ func (h *hooks) Run(k hookKind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
 	}
-	if !h.take(k) {
+	if _, running := h.running.LoadOrStore(k, true); running {
 		h.Warn("--%s was skipped because its previous run has not finished", k)
 		return
 	}
 	env, limit := environment(), h.Limit
 	h.all.Go(func() {
-		defer h.free(k)
+		defer h.running.Delete(k)
 		h.run(k, env, limit)
 	})
 }
 
-func (h *hooks) take(k hookKind) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running[k] {
-		return false
-	}
-	if h.running == nil {
-		h.running = map[hookKind]bool{}
-	}
-	h.running[k] = true
-	return true
-}
-
-func (h *hooks) free(k hookKind) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.running, k)
-}
-
 func (h *hooks) run(k hookKind, env []string, limit time.Duration) {
-	late := time.NewTimer(limit)
-	defer late.Stop()
-	// hooks write to standard error, because standard output belongs to the program.
-	c, err := child.Start([]string{"/bin/sh", "-c", "exec >&2\n" + h.Commands[k]}, env, child.Apart)
-	if err != nil {
-		h.failed(k, err)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := shell(ctx, "exec >&2\n"+h.Commands[k], env) // standard output belongs to the program
+	if err == nil {
 		return
 	}
-	select {
-	case <-c.Done():
-		if c.Code() != 0 {
-			h.failed(k, fmt.Errorf("exit code %d", c.Code()))
-		}
-	case <-late.C:
-		h.failed(k, fmt.Errorf("killed after %v", limit))
-		c.Kill()
-		<-c.Done()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("killed after %v", limit)
 	}
-}
-
-func (h *hooks) failed(k hookKind, err error) {
 	h.Warn("--%s failed, which does not affect the lock: %s: %v", k, h.Commands[k], err)
 	if h.Failed != nil {
 		h.Failed(k)
 	}
+}
+
+// shell runs a command in its own process group, which is killed as a whole when ctx ends.
+func shell(ctx context.Context, command string, env []string, options ...child.Option) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c, err := child.Start([]string{"/bin/sh", "-c", command}, env, append(options, child.Apart)...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		c.Kill()
+		<-c.Done()
+		return ctx.Err()
+	}
+	if c.Code() != 0 {
+		return fmt.Errorf("exit code %d", c.Code())
+	}
+	return nil
 }
 
 // Wait waits until no hook is running. It stops waiting when stop is closed, or after slightly more than the time limit

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -336,7 +337,7 @@ func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
 			if failed == nil {
 				assert.Empty(t, work.got)
 				work.exit(0)
-				assert.Equal(t, End{}, s.ends())
+				assert.Equal(t, exit.Error{}, s.ends())
 				return
 			}
 			end := s.ends()

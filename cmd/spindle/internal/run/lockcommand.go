@@ -1,22 +1,24 @@
 // Package run implements exec and guard, the two commands that run something while they hold a lock. Exec runs a
 // program. Guard keeps a service active.
 //
-//   - lockcommand.go, messages.go: what both commands share
+//   - lockcommand.go, holding.go: what both commands share
 //   - events.go: the events and actions of both state machines
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
 //   - exec.go, once.go: the exec command, and its flags --every and --once
 //   - execmachine.go: the state machine, which decides what exec does after each event
 //   - runner.go: exec's loop, which does what the machine decides, with acquire.go, program.go and release.go
-//   - notices.go, jobcontrol.go, deadlines.go, signals_*.go: callbacks, the terminal, when to end the program, and signals
+//   - notices.go, jobcontrol.go, deadlines.go, system_*.go: callbacks, the terminal, when to end the program, and signals
 //   - guard.go, watchdog.go: the guard command, and its watchdog
-//   - guardmachine.go, service.go, servicestate.go: guard's state machine, its loop, and the state that users see
-//   - alone.go, folder.go: the lock file, which ensures that only one guard on a machine manages a service
-//   - beside.go, watchdogaction.go, detached.go: the auxiliary processes of exec and guard
+//   - guardmachine.go, service.go: guard's state machine, and its loop
+//   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
+//   - beside.go: the auxiliary processes of exec and guard
 package run
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -30,7 +32,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -143,7 +145,7 @@ func (x *lockCommand) environment(token table.Token) []string {
 		return os.Environ() // in a watchdog, whose parent has already removed the variables
 	}
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
-	for _, name := range systemd.Variables {
+	for _, name := range health.Variables {
 		taken[name] = true
 	}
 	x.own.VisitAll(func(f *pflag.Flag) {
@@ -170,4 +172,61 @@ func (x *lockCommand) within(step elect.Step) bool {
 	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.LockView) bool {
 		return s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)
 	})
+}
+
+// complain logs a problem with the lock.
+func (c *lockCommand) complain(format string, args ...any) {
+	terminal.Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
+}
+
+// say logs progress, unless --quiet is set.
+func (c *lockCommand) say(format string, args ...any) {
+	if !c.quiet {
+		terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
+	}
+}
+
+// relieve logs the end of a problem that complain has logged, even with --quiet.
+func (c *lockCommand) relieve(format string, args ...any) {
+	terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
+}
+
+// about returns the lock's attributes, under the keys that the library's log uses.
+func (c *lockCommand) about() []slog.Attr {
+	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
+	if c.token != 0 {
+		about = append(about, slog.Int64("token", int64(c.token)))
+	}
+	if c.key != "" {
+		about = append(about, slog.String("key", c.key))
+	}
+	return about
+}
+
+// A narrator logs what polls of a lock find. It logs each holder once, and each new kind of error once.
+type narrator struct {
+	*lockCommand
+	seen    table.Token
+	trouble string
+}
+
+func (n *narrator) report(step elect.Step) {
+	kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
+	if errors.Is(step.Err, table.ErrNewer) {
+		kind = "newer"
+	}
+	switch err := step.Err; {
+	case err != nil && kind != n.trouble:
+		n.trouble = kind
+		n.complain("can't compete for %s, will try again: %v", n.name, n.Explain(err))
+	case err == nil && n.trouble != "":
+		n.trouble = ""
+		n.relieve("competing for %s again", n.name)
+	}
+	for _, s := range step.Seen {
+		if s.Confirmed() && s.FreeIn > 0 && s.Token != n.seen {
+			n.seen = s.Token
+			n.say("waiting for %s: held by %s, token %v", n.name, terminal.Show(s.Holder()), s.Token)
+		}
+	}
 }

@@ -218,14 +218,10 @@ func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.P
 
 // Due implements Job. It reads the last completed key again, because the last holder may have recorded a key
 // just before this process acquired the lock. While this process holds the lock, no other process can record a key.
-func (x *execution) Due(ctx context.Context) (*End, error) {
+func (x *execution) Due(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {
 		err = x.unless(last, now)
 	}
-	var over *exit.Error
-	if errors.As(err, &over) {
-		return &End{Code: over.Code, Err: over.Err}, nil
-	}
-	return nil, err
+	return err
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
@@ -66,12 +66,12 @@ func (r *runner) start() event {
 		p.allowed = p.deadlines.extend(time.Now(), t.Left())
 		return p.allowed.Add(-p.margin() / 2)
 	})
-	var never *child.StartError
+	var never *exit.Error
 	switch {
 	case errors.As(err, &never):
-		return event{what: unable, end: End{never.Code, err}}
+		return event{what: unable, end: *never}
 	case err != nil:
-		return event{what: notStarted, end: End{Failed, err}}
+		return event{what: notStarted, end: exit.Error{Code: exit.Failed, Err: err}}
 	}
 	p.tick = time.NewTicker(p.margin() / 4)
 	r.program = p
@@ -159,12 +159,12 @@ func (r *runner) check() {
 	h.all.Go(func() {
 		clock, retry := r.Candidate.Clock, elect.Backoff{Max: r.lease() / 3}
 		for told := false; ; told = true {
-			end, err := r.Job.Due(h.ctx)
-			switch {
+			var over *exit.Error
+			switch err := r.Job.Due(h.ctx); {
 			case h.ctx.Err() != nil:
 				return
-			case end != nil:
-				h.events.Put(event{what: foundBy(end), end: *end})
+			case errors.As(err, &over):
+				h.events.Put(event{what: foundBy(over), end: *over})
 				return
 			case err == nil:
 				h.events.Put(event{what: due})
@@ -177,7 +177,7 @@ func (r *runner) check() {
 	})
 }
 
-func foundBy(end *End) happening {
+func foundBy(end *exit.Error) happening {
 	if end.Err == nil {
 		return done
 	}

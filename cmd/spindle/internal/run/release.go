@@ -1,58 +1,13 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"sync"
-	"time"
 
-	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
-
-// holding is a term, and the work that runs during it.
-type holding struct {
-	*elect.Keeper
-	kept   bool // by heartbeats; false if the lock came too late
-	events *loop.Inbox[event]
-	ctx    context.Context // for other work during the term
-	quit   context.CancelFunc
-	all    sync.WaitGroup // for that work
-}
-
-func hold(t *elect.Term, interval time.Duration) *holding {
-	h := &holding{events: loop.NewInbox[event]()}
-	h.Keeper = &elect.Keeper{Term: t, Interval: interval, Notify: h.notify}
-	h.ctx, h.quit = context.WithCancel(t.Context())
-	return h
-}
-
-// termHappenings maps events of a term to events of the machine.
-var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: lost, elect.Requested: requested, elect.Announced: announced}
-
-// notify receives the term's events.
-func (h *holding) notify(e elect.TermEvent) {
-	if what, known := termHappenings[e.What]; known {
-		h.events.Put(event{what: what, err: e.Err, by: e.By})
-	}
-}
-
-// happens returns a channel that has a value when an event is waiting. It also works on nil.
-func (h *holding) happens() <-chan struct{} {
-	if h == nil {
-		return nil
-	}
-	return h.events.Ready()
-}
-
-// cause returns the reason why the term ended.
-func (h *holding) cause() error {
-	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
-}
 
 // keep keeps the lock by heartbeats, which also detect when it is lost.
 func (r *runner) keep() {
@@ -75,11 +30,7 @@ func (r *runner) announce(s os.Signal) {
 func (r *runner) leave() *holding {
 	h := r.term
 	r.term = nil
-	h.quit()
-	h.all.Wait()
-	if h.kept {
-		_ = h.Stop() // Held returns the same information
-	}
+	h.leave()
 	return h
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -48,9 +47,9 @@ type reports struct {
 	lock  *lockCommand
 	asks  chan struct{} // the main loop receives from it
 	hooks hooks
-	probe *probe.Probe // or nil
-	close func()       // closes the probe's listener, or nil
-	unit  *systemd.Unit
+	probe *health.Probe // or nil
+	close func()        // closes the probe's listener, or nil
+	unit  *health.Unit
 	once  sync.Once // for ready
 
 	mu     sync.Mutex // guards the rest
@@ -105,13 +104,13 @@ func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
 		if err != nil {
 			return fmt.Errorf("--health-listen %s: %w; to use any free port, set the port to 0", r.listen, err)
 		}
-		r.probe = probe.New(lock.Table, lock.name, names, r.now, r.asks)
-		r.close = probe.Serve(on, r.probe.Handler())
-		r.hooks.Failed = func(k hookKind) { r.probe.HookFailed(string(k)) }
+		r.probe = health.New(lock.Table, lock.name, names, r.now, r.asks)
+		r.close = health.Serve(on, r.probe.Handler())
+		r.hooks.Failed = func(k hookKind) { r.probe.Count(health.Counter(k)) }
 		c.Table.Store = r.counting(c.Table.Store)
 		lock.say("%s: serving /livez, /readyz and /metrics at %s", lock.name, terminal.URL(on.Addr()))
 	}
-	r.unit = systemd.Begin(r.asks)
+	r.unit = health.Notify(r.asks)
 	return nil
 }
 
@@ -120,7 +119,7 @@ func (r *reports) counting(s table.Store) table.Via {
 	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		err := call(ctx, s)
 		if err != nil && step == "heartbeat" {
-			r.probe.HeartbeatFailed()
+			r.probe.Count(health.HeartbeatFailed)
 		}
 		return err
 	}
@@ -165,7 +164,7 @@ func (r *reports) acquired(t *elect.Term) {
 	r.term, r.token = t, t.Token()
 	r.mu.Unlock()
 	if r.probe != nil {
-		r.probe.Begun()
+		r.probe.Count(health.Begun)
 	}
 	r.hooks.Run(onAcquire, func() []string { return r.lock.environment(t.Token()) })
 }
@@ -173,7 +172,7 @@ func (r *reports) acquired(t *elect.Term) {
 // lost reports that the lock was lost.
 func (r *reports) lost(why error) {
 	if r.probe != nil {
-		r.probe.Lost()
+		r.probe.Count(health.Lost)
 	}
 	r.does(false, "the lock is lost: %v", why)
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
@@ -239,10 +238,10 @@ func (r *reports) waits(step elect.Step) {
 }
 
 // now returns the current report for the probe.
-func (r *reports) now() probe.Report {
+func (r *reports) now() health.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := probe.Report{Why: terminal.Escape(r.doing), Stuck: r.stuck}
+	now := health.Report{Why: terminal.Escape(r.doing), Stuck: r.stuck}
 	if r.term != nil && r.term.Held() {
 		now.Held, now.Token, now.Left = true, int64(r.term.Token()), r.term.Left()
 	}

@@ -7,18 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // A Job connects an Exec to a lock and a program. Exec calls its methods one at a time.
 type Job interface {
-	// Try polls the lock once, and claims it if possible. If Try returns an End, exec ends with it.
-	Try(ctx context.Context) (elect.Step, *End)
-	// Due checks, while the lock is held, whether the program still has to run. If so, it returns nil. Otherwise, it
-	// returns the End for exec, without an error if the work was already done. If Due returns an error, exec calls it
-	// again.
-	Due(ctx context.Context) (*End, error)
+	// Try polls the lock once, and claims it if possible. If Try returns an *exit.Error, exec ends with it.
+	Try(ctx context.Context) (elect.Step, *exit.Error)
+	// Due checks, while the lock is held, whether the program still has to run. If so, it returns nil. If it returns an
+	// *exit.Error, exec ends with it: without an error in it, the work was already done. After any other error, exec calls
+	// Due again.
+	Due(ctx context.Context) error
 	// Begin is called when the lock has been acquired, before the first heartbeat. Over is called after the lock has
 	// been released or lost.
 	Begin(t *elect.Term)
@@ -28,7 +29,7 @@ type Job interface {
 	Safe()
 	// Start starts the program. The program must exit before the time that until returns, even if this process is stopped
 	// or killed. Start calls until when it begins and just before the program begins. Later, the program's Allow can
-	// extend that time. If trying again would not help, the error is a *child.StartError.
+	// extend that time. If trying again would not help, the error is an *exit.Error.
 	Start(t *elect.Term, until func() time.Time) (Program, error)
 	// Done returns the record to write when the program succeeds. If the record has no key, nothing is written.
 	Done() table.Due
@@ -106,9 +107,10 @@ func Signals() <-chan os.Signal {
 func Endings() []os.Signal { return slices.Clone(endings) }
 
 // Run competes for the lock, and runs the program while it holds the lock. When Run returns, all of the program's
-// processes have exited, and the lock has been released or lost. If ctx ends, Run stops waiting for the lock.
-func (x *Exec) Run(ctx context.Context) End {
-	r := &runner{Exec: x, ctx: ctx, events: make(chan event), trouble: x.Trouble}
+// processes have exited, and the lock has been released or lost. If ctx ends, Run stops waiting for the lock. Run returns nil
+// if exec succeeded, and otherwise an *exit.Error.
+func (x *Exec) Run(ctx context.Context) error {
+	r := &runner{Exec: x, ctx: ctx, events: make(chan event)}
 	r.m = machine{once: x.Once, handover: x.Handover, restart: x.Restart}
 	r.handle(event{what: begun})
 	for r.m.phase != ended {
@@ -120,7 +122,10 @@ func (x *Exec) Run(ctx context.Context) End {
 			r.handle(r.due(time.Now()))
 		}
 	}
-	return r.end(r.m.last)
+	if end := r.end(r.m.last); *end != (exit.Error{}) {
+		return end
+	}
+	return nil
 }
 
 // runner is one run of exec. It has the state machine, and everything that runs in parallel with it.
@@ -130,7 +135,6 @@ type runner struct {
 	ctx    context.Context
 	events chan event // from the wait for the lock
 
-	trouble error     // why the last poll failed
 	wait    *wait     // while exec competes, or nil
 	term    *holding  // while the lock is held, or nil
 	began   time.Time // when the last term began
@@ -184,7 +188,8 @@ func got(s os.Signal) event {
 // stopping at a terminal, receive handles it first.
 func (r *runner) receive(e event) {
 	switch e.what {
-	case elected:
+	case elected, electedDead:
+		e.what = elected
 		r.term, r.began = hold(e.term, r.lease()/3), time.Now()
 		r.wait = r.wait.end()
 	case withdrawn, unable:

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -129,18 +129,18 @@ type site struct {
 	signals chan os.Signal
 	key     string
 
-	ignores bool                                // its programs do
-	fails   error                               // so they don't start
-	starts  time.Duration                       // how long that takes
-	due     func(context.Context) (*End, error) // for Due
-	begins  func(*elect.Term)                   // for Begin
+	ignores bool                        // its programs do
+	fails   error                       // so they don't start
+	starts  time.Duration               // how long that takes
+	due     func(context.Context) error // for Due
+	begins  func(*elect.Term)           // for Begin
 
 	began chan *program
 	mu    sync.Mutex
 	ran   []*program
 	terms []table.Token
 	over  int
-	end   End
+	end   exit.Error
 	done  chan struct{} // closed when Run has returned
 }
 
@@ -165,7 +165,9 @@ func (s *site) start() *site {
 	s.t.Cleanup(s.stop)
 	go func() {
 		defer close(s.done)
-		s.end = s.exec.Run(context.Background())
+		if end, failed := s.exec.Run(context.Background()).(*exit.Error); failed {
+			s.end = *end
+		}
 	}()
 	return s
 }
@@ -189,7 +191,7 @@ func (s *site) stop() {
 }
 
 // ends waits for the exec to end, and returns how.
-func (s *site) ends() End {
+func (s *site) ends() exit.Error {
 	select {
 	case <-s.done:
 	case <-time.After(long):
@@ -210,11 +212,11 @@ func (s *site) running() *program {
 	}
 }
 
-func (s *site) Try(ctx context.Context) (elect.Step, *End) {
+func (s *site) Try(ctx context.Context) (elect.Step, *exit.Error) {
 	return s.candidate.Try(ctx, elect.All, 0), nil
 }
 
-func (s *site) Due(ctx context.Context) (*End, error) { return s.due(ctx) }
+func (s *site) Due(ctx context.Context) error { return s.due(ctx) }
 func (s *site) Begin(t *elect.Term) {
 	s.terms = append(s.terms, t.Token())
 	if s.begins != nil {
@@ -258,7 +260,7 @@ func heartbeat(store *memstore.Store) time.Time { return store.Rows()["job"].Hea
 
 func waitsFor(d time.Duration) func(*site) { return func(s *site) { s.exec.Wait = d } }
 
-func doingOnce(due func(context.Context) (*End, error)) func(*site) {
+func doingOnce(due func(context.Context) error) func(*site) {
 	return func(s *site) { s.exec.Once, s.key, s.due = true, "1", due }
 }
 
@@ -279,7 +281,7 @@ func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 		"both at one instant, and it":    {answer: time.Second, signal: time.Second, code: byTerm},
 		"neither, but a little after it": {answer: time.Second / 2},
 	} {
-		for _, due := range []func(context.Context) (*End, error){nil, func(context.Context) (*End, error) { return nil, nil }} {
+		for _, due := range []func(context.Context) error{nil, func(context.Context) error { return nil }} {
 			for range 20 { // which goroutine is first is left to chance
 				synctest.Test(t, func(t *testing.T) {
 					store := &memstore.Store{}
@@ -326,7 +328,7 @@ func TestASignalAtTheEndOfTheWaitIsASignal(t *testing.T) {
 				time.Sleep(time.Second - time.Since(began))
 				s.signals <- syscall.SIGINT
 			})
-			assert.Equal(t, End{Code: byInt}, s.start().ends())
+			assert.Equal(t, exit.Error{Code: byInt}, s.start().ends())
 			assert.Empty(t, s.ran)
 			work.exit(0)
 			holder.ends()
@@ -348,7 +350,7 @@ func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 		}
 		away := newSite(t, store, "away", waitsFor(5*time.Second))
 		away.Cut()
-		assert.Equal(t, Failed, away.start().ends().Code, "nobody knows who has it")
+		assert.Equal(t, exit.Failed, away.start().ends().Code, "nobody knows who has it")
 		work.exit(0)
 		holder.ends()
 	})
@@ -418,9 +420,9 @@ func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 
 // While exec asks under the lock whether the program is still to be run, it loses the lock, or gets a signal to end.
 func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
-	unanswered := func(ctx context.Context) (*End, error) { <-ctx.Done(); return nil, ctx.Err() }
-	failing := func(context.Context) (*End, error) { return nil, errors.New("unavailable") }
-	for _, due := range []func(context.Context) (*End, error){unanswered, failing} {
+	unanswered := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	failing := func(context.Context) error { return errors.New("unavailable") }
+	for _, due := range []func(context.Context) error{unanswered, failing} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", doingOnce(due)).start()
@@ -437,7 +439,7 @@ func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.signals <- syscall.SIGTERM
 			began := time.Now()
-			assert.Equal(t, End{Code: byTerm}, s.ends())
+			assert.Equal(t, exit.Error{Code: byTerm}, s.ends())
 			assert.Zero(t, time.Since(began))
 			assert.Empty(t, s.ran)
 			assert.True(t, free(store))
@@ -449,13 +451,13 @@ func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
 		asked := 0
-		s := newSite(t, store, "a", doingOnce(func(context.Context) (*End, error) {
+		s := newSite(t, store, "a", doingOnce(func(context.Context) error {
 			if asked++; asked < 3 {
-				return nil, errors.New("unavailable")
+				return errors.New("unavailable")
 			}
-			return &End{Code: 77}, nil
+			return &exit.Error{Code: 77}
 		})).start()
-		assert.Equal(t, End{Code: 77}, s.ends())
+		assert.Equal(t, exit.Error{Code: 77}, s.ends())
 		assert.Empty(t, s.ran)
 		assert.True(t, free(store))
 		assert.NotContains(t, store.Rows(), "job!done")
@@ -465,9 +467,9 @@ func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
 // Each reply to the release is lost until the lease is over: exec does not report recorded work as undone.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
-	run := func(t *testing.T, request, reply func(string) bool) (End, *memstore.Store) {
+	run := func(t *testing.T, request, reply func(string) bool) (exit.Error, *memstore.Store) {
 		store := &memstore.Store{}
-		s := newSite(t, store, "a", doingOnce(func(context.Context) (*End, error) { return nil, nil })).start()
+		s := newSite(t, store, "a", doingOnce(func(context.Context) error { return nil })).start()
 		work := s.running()
 		s.Lose(request, reply)
 		work.exit(0)
@@ -475,12 +477,12 @@ func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		end, store := run(t, nil, finish)
-		assert.Equal(t, End{}, end)
+		assert.Equal(t, exit.Error{}, end)
 		assert.Contains(t, store.Rows(), "job!done")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		end, store := run(t, finish, nil)
-		assert.Equal(t, Failed, end.Code)
+		assert.Equal(t, exit.Failed, end.Code)
 		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT IT WAS NOT RECORDED THAT 1 IS DONE")
 		assert.NotContains(t, store.Rows(), "job!done")
 	})
@@ -516,21 +518,21 @@ func TestAProgramIsGoneBeforeTheNextOneStarts(t *testing.T) {
 				assert.InDelta(t, lease, second.began.Sub(began), float64(lease/10), "a lease after the last heartbeat")
 			}
 			second.exit(3)
-			assert.Equal(t, End{Code: 3}, b.ends())
+			assert.Equal(t, exit.Error{Code: 3}, b.ends())
 		})
 	}
 }
 
 func TestAProgramThatCanNotBeStartedLeavesTheLock(t *testing.T) {
 	for err, code := range map[error]int{
-		&child.StartError{Code: 126, Err: errors.New("not executable")}: 126,
-		errors.New("no watchdog"): Failed,
+		&exit.Error{Code: 126, Err: errors.New("not executable")}: 126,
+		errors.New("no watchdog"):                                 exit.Failed,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) { s.fails = err }).start()
 			assert.Equal(t, code, s.ends().Code)
-			assert.ErrorIs(t, s.end.Err, err)
+			assert.ErrorContains(t, s.end.Err, err.Error())
 			assert.True(t, free(store))
 		})
 	}
@@ -626,7 +628,7 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 		third.exit(0)
 		fourth := s.running()
 		assert.InDelta(t, lease/3, fourth.began.Sub(third.began), float64(lease/30))
-		s.fails = &child.StartError{Code: 127, Err: errors.New("gone")}
+		s.fails = &exit.Error{Code: 127, Err: errors.New("gone")}
 		fourth.exit(0)
 		assert.Equal(t, 127, s.ends().Code)
 		assert.True(t, free(store))
@@ -701,7 +703,7 @@ func TestASignalAndTheWaitsEndComeBeforeAClaim(t *testing.T) {
 
 // A signal that ends exec is taken in together with a heartbeat that has failed, before the program is started.
 func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
-	failing := func(context.Context) (*End, error) { return nil, errors.New("unavailable") }
+	failing := func(context.Context) error { return errors.New("unavailable") }
 	for range 20 { // which of them is seen first is left to chance
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -61,7 +62,7 @@ type guardRunner struct {
 	m      guardMachine
 	events *loop.Inbox[event]
 
-	term     *elect.Keeper      // or nil
+	term     *holding           // or nil
 	role     atomic.Value       // the role to check before heartbeats, or "" for no check
 	command  context.CancelFunc // ends the last command
 	finished chan struct{}      // closed when the last command has ended
@@ -126,6 +127,10 @@ func (g *guardRunner) await(stop <-chan struct{}) event {
 			if m, ok := g.events.Next(); ok {
 				return m
 			}
+		case <-g.term.happens():
+			if m, ok := g.term.events.Next(); ok {
+				return m
+			}
 		case <-stop:
 			return event{what: ending}
 		case <-g.Asks:
@@ -133,17 +138,14 @@ func (g *guardRunner) await(stop <-chan struct{}) event {
 	}
 }
 
-// handle passes an event on to the machine, unless it concerns an earlier term or command.
+// handle passes an event on to the machine, unless it concerns an earlier command.
 func (g *guardRunner) handle(m event) []deed {
 	switch m.what {
 	case electedDead, elected:
 		g.begin(m.term)
 		g.Say("holding the lock, token %d", m.term.Token())
 		g.Observer.Elected(m.term)
-	case confirmed, unfit, lost, requested, announced:
-		if g.term == nil || m.term != g.term.Term {
-			return nil
-		}
+	case unfit, lost, requested:
 		g.learn(m)
 	case activated, notActivated, deactivated, notDeactivated:
 		if m.command != g.number {
@@ -219,13 +221,11 @@ func (g *guardRunner) do(a deed) {
 		g.withdraw()
 	case confirm:
 		g.Say("waiting %v because the service may still be active on the last holder's machine", g.confirmation())
-		t := g.term.Term
-		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { g.events.Put(event{what: confirmed, term: t}) })
-		context.AfterFunc(t.Context(), func() { timer.Stop() })
+		t := g.term
+		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { t.events.Put(event{what: confirmed}) })
+		context.AfterFunc(t.ctx, func() { timer.Stop() })
 	case release:
-		t := g.term.Term
-		g.leave()
-		err := t.Release(context.Background(), errGivenUp)
+		err := g.leave().Release(context.Background(), errGivenUp)
 		if err != nil {
 			g.Warn("the lock could not be released: %v", err)
 		} else {
@@ -235,9 +235,7 @@ func (g *guardRunner) do(a deed) {
 			g.Candidate.Yield(err == nil, g.asked)
 		}
 	case abandon:
-		t := g.term.Term
-		g.leave()
-		t.End(errGivenUp)
+		g.leave().End(errGivenUp)
 		g.Say("left the lock to expire")
 	}
 }
@@ -246,36 +244,25 @@ var errGivenUp = errors.New("given up")
 
 // begin keeps a term by heartbeats, and checks the service before each of them.
 func (g *guardRunner) begin(t *elect.Term) {
-	c := &checkup{guardRunner: g, term: t, checked: g.Candidate.Clock.Now()}
-	g.term, g.asked = &elect.Keeper{Term: t, Interval: g.Renew, Notify: func(e elect.TermEvent) { g.notify(t, e) }, Before: c.before}, ""
+	c := &checkup{guardRunner: g, term: hold(t, g.Renew), checked: g.Candidate.Clock.Now()}
+	g.term, g.asked = c.term, ""
+	g.term.kept, g.term.beat, g.term.Before = true, g.Service.Extended, c.before
 	g.term.Start()
 }
 
-// notify receives the term's events.
-func (g *guardRunner) notify(t *elect.Term, e elect.TermEvent) {
-	switch e.What {
-	case elect.Beat:
-		g.Service.Extended()
-	case elect.Lost:
-		g.events.Put(event{what: lost, term: t, err: e.Err})
-	case elect.Requested:
-		g.events.Put(event{what: requested, term: t, by: e.By})
-	case elect.Announced:
-		g.events.Put(event{what: announced, term: t})
-	}
-}
-
-// leave stops the heartbeats. Later messages about the term are ignored.
-func (g *guardRunner) leave() {
-	_ = g.term.Stop() // a release returns the same error
+// leave stops the heartbeats, and returns the term.
+func (g *guardRunner) leave() *elect.Term {
+	h := g.term
 	g.term = nil
+	h.leave()
 	g.Observer.Over()
+	return h.Term
 }
 
 // checkup checks the service before a term's heartbeats.
 type checkup struct {
 	*guardRunner
-	term    *elect.Term
+	term    *holding
 	checked elect.Instant
 	sick    sickness
 }
@@ -291,7 +278,7 @@ func (c *checkup) before(ctx context.Context) {
 		return
 	}
 	if n := c.sick.count(role, err); n >= c.Unhealthy {
-		c.events.Put(event{what: unfit, term: c.term, err: err})
+		c.term.events.Put(event{what: unfit, err: err})
 	} else if n > 0 {
 		c.Warn("the health check failed (failure %d of %d in a row): %v", n, c.Unhealthy, err)
 	}
@@ -352,44 +339,34 @@ func (g *guardRunner) run(limit, pause time.Duration, done, failed happening, do
 func (g *guardRunner) compete(pause time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.withdraw = cancel
-	g.start(func() {
-		well := true
-		var checked elect.Instant
-		for ctx.Err() == nil {
-			elect.Sleep(ctx, g.Candidate.Clock, pause)
-			if ctx.Err() != nil {
-				break
-			}
-			pause = g.Renew
-			if now := g.Candidate.Clock.Now(); !well || now.Since(checked) >= g.Renew/2 { // polls may be more frequent than checks
-				checked = now
-				err := g.check(ctx, Standby, g.lease())
-				if ctx.Err() != nil {
-					break
-				}
-				if (err == nil) != well {
-					g.tellHealth(err)
-					well = err == nil
-				}
-			}
-			if !well {
-				continue
-			}
-			step := g.Candidate.Try(ctx, elect.All, min(g.Renew, g.lease()/3))
-			switch {
-			case step.Term != nil && step.Seen[0].NotReleased:
-				g.events.Put(event{what: electedDead, term: step.Term})
-				return
-			case step.Term != nil:
-				g.events.Put(event{what: elected, term: step.Term})
-				return
-			case ctx.Err() == nil:
-				g.Seen(step)
-			}
-			pause = step.Pause
+	c := &standby{Guard: g.Guard, well: true}
+	g.start(func() { g.events.Put(acquire(ctx, g.Candidate.Clock, pause, nil, c.try)) })
+}
+
+// standby is the competition for the lock, with what is known of the service's health.
+type standby struct {
+	*Guard
+	well    bool
+	checked elect.Instant
+}
+
+func (s *standby) try(ctx context.Context) (elect.Step, *exit.Error) {
+	if now := s.Candidate.Clock.Now(); !s.well || now.Since(s.checked) >= s.Renew/2 { // polls may be more frequent than checks
+		s.checked = now
+		err := s.check(ctx, Standby, s.lease())
+		if ctx.Err() == nil && (err == nil) != s.well {
+			s.tellHealth(err)
+			s.well = err == nil
 		}
-		g.events.Put(event{what: withdrawn})
-	})
+	}
+	if !s.well || ctx.Err() != nil {
+		return elect.Step{Pause: s.Renew}, nil
+	}
+	step := s.Candidate.Try(ctx, elect.All, min(s.Renew, s.lease()/3))
+	if step.Term == nil && ctx.Err() == nil {
+		s.Seen(step)
+	}
+	return step, nil
 }
 
 func (g *Guard) tellHealth(err error) {

@@ -342,7 +342,7 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 		a.set(func() { a.broken = 2; a.sick = true })
 		took := w.until("b")
 		assert.Greater(t, took, guardLease)
-		assert.Less(t, took, guardLease+2*renew+2*renew, "a check, the first attempt, the guardLease and the confirmation")
+		assert.Less(t, took, guardLease+2*renew+2*renew, "a check, the first attempt, the lease and the confirmation")
 		a.end()
 		b.end()
 	})

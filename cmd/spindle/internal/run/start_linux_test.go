@@ -16,7 +16,8 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -34,7 +35,7 @@ func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Ca
 }
 
 // runs runs exec with a program, and with the signals that come once the program has written a file.
-func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) End {
+func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) (code int) {
 	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
 	x.found.lockCommand = &x.lockCommand
 	x.candidate = candidateOn(store, x.lockCommand, x.lease)
@@ -50,7 +51,12 @@ func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string)
 		}()
 	}
 	e := Exec{Candidate: &x.candidate, Job: x, Program: args[0], Signals: signals, Say: x.say, Warn: x.complain}
-	return e.Run(t.Context())
+	var end *exit.Error
+	errors.As(e.Run(t.Context()), &end)
+	if end != nil {
+		code = end.Code
+	}
+	return code
 }
 
 func TestNothingIsLeftOfAnExec(t *testing.T) {
@@ -66,7 +72,7 @@ func TestNothingIsLeftOfAnExec(t *testing.T) {
 		"a program that is missing":        {args: []string{filepath.Join(t.TempDir(), "missing")}, code: child.NotFound},
 		"one that is no program":           {args: []string{notes}, code: child.CannotRun},
 		"one that the kernel can't read":   {args: []string{garbage}, code: child.CannotRun},
-		"one with too tooLong an argument": {args: []string{"true", strings.Repeat("x", 1<<18)}, code: child.CannotRun},
+		"one with too long an argument":    {args: []string{"true", strings.Repeat("x", 1<<18)}, code: child.CannotRun},
 		"one that succeeds":                {args: []string{"true"}},
 		"one that fails":                   {args: []string{"sh", "-c", "exit 3"}, code: 3},
 		"one that leaves another":          {args: []string{"sh", "-c", "sleep 1000 & exit 4"}, code: 4},
@@ -75,7 +81,7 @@ func TestNothingIsLeftOfAnExec(t *testing.T) {
 	} {
 		testcheck.NothingLeft(t, func() {
 			store := &memstore.Store{}
-			assert.Equal(t, r.code, runs(t, store, r.signal, r.args...).Code, name)
+			assert.Equal(t, r.code, runs(t, store, r.signal, r.args...), name)
 			assert.True(t, store.Rows()["job"].Heartbeat.IsZero(), "%s: the lock is kept", name)
 		})
 	}
@@ -143,7 +149,7 @@ func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 		now := x.reports.now()
 		assert.True(t, now.Held && now.Ready && now.Stuck, "%+v", now)
 		x.Over()
-		assert.Equal(t, probe.Report{Why: "job is no longer held"}, x.reports.now())
+		assert.Equal(t, health.Report{Why: "job is no longer held"}, x.reports.now())
 		assert.Zero(t, x.token)
 	}
 	said, err := os.ReadFile(stuck)

@@ -1,17 +1,20 @@
-// Package probe serves health checks and Prometheus metrics for one process that competes for a lock.
+// Package health serves health checks and Prometheus metrics for one process that competes for a lock, and reports the
+// process's state to systemd.
 //
-//   - probe.go: the health checks
+//   - health.go: the health checks and their HTTP server
 //   - metrics.go: the metrics
-//   - listen.go: the HTTP server
-package probe
+//   - systemd.go: the reports to systemd
+package health
 
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -36,16 +39,24 @@ type Probe struct {
 
 	asks    chan<- struct{}
 	looping atomic.Bool
-
-	begun, lost, heartbeats atomic.Int64
-	hooks                   map[string]*atomic.Int64
+	counts  map[Counter]*atomic.Int64
 }
+
+// A Counter is what a Probe counts. A hook's name counts the failures of the hook.
+type Counter string
+
+// The other counters.
+const (
+	Begun           Counter = "begun"     // terms that began
+	Lost            Counter = "lost"      // terms that were lost
+	HeartbeatFailed Counter = "heartbeat" // heartbeats that were not acknowledged
+)
 
 // New returns a probe for a process whose main loop answers by receiving from asks.
 func New(table, lock string, hooks []string, report func() Report, asks chan<- struct{}) *Probe {
-	p := &Probe{Table: table, Lock: lock, Hooks: hooks, Report: report, asks: asks, hooks: map[string]*atomic.Int64{}}
-	for _, name := range hooks {
-		p.hooks[name] = &atomic.Int64{}
+	p := &Probe{Table: table, Lock: lock, Hooks: hooks, Report: report, asks: asks, counts: map[Counter]*atomic.Int64{}}
+	for _, name := range append([]string{string(Begun), string(Lost), string(HeartbeatFailed)}, hooks...) {
+		p.counts[Counter(name)] = &atomic.Int64{}
 	}
 	return p
 }
@@ -53,24 +64,17 @@ func New(table, lock string, hooks []string, report func() Report, asks chan<- s
 // Looping reports that the main loop begins. Before that, the process counts as alive.
 func (p *Probe) Looping() { p.looping.Store(true) }
 
-// Begun counts a term that began.
-func (p *Probe) Begun() { p.begun.Add(1) }
-
-// Lost counts a term that was lost.
-func (p *Probe) Lost() { p.lost.Add(1) }
-
-// HeartbeatFailed counts a heartbeat that was not acknowledged.
-func (p *Probe) HeartbeatFailed() { p.heartbeats.Add(1) }
-
-// HookFailed counts a hook that failed.
-func (p *Probe) HookFailed(name string) { p.hooks[name].Add(1) }
+// Count counts an event.
+func (p *Probe) Count(what Counter) { p.counts[what].Add(1) }
 
 // Handler returns the handler for all paths.
 func (p *Probe) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
 	mux.HandleFunc("GET /readyz", p.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}))
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collector{p})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}))
 	return mux
 }
 
@@ -113,4 +117,18 @@ func answer(w http.ResponseWriter, ok bool, why string) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	fmt.Fprintln(w, why)
+}
+
+// Serve serves HTTP on a listener until end is called. Calling end does not block, even if a request is in progress or
+// a client does not read its response.
+func Serve(on net.Listener, h http.Handler) (end func()) { return serve(on, h, 5*time.Second) }
+
+// serve is like Serve. The limit is the time that a client may take to send a request.
+func serve(on net.Listener, h http.Handler, limit time.Duration) (end func()) {
+	server := &http.Server{Handler: h, ReadTimeout: limit, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	go func() { _ = server.Serve(on) }() // always returns an error once the server is closed
+	return func() {
+		_ = server.Close()
+		_ = on.Close() // the server may not know the listener yet
+	}
 }

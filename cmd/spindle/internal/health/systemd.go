@@ -1,15 +1,15 @@
-// Package systemd reports this process's state to systemd if the unit has Type=notify or WatchdogSec=.
-package systemd
+package health
 
 import (
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // Variables are the environment variables that systemd sets to ask this process for reports. They must be removed from
@@ -25,15 +25,14 @@ type Unit struct {
 	quit chan struct{}
 	done chan struct{}
 
-	mu      sync.Mutex // guards the fields below, which wait to be sent
-	states  []string
-	status  string
-	pending bool // status has not been sent
+	mu      sync.Mutex // guards the rest
+	pending []string   // assignments that have not been sent, each variable once
+	status  string     // the last one
 }
 
-// Begin starts the reports, or returns nil if systemd did not ask for any. The main loop must receive from asks. While
+// Notify starts the reports to systemd, or returns nil if systemd did not ask for any. The main loop must receive from asks. While
 // it does, the Unit pings systemd's watchdog.
-func Begin(asks chan<- struct{}) *Unit {
+func Notify(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
 	}
@@ -49,19 +48,9 @@ func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 // Stopping reports that the process is about to exit.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status reports a line of text. The command systemctl status shows the last one.
-func (u *Unit) Status(text string) {
-	if u == nil {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if text = oneLine(text); text == u.status {
-		return
-	}
-	u.status, u.pending = text, true
-	u.wakeUp()
-}
+// Status reports a text. The command systemctl status shows the last one. Line breaks are escaped, because to systemd,
+// each line is an assignment of its own.
+func (u *Unit) Status(text string) { u.say("STATUS=" + terminal.Escape(text)) }
 
 // End sends the remaining reports, but waits for at most a second.
 func (u *Unit) End() {
@@ -75,19 +64,21 @@ func (u *Unit) End() {
 	}
 }
 
-func (u *Unit) say(state string) {
+// say puts an assignment in the place of a pending one to the same variable. A status is sent only if it has changed.
+func (u *Unit) say(line string) {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !slices.Contains(u.states, state) {
-		u.states = append(u.states, state)
+	if line == u.status {
+		return
 	}
-	u.wakeUp()
-}
-
-func (u *Unit) wakeUp() {
+	variable, _, _ := strings.Cut(line, "=")
+	if variable == "STATUS" {
+		u.status = line
+	}
+	u.pending = append(slices.DeleteFunc(u.pending, func(p string) bool { return strings.HasPrefix(p, variable+"=") }), line)
 	select {
 	case u.wake <- struct{}{}:
 	default:
@@ -113,12 +104,8 @@ func (u *Unit) report() {
 // send sends the pending reports. Errors are ignored, because they can't be reported to systemd either.
 func (u *Unit) send() {
 	u.mu.Lock()
-	lines := u.states
-	u.states = nil
-	if u.pending {
-		lines = append(lines, "STATUS="+u.status)
-		u.pending = false
-	}
+	lines := u.pending
+	u.pending = nil
 	u.mu.Unlock()
 	if len(lines) > 0 {
 		_, _ = daemon.SdNotify(false, strings.Join(lines, "\n"))
@@ -143,18 +130,4 @@ func (u *Unit) pings() {
 			return
 		}
 	}
-}
-
-// oneLine escapes line breaks in a status. To systemd, each line is a separate assignment, so a second line could set
-// something else.
-func oneLine(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if strconv.IsGraphic(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
 }

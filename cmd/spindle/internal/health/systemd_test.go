@@ -1,6 +1,6 @@
 //go:build unix
 
-package systemd
+package health
 
 import (
 	"net"
@@ -55,7 +55,7 @@ func (m *manager) hears(line string) (all []string) {
 
 func TestSystemdHearsOfEachState(t *testing.T) {
 	m := listen(t)
-	u := Begin(nil)
+	u := Notify(nil)
 	u.Status("deactivating")
 	m.hears("STATUS=deactivating")
 	u.Status("deactivating")
@@ -72,9 +72,9 @@ func TestSystemdHearsOfEachState(t *testing.T) {
 // The name of a holder, which any program can write, must not be an assignment of its own.
 func TestAStatusIsOneLine(t *testing.T) {
 	m := listen(t)
-	u := Begin(nil)
+	u := Notify(nil)
 	u.Status("held by a\nMAINPID=1\x1b[31m \xff")
-	m.hears(`STATUS=held by a\nMAINPID=1\x1b[31m ` + "\ufffd")
+	m.hears(`STATUS=held by a\nMAINPID=1\x1b[31m \xff`)
 	u.End()
 }
 
@@ -84,7 +84,7 @@ func TestPingsComeOnlyFromTheLoop(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "30000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	asks := make(chan struct{})
-	u := Begin(asks)
+	u := Notify(asks)
 	u.Status("hangs")
 	assert.NotContains(t, m.hears("STATUS=hangs"), "WATCHDOG=1")
 	for range 3 {
@@ -100,7 +100,7 @@ func TestAWatchdogForAnotherProcessIsNotPinged(t *testing.T) {
 	listen(t)
 	t.Setenv("WATCHDOG_USEC", "30000")
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getppid()))
-	u := Begin(nil)
+	u := Notify(nil)
 	assert.Zero(t, u.ping)
 	u.End()
 }
@@ -108,7 +108,7 @@ func TestAWatchdogForAnotherProcessIsNotPinged(t *testing.T) {
 // A systemd that does not read fills its socket. That must not hold up what decides about the lock, nor the end.
 func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	listen(t)
-	u := Begin(nil)
+	u := Notify(nil)
 	begun := time.Now()
 	for i := range 10_000 {
 		u.Status(strconv.Itoa(i))
@@ -119,7 +119,7 @@ func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 
 func TestWithoutSystemdNothingIsSaid(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	u := Begin(nil)
+	u := Notify(nil)
 	assert.Nil(t, u)
 	u.Ready()
 	u.Status("x")

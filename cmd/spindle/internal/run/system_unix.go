@@ -3,6 +3,7 @@
 package run
 
 import (
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -38,4 +39,12 @@ func interrupt(code int) os.Signal {
 		return syscall.SIGQUIT
 	}
 	return nil
+}
+
+// owner returns the id of the file's owner, or -1 if it is not known.
+func owner(info fs.FileInfo) int {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid)
+	}
+	return -1
 }

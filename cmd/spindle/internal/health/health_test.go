@@ -1,4 +1,4 @@
-package probe
+package health
 
 import (
 	"io"
@@ -84,11 +84,11 @@ func TestMetricsSayWhatIsSo(t *testing.T) {
 	assert.Contains(t, text, `spindle_hook_failures_total{hook="on-stuck",spindle_lock="nightly",spindle_table="locktable"} 0`)
 
 	a.now = Report{Held: true, Token: 1763645616123456, Left: 2500 * time.Millisecond, Ready: true, Stuck: true}
-	a.Begun()
-	a.Begun()
-	a.Lost()
-	a.HeartbeatFailed()
-	a.HookFailed("on-lost")
+	a.Count(Begun)
+	a.Count(Begun)
+	a.Count(Lost)
+	a.Count(HeartbeatFailed)
+	a.Count("on-lost")
 	_, text = a.get("/metrics")
 	const about = `{spindle_lock="nightly",spindle_table="locktable"} `
 	for _, want := range []string{"held" + about + "1", "token" + about + "1.763645616123456e+15", "lease_left_seconds" + about + "2.5", "ready" + about + "1",

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -24,3 +25,6 @@ func asksForTerminal(os.Signal) bool { return false }
 const keyStop = syscall.SIGTERM // these systems have no Ctrl-Z
 
 func interrupt(int) os.Signal { return nil }
+
+// owner returns -1, because nothing needs the owner on these systems.
+func owner(fs.FileInfo) int { return -1 }

@@ -1,0 +1,70 @@
+//go:build !unix
+
+package child
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// Supported returns an error if this system can't run programs under a lock.
+func Supported() error {
+	return errors.New("this command requires Unix process groups; without them, a program's children would outlive the lock")
+}
+
+func ownGroup(*exec.Cmd) error { return Supported() }
+
+func ownSession(*exec.Cmd) error { return Supported() }
+
+func inherited() *os.File { return os.Stderr }
+
+func inheritedFile(int) *os.File { return nil }
+
+func closeOnExec(...int) {}
+
+func become(string, []string) error { return Supported() }
+
+func writeNow(*os.File, []byte) error { return Supported() }
+
+func signalGroup(int, os.Signal) {}
+
+func goOn(*os.Process) {}
+
+func killGroup(int) {}
+
+func groupGone(int) bool { return false }
+
+// await waits until the program exits.
+func (c *Child) await() {
+	_ = c.cmd.Wait() // ProcessState has the result
+	c.code = c.cmd.ProcessState.ExitCode()
+}
+
+// Continue does nothing, because groups can't be stopped on this system.
+func (c *Child) Continue() {}
+
+// A Terminal is this process's controlling terminal. On this system there is none.
+type Terminal struct{}
+
+// OpenTerminal returns nil.
+func OpenTerminal() *Terminal { return nil }
+
+// Stops returns nil.
+func (*Terminal) Stops() <-chan os.Signal { return nil }
+
+// Lend returns false.
+func (*Terminal) Lend(int) bool { return false }
+
+// Lent returns false.
+func (*Terminal) Lent() bool { return false }
+
+// TakeBack does nothing.
+func (*Terminal) TakeBack(bool) {}
+
+// Suspend returns false.
+func (*Terminal) Suspend() bool { return false }
+
+const programsGetTTOU = false
+
+func unignoreTTOU() {}
