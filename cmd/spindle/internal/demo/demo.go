@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/demokit"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -67,7 +67,7 @@ press Ctrl+C.
 		},
 	}
 	c.Flags().StringVar(&listen, "serve", "", "also show the web page of spindle serve at this `address`")
-	c.Flags().Lookup("serve").NoOptDefVal = servecmd.DefaultListen
+	c.Flags().Lookup("serve").NoOptDefVal = serve.DefaultListen
 	return c
 }
 
@@ -181,8 +181,8 @@ func (d *demo) ls(ctx context.Context) error {
 		return err
 	}
 	d.Say("", demokit.Faint, "$ spindle ls")
-	locks := terminal.Columns{Names: describe.LockColumns}
-	for _, line := range locks.Lines(&terminal.Terminal{Width: 80}, []terminal.Row{describe.LockEntry(l).Row}) {
+	locks := terminal.Columns{Names: model.LockColumns}
+	for _, line := range locks.Lines(&terminal.Terminal{Width: 80}, []terminal.Row{model.LockEntry(l).Row}) {
 		d.Print(demokit.Plain, "  %s", line)
 	}
 	return nil
