@@ -1,0 +1,139 @@
+package share
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// never is the wait for a partition that another member owns. The wait has no known end, because it depends on when
+// that member releases the partition or loses its term.
+const never = time.Duration(math.MaxInt64)
+
+// history is what a member remembers about a partition from one poll to the next. Times are by Spanner's clock.
+type history struct {
+	assumed time.Duration // the lease of the last known holder; 0: none
+	absent  time.Time     // when the partition was first seen without a row
+	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
+	leases  bool          // the next poll must read its lease rows
+}
+
+// learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
+// owner. The history keeps it in case the partition's rows are deleted, because the owner may then continue to act
+// until its deadline.
+func (h *history) learn(o table.PartitionRow, lease time.Duration) {
+	switch {
+	case o.Exists && o.Heartbeat.IsZero():
+		h.assumed, h.absent = 0, time.Time{}
+	case o.Exists:
+		h.assumed, h.absent = lease, time.Time{}
+	case h.absent.IsZero():
+		h.absent = o.At
+	}
+}
+
+// Judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
+type Judge struct {
+	Snapshot table.GroupSnapshot
+	Own      table.LeaseRef // the judging member
+	Memory   *plan.Memory   // of the judging member, in case rows vanish
+}
+
+// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
+// h.learn before. The judging member must not be acting on the partition, and must have no request for it in progress.
+//
+// If the lock row is not enough to decide, claimableIn returns never and true. The caller must then read the
+// partition's lease rows, and call claimableIn again.
+func (j Judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+	with, is := table.MemberOf(o.Writer)
+	switch {
+	case !o.Exists:
+		return j.withoutRow(o, h)
+	case o.Heartbeat.IsZero():
+		return 0, false // released
+	case errors.Is(j.Snapshot.Unreadable[o.Name], table.ErrNewer):
+		return never, false
+	case !o.Confirmed(): // a bare claim has no lease record
+		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), false
+	case is && j.decided(with):
+		return j.freeWith(with, never), false
+	case !o.LeasesRead:
+		return never, true
+	case j.Snapshot.Unreadable[o.Name] != nil:
+		return never, false
+	case o.LeaseRecord == nil && is:
+		return j.freeWith(with, j.Memory.Lease), false // the lease row was deleted by hand
+	case o.LeaseRecord == nil:
+		return j.left(o.Heartbeat.Add(j.Memory.Lease)), false
+	}
+	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
+}
+
+// withoutRow handles a partition that has no lock row, either because it was never claimed or because the row was
+// deleted by hand. It decides from the remaining lease rows and the history.
+func (j Judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+	if !o.LeasesRead {
+		return never, true
+	}
+	if j.Snapshot.Unreadable[o.Name] != nil {
+		return never, false
+	}
+	if h.assumed > 0 && len(o.OrphanLeases) == 0 {
+		return j.left(h.absent.Add(h.assumed)), false
+	}
+	for _, p := range o.OrphanLeases {
+		wait = max(wait, j.freeBy(p, h.absent))
+	}
+	return wait, false
+}
+
+// freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
+// on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after heartbeat.
+func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
+	if with, is := table.MemberOf(p.With); is {
+		return j.freeWith(with, p.Lease)
+	}
+	return j.left(heartbeat.Add(p.Lease))
+}
+
+// decided reports whether the member's lock row is enough to tell whether the member's term has ended.
+func (j Judge) decided(with table.LeaseRef) bool {
+	return j.Snapshot.Unreadable[with.Name] != nil || j.Snapshot.Members[with.Name].Exists
+}
+
+// freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
+// lock row shows that the member's term has ended.
+//
+// If the lock row is missing, it was deleted by hand. The member may not have noticed and may act until its lease
+// expires. Its lease is not known for certain, so freeWith assumes the longest of three leases: the one that the caller
+// passes, the last known lease of the member, and the judging member's own. The wait begins when the row was first
+// found missing. If the caller passes never, freeWith returns never for a missing row.
+func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
+	o := j.Snapshot.Members[with.Name]
+	switch since, missing := j.Memory.Missing[with]; {
+	case with == j.Own:
+		return 0
+	case o.Exists && plan.Over(o, with.Token):
+		return 0
+	case !o.Exists && missing && leases != never:
+		return j.left(since.Add(max(leases, j.Memory.Leases[with], j.Memory.Lease)))
+	}
+	return never
+}
+
+func (j Judge) left(until time.Time) time.Duration { return max(until.Sub(j.Snapshot.At), 0) }
+
+// names reports whether the rows assign the partition to the judging member.
+func (j Judge) names(o table.PartitionRow) bool {
+	return slices.Contains(plan.Named(o), j.Own) && !(o.Exists && o.Heartbeat.IsZero())
+}
+
+// lockRow returns o without anything that was read from lease rows.
+func lockRow(o table.PartitionRow) table.PartitionRow {
+	o.LeaseRecord, o.OrphanLeases, o.LeasesRead = nil, nil, false
+	return o
+}

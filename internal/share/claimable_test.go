@@ -1,0 +1,139 @@
+package share
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// This test covers the heart of the protocol, which is when a partition can be claimed, as seen in one snapshot.
+func TestWhenAPartitionCanBeClaimed(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return at.Add(-d) }
+	token := func(d time.Duration) table.Token { return table.TokenAt(ago(d)) }
+	member := func(slot int, joined time.Duration) table.LeaseRef {
+		return table.LeaseRef{Name: table.SlotName("orders", slot), Token: token(joined)}
+	}
+	own, live, evicted, replaced := member(0, time.Hour), member(1, time.Hour), member(2, time.Hour), member(3, 2*time.Hour)
+	gone, other := member(4, time.Hour), table.LeaseRef{Name: table.SlotName("bills", 1), Token: token(time.Hour)}
+	row := func(h table.LeaseRef, heartbeat time.Time) table.Observation {
+		return table.Observation{Name: h.Name, At: at, Exists: true, Heartbeat: heartbeat, Token: h.Token}
+	}
+	members := map[string]table.Observation{
+		own.Name: row(own, ago(time.Second)), live.Name: row(live, ago(time.Hour/2)), evicted.Name: row(evicted, time.Time{}),
+		replaced.Name: row(member(3, time.Hour), ago(time.Second)),
+	}
+	const name = "orders/partition/17"
+	held := func(by string, heartbeat time.Duration, p *table.LeaseRecord) table.PartitionRow {
+		return table.PartitionRow{LeasesRead: p != nil, Observation: table.Observation{Name: name, At: at, Exists: true, Heartbeat: ago(heartbeat), Token: token(heartbeat + time.Second), Writer: by, LeaseRecord: p}}
+	}
+	with := func(h table.LeaseRef) table.PartitionRow {
+		return held(h.Key(), time.Hour, &table.LeaseRecord{With: h.Key(), Lease: 20 * time.Second})
+	}
+	bare := func(by string, claimed time.Duration) table.PartitionRow {
+		s := held(by, claimed, nil)
+		s.Token = token(claimed)
+		return s
+	}
+	absent := func(orphanLeases ...table.LeaseRecord) table.PartitionRow {
+		s := table.PartitionRow{LeasesRead: true, Observation: table.Observation{Name: name, At: at, OrphanLeases: map[table.Token]table.LeaseRecord{}}}
+		for i, p := range orphanLeases {
+			s.OrphanLeases[token(time.Duration(i+1)*time.Minute)] = p
+		}
+		return s
+	}
+	unread := func(s table.PartitionRow) table.PartitionRow { s.LeasesRead, s.LeaseRecord = false, nil; return s }
+	noLease := func(s table.PartitionRow) table.PartitionRow { s.LeaseRecord = nil; return s }
+	released := table.PartitionRow{Observation: table.Observation{Name: name, At: at, Exists: true, Token: token(time.Second)}}
+	seen := history{assumed: 15 * time.Second, absent: ago(4 * time.Second)}
+	since := map[table.LeaseRef]time.Time{gone: ago(5 * time.Second)}
+	lock := table.LeaseRecord{Lease: 30 * time.Second}
+
+	vanished := table.SlotName("orders", 5) // its lock row is missing, and its lease row can't be read
+	defer func() {
+		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, Own: own,
+			Memory: &plan.Memory{Lease: 10 * time.Second, Missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}}
+		wait, _ := j.claimableIn(with(table.LeaseRef{Name: vanished, Token: token(time.Hour)}), history{})
+		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
+	}()
+	for what, c := range map[string]struct {
+		o       table.PartitionRow
+		m       history
+		missing map[table.LeaseRef]time.Time
+		wait    time.Duration
+		leases  bool
+	}{
+		"it was given back":  {o: released},
+		"it never had a row": {o: absent()},
+		"it has no row, and its lease rows were not read":      {o: unread(absent()), wait: never, leases: true},
+		"its row has vanished, and it had been given back":     {o: absent(), m: history{absent: ago(time.Second)}},
+		"its row has vanished":                                 {o: absent(), m: seen, wait: 11 * time.Second},
+		"a live member has it":                                 {o: with(live), wait: never},
+		"a live member has it, by the lock row alone":          {o: unread(with(live)), wait: never},
+		"a member that is evicted had it":                      {o: with(evicted)},
+		"a member that is evicted had it, by the lock row":     {o: unread(with(evicted))},
+		"a member whose slot another has had it":               {o: with(replaced)},
+		"the own member has it, and nobody acts on it":         {o: with(own)},
+		"a missing member has it, just seen":                   {o: with(gone), wait: never},
+		"a missing member has it, seen a while ago":            {o: with(gone), missing: since, wait: 15 * time.Second},
+		"a missing member has it, its lease rows not read":     {o: unread(with(gone)), missing: since, wait: never, leases: true},
+		"a missing member has waited long enough":              {o: with(gone), missing: map[table.LeaseRef]time.Time{gone: ago(20 * time.Second)}},
+		"an earlier term of a missing member was waited for":   {o: with(gone), missing: map[table.LeaseRef]time.Time{member(4, 3*time.Hour): ago(time.Hour)}, wait: never},
+		"a member of another group has it":                     {o: with(other), wait: never},
+		"a live member has it, and its lease row was deleted":  {o: noLease(with(live)), wait: never},
+		"an evicted one had it, and its lease row was deleted": {o: noLease(with(evicted))},
+		"a missing one has it, and its lease row was deleted":  {o: noLease(with(gone)), missing: since, wait: 5 * time.Second},
+		"a live member has just claimed it":                    {o: bare(live.Key(), time.Second), wait: 9 * time.Second},
+		"a live member claimed it long ago":                    {o: bare(live.Key(), time.Hour)},
+		"an evicted member claimed it":                         {o: bare(evicted.Key(), time.Second)},
+		"the own member claimed it":                            {o: bare(own.Key(), time.Second)},
+		"a missing member claimed it":                          {o: bare(gone.Key(), 3*time.Second), wait: 7 * time.Second},
+		"a lock claimed it":                                    {o: bare("somebody", 3*time.Second), wait: 7 * time.Second},
+		"a lock has it":                                        {o: held("somebody", 10*time.Second, &lock), wait: 20 * time.Second},
+		"a lock has it, and its lease row was not read":        {o: unread(held("somebody", 10*time.Second, &lock)), wait: never, leases: true},
+		"a lock had it that has expired":                       {o: held("somebody", 40*time.Second, &lock)},
+		"a lock has it, and its lease row was deleted":         {o: noLease(held("somebody", 3*time.Second, &lock)), wait: 7 * time.Second},
+		"a leaving lock has it":                                {o: held("", 10*time.Second, &lock), wait: 20 * time.Second},
+		"an orphan lease of a live member":                     {o: absent(table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
+		"an orphan lease of an evicted member":                 {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second})},
+		"an orphan lease of the own member":                    {o: absent(table.LeaseRecord{With: own.Key(), Lease: time.Second})},
+		"an orphan lease of a missing member":                  {o: absent(table.LeaseRecord{With: gone.Key(), Lease: 8 * time.Second}), missing: since, wait: 5 * time.Second},
+		"orphan leases of an evicted and of a live member":     {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second}, table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
+		"an orphan lease of a lock":                            {o: absent(lock), m: seen, wait: 26 * time.Second},
+	} {
+		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members}, Own: own, Memory: &plan.Memory{Lease: 10 * time.Second, Missing: c.missing}}
+		wait, leases := j.claimableIn(c.o, c.m)
+		assert.Equal(t, c.wait, wait, what)
+		assert.Equal(t, c.leases, leases, what)
+		if c.o.LeasesRead && c.o.Exists && c.o.LeaseRecord != nil {
+			j.Snapshot.Unreadable = map[string]error{name: table.ErrNewer}
+			wait, _ = j.claimableIn(c.o, c.m)
+			assert.Equal(t, never, wait, "%s, by a newer version", what)
+		}
+		j.Snapshot.Unreadable = map[string]error{name: errors.New("not JSON")}
+		wait, _ = j.claimableIn(c.o, c.m)
+		if c.o.LeasesRead && (!c.o.Exists || c.o.LeaseRecord != nil && c.o.LeaseRecord.With == "") {
+			assert.Equal(t, never, wait, "%s, and its lease rows can't be read", what)
+		}
+	}
+}
+
+const lease = 10 * time.Second
+
+// If a partition's row vanishes for the second time, its last holder may act for a lease from then on, whether the row showed
+// a holder or a release in between.
+func TestASecondAbsenceCountsFromItsBeginning(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, heartbeat := range []time.Time{at, {}} {
+		var h history
+		for i, exists := range []bool{true, false, false, true, false, false} {
+			h.learn(table.PartitionRow{Observation: table.Observation{At: at.Add(time.Duration(i) * time.Second), Exists: exists, Heartbeat: heartbeat}}, lease)
+		}
+		assert.Equal(t, at.Add(4*time.Second), h.absent)
+	}
+}
