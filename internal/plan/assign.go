@@ -5,14 +5,12 @@ import (
 	"slices"
 )
 
-// maxPairs is the maximum number of pairs of a partition and a slot that are sorted. Sorting more would take too long.
-const maxPairs = 300_000
-
 // assigning is a plan whose entries are being assigned.
 type assigning struct {
 	*Plan
-	home []int32 // for each entry, the index of the evicted member that had it, if that member has returned, or none
-	load []int   // the number of partitions that each member has in the classes assigned so far
+	home []int32  // for each entry, the index of the evicted member that had it, if that member has returned, or none
+	load []int    // the number of partitions that each member has in the classes assigned so far
+	seed []uint64 // for each member, a number for its slot
 }
 
 // A class is the set of entries that are in the lists of the same members.
@@ -201,7 +199,7 @@ func (a *assigning) giveUp(c class, room []int) {
 		switch home := a.home[i]; {
 		case home != none && room[home] > 0:
 			return 0
-		case a.entries[i].former != none:
+		case a.entries[i].former != "":
 			return 1
 		}
 		return 2
@@ -230,7 +228,7 @@ func (a *assigning) bringHome(pool, room []int) []int {
 	})
 }
 
-// assignPool assigns the entries to members with room.
+// assignPool assigns each entry to the member with room whose slot prefers it most.
 func (a *assigning) assignPool(pool, room []int) {
 	var open []int
 	for i, r := range room {
@@ -238,82 +236,22 @@ func (a *assigning) assignPool(pool, room []int) {
 			open = append(open, i)
 		}
 	}
-	if len(pool)*len(open) > maxPairs {
-		a.assignMany(pool, open, room)
-	} else {
-		a.assignPairs(pool, open, room)
-	}
-}
-
-// assignMany assigns each entry to a member with room that it chooses by the hash of the entry.
-func (a *assigning) assignMany(pool, open, room []int) {
 	for _, i := range pool {
-		at := int(mix(a.entries[i].hash) % uint64(len(open)))
-		to := open[at]
+		best := 0
+		for at := range open {
+			if a.prefers(open[at], i) < a.prefers(open[best], i) {
+				best = at
+			}
+		}
+		to := open[best]
 		a.entries[i].owner = int32(to)
 		if room[to]--; room[to] == 0 {
-			open = slices.Delete(open, at, at+1)
+			open = slices.Delete(open, best, best+1)
 		}
 	}
 }
 
-// assignPairs assigns entries to the members with room. It sorts all pairs of an entry and a member by slotOrder and
-// goes through them. It assigns the entry to the member if the entry is still unassigned and the member still has room.
-// Most pairs are never needed, so assignPairs sorts only some of them at a time.
-func (a *assigning) assignPairs(pool, open, room []int) {
-	pairs := make([]pair, 0, len(pool)*len(open))
-	for _, to := range open {
-		for _, i := range pool {
-			pairs = append(pairs, pair{slotOrder(a.members[to].Slot, a.entries[i].hash), int32(i), int32(to)})
-		}
-	}
-	for left := len(pool); left > 0; {
-		n := min(4*left, len(pairs))
-		lowest(pairs, n)
-		slices.SortFunc(pairs[:n], pair.compare)
-		for _, x := range pairs[:n] {
-			if a.entries[x.entry].owner == none && room[x.to] > 0 {
-				a.entries[x.entry].owner = x.to
-				room[x.to]--
-				left--
-			}
-		}
-		pairs = slices.DeleteFunc(pairs[n:], func(x pair) bool { return a.entries[x.entry].owner != none || room[x.to] <= 0 })
-	}
-}
-
-// slotOrder returns the position of an entry in the order in which a slot prefers entries.
-func slotOrder(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
-
-// A pair is an entry and a member to which the entry can be assigned.
-type pair struct {
-	order     uint64
-	entry, to int32
-}
-
-func (a pair) compare(b pair) int {
-	if a.order != b.order {
-		return cmp.Compare(a.order, b.order)
-	}
-	return cmp.Or(cmp.Compare(a.entry, b.entry), cmp.Compare(a.to, b.to))
-}
-
-// lowest moves the first n pairs in slot order to the front, without sorting them.
-func lowest(pairs []pair, n int) {
-	for len(pairs) > 1 && n > 0 && n < len(pairs) {
-		pivot, low := pairs[len(pairs)/2], 0
-		pairs[len(pairs)/2], pairs[len(pairs)-1] = pairs[len(pairs)-1], pivot
-		for i, x := range pairs {
-			if x.compare(pivot) < 0 {
-				pairs[i], pairs[low] = pairs[low], x
-				low++
-			}
-		}
-		pairs[len(pairs)-1], pairs[low] = pairs[low], pivot
-		if low < n { // the pivot is among the first n
-			pairs, n = pairs[low+1:], n-low-1
-		} else {
-			pairs = pairs[:low]
-		}
-	}
+// prefers returns the position of an entry in the order in which the slot of a member prefers entries.
+func (a *assigning) prefers(member, entry int) uint64 {
+	return mix(a.seed[member] ^ a.entries[entry].hash)
 }

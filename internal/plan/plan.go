@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	none      = -1      // the index if there is no member, or no evicted member
+	none      = -1      // the index if there is no member
 	maxLists  = 6       // six lists of the maximum length fit in one cell of Spanner
 	maxSlot   = 9999    // slots have four digits
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
@@ -40,10 +40,10 @@ type Member struct {
 
 // Plan is an assignment of partitions to members. It never changes.
 type Plan struct {
-	members []Member // ordered by slot
-	lists   []string // the members' lists, ascending; each is a bit in entry.lists
-	entries []entry  // ordered by hash
-	evicted []evicted
+	members []Member         // ordered by slot
+	lists   []string         // the members' lists, ascending; each is a bit in entry.lists
+	entries []entry          // ordered by hash
+	evicted map[string]int64 // the identities that are kept, and until when, in milliseconds since 1970
 
 	whole  string // the list whose names are the entries, if that is certain and all members have this list
 	opaque bool   // the entries are those of the list whole, but have no hashes because the list is not known here
@@ -54,13 +54,7 @@ type entry struct {
 	hash   uint64
 	lists  uint16 // a bit for each list in the plan that contains the partition
 	owner  int32  // the index of the member that has the partition, or none
-	former int32  // the index of the evicted member that had the partition, or none
-}
-
-// evicted is a member whose identity is kept.
-type evicted struct {
-	ID    string `json:"id"`
-	Until int64  `json:"u"` // milliseconds since 1970
+	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
 // Of returns a plan in which each partition is assigned to the member that owns it at present. The first plan of a
@@ -75,7 +69,7 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 		}
 	}
 	for at, h := range l.hashes {
-		e := entry{hash: h, lists: p.bit(l.digest), owner: none, former: none}
+		e := entry{hash: h, lists: p.bit(l.digest), owner: none}
 		if i := owners[at]; i != none && p.bit(p.members[i].List) != 0 {
 			e.owner = int32(i)
 			e.lists |= p.bit(p.members[i].List) // the member has the partition, so the member's list contains it
@@ -90,7 +84,7 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 
 // counting returns a plan of these members without any entries.
 func counting(members []Member) *Plan {
-	p := &Plan{members: slices.Clone(members)}
+	p := &Plan{members: slices.Clone(members), evicted: map[string]int64{}}
 	slices.SortFunc(p.members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Token, a.Token))
 	})
@@ -165,7 +159,7 @@ func (p *Plan) Same(q *Plan) bool {
 	return slices.Equal(p.members, q.members) &&
 		slices.EqualFunc(p.entries, q.entries, func(a, b entry) bool {
 			return a.hash == b.hash && a.lists == b.lists && a.owner == b.owner &&
-				(a.former == none || b.former == none || p.evicted[a.former] == q.evicted[b.former])
+				(a.former == "" || b.former == "" || a.former == b.former && p.evicted[a.former] == q.evicted[b.former])
 		})
 }
 
