@@ -76,14 +76,10 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	}
 	note("the process has not been in the group", m.out, m.failing)
 	if t != nil {
-		p := &t.conduct.Progress
-		since := p.SickSince()
-		if _, acted := m.inventory.All.Holds(); acted == 0 {
-			since = p.Since
-		}
-		note("no partition could be claimed or released", since, p.Err)
+		_, acted := m.inventory.All.Holds()
+		note("no partition could be claimed or released", t.conduct.FailingSince(acted), t.conduct.Err)
 	}
-	name, suspicion := m.inventory.Suspects.Oldest()
+	name, suspicion := m.inventory.All.Oldest()
 	note(fmt.Sprintf("partition %q could not be claimed or released", name), suspicion.Since, suspicion.Err)
 	return worst
 }

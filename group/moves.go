@@ -176,7 +176,7 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 		t.m.inventory.Doubt(released...)
 		err = fmt.Errorf("release: %w", err)
 		t.m.voice.problems.Note(err)
-		t.conduct.Progress.Failed(t.polls.clock.Now(), err, false, released...)
+		t.conduct.Failed(t.polls.clock.Now(), err, false, released...)
 		m.revokes.off() // revoke nothing more until the next poll
 		m.pollAgain()
 		return
@@ -212,8 +212,8 @@ func (m *moves) failed(c *commit, err error) {
 	t := m.t
 	now, lease, entries := t.polls.clock.Now(), t.polls.lease, c.entries(t.m.inventory)
 	aborted, first := errors.Is(err, table.ErrAborted), elect.First(err)
-	t.conduct.Progress.Failed(now, err, aborted || first || len(entries) == 1, entries...)
-	m.commits.slow(t.conduct.Progress.Sick())
+	t.conduct.Failed(now, err, aborted || first || len(entries) == 1, entries...)
+	m.commits.slow(t.conduct.Sick())
 	switch {
 	case aborted && len(entries) > 1:
 		m.commits.oneAtATime()
@@ -228,7 +228,7 @@ func (m *moves) failed(c *commit, err error) {
 		m.split(c, 0)
 	default:
 		t.m.voice.problems.Note(err)
-		t.m.inventory.Suspects.Add(entries[0], now, lease, err)
+		entries[0].Suspect.Fail(now, lease, err)
 		t.m.inventory.Doubt(entries...)
 	}
 }
@@ -246,7 +246,7 @@ func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
 // retryPause returns the pause before another attempt. It is zero at first, and grows once nothing has succeeded for a
 // quarter of the lease.
 func (m *moves) retryPause(now elect.Instant) time.Duration {
-	if m.t.conduct.Progress.Lasts(now) < m.t.polls.lease/4 {
+	if since := m.t.conduct.Since; since == (elect.Instant{}) || now.Since(since) < m.t.polls.lease/4 {
 		return 0
 	}
 	return m.redo.Pause(m.t.polls.clock)
@@ -254,7 +254,7 @@ func (m *moves) retryPause(now elect.Instant) time.Duration {
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (m *moves) succeeded() {
-	m.t.conduct.Progress.Succeeded()
+	m.t.conduct.Succeeded()
 	m.commits.slow(false)
 	m.redo.Reset()
 }

@@ -216,7 +216,7 @@ func (t *term) checkFitness() {
 		t.polls.soon(0)
 	}
 	if !t.leaving() && t.conduct.Useless(now, owned) {
-		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Progress.Err))
+		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Err))
 	}
 }
 

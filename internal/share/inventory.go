@@ -34,11 +34,11 @@ type Entry struct {
 	Assigned    *Assignment // for Held, Revoking and Releasing
 	Busy        *Assignment // the assignment of this or an earlier term whose work has not returned
 	EarlyReturn Suspicion   // set if its work returned early and the option is Release
+	Suspect     Suspicion   // set if it can't be claimed or released
 
-	suspect Suspicion // set if it can't be claimed or released
-	changed int       // the number of the last poll sent before the state changed
-	doubted bool      // an earlier outcome is unknown, so rows may name this member even if the claim fails
-	history history   // from earlier polls
+	changed int     // the number of the last poll sent before the state changed
+	doubted bool    // an earlier outcome is unknown, so rows may name this member even if the claim fails
+	history history // from earlier polls
 }
 
 // Pause says whether the program has paused a partition.
@@ -72,10 +72,9 @@ func (e *Entry) wanted() bool { return e.Target && e.Paused == Running }
 
 // Inventory holds a group's partitions as this member sees them.
 type Inventory struct {
-	List     plan.List
-	All      Entries // sorted by name, like the list
-	Look     int     // the number of the last poll sent
-	Suspects Suspects
+	List plan.List
+	All  Entries // sorted by name, like the list
+	Look int     // the number of the last poll sent
 
 	byLock      map[string]*Entry
 	reconciling map[*Entry]bool // partitions for which a reconciliation is queued or in progress
@@ -113,7 +112,7 @@ func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
 	e.Assigned = &Assignment{Token: token}
 	e.history = history{assumed: lease, leases: e.history.leases} // earlier observations are out of date
 	v.become(Held, e)
-	v.Suspects.trust(e)
+	e.Suspect = Suspicion{}
 }
 
 // Revoke ends the assignment for good. The token is never acted on again.
@@ -165,7 +164,7 @@ func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table
 		e := v.byLock[o.Name]
 		e.doubted = e.doubted || e.State == Unresolved
 		v.become(Claimed, e)
-		if e.suspect.failed() {
+		if e.Suspect.failed() {
 			commits = append(commits, []table.Observation{o})
 		} else {
 			together = append(together, o)

@@ -81,6 +81,19 @@ func (v *Inventory) Learn(s table.GroupSnapshot, m *plan.Memory) {
 	}
 }
 
+// Lost returns the partitions that the member acts on although a poll has shown that their lease rows are missing.
+// Somebody has deleted these rows by hand.
+func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
+	for _, e := range v.All {
+		if e.State == Held {
+			if exists, read := s.LeaseExists[e.Ref()]; read && !exists {
+				lost = append(lost, e)
+			}
+		}
+	}
+	return lost
+}
+
 // PlainLocks returns the plain locks that have a partition's name, sorted by name, once for each of their terms.
 func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.PartitionRow) {
 	for lock, o := range s.Partitions {
