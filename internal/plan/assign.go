@@ -24,16 +24,11 @@ type class struct {
 // first. The classes that follow can then balance the load, because more members are eligible for them.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
-	var last uint16
-	var c *class
 	for i, e := range a.entries {
-		if e.lists != last {
-			if last, c = e.lists, by[e.lists]; c == nil {
-				c = a.class(e.lists)
-				by[e.lists] = c
-			}
+		if by[e.lists] == nil {
+			by[e.lists] = a.class(e.lists)
 		}
-		c.entries = append(c.entries, i)
+		by[e.lists].entries = append(by[e.lists].entries, i)
 	}
 	var all []class
 	for _, c := range by {
@@ -78,14 +73,10 @@ func (a *assigning) assign(c class) {
 // keep returns how many entries of the class each member keeps. If the owner of an entry is not eligible for the class,
 // keep makes the entry unassigned.
 func (a *assigning) keep(c class) []int {
-	eligible := make([]bool, len(a.members))
-	for _, i := range c.eligible {
-		eligible[i] = true
-	}
 	kept := make([]int, len(a.members))
 	for _, i := range c.entries {
 		e := &a.entries[i]
-		if e.owner != none && eligible[e.owner] {
+		if e.owner != none && a.bit(a.members[e.owner].List)&e.lists != 0 {
 			kept[e.owner]++
 		} else {
 			e.owner = none

@@ -57,8 +57,7 @@ type entry struct {
 	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
-// Of returns a plan in which each partition is assigned to the member that owns it at present. The first plan of a
-// group follows from this plan. The function owner looks up the slot of the member that owns partition i, according to
+// Of returns a plan of the partitions that members own at present. The first plan of a group follows from it. The function owner looks up the slot of the member that owns partition i, according to
 // the partition's rows. It reports false if there is none.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
@@ -68,17 +67,14 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 			owners[at] = p.index(slot)
 		}
 	}
-	for at, h := range l.hashes {
-		e := entry{hash: h, lists: p.bit(l.digest), owner: none}
-		if i := owners[at]; i != none && p.bit(p.members[i].List) != 0 {
-			e.owner = int32(i)
-			e.lists |= p.bit(p.members[i].List) // the member has the partition, so the member's list contains it
+	for at, i := range owners {
+		if i == none {
+			continue
 		}
-		if e.lists != 0 {
-			p.entries = append(p.entries, e)
+		if bit := p.bit(p.members[i].List); bit != 0 { // the member has the partition, so its list contains it
+			p.entries = append(p.entries, entry{hash: l.hashes[at], lists: p.bit(l.digest) | bit, owner: int32(i)})
 		}
 	}
-	p.whole = p.only(l)
 	return p
 }
 
