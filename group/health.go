@@ -120,11 +120,8 @@ var errNotRunning = errors.New("the process is not in the group, because Run was
 //   - A partition that is assigned to the member could not be claimed or released.
 //   - Work has not returned after its context was canceled.
 //
-// A member without partitions can therefore be healthy, and a short outage of Spanner does not make members unhealthy.
 // Time during which the machine was suspended does not count. Before Run is called and after Run has ended, Health
-// returns an error.
-//
-// Health is a local check and makes no RPC. It may be called from any goroutine.
+// returns an error. It makes no RPC.
 func (g *Group) Health() error {
 	if err := g.Live(nil); err != nil || g.err != nil {
 		return err
@@ -153,9 +150,7 @@ func (g *Group) check(t *trouble) error {
 // Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While Run is running, Live
 // fails only if a restart of the process may help. This is the case if polls of the group fail, for example because the
 // Spanner client has lost its session, or if work hangs. Note that a restart moves all partitions of the member, not
-// only the one whose work hangs.
-//
-// Live ignores its argument and makes no RPC. It may be called from any goroutine.
+// only the one whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err

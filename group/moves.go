@@ -59,12 +59,8 @@ func (m *moves) claimed(c *commit, r result) {
 	t := m.t
 	m.succeeded()
 	t.conduct.Acked = r.sent
-	confirmed := map[string]bool{}
-	for _, name := range r.confirmed {
-		confirmed[name] = true
-	}
 	for _, e := range c.entries(t.m.inventory) {
-		if confirmed[e.Lock] {
+		if slices.Contains(r.confirmed, e.Lock) {
 			m.begin(e, r.token)
 			continue
 		}
@@ -80,14 +76,22 @@ func (m *moves) claimed(c *commit, r result) {
 func (m *moves) begin(e *share.Entry, token table.Token) {
 	t := m.t
 	t.m.inventory.Hold(e, token, t.polls.lease)
-	switch {
-	case !t.acts() || t.leaving() || !e.Target:
-		m.revoke(e, cmp.Or(context.Cause(t.lease.Context()), ErrMoved))
-	case e.Paused != share.Running:
-		m.revoke(e, ErrPaused)
-	default:
+	if !t.acts() || t.leaving() || !e.Wanted() {
+		m.revoke(e, m.why(e))
+	} else {
 		t.works.begin(e)
 	}
+}
+
+// why returns the reason to revoke a partition that this member should no longer have.
+func (m *moves) why(e *share.Entry) error {
+	switch {
+	case !m.t.acts():
+		return cmp.Or(context.Cause(m.t.lease.Context()), ErrMoved)
+	case e.Paused != share.Running:
+		return ErrPaused
+	}
+	return ErrMoved
 }
 
 // revoke ends the work on a partition. The partition is released once the work has returned.
@@ -108,14 +112,7 @@ func (m *moves) revokeMore() {
 // or after lease/50 if some work does not return.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
-		switch {
-		case !m.t.acts():
-			m.revoke(e, context.Cause(m.t.lease.Context()))
-		case e.Paused != share.Running:
-			m.revoke(e, ErrPaused)
-		default:
-			m.revoke(e, ErrMoved)
-		}
+		m.revoke(e, m.why(e))
 	}
 	if len(move) >= m.t.facts().Many() {
 		m.revokes.set(m.t.polls.clock, m.t.polls.lease/50)
@@ -193,7 +190,7 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 
 // reconciled handles the reply to a commit that frees partitions.
 func (m *moves) reconciled(c *commit, err error) {
-	m.t.m.inventory.Reconciled(c.rows)
+	m.t.m.inventory.Doubt(c.entries(m.t.m.inventory)...)
 	switch {
 	case err == nil:
 		m.succeeded()
@@ -235,7 +232,7 @@ func (m *moves) failed(c *commit, err error) {
 
 func (m *moves) split(c *commit, after time.Duration) {
 	if c.frees {
-		m.t.m.inventory.Reconciling(c.rows)
+		m.t.m.inventory.Reconcile(c.rows, len(c.rows))
 	}
 	m.commits.split(c, after)
 }

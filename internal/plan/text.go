@@ -90,14 +90,6 @@ func (p *Plan) Encode() string {
 // list, Decode returns a plan with the members but without their partitions. If the plan's version is newer than this
 // build supports, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
-	p, err := decode(s, l)
-	if err != nil && !errors.Is(err, ErrNewer) {
-		return nil, fmt.Errorf("plan: %w", err)
-	}
-	return p, err
-}
-
-func decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
 	if v, err := strconv.ParseUint(version, 10, 32); err != nil || v == 0 {
 		return nil, errors.New("the text has no version")
@@ -130,7 +122,10 @@ func decode(s string, l List) (*Plan, error) {
 			return nil, fmt.Errorf("%d entries for a list of %d", h.Entries, len(l.hashes))
 		}
 	}
-	return p, p.decodeEntries(h, body, l)
+	if err := p.decodeEntries(h, body, l); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func decodeHeader(s string) (header, error) {

@@ -41,7 +41,7 @@ const (
 	toLeave     action = iota // do nothing
 	toClaim                   // send a claim: free, unresolved → claimed
 	toRevoke                  // cancel its work: held → revoking
-	toReconcile               // free it in the table, then poll again
+	toReconcile               // free it in the table: unresolved → reconciling
 	toDoubt                   // free → unresolved
 	toClear                   // unresolved → free
 	toNote                    // record that its rows can't be read
@@ -69,7 +69,7 @@ func decideEntry(s State, x partitionView, l local) (do action, next time.Durati
 	case Unresolved:
 		return decideUnresolved(x, l)
 	}
-	return toLeave, NoLook // claimed, revoking, releasing: wait for the request or the work to finish
+	return toLeave, NoLook // claimed, revoking, releasing, reconciling: wait for the request or the work to finish
 }
 
 func decideFree(x partitionView, l local) (action, time.Duration) {
@@ -170,7 +170,7 @@ func (f Facts) decide(see func(*Entry) partitionView, unreadable map[string]erro
 	room := f.Many()
 	for _, e := range f.Inventory.All {
 		x := see(e)
-		l := local{Facts: f, target: e.wanted(), busy: e.Busy != nil,
+		l := local{Facts: f, target: e.Wanted(), busy: e.Busy != nil,
 			room: room > 0 && !f.Moving, backoff: max(e.Suspect.left(f.Now), e.EarlyReturn.left(f.Now))}
 		taken := l.target && e.State == Free && x.taken()
 		if taken {
@@ -216,8 +216,6 @@ func (f Facts) view(j Judge, e *Entry, inWindow bool) (x partitionView) {
 		return partitionView{}
 	case !read || e.changed >= f.Inventory.Look:
 		return partitionView{later: !read && !inWindow && e.State == Free}
-	case f.Inventory.reconciling[e]:
-		return partitionView{read: true, own: true, wait: never, row: o.Observation}
 	case e.State == Free:
 		_, e.history.leases = j.claimableIn(lockRow(o), e.history)
 	default:

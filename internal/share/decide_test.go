@@ -58,6 +58,7 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		{"held: what a member that leaves has goes with it", Held, all, []local{with(func(l *local) { l.target, l.Leaving = false, true })}, toLeave, NoLook},
 		{"held: the term is over", Held, all, []local{over, with(func(l *local) { l.Acting, l.room = false, false })}, toRevoke, NoLook},
 		{"revoking: until the work has returned", Revoking, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
+		{"reconciling: until the request has ended", Reconciling, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
 		{"releasing: until the request has ended", Releasing, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
 
 		{"unresolved: not read", Unresolved, []partitionView{unread}, []local{target, noTarget, busy, over, leaving, waits}, toLeave, 0},

@@ -40,7 +40,7 @@ func (f Facts) Wanted() (wanted []*Entry) {
 		return nil
 	}
 	for _, e := range f.Inventory.All {
-		if e.wanted() && e.State == Free && e.Busy == nil {
+		if e.Wanted() && e.State == Free && e.Busy == nil {
 			wanted = append(wanted, e)
 		}
 	}

@@ -61,7 +61,7 @@ var groupMutants = []mutant{
 	{"work on a partition whose last work has not returned", "one work", []edit{
 		{decideGo, "busy: e.Busy != nil,", "busy: false,"},
 		{sharePollGo, "e.State == Free && e.Busy == nil {", "e.State == Free {"},
-		{inventoryGo, "case e.wanted() && goesOn && e.Busy == nil:", "case e.wanted() && goesOn:"},
+		{inventoryGo, "case e.Wanted() && goesOn && e.Busy == nil:", "case e.Wanted() && goesOn:"},
 	}},
 	one("what the table shows as the own is adopted", "tokens grow", movesGo,
 		"\tfor _, rows := range commits {\n\t\trows = slices.Clone(rows)\n",
