@@ -108,29 +108,28 @@ func (a *assigning) quotas(c class, kept []int) []int {
 // most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of them
 // is limited in this way.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
-	var full []int
+	in = slices.Clone(in)
+	for n := 0; n != len(in) && !trial; {
+		n = len(in)
+		of, sum := total, a.weights(in)
+		in = slices.DeleteFunc(in, func(i int) bool {
+			m := a.members[i]
+			if !m.Trial || share(of, m.Weight, sum) == 0 {
+				return false
+			}
+			quota[i] = 1
+			total--
+			return true
+		})
+	}
+	a.level(total, in, kept, quota)
+}
+
+func (a *assigning) weights(in []int) (sum int) {
 	for _, i := range in {
-		if trial || !a.members[i].Trial {
-			full = append(full, i)
-		}
+		sum += a.members[i].Weight
 	}
-	if len(full) == 0 { // only members on trial remain, and the share of each is less than one partition
-		a.level(total, in, kept, quota, func(int) int { return 1 }, false)
-		return
-	}
-	weight := func(i int) int { return a.members[i].Weight }
-	a.level(total, in, kept, quota, weight, !trial)
-	if len(full) == len(in) {
-		return
-	}
-	left := total
-	for _, i := range in {
-		if a.members[i].Trial && !trial {
-			quota[i] = min(quota[i], 1)
-			left -= quota[i]
-		}
-	}
-	a.level(left, full, kept, quota, weight, false)
+	return sum
 }
 
 // share returns the whole part of a member's share of total, where sum is the sum of all weights.
@@ -138,40 +137,33 @@ func share(total, weight, sum int) int { return int(int64(total) * int64(weight)
 
 // level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the
 // remaining partitions, one each, to some of the members. Members that own more than their rounded quota come first, so
-// that as few partitions as possible move. Among the others, members on trial come last. If trials is set, a member on trial
-// that has one partition gets no more.
-func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int, trials bool) {
-	sum := 0
-	for _, i := range in {
-		sum += weight(i)
-	}
-	left := total
+// that as few partitions as possible move. Among the others, members on trial come last.
+func (a *assigning) level(total int, in, kept, quota []int) {
+	left, sum := total, a.weights(in)
 	fraction := make([]int64, len(a.members))
 	var more []int
 	for _, i := range in {
-		quota[i] = share(total, weight(i), sum)
+		weight := a.members[i].Weight
+		quota[i] = share(total, weight, sum)
 		left -= quota[i]
-		if fraction[i] = int64(total) * int64(weight(i)) % int64(sum); fraction[i] > 0 && !(trials && a.members[i].Trial && quota[i] > 0) {
+		if fraction[i] = int64(total) * int64(weight) % int64(sum); fraction[i] > 0 {
 			more = append(more, i)
 		}
 	}
-	keeps := func(i int) int {
-		if a.load[i]+kept[i] > quota[i] {
-			return 0
+	rank := func(i int) (r int) {
+		if a.load[i]+kept[i] <= quota[i] {
+			r = 2
 		}
-		return 1
-	}
-	trial := func(i int) int {
 		if a.members[i].Trial {
-			return 1
+			r++
 		}
-		return 0
+		return r
 	}
 	slices.SortFunc(more, func(x, y int) int {
-		return cmp.Or(cmp.Compare(keeps(x), keeps(y)), cmp.Compare(trial(x), trial(y)), cmp.Compare(fraction[y], fraction[x]),
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(fraction[y], fraction[x]),
 			cmp.Compare(mix(uint64(a.members[x].Slot)), mix(uint64(a.members[y].Slot))))
 	})
-	for _, i := range more[:min(left, len(more))] { // the rest is for members that are not on trial
+	for _, i := range more[:left] {
 		quota[i]++
 	}
 }
