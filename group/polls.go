@@ -241,11 +241,8 @@ func (p *polls) learn(s table.GroupSnapshot) {
 }
 
 // normal returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
-// group. The pause is shorter if another member's lease expires before then, or if this member starts to count before
-// then. When this member starts to count, the other members release its share of the partitions. No member works on
-// that share until this member polls the group and claims it.
-//
-// If another member's lease is very short, this member still polls at most ten times per lease of its own.
+// group, but at least a tenth of this member's own. The pause is shorter if another member's lease expires before then,
+// or if this member starts to count before then, because the other members then release its share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf

@@ -110,9 +110,9 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 	return reply, nil
 }
 
-// insist runs a step, and retries it for up to lease/20 while Spanner aborts it. Aborts are common, because other
-// members claim partitions at the same time. A retry is faster than another poll. It is also safe, because each attempt
-// checks that the rows have not changed since the last poll.
+// insist runs a step, and retries it for up to lease/20 while Spanner aborts it, because other members claim partitions
+// at the same time. A retry is faster than another poll, and checks again that the rows have not changed since the last
+// one.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()

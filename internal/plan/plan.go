@@ -1,17 +1,8 @@
 // Package plan tells who is in a group and which member should own which partitions, and encodes this plan as text that
-// members can publish. All of it is pure: nothing here waits, and times come as values.
+// members can publish. All of it is pure: nothing here waits, and times come as values. docs/groups.md explains the plan.
 //
-// A plan is not just a function of the partitions' names and the members' slots. If it were, every change of the slots
-// would also move many partitions that could stay where they are. Instead, each plan follows from the previous one.
-// Every member keeps its partitions up to its quota, and the remaining partitions are assigned in a fixed order. This
-// moves as few partitions as possible.
-//
-// All members must start from the same plan, so one of them publishes each new plan. Until it is published, all members
-// compute the same next plan from the published one.
-//
-// Members may have different lists of partitions. A plan contains every partition that is on any of the lists. The
-// member that computes the plan knows the names on its own list, and copies the hashes of other names from the previous
-// plan.
+// Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and slots
+// alone would also move partitions that could stay where they are.
 package plan
 
 import (

@@ -7,9 +7,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// After each poll of the group, two functions decide what to do about each partition. The first one, view, summarizes
-// the rows that the poll has read. The second one, decideEntry, chooses an action. docs/groups.md has the decision table.
-
 // partitionView summarizes what a poll has read about one partition. It is zero if the poll did not read the partition.
 type partitionView struct {
 	read       bool
@@ -53,7 +50,7 @@ const (
 	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
 )
 
-// decideEntry implements the decision table. It returns what to do about a partition in state s, and how long to pause
+// decideEntry implements the decision table in docs/groups.md. It returns what to do about a partition in state s, and how long to pause
 // before the partition is polled again. If it returns awaited, the caller chooses the length of the pause.
 func decideEntry(s State, x partitionView, l local) (do action, next time.Duration) {
 	switch s {

@@ -8,8 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Fitness decides how long this process must cool down after a term before it joins the group again. The decision
-// depends on how the last terms ended.
+// Fitness decides how long this process must cool down after a term, from how its last terms have ended.
 type Fitness struct {
 	Lease time.Duration
 	Trial bool // the next term is on trial: the plan assigns it one partition at most
@@ -29,12 +28,7 @@ const (
 	longestUselessCoolDown = 32
 )
 
-// CoolDown returns how long the process must wait before it joins the group again. If the term ended because Spanner
-// could not be reached, the member is not to blame, so there is no wait. After every other short term, the wait is
-// twice as long as the previous wait, up to a limit.
-//
-// If the member was useless, the limit is higher, and the next term is a trial. During a trial, the plan assigns the
-// member at most one partition.
+// CoolDown returns how long the process must wait before it joins the group again. docs/groups.md has the rules.
 func (f *Fitness) CoolDown(e Ending) time.Duration {
 	longest := longestRest * f.Lease
 	switch {

@@ -51,8 +51,8 @@ func (f Facts) Wanted() (wanted []*Entry) {
 // them if there are only a few. It also returns all of them if every partition in the last window could be claimed,
 // which happens when a group starts.
 //
-// Otherwise it returns the first partitions by name, because they are released first, and a section of the rest. Each
-// poll reads the next section, because the first partitions may stay unavailable for a long time if work on them hangs.
+// Otherwise it returns the first partitions by name, because they are released first, and the next section of the rest,
+// because work on the first ones may hang.
 func (f Facts) window() (window []*Entry, all bool) {
 	wanted, n := f.Wanted(), 2*f.Batch
 	if len(wanted) <= 2*n || f.Inventory.open {
