@@ -33,7 +33,7 @@ const (
 	probeGo         = "cmd/spindle/internal/probe/probe.go"
 	systemdGo       = "cmd/spindle/internal/systemd/systemd.go"
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
-	watchcmdGo      = "cmd/spindle/internal/watchcmd/watch.go"
+	watchGo         = "cmd/spindle/internal/view/watch.go"
 	doctorReadsGo   = "doctor/reads.go"
 	doctorProbesGo  = "doctor/probes.go"
 )
@@ -209,14 +209,14 @@ var (
 			"if s.stale() != nil {\n\t\tall.add(descUp", "if !s.looked.IsZero() && s.stale() != nil {\n\t\tall.add(descUp"),
 	)
 
-	watchcmdMutants = of("./cmd/spindle/internal/watchcmd",
-		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", watchcmdGo,
+	viewMutants = of("./cmd/spindle/internal/view",
+		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", watchGo,
 			"\t\tif !failing {\n", "\t\tif true {\n"),
-		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", watchcmdGo,
+		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", watchGo,
 			"case <-late.C:\n", "case <-late.C:\n\t\t\tcontinue\n"),
-		one("one slow read puts the next one off", "TestALargeTableIsReadAFifthOfTheTime", watchcmdGo,
+		one("one slow read puts the next one off", "TestALargeTableIsReadAFifthOfTheTime", watchGo,
 			"share*min(took, before)", "share*max(took, before)"),
-		one("a large table is read all the time", "TestALargeTableIsReadAFifthOfTheTime", watchcmdGo,
+		one("a large table is read all the time", "TestALargeTableIsReadAFifthOfTheTime", watchGo,
 			"min(share*min(took, before), longestPause)", "min(took, before)"),
 	)
 
@@ -247,9 +247,9 @@ var (
 		one("commit timestamps that repeat are in order", "TestTimestampsGrowAndAreStoredAsTheyWereReturned", doctorProbesGo,
 			"case !at.After(last):", "case at.Before(last):"),
 		one("strong reads that are a little behind", "TestReadsAdvanceWhileNothingIsWritten", doctorReadsGo,
-			"case worst > 0:\n\t\treturn \"\", broken(\"the timestamp of a strong", "case worst > time.Second:\n\t\treturn \"\", broken(\"the timestamp of a strong"),
+			"case worst > 0:\n\t\trefute(\"the timestamp of a strong", "case worst > time.Second:\n\t\trefute(\"the timestamp of a strong"),
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
-		watchcmdMutants)
+		viewMutants)
 )

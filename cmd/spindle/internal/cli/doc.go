@@ -1,13 +1,12 @@
 // Package cli assembles the spindle command from its subcommands.
 //
-//   - root.go: the root command
+//   - root.go: the root command; help.go: the order of each help
 //   - version.go, install.go, man.go, schema.go: the subcommands of these names
 //
-// The other subcommands are in packages of their own. Package compete has exec and guard. Package inspect has ls,
-// status and members. Package operate has init, doctor, handover, release and prune. Packages watchcmd, servecmd and
-// demo have one subcommand each. All of them use the packages describe, states, complete, connect, terminal, flags and
-// exit.
+// The other subcommands are in packages of their own. Package compete has exec and guard. Package view has ls, status,
+// members and watch. Package operate has init, doctor, handover, release and prune. Packages serve and demo have one
+// subcommand each. All of them use the packages model, complete, connect, terminal, flags and exit.
 //
-// Code that does not depend on the command line is in packages execcmd, guard, serve and watch. These use child, hooks,
-// probe and systemd.
+// Code that does not depend on the command line is in packages execcmd and guard. These use child, hooks, probe and
+// systemd.
 package cli

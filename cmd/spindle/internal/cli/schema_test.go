@@ -16,20 +16,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/inspect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/watchcmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/view"
 	"github.com/spindle-lock/spindle/doctor"
 )
 
 // printed has the types of what each command prints.
 var printed = map[string][]any{
-	"ls":       {describe.LockJSON{}, describe.GroupJSON{}},
-	"status":   {describe.StatusJSON{}},
-	"watch":    {describe.LockJSON{}, watchcmd.MoveJSON{}},
-	"members":  {inspect.MembersJSON{}},
+	"ls":       {model.LockJSON{}, model.GroupJSON{}},
+	"status":   {model.StatusJSON{}},
+	"watch":    {model.LockJSON{}, view.MoveJSON{}},
+	"members":  {view.MembersJSON{}},
 	"doctor":   {doctor.Report{}},
 	"handover": {operate.HandoverJSON{}},
 	"release":  {operate.ReleaseJSON{}},

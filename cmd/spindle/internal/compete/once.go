@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/execcmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
@@ -58,7 +58,7 @@ type once struct {
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
-	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, even if several machines start exec")
+	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h; further starts of exec in the period do nothing, on any machine")
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
@@ -192,9 +192,9 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, table.ErrDone):
-		x.say("%s: %s was already done, %s", x.name, x.key, describe.WhenDone(last, now))
+		x.say("%s: %s was already done, %s", x.name, x.key, model.WhenDone(last, now))
 	case errors.Is(err, table.ErrPassed):
-		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), describe.WhenDone(last, now), x.key)
+		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), model.WhenDone(last, now), x.key)
 	default:
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	}

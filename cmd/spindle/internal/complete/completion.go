@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -84,7 +84,7 @@ func onlyArgument(o *connect.Database, ask completer) cobra.CompletionFunc {
 func lockNames(idle bool) completer {
 	return func(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
 		all, _, err := operator.List(ctx, t, begun, idle)
-		locks, groups := describe.Gather(all, begun)
+		locks, groups := model.Gather(all, begun)
 		for _, l := range locks {
 			names = offer(names, l.Name, string(l.State()))
 		}
@@ -103,7 +103,7 @@ func lockNames(idle bool) completer {
 
 func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra.Completion, err error) {
 	all, _, err := operator.List(ctx, t, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
-	_, groups := describe.Gather(all, "")
+	_, groups := model.Gather(all, "")
 	for _, g := range groups {
 		if name := g.JSON().Group; strings.HasPrefix(name, begun) {
 			names = offer(names, name, g.Sum())
@@ -159,7 +159,7 @@ func holding(ctx context.Context, t table.Table, name string) (all []operator.Li
 		all, _, err = operator.List(ctx, t, "", false)
 	}
 	return slices.DeleteFunc(all, func(l operator.Listing) bool {
-		return describe.IsPartition(l) || l.Holder() == "" || l.State() == operator.Released || l.State() == operator.Free
+		return model.IsPartition(l) || l.Holder() == "" || l.State() == operator.Released || l.State() == operator.Free
 	}), err
 }
 

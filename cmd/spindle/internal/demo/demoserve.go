@@ -6,19 +6,18 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/servecmd"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
 
 // onAPage plays the story while a page shows it, and then keeps the page available until ctx ends.
 func (d *demo) onAPage(ctx context.Context, db *connect.Connection, listen string) error {
-	on, err := servecmd.ListenOn(listen)
+	on, err := serve.ListenOn(listen)
 	if err != nil {
 		return err
 	}
 	defer on.Close()
-	server, page := servecmd.OnePage(d.Database, db, d.lock, listen, on.Addr())
+	server, page := serve.OnePage(d.Database, db, d.lock, listen, on.Addr())
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go server.Watch(watching)

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/doctor"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -60,13 +60,13 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
-			if e.expected, err = describe.CheckExpected(e.expected); err != nil {
+			if e.expected, err = model.CheckExpected(e.expected); err != nil {
 				return err
 			}
 			return e.run(c.Context())
 		},
 	}
-	describe.ExpectFlag(c.Flags(), &e.expected)
+	model.ExpectFlag(c.Flags(), &e.expected)
 	e.f.Flag(c.Flags())
 	return c
 }
@@ -116,10 +116,10 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 // checkLed checks that each of the locks has a holder.
 func checkLed(ctx context.Context, t table.Table, names []string) doctor.Check {
 	c := doctor.Check{Name: "expected", Verdict: doctor.OK, Found: terminal.Count(len(names), "lock") + " with a holder"}
-	found, err := describe.ExpectedLocks(ctx, t, names)
+	found, err := model.ExpectedLocks(ctx, t, names)
 	if err != nil {
 		c.Verdict, c.Found = doctor.NotChecked, err.Error()
-	} else if text := describe.Leaderless(found); text != "" {
+	} else if text := model.Leaderless(found); text != "" {
 		c.Verdict, c.Found = doctor.Failed, "no process holds "+text
 		c.Means, c.Do = "no process is doing the work that these locks protect", "make sure that the programs that use these locks are running, and check their logs"
 	}

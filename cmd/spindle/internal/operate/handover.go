@@ -13,9 +13,9 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -135,7 +135,7 @@ func (h *handover) request(ctx context.Context, db *connect.Connection, leader s
 func (h *handover) refuse(ctx context.Context, t table.Table) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	l, err := describe.OneLock(ctx, t, h.name)
+	l, err := model.OneLock(ctx, t, h.name)
 	switch {
 	case err != nil:
 		return h.Explain(err)

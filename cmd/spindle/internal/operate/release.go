@@ -16,9 +16,9 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/describe"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -55,11 +55,10 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	var yes bool
 	var f terminal.Format
 	c := &cobra.Command{
-		Use:   "release NAME --token T",
-		Short: "Take a lock away from its holder",
-		Long:  releaseHelp,
-		Example: `  spindle ls
-  spindle release nightly --token 1763645616123456`,
+		Use:               "release NAME --token T",
+		Short:             "Take a lock away from its holder",
+		Long:              releaseHelp,
+		Example:           `  spindle release nightly --token 1763645616123456  # see spindle ls`,
 		Args:              flags.Exactly(1, "the name of one lock"),
 		ValidArgsFunction: complete.Locks(o),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -71,7 +70,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 				return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", args[0])
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
-				l, err := describe.OneLock(ctx, t, args[0])
+				l, err := model.OneLock(ctx, t, args[0])
 				if err != nil {
 					return err
 				}
@@ -104,8 +103,8 @@ func NewRelease(o *connect.Database) *cobra.Command {
 func breakable(l operator.Listing, token table.Token) error {
 	switch state := l.State(); {
 	case state == operator.Free, state == operator.Released, state == operator.Paused:
-		return fmt.Errorf("nothing was released: %s", describe.Sentence(l))
-	case describe.IsPartition(l):
+		return fmt.Errorf("nothing was released: %s", model.Sentence(l))
+	case model.IsPartition(l):
 		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
 		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
@@ -114,9 +113,9 @@ func breakable(l operator.Listing, token table.Token) error {
 	case state == operator.Orphaned:
 		return nil // the lease row may have this token
 	case l.Token != token:
-		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), describe.Sentence(l))
+		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), model.Sentence(l))
 	case state == operator.Unconfirmed:
-		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", describe.Sentence(l))
+		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", model.Sentence(l))
 	}
 	return nil
 }
@@ -144,7 +143,7 @@ func consequences(l operator.Listing) string {
 	if l.IsPart() {
 		free, fenced = allFree, stillLand
 	}
-	return describe.Sentence(l) + fmt.Sprintf(`
+	return model.Sentence(l) + fmt.Sprintf(`
 
 If you continue:
   - %s;

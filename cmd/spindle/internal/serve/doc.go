@@ -1,6 +1,7 @@
-// Package serve shows a lock table over HTTP, as a web page for people and as metrics for Prometheus. It only reads the
+// Package serve implements the command serve, which shows a lock table over HTTP, as a web page for people and as metrics for Prometheus. It only reads the
 // table, so it does not affect the programs that use the locks.
 //
+//   - serve.go, exclude.go: the command serve and its flags
 //   - server.go: the loop that reads the table
 //   - pace.go: the pauses between reads
 //   - shown.go: which locks the page shows

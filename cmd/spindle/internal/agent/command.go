@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const agentHelp = `Agent holds locks for programs on this machine or in this pod. The programs may
+be written in any language. A program asks for a lock over a Unix socket, in
+plain HTTP, and holds the lock for as long as the response lasts:
+
+  curl -N --unix-socket /run/spindle/agent.sock -X POST \
+    'http://agent/v1/locks?name=nightly'
+
+If the program dies for any reason, the agent releases its locks at once. The
+next program can take them without waiting for the lease to expire. The response
+consists of lines of JSON, which tell the program when it holds the lock, how
+long it may act, how to fence its writes, and when it must stop. The protocol is
+described in docs/agent.md, and there are clients for Python and Node.
+
+Programs need permission to write to the socket; see --mode. Requests through a
+proxy are refused, and the agent does not listen on TCP, because a lock belongs
+to the process that connects. To limit which locks programs can take, use
+--allow-name.
+
+On SIGTERM or SIGINT, the agent asks all programs to release their locks, and
+waits until they have done so or the locks have expired. It never releases a
+lock whose program may still act. A second signal ends the agent at once.
+`
+
+// DefaultSocket is where an agent listens, and where its clients connect unless SPINDLE_AGENT is set.
+const DefaultSocket = "/run/spindle/agent.sock"
+
+// serving is one run of the command agent.
+type serving struct {
+	*connect.Database
+	listen   string
+	mode     string
+	probes   string
+	allow    []string
+	maxHolds int
+}
+
+// NewAgent returns the command agent.
+func NewAgent(o *connect.Database) *cobra.Command {
+	s := &serving{Database: o}
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Hold locks for programs in any language, over a Unix socket",
+		Long:  agentHelp + "\n" + flags.CommonCodes,
+		Example: `  spindle agent
+  spindle agent --listen unix:/tmp/agent.sock --allow-name billing/
+  spindle agent stepdown`,
+		Args: flags.Exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+	}
+	c.Flags().StringVar(&s.listen, "listen", "unix:"+DefaultSocket, "the Unix `socket` to listen on")
+	c.Flags().StringVar(&s.mode, "mode", "0660", "the socket's `permissions`")
+	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "allow only names that begin with these `prefixes`")
+	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time; one program may have half of them")
+	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve probes and metrics on this `address`, host:port; the paths are /livez, /v1/leading, /v1/elections and /metrics (default: none)")
+	c.AddCommand(newStepDown())
+	return c
+}
+
+func (s *serving) run(ctx context.Context) error {
+	path, mode, err := s.check()
+	if err != nil {
+		return err
+	}
+	db, err := s.Open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	beats, err := s.Open(append(spindle.ClientOptions(0), option.WithGRPCConnectionPool(1))...) // so that no heartbeat waits behind other requests
+	if err != nil {
+		return err
+	}
+	defer beats.Close()
+	if err := s.look(ctx, db); err != nil {
+		return err
+	}
+	on, err := listenOn(path, mode)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	ctx, stop := exit.UntilEnded(ctx)
+	defer stop()
+	terminal.Stderr.Time()
+	exit.OutliveReaders()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	a := New(Config{Locks: db.Locks(), Heartbeats: beats.Locks().Store, TableName: s.Table, Allow: s.allow, MaxHolds: s.maxHolds, Host: host, Log: logger()})
+	server := a.Serve(on)
+	defer server.Close()
+	if s.probes != "" {
+		end, err := s.serveProbes(a)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	asks := make(chan struct{})
+	unit := systemd.Begin(asks)
+	defer unit.End()
+	go func() {
+		for range asks { // there is no main loop to check: each hold has its own
+		}
+	}()
+	unit.Ready()
+	terminal.Complain("serving locks of the table %s in %s on the socket %s", s.Table, s.Path, path)
+	<-ctx.Done()
+	unit.Stopping()
+	terminal.Complain("shutting down: waiting for programs to release their locks")
+	a.Drain(context.Background(), "agent-stops")
+	last, cancel := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancel()
+	_ = server.Shutdown(last) // which waits for the answers to the last releases
+	return nil
+}
+
+// lastAnswers limits how long the answers to the last releases may take.
+const lastAnswers = 3 * time.Second
+
+// check validates the flags.
+func (s *serving) check() (path string, mode fs.FileMode, err error) {
+	path, ok := strings.CutPrefix(s.listen, "unix:")
+	if !ok || path == "" {
+		return "", 0, exit.Misuse("--listen %q: want unix:/path/of/the.sock; TCP is not supported, because a lock belongs to the process that connects", s.listen)
+	}
+	n, err := strconv.ParseUint(s.mode, 8, 32)
+	if err != nil || n > 0o777 {
+		return "", 0, exit.Misuse("--mode %q: want the permissions as an octal number, such as 0660", s.mode)
+	}
+	if s.maxHolds < 1 {
+		return "", 0, exit.Misuse("--max-holds %d: must be at least 1", s.maxHolds)
+	}
+	for _, prefix := range s.allow {
+		if err := table.CheckName(prefix); err != nil {
+			return "", 0, exit.Misuse("--allow-name: %w", err)
+		}
+	}
+	return path, fs.FileMode(n), nil
+}
+
+// look reads the table once, so that a mistake in the flags is found before a program asks for a lock.
+func (s *serving) look(ctx context.Context, db *connect.Connection) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	_, err := db.Locks().Observe(ctx, "spindle/agent")
+	if err != nil && !connect.Passing(err) {
+		return s.Explain(err)
+	}
+	if err != nil {
+		terminal.Complain("programs can't get locks yet, because the database can't be reached: %v", s.Explain(err))
+	}
+	return nil
+}
+
+// listenOn listens on a socket that only users with these permissions can connect to. It replaces a socket that an
+// earlier agent left behind. Agents that start at the same time take turns, so that none removes the socket of another.
+func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
+	turn, err := child.NewLockFile(path + ".lock")
+	switch {
+	case errors.Is(err, child.ErrBusy):
+		return nil, fmt.Errorf("--listen unix:%s: another agent is just starting there", path)
+	case err != nil:
+		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
+	}
+	defer turn.End()
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
+	}
+	on, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, fmt.Errorf("--listen unix:%s: this path has %d bytes, which is too long for a Unix socket: Linux allows 107 bytes, macOS 103", path, len(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen unix:%s: %w", path, err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		_ = on.Close()
+		return nil, fmt.Errorf("--mode: %w", err)
+	}
+	return on, nil
+}
+
+// removeStale removes a socket on which no process listens. connect(2) reports a file of another type in the same way,
+// so removeStale checks the type first.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errors.New("a file that is not a socket is in the way, and the agent does not remove it")
+	}
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return errors.New("another agent is already listening there")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return fmt.Errorf("another process may be listening there: %w", err)
+}
+
+func (s *serving) serveProbes(a *Agent) (end func(), err error) {
+	on, err := net.Listen("tcp", s.probes)
+	if err != nil {
+		return nil, fmt.Errorf("--probe-listen %s: %w: use port 0 to get a free port", s.probes, err)
+	}
+	terminal.Complain("answering probes at %s", terminal.URL(on.Addr()))
+	return probe.Serve(on, a.ReadOnly()), nil
+}

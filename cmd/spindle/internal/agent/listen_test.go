@@ -1,0 +1,103 @@
+//go:build unix
+
+package agent
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stale leaves a socket behind on which no process listens, as a killed agent does.
+func stale(t *testing.T, path string) {
+	on, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	require.NoError(t, err)
+	on.SetUnlinkOnClose(false)
+	require.NoError(t, on.Close())
+}
+
+// An agent replaces the socket of an agent that was killed, and programs can connect.
+func TestTheSocketOfAKilledAgentIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	stale(t, path)
+	on, err := listenOn(path, 0o600)
+	require.NoError(t, err)
+	defer func() { _ = on.Close() }()
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+}
+
+// The kernel says only "invalid argument" if a socket's path is too long.
+func TestAPathThatIsTooLongIsNamedAsTheMistake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("s", 107))
+	_, err := listenOn(path, 0o600)
+	require.ErrorContains(t, err, "too long for a Unix socket")
+}
+
+// An agent leaves the socket of a running agent alone, and says why it does not start.
+func TestTheSocketOfARunningAgentIsLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listenOn(path, 0o600)
+	require.NoError(t, err)
+	defer func() { _ = first.Close() }()
+	_, err = listenOn(path, 0o600)
+	require.EqualError(t, err, "--listen unix:"+path+": another agent is already listening there")
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err, "the first agent can still be reached")
+	require.NoError(t, conn.Close())
+}
+
+// If agents start at the same time where one was killed, one of them has the socket, and the others say so.
+func TestOneOfSeveralAgentsThatStartAtOnceHasTheSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 50 {
+		stale(t, path)
+		listeners := make(chan net.Listener, 8)
+		var starts sync.WaitGroup
+		for range cap(listeners) {
+			starts.Go(func() {
+				on, err := listenOn(path, 0o600)
+				if err == nil {
+					listeners <- on
+					return
+				}
+				assert.ErrorContains(t, err, "another agent")
+			})
+		}
+		starts.Wait()
+		require.Len(t, listeners, 1)
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.NoError(t, (<-listeners).Close())
+	}
+}
+
+// A mistake in --listen never deletes a file.
+func TestAFileThatIsNotASocketIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "data")
+	require.NoError(t, os.WriteFile(path, []byte("precious"), 0o600))
+	link := filepath.Join(dir, "link")
+	stale(t, filepath.Join(dir, "s"))
+	require.NoError(t, os.Symlink("s", link))
+	for _, p := range []string{path, link, dir} {
+		_, err := listenOn(p, 0o600)
+		require.ErrorContains(t, err, "a file that is not a socket is in the way, and the agent does not remove it")
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "precious", string(text))
+	assert.FileExists(t, link)
+}

@@ -1,0 +1,48 @@
+package model
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// OneLock reads a lock. It returns an error if the name belongs to a group.
+func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing, error) {
+	l, err := operator.ListOne(ctx, t, name)
+	if err == nil && l.State() == operator.Free {
+		err = noGroup(ctx, t, name)
+	}
+	return l, err
+}
+
+// noGroup returns an error if arg is the name of a group. There is no lock with that name, but reporting it as a free
+// lock would mislead a user who meant the group.
+func noGroup(ctx context.Context, t table.Table, arg string) error {
+	name, err := GroupNamed(arg)
+	if err != nil {
+		return nil // no group can have the name
+	}
+	r, err := t.LookAtGroup(ctx, name, table.GroupQuery{Members: true})
+	if err != nil || len(r.Members) == 0 {
+		return err
+	}
+	return exit.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or give the name of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+}
+
+// ExpectedLocks reads the locks, and returns them in the order of their names in the argument.
+func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]operator.Listing, error) {
+	var found []operator.Listing
+	for _, name := range names {
+		l, err := OneLock(ctx, t, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, l)
+	}
+	return found, nil
+}

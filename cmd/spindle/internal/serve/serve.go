@@ -1,0 +1,203 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+)
+
+const serveHelp = `Serve shows the lock table on a web page and exports metrics to Prometheus,
+until it is interrupted:
+
+  /         the page: each lock with its holder, a bar that shows how much of
+            the lease is left, and a timeline of its terms in the last hour
+  /metrics  metrics for Prometheus; deploy/prometheus has alert rules, and
+            deploy/grafana has a dashboard for Grafana. The partitions of a
+            group are counted by state
+  /healthz  200 if the table was read recently, otherwise 503 and the reason
+
+Serve reads the table once per --every interval, however many pages are open,
+and never writes to it. Its reads have low priority and take up at most a tenth
+of the time. A large table is therefore read less often, and the page shows how
+old its data is. Serve shows the locks of all programs, whatever language they
+are written in.
+
+The table keeps no history, so the timelines begin when serve is started. A term
+that begins and ends between two reads is missed.
+
+Use --expect to name the locks that should always be held. They are on the page
+and in the metrics even if they have no row, so that an alert can detect a lock
+that was never taken. Released locks are not read unless --released is given.
+
+Use --exclude to leave out locks whose names match a pattern. In a pattern, *
+matches any text and ? matches one character, as in --exclude 'order-*,test/*'.
+
+Serve has no authentication, so everyone who can reach it sees every lock,
+holder and value. It listens only on this machine, unless --listen gives another
+address. To let other people see the page, put a proxy with a login in front of
+it.
+
+Serve accepts requests that are addressed to an IP address, to localhost or to
+the machine's own name. It rejects requests for other host names, because a
+malicious site could otherwise read the data through a user's browser. To allow
+more host names, use --host.
+`
+
+// serving is one run of serve.
+type serving struct {
+	*connect.Database
+	listen string
+	hosts  []string
+	prefix string
+	every  time.Duration
+
+	expect   []string
+	exclude  []string
+	released bool
+}
+
+// DefaultListen is where serve listens without --listen.
+const DefaultListen = "127.0.0.1:8117"
+
+// NewServe returns the command serve.
+func NewServe(o *connect.Database) *cobra.Command {
+	s := &serving{Database: o}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Show the locks on a web page and export metrics to Prometheus",
+		Long:  serveHelp + flags.CommonCodes,
+		Example: `  spindle serve
+  spindle serve --expect nightly,billing/leader --exclude 'order-*'
+  spindle serve --listen :8117    # for everyone who can reach this machine
+  curl -s localhost:8117/metrics | grep spindle_lock_held`,
+		Args: flags.Exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+	}
+	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
+	c.Flags().StringSliceVar(&s.hosts, "host", nil, "also accept requests for this host `name`")
+	model.ExpectFlag(c.Flags(), &s.expect)
+	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
+	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
+	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
+	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
+	return c
+}
+
+func (s *serving) run(ctx context.Context) error {
+	if s.every < 10*time.Millisecond {
+		return exit.Misuse("--every %v: must be at least 10ms", s.every)
+	}
+	excluded, err := matching(s.exclude)
+	if err != nil {
+		return err
+	}
+	if s.expect, err = model.CheckExpected(s.expect); err != nil {
+		return err
+	}
+	db, err := s.Open(spindle.ClientOptions(0)...)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	on, err := ListenOn(s.listen)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	ctx, stop := exit.UntilInterrupted(ctx)
+	defer stop()
+	terminal.Stderr.Time()
+	exit.OutliveReaders()
+	server := s.server(db, excluded)
+	answered := make(chan error, 1)
+	go func() { answered <- Serve(ctx, on, s.guarded(on.Addr(), server)) }() // even while the database can't be reached
+	if err := server.Look(ctx); err != nil && !connect.Passing(err) {
+		return s.Explain(err) // probably a mistake by the user
+	}
+	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, terminal.URL(on.Addr()))
+	go server.Watch(ctx)
+	return <-answered
+}
+
+// guarded returns the handler for requests to an address. If other machines can reach the address, guarded logs a
+// warning, and the handler also accepts requests for this machine's names.
+func (s *serving) guarded(at net.Addr, server *Server) http.Handler {
+	hosts := s.hosts
+	if !local(at) {
+		terminal.Complain("listening on %v without authentication, so everyone who can reach this address sees every lock, holder and value; to restrict access, listen on 127.0.0.1 behind a proxy with a login", at)
+		hosts = append(hosts, s.ownNames()...)
+	}
+	return OnlyFor(hosts, server.Handler())
+}
+
+// ownNames returns the names of this machine, and the name in --listen.
+func (s *serving) ownNames() (names []string) {
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	if name, _, err := net.SplitHostPort(s.listen); err == nil && name != "" {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (s *serving) server(db *connect.Connection, excluded func(string) bool) *Server {
+	return New(Config{
+		Locks: db.Locks(), Prefix: s.prefix, Database: s.Path, Table: s.Table, Every: s.every, Timeout: s.limit(),
+		Expect: s.expect, Exclude: excluded, Released: s.released,
+		Show: terminal.Show, Explain: s.Explain,
+		Failing: func(err error) {
+			if err != nil {
+				terminal.Complain("can't read the locks, will try again: %v", s.Explain(err))
+				return
+			}
+			terminal.Complain("the locks can be read again")
+		},
+	})
+}
+
+// limit returns the timeout for one read of the table. By default, it is short, so that a read that hangs is soon
+// retried. Users with a large table can set a longer timeout with --timeout.
+func (s *serving) limit() time.Duration {
+	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
+		return s.Timeout
+	}
+	return min(s.Timeout, max(5*time.Second, 5*s.every))
+}
+
+// ListenOn listens on an address that --listen gives.
+func ListenOn(address string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, exit.Misuse("--listen %q must be host:port, such as %s: %w", address, DefaultListen, err)
+	}
+	on, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w; another spindle serve may be running (port 0 selects a free port)", address, err)
+	}
+	return on, nil
+}
+
+// local reports whether only this machine can reach an address.
+func local(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// OnePage returns a server and a handler for a page that shows one lock, at an address.
+func OnePage(o *connect.Database, db *connect.Connection, lock, listen string, at net.Addr) (*Server, http.Handler) {
+	s := &serving{Database: o, prefix: lock, every: 200 * time.Millisecond, listen: listen, expect: []string{lock}}
+	server := s.server(db, nil)
+	return server, s.guarded(at, server)
+}

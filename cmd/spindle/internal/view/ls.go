@@ -1,0 +1,258 @@
+// Package view implements the commands that show the locks in the table: ls, status, members and watch.
+//
+//   - ls.go, lswatch.go: ls and ls --watch
+//   - selection.go, order.go: which locks ls lists, and in which order
+//   - choice.go: flags whose values are words from a list
+//   - status.go, members.go: status and members
+//   - watch.go: watch, with its reads and output
+//   - changes.go, moves.go: what has changed between two reads
+package view
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+const lsHelp = `Ls lists the locks in the table, all as of the same instant. With PREFIX, it
+lists only locks whose names begin with PREFIX. Released locks are listed only
+if a process is waiting for them or --all is given. --state lists only locks in
+the given states. To see a single lock and the processes that wait for it, use
+spindle status.
+
+SINCE is the time since the term began or, for a released lock, the time since
+its release. BEAT is the time since the last heartbeat. A healthy holder sends
+three heartbeats per lease. Both times are measured by Spanner's clock alone.
+
+If the holder's id and value don't fit on the line, they are on a second line.
+If exec --every, exec --once or lock.Once has done work under the lock, the most
+recent work is on a line below. Names that don't fit are shortened in the
+middle. -o wide prints one line per lock, however long it is.
+
+"3 waiting, longest 12s" means that three processes are waiting for the lock
+with package lock, and that one of them has been waiting for 12 seconds.
+A process that waits for a semaphore is shown only at the first of the
+semaphore's slots in the list.
+
+--sort determines which locks come first:
+
+  age       the oldest term
+  beat      the longest time since a heartbeat
+  lease     the longest lease
+  waiting   the most waiters
+  state     the locks most in need of attention
+
+A group of package group has one line, with the number of its members, of its
+partitions, and of its partitions without a holder. A group without members is
+also listed, unless --state excludes it. --group shows one group in
+detail: its members, each with the partitions that it holds, and then every
+partition. A partition is in the same state as the member that holds it.
+
+With --watch, ls runs until it is interrupted. It reads the table every two
+seconds, and redraws the list, by default with --sort state. If the output is
+not a terminal, it prints the list again if a lock in it has changed. Heartbeats
+and waiters do not count as changes. To print only the changes, use spindle
+watch.
+
+-o json prints one object per line; spindle schema describes them. -o name
+prints only the names, quoted for bash and zsh where necessary.
+
+`
+
+// NewLs returns the command ls.
+func NewLs(o *connect.Database) *cobra.Command {
+	ls := &listing{Database: o}
+	c := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Aliases: []string{"list"},
+		Short:   "List the locks in the table",
+		Long: lsHelp + model.Help + `
+  partial      some partitions of the group have no holder
+` + flags.CommonCodes + `
+  3    the group that --group names does not exist`,
+		Example: `  spindle ls
+  spindle ls billing/ --state held,leaving
+  spindle ls --state expired,orphaned --sort age
+  spindle ls --group orders
+  spindle ls --watch
+  spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("ls takes at most one prefix, but got %q", args)
+			}
+			return nil
+		},
+		ValidArgsFunction: complete.Locks(o),
+		RunE: func(c *cobra.Command, args []string) error {
+			ls.selected.prefix = strings.Join(args, "")
+			if err := ls.check(c); err != nil {
+				return err
+			}
+			if ls.watch {
+				return ls.follow(c.Context())
+			}
+			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
+				found, _, err := operator.List(ctx, t, ls.selected.prefix, ls.selected.idle())
+				if err != nil {
+					return err
+				}
+				return ls.print(terminal.On(os.Stdout), found)
+			})
+		},
+	}
+	ls.flags(c)
+	return c
+}
+
+// listing is one run of ls.
+type listing struct {
+	*connect.Database
+	selected selection
+	f        terminal.Format
+	by       choice
+	watch    bool
+}
+
+func (ls *listing) flags(c *cobra.Command) {
+	ls.by = choice{"name", orderNames}
+	ls.selected.states.of = model.All
+	f := c.Flags()
+	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
+	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
+	f.StringVar(&ls.selected.group, "group", "", "list the members and partitions of this `group`")
+	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
+	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
+	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
+	flags.OnlyOnCommandLine(f, "state", "group", "watch")
+}
+
+func (ls *listing) check(c *cobra.Command) error {
+	switch prefix := ls.selected.prefix; {
+	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
+		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
+	case ls.watch && ls.selected.group != "":
+		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
+	case ls.watch && (ls.f.Objects() || ls.f.Is(terminal.AsName)):
+		return exit.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
+	}
+	if ls.watch && !c.Flags().Changed("sort") {
+		ls.by.value = "state"
+	}
+	return ls.selected.check()
+}
+
+// print prints the locks that were found, or the group that --group names.
+func (ls *listing) print(p *terminal.Terminal, found []operator.Listing) error {
+	if ls.selected.group != "" {
+		return ls.open(p, found)
+	}
+	all := ls.entries(found)
+	if len(all) == 0 && !ls.f.Objects() {
+		fmt.Fprintln(os.Stderr, ls.selected.none())
+		return nil
+	}
+	return ls.write(p, ls.columns(model.LockColumns, model.WideColumns), all)
+}
+
+// entries returns an entry for each selected lock and group.
+func (ls *listing) entries(found []operator.Listing) (all []model.Entry) {
+	locks, groups := model.Gather(found, ls.selected.prefix)
+	for _, l := range locks {
+		if ls.selected.wants(l) {
+			all = append(all, model.LockEntry(l))
+		}
+	}
+	for _, g := range groups {
+		if ls.selected.wantsGroup(g) {
+			all = append(all, g.Entry())
+		}
+	}
+	slices.SortFunc(all, func(a, b model.Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return sorted(all, ls.by.value)
+}
+
+// open prints the members and partitions of a group.
+func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
+	_, groups := model.Gather(found, ls.selected.prefix)
+	if len(groups) == 0 {
+		fmt.Fprintln(os.Stderr, ls.selected.none())
+		return &exit.Error{Code: exit.NobodyThere}
+	}
+	g := groups[0]
+	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
+	if tables {
+		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.Prefix), g.State(), g.Sum()), p.ReadableWidth()) {
+			fmt.Fprintln(p, p.Paint(model.Styles[g.State()], line))
+		}
+		fmt.Fprintln(p)
+	}
+	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.wantsPart(l) })
+	members := sorted(g.MemberEntries(), ls.by.value)
+	if err := ls.write(p, ls.columns(model.MemberColumns, model.WideMembers), members); err != nil {
+		return err
+	}
+	g.Partitions = partitions
+	if tables && len(members) > 0 && len(partitions) > 0 {
+		fmt.Fprintln(p)
+	}
+	return ls.write(p, ls.columns(model.PartitionColumns, model.WidePartitions), sorted(g.PartitionEntries(), ls.by.value))
+}
+
+func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
+	if ls.f.Is(terminal.AsWide) {
+		return &terminal.Columns{Names: wide, Wide: true}
+	}
+	return &terminal.Columns{Names: narrow}
+}
+
+// write prints entries in the format that --output requests.
+func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []model.Entry) error {
+	out := bufio.NewWriter(to)
+	p := *to
+	p.Writer = out
+	switch {
+	case ls.f.Objects():
+		for _, e := range all {
+			if err := terminal.PrintJSON(&p, e.Object); err != nil {
+				return err
+			}
+		}
+		return out.Flush()
+	case ls.f.Is(terminal.AsName):
+		for _, e := range all {
+			fmt.Fprintln(&p, terminal.Show(e.Name))
+		}
+		return out.Flush()
+	case len(all) == 0:
+		return nil
+	}
+	for _, line := range s.Lines(&p, model.Rows(all)) {
+		fmt.Fprintln(&p, line)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.Trouble != nil {
+			terminal.Complain("%v", e.Trouble)
+		}
+	}
+	return nil
+}
