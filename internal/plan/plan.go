@@ -7,6 +7,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -91,10 +92,7 @@ func carried(members []Member) []string {
 	for _, m := range members {
 		count[m.List]++
 	}
-	lists := make([]string, 0, len(count))
-	for list := range count {
-		lists = append(lists, list)
-	}
+	lists := slices.Collect(maps.Keys(count))
 	slices.SortFunc(lists, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
@@ -159,19 +157,10 @@ func (p *Plan) Assigned(l List, slot int) []int {
 	if member == none {
 		return nil
 	}
-	has := make([]bool, len(l.hashes))
-	at := 0
-	for _, e := range p.entries {
-		for at < len(l.hashes) && l.hashes[at] < e.hash {
-			at++
-		}
-		if at < len(l.hashes) && l.hashes[at] == e.hash {
-			has[at] = int(e.owner) == member
-		}
-	}
 	var names []int
 	for i, at := range l.at {
-		if has[at] {
+		j, has := slices.BinarySearchFunc(p.entries, l.hashes[at], func(e entry, hash uint64) int { return cmp.Compare(e.hash, hash) })
+		if has && int(p.entries[j].owner) == member {
 			names = append(names, i)
 		}
 	}

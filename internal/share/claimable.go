@@ -59,7 +59,7 @@ func (j Judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 		return never, false
 	case !o.Confirmed(): // a bare claim has no lease record
 		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), false
-	case is && j.decided(with):
+	case is && (j.Snapshot.Members[with.Name].Exists || j.Snapshot.Unreadable[with.Name] != nil): // the member's row is enough
 		return j.freeWith(with, never), false
 	case !o.LeasesRead:
 		return never, true
@@ -98,11 +98,6 @@ func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 		return j.freeWith(with, p.Lease)
 	}
 	return j.left(heartbeat.Add(p.Lease))
-}
-
-// decided reports whether the member's lock row is enough to tell whether the member's term has ended.
-func (j Judge) decided(with table.LeaseRef) bool {
-	return j.Snapshot.Unreadable[with.Name] != nil || j.Snapshot.Members[with.Name].Exists
 }
 
 // freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
