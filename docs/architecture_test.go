@@ -50,6 +50,28 @@ func TestTheMapOfTheRoomsIsTrue(t *testing.T) {
 	assert.Empty(t, allowed, "on the map and not in the project")
 }
 
+// TestTheDecisionsOfGroupsArePure: what a member of a group concludes depends only on values. It can neither wait, nor
+// send a request, nor ask a clock.
+func TestTheDecisionsOfGroupsArePure(t *testing.T) {
+	list := exec.Command("go", "list", "-f", "{{join .Imports \" \"}}", module+"/internal/plan", module+"/internal/share")
+	out, err := list.Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), module+"/internal/table")
+	assert.NotContains(t, strings.Fields(string(out)), "context")
+	clock := regexp.MustCompile(`elect\.(Clock|SystemClock|Backoff|Jitter|Sleep)|time\.(Now|Since|Until|After|Tick|NewT|Sleep)|\bgo func`)
+	for _, room := range []string{"plan", "share"} {
+		files, err := filepath.Glob("../internal/" + room + "/*.go")
+		require.NoError(t, err)
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if !strings.HasSuffix(file, "_test.go") {
+				assert.NotRegexp(t, clock, string(source), file)
+			}
+		}
+	}
+}
+
 // TestTheLibraryBringsNothingOfTheCommand: a program that uses the library does not include dependencies that only the
 // command or tests need.
 func TestTheLibraryBringsNothingOfTheCommand(t *testing.T) {

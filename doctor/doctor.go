@@ -90,7 +90,7 @@ func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, err
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the checks took longer than %v", limit))
 	defer cancel()
 	e := newExam(ctx, db, tableName)
-	err := e.run(ctx)
+	err := e.run()
 	r := Report{Database: db.DatabaseName(), Table: tableName, Checks: e.checks(), RoundTrips: e.roundTrips, Clock: e.clock}
 	if err != nil {
 		return r, fmt.Errorf("doctor: table %s in %s: %w", tableName, r.Database, err)

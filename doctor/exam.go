@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -33,8 +32,8 @@ type exam struct {
 type probe struct {
 	name  string
 	needs []string
-	run   func(*exam, context.Context) (found string, err error)
-	means string // the consequence if it fails
+	run   func(*exam) (found string) // may end early: see must
+	means string                     // the consequence if it fails
 	do    string
 }
 
@@ -46,8 +45,46 @@ type finding struct {
 
 func (f *finding) Error() string { return f.found }
 
-func broken(format string, args ...any) error {
-	return &finding{verdict: Failed, found: fmt.Sprintf(format, args...)}
+// stop is the panic that ends a probe early. Only must starts it, and only attemptProbe recovers from it.
+type stop struct{ error }
+
+// must ends the probe if err is not nil. It is called in the probe's own goroutine.
+func must(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+func get[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// does ends the probe if a step failed, and names the step.
+func does(step string, err error) {
+	if err != nil {
+		must(fmt.Errorf("%s: %w", step, err))
+	}
+}
+
+// refute ends the probe because its assumption does not hold.
+func refute(format string, args ...any) {
+	must(&finding{verdict: Failed, found: fmt.Sprintf(format, args...)})
+}
+
+// warn ends the probe because its assumption holds only in part.
+func warn(format string, args ...any) {
+	must(&finding{verdict: Warning, found: fmt.Sprintf(format, args...)})
+}
+
+// errNotTheQuestion is the failure of a step that only prepares a probe.
+var errNotTheQuestion = errors.New("the check could not be prepared")
+
+func prepared[T any](v T, err error) T {
+	if err != nil {
+		must(fmt.Errorf("%w: %w", errNotTheQuestion, err))
+	}
+	return v
 }
 
 const (
@@ -62,26 +99,26 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 }
 
 // run makes as many checks as possible. If some are missing, it returns the reason.
-func (e *exam) run(ctx context.Context) error {
-	if err := e.reach(ctx); err != nil {
+func (e *exam) run() error {
+	if err := e.reach(); err != nil {
 		return err
 	}
-	defer e.cleanUp(ctx)
+	defer e.cleanUp()
 	for _, p := range probes {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if e.ctx.Err() != nil {
+			return context.Cause(e.ctx)
 		}
-		e.made[p.name] = e.check(ctx, p)
+		e.made[p.name] = e.check(p)
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if e.ctx.Err() != nil {
+		return context.Cause(e.ctx)
 	}
 	return e.gap
 }
 
 // reach returns an error if the database cannot be reached, so that no check can be made.
-func (e *exam) reach(ctx context.Context) error {
-	_, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
+func (e *exam) reach() error {
+	_, _, err := e.Read(e.ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch table.FaultOf(err) {
 	case table.NoPermission, table.NoTable, table.BadTable:
 		return nil // the checks report this error
@@ -89,18 +126,18 @@ func (e *exam) reach(ctx context.Context) error {
 	return err
 }
 
-func (e *exam) check(ctx context.Context, p probe) Check {
+func (e *exam) check(p probe) Check {
 	if need := e.missing(p); need != "" {
 		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("this can't be checked until %q is ok", need)}
 	}
-	found, err := p.run(e, ctx)
+	found, err := attemptProbe(e, p)
 	var f *finding
 	switch {
 	case err == nil:
 		return Check{Name: p.name, Verdict: OK, Found: found}
 	case errors.As(err, &f):
 		return Check{Name: p.name, Verdict: f.verdict, Found: f.found, Means: cmp.Or(f.means, p.means), Do: cmp.Or(f.do, p.do)}
-	case errors.Is(err, table.ErrNoTimestamp), isDenied(err): // a different check reports this
+	case errors.Is(err, table.ErrNoTimestamp), isDenied(err), err == errNoCommit: // a different check reports this
 		return Check{Name: p.name, Verdict: NotChecked, Found: oneLine(err)}
 	case passing(err):
 		e.gap = cmp.Or(e.gap, fmt.Errorf("%q could not be checked: %w", p.name, err))
@@ -109,10 +146,23 @@ func (e *exam) check(ctx context.Context, p probe) Check {
 	return Check{Name: p.name, Verdict: Failed, Found: oneLine(err), Means: p.means, Do: p.do}
 }
 
+func attemptProbe(e *exam, p probe) (found string, err error) {
+	defer func() {
+		switch early := recover().(type) {
+		case nil:
+		case stop:
+			err = early.error
+		default:
+			panic(early)
+		}
+	}()
+	return p.run(e), nil
+}
+
 // missing returns the first check that the probe needs and that is not ok, or "".
 func (e *exam) missing(p probe) string {
 	for _, need := range p.needs {
-		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && len(e.denied) > 0 {
+		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && e.denied > 0 {
 			return need
 		}
 		if v := e.made[need].Verdict; v == Failed || v == NotChecked && need != checkTable {
@@ -121,9 +171,6 @@ func (e *exam) missing(p probe) string {
 	}
 	return ""
 }
-
-// errNotTheQuestion is the failure of a step that only prepares a probe.
-var errNotTheQuestion = errors.New("the check could not be prepared")
 
 // passing reports whether an error may be temporary, so that it says nothing about an assumption.
 func passing(err error) bool {
@@ -139,7 +186,7 @@ func (e *exam) checks() []Check {
 		c, ok := e.made[p.name]
 		switch {
 		case p.name == checkReplies:
-			c = e.replies()
+			c = e.check(p) // the later probes made commits, too
 		case !ok:
 			c = Check{Name: p.name, Verdict: NotChecked, Found: "the run ended before this check"}
 		}
@@ -151,66 +198,32 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// replies checks that the replies to all commits of this run had a timestamp.
-func (e *exam) replies() Check {
-	c := Check{Name: checkReplies, Verdict: OK, Found: "every reply to a commit had a timestamp"}
-	switch {
-	case e.unanswered > 0:
-		c.Verdict, c.Found = Failed, fmt.Sprintf("%d replies to commits had no timestamp", e.unanswered)
-		c.Means = "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock"
-		c.Do = "update cloud.google.com/go/spanner to the latest version; older versions don't send the second commit request that Spanner may ask for"
-	case e.made[checkPermissions].Verdict != OK:
-		c.Verdict, c.Found = NotChecked, "no commit was made"
-	}
-	return c
-}
-
-var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
-
-// lacks returns the permissions that this process is missing. It takes their names from Spanner's errors. If an error
-// names no permission, lacks uses the one that the failed step needs.
-func lacks(denied []denial, needed map[string]string) []string {
-	var all []string
-	for _, d := range denied {
-		names := permission.FindAllString(d.message, -1)
-		if names == nil {
-			names = []string{cmp.Or(needed[d.step], d.step)}
-		}
-		for _, name := range names {
-			if !slices.Contains(all, name) {
-				all = append(all, name)
-			}
-		}
-	}
-	return all
-}
-
 // cleanUp deletes the rows of this run, and of earlier runs that were killed.
-func (e *exam) cleanUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempt)
+func (e *exam) cleanUp() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), attempt)
 	defer cancel()
 	clean := newRecorder(ctx, e.spanner)
-	c := Check{Name: checkCleanUp, Verdict: OK, Found: "this run left no rows"}
-	old, err := clean.sweep(ctx, e.base)
-	switch {
-	case len(clean.denied) > 0, err != nil && table.Missing(err):
-		c.Found = "nothing was written"
-	case err != nil:
-		c.Verdict, c.Found = Warning, oneLine(err)
-		c.Means = "rows whose names begin with " + e.base + " may be left in the table; no lock uses them"
-		c.Do = "run doctor again; it deletes rows left by earlier runs once they are ten minutes old"
-	case old > 0:
-		c.Found += fmt.Sprintf(", and it deleted %d rows that earlier runs had left behind", old)
-	}
-	e.made[checkCleanUp] = c
+	e.made[checkCleanUp] = e.check(probe{name: checkCleanUp, run: func(*exam) string {
+		old, err := clean.sweep(e.base)
+		switch {
+		case clean.denied > 0, err != nil && table.Missing(err):
+			return "nothing was written"
+		case err != nil:
+			must(&finding{Warning, oneLine(err), "rows whose names begin with " + e.base + " may be left in the table; no lock uses them",
+				"run doctor again; it deletes rows left by earlier runs once they are ten minutes old"})
+		case old > 0:
+			return fmt.Sprintf("this run left no rows, and it deleted %d rows that earlier runs had left behind", old)
+		}
+		return "this run left no rows"
+	}})
 }
 
 // sweep deletes all rows of this run, and the stale rows of other runs. It returns how many rows of other runs it
 // deleted. To tell whether a row is stale, it compares the row's token with the timestamp of the read, because both are
 // times by Spanner's clock.
-func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) {
+func (r *recorder) sweep(base string) (old int, err error) {
 	for {
-		rows, at, err := r.Read(ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
+		rows, at, err := r.Read(r.ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
 		if err != nil {
 			return old, err
 		}
@@ -228,33 +241,105 @@ func (r *recorder) sweep(ctx context.Context, base string) (old int, err error) 
 		if writes == nil {
 			return old, nil
 		}
-		if err := r.Commit(ctx, "doctor", writes); err != nil {
+		if err := r.Commit(r.ctx, "doctor", writes); err != nil {
 			return old, err
 		}
 	}
 }
 
-// write inserts or changes one of this run's rows in a blind commit.
-func (e *exam) write(ctx context.Context, kind table.Kind, name, writer string) error {
-	return e.Commit(ctx, "doctor", []table.Write{{Kind: kind, Name: name,
-		Set: []table.Cell{{Column: table.ColHeartbeat, Value: table.Now}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: writer}}}})
+// now sets columns to the timestamp of the commit.
+func now(columns ...string) (set []table.Cell) {
+	for _, c := range columns {
+		set = append(set, table.Cell{Column: c, Value: table.Now})
+	}
+	return set
+}
+
+// insert commits one of this run's rows, blindly, and returns it.
+func (e *exam) insert(name, writer string) table.Row {
+	set := append(now(table.ColHeartbeat, table.ColToken), table.Cell{Column: table.ColWriter, Value: writer})
+	must(e.Commit(e.ctx, "doctor", []table.Write{{Kind: table.Insert, Name: name, Set: set}}))
+	return e.row(name)
+}
+
+func (e *exam) read(bound table.Bound, keys table.Keys) ([]table.Row, time.Time) {
+	rows, at, err := e.Read(e.ctx, "doctor-read", bound, keys)
+	must(err)
+	return rows, at
 }
 
 // row reads one of this run's rows, which must exist.
-func (e *exam) row(ctx context.Context, name string) (table.Row, error) {
-	rows, _, err := e.Read(ctx, "doctor", table.Strong, table.Keys{Names: []string{name}})
-	if err != nil {
-		return table.Row{}, err
-	}
+func (e *exam) row(name string) table.Row {
+	rows, _ := e.read(table.Strong, table.Keys{Names: []string{name}})
 	if len(rows) != 1 {
-		return table.Row{}, broken("a strong read did not return row %q, which had been committed before the read", name)
+		refute("a strong read did not return row %q, which had been committed before the read", name)
 	}
-	return rows[0], nil
+	return rows[0]
 }
 
-func (e *exam) pause(ctx context.Context, d time.Duration) {
+// elect makes id the holder of a lock, even if it is held.
+func (e *exam) elect(id, name string) (table.Token, error) {
+	token, err := e.claim(id, name)
+	if err != nil {
+		return 0, err
+	}
+	confirm := func() error { return e.table.Confirm(e.ctx, token, table.LeaseRecord{Lease: limit}, name) }
+	if err := again(confirm); err != nil {
+		return 0, fmt.Errorf("confirm: %w", err)
+	}
+	return token, nil
+}
+
+func (e *exam) claim(id, name string) (table.Token, error) {
+	return e.take(name, func(seen []table.Observation) (table.Token, error) { return e.table.Claim(e.ctx, id, seen...) })
+}
+
+// take claims what it has just observed.
+func (e *exam) take(name string, claim func([]table.Observation) (table.Token, error)) (token table.Token, err error) {
+	err = again(func() error {
+		seen, err := e.table.Observe(e.ctx, name)
+		if err != nil {
+			return fmt.Errorf("observe: %w", err)
+		}
+		if token, err = claim(seen); err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+		return nil
+	})
+	return token, err
+}
+
+// again retries a step that failed because of a concurrent transaction. This happens on the emulator, which runs only
+// one transaction at a time, and aborts or loses the others.
+func again(try func() error) (err error) {
+	for range 20 {
+		if err = try(); !overrun(err) {
+			break
+		}
+	}
+	return err
+}
+
+// overrun reports whether err was caused by a concurrent transaction.
+func overrun(err error) bool {
+	code := spanner.ErrCode(err)
+	return errors.Is(err, table.ErrAborted) ||
+		(code == codes.FailedPrecondition || code == codes.NotFound) && strings.Contains(spanner.ErrDesc(err), "ransaction")
+}
+
+func (e *exam) pause(d time.Duration) {
 	select {
-	case <-ctx.Done():
+	case <-e.ctx.Done():
 	case <-time.After(d):
 	}
+}
+
+// await tries for up to five seconds: reads can be slightly stale, and miss what has just been committed.
+func (e *exam) await(done func() bool) bool {
+	for start := time.Now(); !done(); e.pause(100 * time.Millisecond) {
+		if time.Since(start) > 5*time.Second || e.ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
 }

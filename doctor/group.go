@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -14,74 +13,43 @@ import (
 // group claims and confirms two partitions for a member, the way a group does. It confirms the first partition while
 // the member is in the group, and the second one after the member has left. The second confirmation must fail because
 // the member's lease row is missing, even though its transaction does not read that row.
-func (e *exam) group(ctx context.Context) (string, error) {
+func (e *exam) group() string {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
-	token, err := e.elect(ctx, "member", name)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errNotTheQuestion, err)
-	}
+	token := prepared(e.elect("member", name))
 	member := table.LeaseRef{Name: name, Token: token}
-	taken, err := e.claimPartition(ctx, member, first)
-	if err != nil {
-		return "", err
+	taken := e.claimPartition(member, first)
+	if e.isRefused(member, first, taken) {
+		refute("a confirmation was refused although the member's lease row exists")
 	}
-	switch refused, err := e.confirmPartition(ctx, member, first, taken); {
-	case err != nil:
-		return "", err
-	case refused:
-		return "", broken("a confirmation was refused although the member's lease row exists")
+	prepared(token, e.table.Release(e.ctx, token, name))
+	if !e.isRefused(member, second, e.claimPartition(member, second)) {
+		refute("a partition was confirmed for a member that had left the group")
 	}
-	if err := e.table.Release(ctx, token, name); err != nil {
-		return "", fmt.Errorf("%w: release: %w", errNotTheQuestion, err)
+	if row := e.row(second); !row.Heartbeat.Equal(row.Token) {
+		refute("a refused confirmation changed the partition")
 	}
-	late, err := e.claimPartition(ctx, member, second)
-	if err != nil {
-		return "", err
-	}
-	switch refused, err := e.confirmPartition(ctx, member, second, late); {
-	case err != nil:
-		return "", err
-	case !refused:
-		return "", broken("a partition was confirmed for a member that had left the group")
-	}
-	row, err := e.row(ctx, second)
-	switch {
-	case err != nil:
-		return "", err
-	case !row.Heartbeat.Equal(row.Token):
-		return "", broken("a refused confirmation changed the partition")
-	}
-	if err := e.table.ReleasePartitions(ctx, table.LeaseRef{Name: first, Token: taken}); err != nil {
-		return "", fmt.Errorf("release: %w", err)
-	}
-	return "a partition was confirmed while its member was in the group, but not after the member had left", nil
+	does("release", e.table.ReleasePartitions(e.ctx, table.LeaseRef{Name: first, Token: taken}))
+	return "a partition was confirmed while its member was in the group, but not after the member had left"
 }
 
-// claimPartition claims a partition.
-func (e *exam) claimPartition(ctx context.Context, member table.LeaseRef, name string) (token table.Token, err error) {
-	err = again(func() error {
-		seen, err := e.table.Observe(ctx, name)
-		if err != nil {
-			return fmt.Errorf("observe: %w", err)
-		}
-		if token, _, err = e.table.ClaimPartitions(ctx, member, seen...); err != nil {
-			return fmt.Errorf("claim: %w", err)
-		}
-		return nil
-	})
-	return token, err
+func (e *exam) claimPartition(member table.LeaseRef, name string) table.Token {
+	return get(e.take(name, func(seen []table.Observation) (table.Token, error) {
+		token, _, err := e.table.ClaimPartitions(e.ctx, member, seen...)
+		return token, err
+	}))
 }
 
-// confirmPartition confirms a partition. It reports whether Spanner refused because the member's lease row is missing.
-func (e *exam) confirmPartition(ctx context.Context, member table.LeaseRef, name string, token table.Token) (refused bool, err error) {
-	err = again(func() error {
-		_, err := e.table.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: limit}, token, name)
-		if refused = table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err); refused {
-			return nil
-		}
+// isRefused confirms a partition. It reports whether Spanner refuses because the member's lease row is missing.
+func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) bool {
+	err := again(func() error {
+		_, err := e.table.ConfirmPartitions(e.ctx, member, table.LeaseRecord{Lease: limit}, token, name)
 		return err
 	})
-	return refused, err
+	if table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err) {
+		return true
+	}
+	must(err)
+	return false
 }
 
 const (
@@ -92,7 +60,7 @@ const (
 
 // manyKeys reads many keys and key ranges in one snapshot, as the members of a group do. Most of these keys and ranges
 // match no row.
-func (e *exam) manyKeys(ctx context.Context) (string, error) {
+func (e *exam) manyKeys() string {
 	var keys table.Keys
 	var writes []table.Write
 	there := map[string]bool{}
@@ -105,24 +73,19 @@ func (e *exam) manyKeys(ctx context.Context) (string, error) {
 		}
 		if i%everyNth == 0 {
 			there[name] = true
-			writes = append(writes, table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}})
+			writes = append(writes, table.Write{Kind: table.Insert, Name: name, Set: now(table.ColToken)})
 		}
 	}
-	if err := e.Commit(ctx, "doctor", writes); err != nil {
-		return "", err
-	}
+	must(e.Commit(e.ctx, "doctor", writes))
 	began := time.Now()
-	rows, _, err := e.Read(ctx, "doctor-read", table.Present, keys)
-	if err != nil {
-		return "", err
-	}
+	rows, _ := e.read(table.Present, keys)
 	took := time.Since(began)
 	found := map[string]bool{}
 	for _, row := range rows {
 		found[row.Name] = there[row.Name]
 	}
 	if len(found) != len(there) || len(rows) != len(there) {
-		return "", broken("a read of %d keys and %d ranges returned %d of %d rows", manyNames, manyRanges, len(found), len(there))
+		refute("a read of %d keys and %d ranges returned %d of %d rows", manyNames, manyRanges, len(found), len(there))
 	}
-	return fmt.Sprintf("%d keys and %d ranges in one read (%v)", manyNames, manyRanges, round(took)), nil
+	return fmt.Sprintf("%d keys and %d ranges in one read (%v)", manyNames, manyRanges, round(took))
 }

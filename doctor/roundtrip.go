@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // RoundTrip is how long requests of one kind took. The requests were sent one after another.
@@ -19,11 +22,12 @@ func (r RoundTrip) String() string {
 
 func roundTripOf(took []time.Duration) RoundTrip {
 	slices.Sort(took)
-	at := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }
-	if len(took) < 100 {
-		return RoundTrip{P50: at(50), P99: took[len(took)-1], N: len(took)}
+	n := len(took)
+	slowest := n - 1
+	if n >= 100 {
+		slowest = (n - 1) * 99 / 100
 	}
-	return RoundTrip{P50: at(50), P99: at(99), N: len(took)}
+	return RoundTrip{P50: took[(n-1)/2], P99: took[slowest], N: n}
 }
 
 // RoundTrips has the round trips for each kind of request that locks make.
@@ -57,4 +61,42 @@ func round(d time.Duration) time.Duration {
 		return d.Round(100 * time.Microsecond)
 	}
 	return d.Round(time.Microsecond)
+}
+
+const (
+	trips     = 30
+	tripsTime = 10 * time.Second // the time after which to stop early on a slow network
+	enough    = 5
+)
+
+// measure measures the round trips of each kind of request.
+func (e *exam) measure() string {
+	name := e.base + "/round-trips"
+	e.insert(name, "")
+	keys := table.Keys{Names: []string{name}}
+	beat := []table.Write{{Kind: table.Update, Name: name, Set: now(table.ColHeartbeat)}}
+	kinds := []func() error{
+		func() error { _, _, err := e.Read(e.ctx, "doctor-read", table.Present, keys); return err },
+		func() error { return e.Commit(e.ctx, "doctor", beat) },
+		func() error {
+			_, err := e.Transact(e.ctx, "doctor", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+				_, err := r.Read(ctx, keys)
+				return beat, err
+			})
+			return err
+		},
+	}
+	took := make([][]time.Duration, len(kinds))
+	for start := time.Now(); len(took[0]) < trips && (len(took[0]) < enough || time.Since(start) < tripsTime); {
+		for i, do := range kinds {
+			sent := time.Now()
+			if err := do(); !overrun(err) {
+				must(err)
+			}
+			took[i] = append(took[i], time.Since(sent))
+		}
+	}
+	r := &RoundTrips{roundTripOf(took[0]), roundTripOf(took[1]), roundTripOf(took[2])}
+	e.roundTrips = r
+	return fmt.Sprintf("read: %v; commit: %v; transaction: %v; shortest possible lease: %v", r.Read, r.Commit, r.Transaction, r.Lease())
 }

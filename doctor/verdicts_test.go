@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -13,11 +12,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// verdict is what a check makes of what a probe found.
-func verdict(found string, err error) Verdict {
+// verdict is what a check makes of a probe.
+func verdict(judge func() string) Verdict {
 	e := &exam{made: map[string]Check{}}
-	return e.check(context.Background(), probe{run: func(*exam, context.Context) (string, error) { return found, err }}).Verdict
+	return e.check(probe{run: func(*exam) string { return judge() }}).Verdict
 }
+
+// unlessRefuted is a probe that finds nothing to say.
+func unlessRefuted(judge func()) func() string { return func() string { judge(); return "" } }
+
+// failing is a probe whose step fails.
+func failing(err error) func() string { return unlessRefuted(func() { must(err) }) }
 
 // A clock is ok only if it is known not to run a hundredth too slow: what could not be measured is not ok.
 func TestAClockIsOkIfItIsKnownNotToBeTooSlow(t *testing.T) {
@@ -32,8 +37,7 @@ func TestAClockIsOkIfItIsKnownNotToBeTooSlow(t *testing.T) {
 		{0.02, 0.0099, Failed}, {0.02, 0.0101, Note}, {0.05, 0.03, Failed}, {0.05, 0.05, Note},
 		{-0.02, 0.0099, Warning}, {-0.02, 0.0101, Note}, {-0.05, 0.03, Warning}, {-0.05, 0.05, Note},
 	} {
-		found, err := Clock{Drift: c.drift, Within: c.within}.judge()
-		assert.Equal(t, c.want, verdict(found, err), "%+v", c)
+		assert.Equal(t, c.want, verdict(Clock{Drift: c.drift, Within: c.within}.judge), "%+v", c)
 	}
 }
 
@@ -48,9 +52,9 @@ func TestTimestampsGrowAndAreStoredAsTheyWereReturned(t *testing.T) {
 		{time.Microsecond + 1, time.Microsecond + 1, Failed}, {time.Second - 1, time.Second - 1, Failed},
 		{time.Microsecond, 2 * time.Microsecond, Failed}, {2 * time.Microsecond, time.Microsecond, Failed}, {time.Microsecond, 0, Failed},
 	} {
-		assert.Equal(t, c.want, verdict("", follows(last, last.Add(c.at), last.Add(c.stored))), "%+v", c)
+		assert.Equal(t, c.want, verdict(unlessRefuted(func() { follows(last, last.Add(c.at), last.Add(c.stored)) })), "%+v", c)
 	}
-	assert.Equal(t, OK, verdict("", follows(time.Time{}, last, last)), "the first of all")
+	assert.Equal(t, OK, verdict(unlessRefuted(func() { follows(time.Time{}, last, last) })), "the first of all")
 }
 
 func TestReadsAdvanceWhileNothingIsWritten(t *testing.T) {
@@ -63,24 +67,21 @@ func TestReadsAdvanceWhileNothingIsWritten(t *testing.T) {
 		{idle, time.Nanosecond, OK, Failed}, {idle, time.Second, OK, Failed}, {idle, time.Second + 1, Warning, Failed},
 		{0, time.Minute, Failed, Failed},
 	} {
-		found, err := advances(c.on, c.worst)
-		assert.Equal(t, c.present, verdict(found, err), "present: %+v", c)
-		found, err = isStrong(c.on, c.worst)
-		assert.Equal(t, c.strong, verdict(found, err), "strong: %+v", c)
+		assert.Equal(t, c.present, verdict(func() string { return advances(c.on, c.worst) }), "present: %+v", c)
+		assert.Equal(t, c.strong, verdict(func() string { return isStrong(c.on, c.worst) }), "strong: %+v", c)
 	}
 }
 
 func TestTokensGrowAndFencedCommitsComeBeforeTheClaimThatSupersedesThem(t *testing.T) {
 	for later, want := range map[table.Token]Verdict{-1: Failed, 0: Failed, 1: OK, 1000: OK} {
-		assert.Equal(t, want, verdict("", larger(500, 500+later)), "a token %d after the first", later)
-		assert.Equal(t, want, verdict("", landedBefore(500+later, 500, 400)), "a claim %d after a fenced commit", later)
+		assert.Equal(t, want, verdict(unlessRefuted(func() { larger(500, 500+later) })), "a token %d after the first", later)
+		assert.Equal(t, want, verdict(unlessRefuted(func() { landedBefore(500+later, 500, 400) })), "a claim %d after a fenced commit", later)
 	}
 	for _, c := range []struct {
 		landed, refused int
 		want            Verdict
 	}{{0, 0, NotChecked}, {0, 10, NotChecked}, {1, 0, OK}, {1, 10, OK}} {
-		found, err := raced(c.landed, c.refused)
-		assert.Equal(t, c.want, verdict(found, err), "%+v", c)
+		assert.Equal(t, c.want, verdict(func() string { return raced(c.landed, c.refused) }), "%+v", c)
 	}
 }
 
@@ -88,14 +89,14 @@ func TestTokensGrowAndFencedCommitsComeBeforeTheClaimThatSupersedesThem(t *testi
 func TestWhatMayPassIsNotCheckedAndNotFailed(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.ResourceExhausted,
 		codes.PermissionDenied, codes.Unauthenticated} {
-		assert.Equal(t, NotChecked, verdict("", status.Error(code, "not now")), "%v", code)
+		assert.Equal(t, NotChecked, verdict(failing(status.Error(code, "not now"))), "%v", code)
 	}
 	for _, code := range []codes.Code{codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.DataLoss} {
-		assert.Equal(t, Failed, verdict("", status.Error(code, "never")), "%v", code)
+		assert.Equal(t, Failed, verdict(failing(status.Error(code, "never"))), "%v", code)
 	}
-	assert.Equal(t, NotChecked, verdict("", table.ErrNoTimestamp), "that is a check of its own")
-	assert.Equal(t, Failed, verdict("", errors.New("anything else")))
-	assert.Equal(t, OK, verdict("it holds", nil))
+	assert.Equal(t, NotChecked, verdict(failing(table.ErrNoTimestamp)), "that is a check of its own")
+	assert.Equal(t, Failed, verdict(failing(errors.New("anything else"))))
+	assert.Equal(t, OK, verdict(failing(nil)))
 }
 
 // A check is made if those that it needs did not fail. A schema that may not be read is no reason to stop.
@@ -113,7 +114,7 @@ func TestACheckWhoseNeedIsNotMetIsNotMade(t *testing.T) {
 	for n, made := range map[int]bool{0: true, 1: false} {
 		e := &exam{recorder: &recorder{unanswered: n}, made: map[string]Check{}}
 		assert.Equal(t, made, e.missing(probe{needs: []string{checkReplies}}) == "", "%d commits without a timestamp", n)
-		e = &exam{recorder: &recorder{denied: make([]denial, n)}, made: map[string]Check{}}
+		e = &exam{recorder: &recorder{denied: n}, made: map[string]Check{}}
 		assert.Equal(t, made, e.missing(probe{needs: []string{checkPermissions}}) == "", "%d denials", n)
 	}
 }

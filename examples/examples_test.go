@@ -183,7 +183,7 @@ func TestSimpleShowsACrashAPauseAndAStop(t *testing.T) {
 	assert.Less(t, silence, 2.0)
 	assert.Less(t, number(t, out, `Stop .*\((\S+) leases\)`), 1.0, "it does not wait for the lease")
 	assert.Less(t, number(t, out, ` (\S+)s .*the end`), 60.0)
-	assert.Regexp(t, `Tokens  \d{16} < \d{16}\n +< \d{16} < \d{16}`, out)
+	assert.Regexp(t, `Tokens  \d{16} < \d{16} < \d{16} <\n +\d{16}`, out)
 	assert.Regexp(t, `(?s)kill -STOP.*LEADS.*kill -CONT.*but its write is REJECTED`, out)
 }
 

@@ -7,6 +7,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
+// never is the time until something that has no known end.
+const never = time.Duration(math.MaxInt64)
+
 // alarm is a time at which something is due. The zero alarm is never due.
 type alarm struct {
 	on   bool
@@ -28,7 +31,7 @@ func (a *alarm) off() { a.on = false }
 // left returns the time until the alarm is due. It is zero or negative once the alarm is due.
 func (a *alarm) left(c elect.Clock) time.Duration {
 	if !a.on {
-		return math.MaxInt64
+		return never
 	}
 	return a.in - c.Now().Since(a.from)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
@@ -203,15 +204,13 @@ func TestWorkWhoseContextHasJustEndedDoesNotHang(t *testing.T) {
 		p := c.process("a", Numbered(1))
 		p.clock.Mono.Add(int64(100 * 365 * 24 * time.Hour)) // as on a machine that has been running, because virtual time is before its start
 		c.sleep(2 * lease)
-		m := &member{Group: p.Group, log: p.config.Log}
-		ctx, cancel := context.WithCancelCause(context.Background())
-		e := p.inventory.all[0]
-		e.state, e.assigned = held, &assignment{entry: e, ctx: ctx, cancel: cancel}
-		e.busy = e.assigned
-		cancel(spindle.ErrExpired)
+		m := &member{g: p.Group, voice: voice{log: p.config.Log}, inventory: share.NewInventory("orders", []string{"0"})}
+		e := m.inventory.All[0]
+		m.inventory.Hold(e, 1, lease) // its context has ended, and the loop has not revoked it yet
+		e.Busy = e.Assigned
 		m.remind()
 		assert.Empty(t, p.log.String())
-		assert.Nil(t, p.stuck.Load())
+		assert.Nil(t, p.standing.stuck.Load())
 	})
 }
 

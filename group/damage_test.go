@@ -130,7 +130,7 @@ func (d *damage) launch(leases time.Duration) *process {
 func (d *damage) whole() bool {
 	all, rows := map[string]bool{}, d.store.Rows()
 	for _, p := range d.run {
-		for _, s := range p.inventory.all {
+		for _, s := range p.partitions {
 			all[s.name] = true
 		}
 	}

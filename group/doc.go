@@ -26,22 +26,5 @@
 // [Group.LetGo], work on a partition may begin in another process before the old work has returned. The load may be
 // uneven, because a group balances the number of partitions and does not measure their load.
 //
-// The files, by topic:
-//
-//	group.go, options.go, requests.go  the API: New and Run, the options, and Pause, Resume and LetGo
-//	partition.go, view.go, health.go   the partition passed to the work, the members of a group, and this member's health
-//	run.go, join.go, leave.go          the loop of a member, how it joins the group, and how it gives up a term
-//	term.go                            the loop of one term
-//	inventory.go                       the state of each partition for this member; no other file changes it
-//	looks.go, seen.go                  when to poll the group, and what to do after a poll
-//	claimable.go                       when a partition can be claimed (a pure function)
-//	decide.go                          what to do about a partition (the decision table, a pure function)
-//	planning.go, publish.go            how partitions are assigned to members; internal/plan computes the assignment
-//	moves.go, executor.go, pace.go     how partitions are claimed, revoked and released, and in which commits
-//	evict.go                           how the terms of dead members are ended
-//	work.go                            how work begins, and what happens when it returns
-//	fitness.go                         when a member is useless, and how long it cools down
-//	metrics.go, alarm.go               metrics, and a timer for the loop
-//
 // docs/groups.md explains why groups are safe.
 package group

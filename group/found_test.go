@@ -362,7 +362,7 @@ func TestAMemberThatCoolsDownTakesNoHighSlot(t *testing.T) {
 // would choose among ever more slots, whose rows stay for good.
 func TestASlotThatWasLostCountsOnce(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		m, lost := &member{Group: c.process("a", Numbered(4)).Group}, contest{chosen: table.SlotName("orders", 0)}
+		m, lost := &member{g: c.process("a", Numbered(4)).Group}, contest{chosen: table.SlotName("orders", 0)}
 		taken := elect.LockView{Observation: table.Observation{Name: lost.chosen, Writer: "b", Heartbeat: time.Now()}, FreeIn: lease}
 		for range 3 {
 			_, found := m.choose([]elect.LockView{taken}, &lost)

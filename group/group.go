@@ -13,7 +13,6 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
-	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -60,15 +59,27 @@ type Group struct {
 	spanner table.Spanner
 	about   telemetry.Scope
 
-	list      plan.List
-	inventory *inventory
-	byName    map[string]*entry
+	partitions []*partition // sorted by name
+	byName     map[string]*partition
 
 	runs      loop.Runs
-	wake      chan struct{} // has room for one; wakes the loop
+	inbox     *loop.Inbox[outcome] // for the loop
 	requested requested
 	standing  standing
-	stuck     atomic.Pointer[assignment] // of all overdue work, the work that was revoked first; nil: none is overdue
+}
+
+// partition is a partition as seen by the methods of a Group. Any goroutine may read it.
+type partition struct {
+	name  string
+	acted atomic.Pointer[assignment] // the assignment that is acted on; nil: none
+}
+
+// holds returns the assignment under which the partition may be acted on, or nil.
+func (p *partition) holds() *assignment {
+	if a := p.acted.Load(); a != nil && a.valid() {
+		return a
+	}
+	return nil
 }
 
 // New returns a member of the group with the given name. The lock table must exist in db's database; ddl.Create creates
@@ -92,14 +103,13 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	c.Check(db, tableName)
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
-	g := &Group{name: name, config: c, byName: make(map[string]*entry, len(names)), list: plan.NewList(names), wake: make(chan struct{}, 1)}
-	g.inventory = &inventory{byLock: make(map[string]*entry, len(names))}
+	g := &Group{name: name, config: c, byName: make(map[string]*partition, len(names)), inbox: loop.NewInbox[outcome]()}
 	g.table, g.spanner = g.config.Table(db, tableName)
 	g.about = c.Telemetry(tableName, name)
 	g.about.Loop = true
 	for _, n := range names {
-		e := &entry{name: n, lock: table.PartitionName(name, n)}
-		g.inventory.all, g.byName[n], g.inventory.byLock[e.lock] = append(g.inventory.all, e), e, e
+		p := &partition{name: n}
+		g.partitions, g.byName[n] = append(g.partitions, p), p
 	}
 	if err := c.Err(); err != nil {
 		g.err = fmt.Errorf("spindle: group %.64q: %w", name, err)
@@ -131,22 +141,19 @@ func (p Partitions) check(c *options.Config, group string) []string {
 // The group does not wait for a program that only calls Has, so a partition may move while the program still works on
 // it. To make the group wait until the work has finished, use WithWork.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
-	e := g.byName[partition]
-	if e == nil {
-		return false, 0
+	if p := g.byName[partition]; p != nil {
+		if a := p.holds(); a != nil {
+			return true, spindle.Token(a.hold.Token)
+		}
 	}
-	a := e.acted.Load()
-	if a == nil || !a.valid() {
-		return false, 0
-	}
-	return true, spindle.Token(a.token)
+	return false, 0
 }
 
 // Held returns the partitions that this member currently owns, sorted by name. Like Has, it makes no RPC.
 func (g *Group) Held() []Partition {
 	var held []Partition
-	for _, e := range g.inventory.all {
-		if a := e.acted.Load(); a != nil && a.valid() {
+	for _, p := range g.partitions {
+		if a := p.holds(); a != nil {
 			held = append(held, a.partition())
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/share"
 )
 
 // standing is the health of this member, as seen by callers. The loop writes it.
@@ -17,6 +19,14 @@ type standing struct {
 	trouble  *trouble      // the one that has lasted longest; nil: none
 	balanced bool          // this process is a member, and owns exactly the partitions that it should own
 	changed  chan struct{} // closed when balanced changes
+
+	stuck atomic.Pointer[overdue] // of all overdue work, the work that was revoked first; nil: none is overdue
+}
+
+// overdue is work that has not returned a lease after it was revoked.
+type overdue struct {
+	name string
+	of   *share.Assignment
 }
 
 // trouble is a problem that should not last.
@@ -29,8 +39,8 @@ type trouble struct {
 // report updates the member's standing. Between two terms, t is nil.
 func (m *member) report(t *term) {
 	worst := m.trouble(t)
-	balanced := t != nil && t.balanced()
-	s := &m.standing
+	balanced := t != nil && t.upkeep.planning.Settled() && !t.leaving() && m.inventory.All.Settled()
+	s := &m.g.standing
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trouble = worst
@@ -66,30 +76,16 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	}
 	note("the process has not been in the group", m.out, m.failing)
 	if t != nil {
-		since := t.progress.sickSince()
-		if m.inventory.held.Load() == 0 {
-			since = t.progress.since
+		p := &t.conduct.Progress
+		since := p.SickSince()
+		if _, acted := m.inventory.All.Holds(); acted == 0 {
+			since = p.Since
 		}
-		note("no partition could be claimed or released", since, t.progress.err)
+		note("no partition could be claimed or released", since, p.Err)
 	}
-	for _, e := range m.inventory.suspects {
-		note(fmt.Sprintf("partition %q could not be claimed or released", e.name), e.suspect.since, e.suspect.err)
-	}
+	name, suspicion := m.inventory.Suspects.Oldest()
+	note(fmt.Sprintf("partition %q could not be claimed or released", name), suspicion.Since, suspicion.Err)
 	return worst
-}
-
-// balanced reports whether the member owns exactly the partitions that it should own.
-func (t *term) balanced() bool {
-	if !t.planning.planned() || !t.planning.counts() || !t.planning.differs.IsZero() || t.leaving() {
-		return false
-	}
-	for _, e := range t.m.inventory.all {
-		if e.state == free && (!e.target || e.paused) || e.state == held && e.target {
-			continue
-		}
-		return false
-	}
-	return true
 }
 
 // Balanced blocks until this member owns exactly the partitions that it should own. This is the case if this process is
@@ -176,9 +172,9 @@ func (g *Group) Live(*http.Request) error {
 		return g.wrap("health", errNotRunning)
 	}
 	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no poll of the group has succeeded")
-	if a := g.stuck.Load(); err == nil && a != nil {
-		what := fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", a.name)
-		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(a.since), what)
+	if s := g.standing.stuck.Load(); err == nil && s != nil {
+		what := fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", s.name)
+		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(s.of.Since), what)
 	}
 	if err != nil {
 		return g.wrap("health", err)
@@ -189,23 +185,23 @@ func (g *Group) Live(*http.Request) error {
 // remind logs a warning if revoked work has not returned, because its partitions cannot move until it does. The first
 // warning comes after one lease duration, and another one each time the wait has doubled.
 func (m *member) remind() {
-	var oldest *assignment
-	n, now := 0, m.config.Clock.Now()
-	for _, e := range m.inventory.all {
-		if a := e.busy; a != nil && a.since != (elect.Instant{}) && now.Ran(a.since) >= m.config.Lease {
+	var oldest *overdue
+	n, now, lease := 0, m.g.config.Clock.Now(), m.g.config.Lease
+	for _, e := range m.inventory.All.Busy() {
+		if a := e.Busy; a.Since != (elect.Instant{}) && now.Ran(a.Since) >= lease {
 			n++
-			if oldest == nil || now.Ran(a.since) > now.Ran(oldest.since) {
-				oldest = a
+			if oldest == nil || now.Ran(a.Since) > now.Ran(oldest.of.Since) {
+				oldest = &overdue{e.Name, a}
 			}
 		}
 	}
-	m.stuck.Store(oldest)
+	m.g.standing.stuck.Store(oldest)
 	if n == 0 {
-		m.reminded = 0
+		m.caller.reminded = 0
 		return
 	}
-	if waited := now.Ran(oldest.since); waited >= 2*m.reminded {
-		m.reminded = waited
-		m.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+	if waited := now.Ran(oldest.of.Since); waited >= 2*m.caller.reminded {
+		m.caller.reminded = waited
+		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

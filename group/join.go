@@ -8,7 +8,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/plan"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // contest tracks how a member fares in the competition for a slot.
@@ -20,7 +19,7 @@ type contest struct {
 // join competes for a slot until it has claimed one, and returns its term. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
-	m.candidate.LeaseRecord.Trial = m.fitness.trial
+	m.candidate.LeaseRecord.Trial = m.fitness.Trial
 	var c contest
 	for ctx.Err() == nil {
 		step, err := m.tryJoin(ctx, &c)
@@ -31,7 +30,7 @@ func (m *member) join(ctx context.Context) *elect.Term {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			m.problems.Note(fmt.Errorf("join: %w", err))
+			m.voice.problems.Note(fmt.Errorf("join: %w", err))
 			m.failing = fmt.Errorf("join: %w", err)
 		}
 		m.sleep(ctx, step.Pause)
@@ -43,88 +42,20 @@ func (m *member) join(ctx context.Context) *elect.Term {
 func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	s, err := m.look(ctx)
 	if err != nil {
-		return elect.Step{Pause: m.config.Lease / 10}, err
+		return elect.Step{Pause: m.g.config.Lease / 10}, err
 	}
-	if m.candidate.Names = m.slots(s, c); len(m.candidate.Names) == 0 {
-		return elect.Step{Pause: m.config.Lease / 10}, nil
+	if m.candidate.Names = m.memory.Slots(s, m.inventory.List, m.g.config.ID, m.last, c.among()); len(m.candidate.Names) == 0 {
+		return elect.Step{Pause: m.g.config.Lease / 10}, nil
 	}
 	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
 		chosen, found := m.choose(seen, c)
 		if !found {
-			return elect.Wait(m.config.Lease / 10)
+			return elect.Wait(m.g.config.Lease / 10)
 		}
 		return elect.Claim(chosen)
 	}, 0)
-	m.watch.Tried(step)
+	m.voice.watch.Tried(step)
 	return step, step.Err
-}
-
-// slots returns the slots that this process may try to claim. These are all slots up to a few above the highest one in
-// use, except those whose members may still be acting.
-func (m *member) slots(s table.GroupSnapshot, c *contest) (names []string) {
-	own, _ := table.PartOf(m.last)
-	top := own.Slot - 1 // considered even if all rows were deleted by hand
-	for name := range s.Members {
-		part, _ := table.PartOf(name)
-		top = max(top, part.Slot)
-	}
-	if published, err := plan.Decode(s.Body, m.list); err == nil { // it may list a member in a higher slot
-		for _, p := range published.Members() {
-			top = max(top, p.Slot)
-		}
-	}
-	m.learnVanished(s, top)
-	for slot := range min(top+2+c.among(), table.MaxSlot+1) {
-		name := table.SlotName(m.name, slot)
-		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name]) && !m.waitsFor(name, s.At) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
-// hand. Such a member may not notice the deletion until its lease expires.
-func (m *member) mayAct(o table.Observation) bool {
-	leases := m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
-	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != m.config.ID && o.At.Sub(o.Heartbeat) < leases
-}
-
-// vanishing describes a slot whose row has vanished: when that was first seen, and the newest remaining lease row.
-type vanishing struct {
-	since  time.Time
-	newest table.Token
-}
-
-// learnVanished records when the row of a slot was first found missing. Spindle never deletes such a row, so it was
-// deleted by hand, and the slot's member may not have noticed. The top parameter is the highest slot in use.
-func (m *member) learnVanished(s table.GroupSnapshot, top int) {
-	for slot := range top + 1 {
-		name := table.SlotName(m.name, slot)
-		o := s.Members[name]
-		newest := table.Token(0)
-		for token := range o.OrphanLeases {
-			newest = max(newest, token)
-		}
-		v, known := m.vanished[name]
-		switch {
-		case o.Exists:
-			delete(m.vanished, name)
-		case name != m.last && (!known || newest > v.newest):
-			m.vanished[name] = vanishing{s.At, newest}
-		}
-	}
-}
-
-// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. The slot's member may act until
-// its lease expires. That lease is unknown, so waitsFor assumes the longest known one.
-func (m *member) waitsFor(name string, at time.Time) bool {
-	v, vanished := m.vanished[name]
-	longest := m.config.Lease
-	for _, leases := range m.leases {
-		longest = max(longest, leases)
-	}
-	return vanished && at.Sub(v.since) < longest
 }
 
 // choose returns the slot to claim. With WithReclaim, and if a member with this process's ID is still in the group, it
@@ -137,16 +68,16 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	m.candidate.LeaseRecord.Since = 0
 	top := -1
 	for i, s := range seen {
-		if m.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.config.ID {
-			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.list.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
-				m.candidate.LeaseRecord.Since = since(s.Observation)
+		if m.g.config.Reclaim && s.Exists && !s.Heartbeat.IsZero() && s.Holder() == m.g.config.ID {
+			if s.LeaseRecord != nil && s.LeaseRecord.ListDigest == m.inventory.List.Digest() && s.Heartbeat.Sub(s.Token.Time()) >= s.LeaseRecord.Lease { // only a term that has lasted a whole lease counts
+				m.candidate.LeaseRecord.Since = plan.Since(s.Observation)
 			}
 			return s, true
 		}
 		if s.FreeIn > 0 {
 			top = i
 		}
-		if s.Name == c.chosen && s.FreeIn > 0 && !s.Heartbeat.IsZero() && s.Writer != m.config.ID {
+		if s.Name == c.chosen && s.FreeIn > 0 && !s.Heartbeat.IsZero() && s.Writer != m.g.config.ID {
 			c.lost++
 			c.chosen = ""
 		}
@@ -167,7 +98,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	if len(free) == 0 {
 		return elect.LockView{}, false
 	}
-	s := free[m.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
+	s := free[m.g.config.Clock.Random(time.Duration(min(c.among(), len(free))))]
 	c.chosen = s.Name
 	return s, true
 }

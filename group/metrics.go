@@ -32,8 +32,14 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
 	telemetry.Report(err)
 	m.reading, err = api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(partitions, g.inventory.held.Load(), m.about)
-		o.ObserveInt64(paused, g.inventory.paused.Load(), m.about)
+		held := int64(0)
+		for _, p := range g.partitions {
+			if p.acted.Load() != nil {
+				held++
+			}
+		}
+		o.ObserveInt64(partitions, held, m.about)
+		o.ObserveInt64(paused, g.requested.numberPaused(), m.about)
 		o.ObserveInt64(members, m.members.Load(), m.about)
 		return nil
 	}, partitions, paused, members)

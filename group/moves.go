@@ -10,303 +10,251 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// This file has the requests that claim, release and reconcile partitions, and the handling of their replies.
+// moves claims, revokes and releases the partitions of one term, and reconciles those whose rows name this member.
+//
+// If thousands of partitions have to move, they move in batches. A partition is then without work only while its own
+// batch moves.
+type moves struct {
+	t        *term
+	commits  commits
+	revokes  alarm         // when to revoke the next batch; off: immediately
+	releases alarm         // when to send the next release
+	redo     elect.Backoff // the pause before the poll that follows a failed commit
+}
 
-// claim queues claims of free partitions, in batches. Each suspect partition is claimed in its own commit.
-func (t *term) claim(rows []table.Observation) {
-	var together []table.Observation
-	for _, o := range rows {
-		e := t.entry(o)
-		e.claim(t.looks.number)
-		if e.suspect.since != (elect.Instant{}) {
-			t.commit([]table.Observation{o}, t.claimOne, t.claimEnded)
-		} else {
-			together = append(together, o)
-		}
-	}
-	for chunk := range slices.Chunk(together, t.m.config.Batch) {
-		t.commit(chunk, t.claimOne, t.claimEnded)
+// queue queues commits that claim partitions, or that free them.
+func (m *moves) queue(commits [][]table.Observation, frees bool) {
+	for _, rows := range commits {
+		rows = slices.Clone(rows)
+		slices.SortFunc(rows, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
+		m.commits.add(&commit{rows: rows, frees: frees})
 	}
 }
 
-// reconcile frees partitions whose rows name this member although it neither acts on them nor wants them.
-func (t *term) reconcile(rows []table.Observation) {
-	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return t.reconciling[t.entry(o)] })
-	for chunk := range slices.Chunk(rows, t.m.config.Batch) {
-		for _, o := range chunk {
-			t.reconciling[t.entry(o)] = true
-		}
-		t.commit(chunk, t.reconcileOne, t.reconcileEnded)
-	}
-}
-
-func (t *term) entry(o table.Observation) *entry { return t.m.inventory.byLock[o.Name] }
-
-func (t *term) commit(rows []table.Observation, send func(context.Context, *commit) (result, error), done func(*commit, result, error)) {
-	c := &commit{rows: slices.Clone(rows), send: send, done: done}
-	slices.SortFunc(c.rows, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
-	for _, o := range c.rows {
-		c.entries = append(c.entries, t.entry(o))
-	}
-	t.exec.add(c)
-}
-
-// stillWanted reports whether an entry of a waiting commit must still be claimed or reconciled.
-func (t *term) stillWanted(c *commit, e *entry) bool {
-	if t.reconciling[e] {
-		return true
-	}
-	if e.target && !e.paused && t.acts() && !t.leaving() && e.busy == nil {
-		e.doubted = true // the client may retry internally, so a commit can be refused because an earlier attempt was applied
-		return true
-	}
-	e.leftOut(t.looks.number)
-	return false
-}
-
-// claimOne claims and confirms the partitions of one commit. It does not run in the loop.
-func (t *term) claimOne(ctx context.Context, c *commit) (r result, err error) {
-	defer t.m.config.Count()()
-	var names []string
-	clock, lease := t.m.config.Clock, t.m.config.Lease
-	r.sent = clock.Now()
-	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
-		r.token, names, err = t.m.table.ClaimPartitions(ctx, t.own, c.rows...)
-		return err
+// dispatch sends the commits that are due.
+func (m *moves) dispatch() {
+	m.commits.dispatch(func(lock string) bool {
+		return m.t.m.inventory.Sends(lock, m.t.acts() && !m.t.leaving())
 	})
-	if err != nil {
-		return result{}, fmt.Errorf("claim: %w", err)
-	}
-	err = insist(ctx, clock, lease, t.exec.commitLimit(), func(ctx context.Context) (err error) {
-		r.confirmed, err = t.m.table.ConfirmPartitions(ctx, t.own, table.LeaseRecord{Lease: lease}, r.token, names...)
-		return err
-	})
-	if err != nil {
-		return result{}, fmt.Errorf("confirm: %w", err)
-	}
-	return r, nil
 }
 
-// claimEnded handles the outcome of a claim.
-func (t *term) claimEnded(c *commit, r result, err error) {
-	if err != nil {
-		t.commitFailed(c, err, t.exec.split)
-		return
+// ended handles the reply to a commit.
+func (m *moves) ended(c *commit, r result, err error) {
+	switch {
+	case c.frees:
+		m.reconciled(c, err)
+	case err != nil:
+		m.failed(c, err)
+	default:
+		m.claimed(c, r)
 	}
-	t.succeeded()
-	t.acked = r.sent
+}
+
+// claimed handles the success of a claim.
+func (m *moves) claimed(c *commit, r result) {
+	t := m.t
+	m.succeeded()
+	t.conduct.Acked = r.sent
 	confirmed := map[string]bool{}
 	for _, name := range r.confirmed {
 		confirmed[name] = true
 	}
-	for _, e := range c.entries {
-		if confirmed[e.lock] {
-			t.begin(e, r.token)
+	for _, e := range c.entries(t.m.inventory) {
+		if confirmed[e.Lock] {
+			m.begin(e, r.token)
 			continue
 		}
-		e.leftOut(t.looks.number) // another member was first
-		t.soon(t.m.config.Clock.Random(t.m.config.Lease/50 + 1))
+		t.m.inventory.LeftOut(e) // another member was first
+		t.polls.aside()
 	}
-	t.looks.changed = t.m.config.Clock.Now()
-	t.m.metrics.moved(len(r.confirmed), "claimed")
-	t.m.log.Debug("partitions claimed", "n", len(r.confirmed), "token", r.token)
+	t.polls.changed = t.polls.clock.Now()
+	t.m.voice.metrics.moved(len(r.confirmed), "claimed")
+	t.m.voice.log.Debug("partitions claimed", "n", len(r.confirmed), "token", r.token)
 }
 
 // begin starts to act on a partition. If the member should no longer have the partition, begin revokes it instead.
-func (t *term) begin(e *entry, token table.Token) {
-	a := &assignment{entry: e, in: t, token: token}
-	a.ctx, a.cancel = context.WithCancelCause(t.lease.Context())
-	a.pause.Max = t.m.config.Lease
-	e.hold(a, t.looks.number)
-	t.m.inventory.trust(e)
+func (m *moves) begin(e *share.Entry, token table.Token) {
+	t := m.t
+	t.m.inventory.Hold(e, token, t.polls.lease)
 	switch {
-	case !t.acts() || t.leaving() || !e.target:
-		t.revoke(e, cmp.Or(context.Cause(a.ctx), ErrMoved))
-		return
-	case e.paused:
-		t.revoke(e, ErrPaused)
-		return
+	case !t.acts() || t.leaving() || !e.Target:
+		m.revoke(e, cmp.Or(context.Cause(t.lease.Context()), ErrMoved))
+	case e.Paused != share.Running:
+		m.revoke(e, ErrPaused)
+	default:
+		t.works.begin(e)
 	}
-	e.acted.Store(a)
-	t.m.inventory.held.Add(1)
-	t.m.emitPartition(spindle.PartitionAssigned, a, nil)
-	t.work(a)
-}
-
-// work runs the program's work on a partition in its own goroutine.
-func (t *term) work(a *assignment) {
-	if t.m.config.Work == nil {
-		return
-	}
-	a.busy, a.began = a, t.m.config.Clock.Now()
-	p := a.partition()
-	go func() {
-		err := t.m.config.Work(a.ctx, p.name, p.fence)
-		t.m.returned.put(outcome{of: a, err: err})
-	}()
 }
 
 // revoke ends the work on a partition. The partition is released once the work has returned.
-func (t *term) revoke(e *entry, reason error) {
-	t.endWork(e, reason)
-	if e.busy == nil {
-		t.releases.sooner(t.m.config.Clock, 0)
+func (m *moves) revoke(e *share.Entry, reason error) {
+	m.t.works.end(e, reason)
+	if e.Busy == nil {
+		m.releases.sooner(m.t.polls.clock, 0)
 	}
 }
 
-func (t *term) endWork(e *entry, reason error) {
-	acted := e.acted.Load() == e.assigned
-	e.revoke(reason, t.looks.number)
-	if acted {
-		t.m.emitPartition(spindle.PartitionRevoked, e.assigned, reason)
+// revokeMore revokes the next batch of partitions that must move.
+func (m *moves) revokeMore() {
+	m.revokes.off()
+	m.revokeAll(m.t.facts().ToRevoke())
+}
+
+// revokeAll revokes one batch of partitions. After a full batch, the next one follows once this one has been released,
+// or after lease/50 if some work does not return.
+func (m *moves) revokeAll(move []*share.Entry) {
+	for _, e := range move {
+		switch {
+		case !m.t.acts():
+			m.revoke(e, context.Cause(m.t.lease.Context()))
+		case e.Paused != share.Running:
+			m.revoke(e, ErrPaused)
+		default:
+			m.revoke(e, ErrMoved)
+		}
+	}
+	if len(move) >= m.t.facts().Many() {
+		m.revokes.set(m.t.polls.clock, m.t.polls.lease/50)
 	}
 }
 
 // lose revokes partitions whose lease rows were deleted by hand.
-func (t *term) lose(lost []*entry) {
+func (m *moves) lose(lost ...*share.Entry) {
 	if len(lost) == 0 {
 		return
 	}
-	first := lost[0]
-	t.m.log.Warn("gave up partitions because their lease rows are missing", "partitions", len(lost), "first", first.name, "token", first.assigned.token)
+	m.t.m.voice.log.Warn("gave up partitions because their lease rows are missing", "partitions", len(lost), "first", lost[0].Name, "token", lost[0].Assigned.Token)
 	for _, e := range lost {
-		e.assigned.lost = true
-		t.revoke(e, spindle.ErrSuperseded)
+		e.Assigned.Lost = true
+		m.revoke(e, spindle.ErrSuperseded)
 	}
 }
 
 // release sends one batch of releases for revoked partitions whose work has returned. It sends only one batch at a
 // time, so that the loop can do something else in between, such as a poll that is due. The member never acts on the
 // released tokens again, even if the release fails.
-func (t *term) release() {
-	t.releases.off()
+func (m *moves) release() {
+	t := m.t
+	m.releases.off()
 	if t.leaving() && !t.leave.marked {
-		t.mark()
+		t.upkeep.mark()
 	}
 	if t.leave.pending {
 		return // mark releases them later; without the announcement, the plan would still assign the partitions to this member
 	}
-	var refs []table.LeaseRef
-	var released []*entry
-	for _, e := range t.m.inventory.all {
-		switch {
-		case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:
-		case e.assigned.lost:
-			e.doubt(t.looks.number)
-			t.soon(0)
-		case len(refs) == t.m.config.Batch:
-			t.releases.set(t.m.config.Clock, 0)
-		default:
-			refs = append(refs, table.LeaseRef{Name: e.lock, Token: e.assigned.token})
-			released = append(released, e)
-		}
+	released, more, lost := t.m.inventory.Release(t.send.config.Batch)
+	if lost {
+		t.polls.soon(0)
 	}
-	if refs == nil {
+	if more {
+		m.releases.set(t.polls.clock, 0)
+	}
+	if released == nil {
 		return
 	}
+	var refs []table.LeaseRef
 	for _, e := range released {
-		e.release(t.looks.number)
+		refs = append(refs, e.Ref())
 	}
-	began := t.m.config.Clock.Now()
-	t.exec.do(t.requestLimit(), func(ctx context.Context) error { return t.m.table.ReleasePartitions(ctx, refs...) }, func(err error) {
-		t.releaseEnded(released, t.m.config.Clock.Now().Since(began), err)
+	began := t.polls.clock.Now()
+	once(t.send, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, t.send.table.ReleasePartitions(ctx, refs...)
+	}, func(_ struct{}, err error) {
+		m.released(released, t.polls.clock.Now().Since(began), err)
 	})
 }
 
-func (t *term) releaseEnded(released []*entry, took time.Duration, err error) {
+// released handles the reply to a release that has taken so long. The next batch is revoked twice as long after this
+// one, so that other members have time to claim the partitions that were just released.
+func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
+	t := m.t
 	if err != nil {
-		for _, e := range released {
-			e.doubt(t.looks.number)
-		}
-		t.m.problems.Note(fmt.Errorf("release: %w", err))
-		t.progress.failed(t.m.config.Clock.Now(), fmt.Errorf("release: %w", err), false, released...)
-		t.revokes.off() // revoke nothing more until the next poll
-		t.soon(t.redo.Pause(t.m.config.Clock))
+		t.m.inventory.Doubt(released...)
+		err = fmt.Errorf("release: %w", err)
+		t.m.voice.problems.Note(err)
+		t.conduct.Progress.Failed(t.polls.clock.Now(), err, false, released...)
+		m.revokes.off() // revoke nothing more until the next poll
+		m.pollAgain()
 		return
 	}
-	for _, e := range released {
-		e.clear(t.looks.number)
+	t.m.inventory.Clear(released...)
+	m.succeeded()
+	t.upkeep.showPaused(nil)
+	if m.revokes.on {
+		m.revokes.set(t.polls.clock, 2*took)
 	}
-	t.succeeded()
-	t.showPaused(nil)
-	t.spareTime(took)
-	t.m.metrics.moved(len(released), "released")
-	t.m.log.Debug("partitions released", "n", len(released))
+	t.m.voice.metrics.moved(len(released), "released")
+	t.m.voice.log.Debug("partitions released", "n", len(released))
 }
 
-func (t *term) reconcileOne(ctx context.Context, c *commit) (result, error) {
-	err := t.m.table.ReconcilePartitions(ctx, t.own, c.rows...)
-	if err != nil {
-		err = fmt.Errorf("reconcile: %w", err)
-	}
-	return result{}, err
-}
-
-func (t *term) reconcileEnded(c *commit, _ result, err error) {
-	for _, e := range c.entries {
-		delete(t.reconciling, e)
-		e.changed = t.looks.number // a poll in progress may read older rows
-	}
+// reconciled handles the reply to a commit that frees partitions.
+func (m *moves) reconciled(c *commit, err error) {
+	m.t.m.inventory.Reconciled(c.rows)
 	switch {
 	case err == nil:
-		t.succeeded()
-		t.soon(t.redo.Pause(t.m.config.Clock)) // confirm that they are free
-		return
+		m.succeeded()
+		m.pollAgain() // confirm that they are free
 	case elect.First(err) && !errors.Is(err, table.ErrAborted):
-		t.soon(t.redo.Pause(t.m.config.Clock))
-		return
+		m.pollAgain()
+	default:
+		m.failed(c, err)
 	}
-	t.commitFailed(c, err, func(c *commit, after time.Duration) {
-		for _, e := range c.entries {
-			t.reconciling[e] = true
-		}
-		t.exec.split(c, after)
-	})
 }
 
-// commitFailed handles the failure of a commit. If another member changed the rows first, the partitions are dropped
-// until the next poll. Otherwise, the two halves of the commit are queued. A partition that was alone in its commit
-// becomes suspect.
-func (t *term) commitFailed(c *commit, err error, split func(*commit, time.Duration)) {
-	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
-	aborted := errors.Is(err, table.ErrAborted)
-	t.progress.failed(now, err, aborted || elect.First(err) || len(c.entries) == 1, c.entries...)
-	t.exec.slow(t.progress.sick())
+// failed handles the failure of a commit. If another member changed the rows first, the partitions are dropped until
+// the next poll. Otherwise, the two halves of the commit are queued. A partition that was alone in its commit becomes
+// suspect.
+func (m *moves) failed(c *commit, err error) {
+	t := m.t
+	now, lease, entries := t.polls.clock.Now(), t.polls.lease, c.entries(t.m.inventory)
+	aborted, first := errors.Is(err, table.ErrAborted), elect.First(err)
+	t.conduct.Progress.Failed(now, err, aborted || first || len(entries) == 1, entries...)
+	m.commits.slow(t.conduct.Progress.Sick())
 	switch {
-	case aborted && len(c.entries) > 1:
-		t.exec.oneAtATime()
-		split(c, lease*6/100)
-	case elect.First(err) && !aborted:
-		for _, e := range c.entries {
-			e.leftOut(t.looks.number)
+	case aborted && len(entries) > 1:
+		m.commits.oneAtATime()
+		m.split(c, lease*6/100)
+	case first && !aborted:
+		for _, e := range entries {
+			t.m.inventory.LeftOut(e)
 		}
-		t.soon(max(t.m.config.Clock.Random(lease/50+1), t.retryPause(now)))
-	case len(c.entries) > 1:
-		t.m.problems.Note(err)
-		split(c, 0)
+		t.polls.soon(max(t.polls.clock.Random(lease/50+1), m.retryPause(now)))
+	case len(entries) > 1:
+		t.m.voice.problems.Note(err)
+		m.split(c, 0)
 	default:
-		t.m.problems.Note(err)
-		e := c.entries[0]
-		t.m.inventory.suspect(e, t.m.config.Clock, lease, err)
-		e.doubt(t.looks.number)
+		t.m.voice.problems.Note(err)
+		t.m.inventory.Suspects.Add(entries[0], now, lease, err)
+		t.m.inventory.Doubt(entries...)
 	}
 }
+
+func (m *moves) split(c *commit, after time.Duration) {
+	if c.frees {
+		m.t.m.inventory.Reconciling(c.rows)
+	}
+	m.commits.split(c, after)
+}
+
+// pollAgain polls after a pause, because a request has changed or may have changed the rows.
+func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
 
 // retryPause returns the pause before another attempt. It is zero at first, and grows once nothing has succeeded for a
 // quarter of the lease.
-func (t *term) retryPause(now elect.Instant) time.Duration {
-	if t.progress.lasts(now) < t.m.config.Lease/4 {
+func (m *moves) retryPause(now elect.Instant) time.Duration {
+	if m.t.conduct.Progress.Lasts(now) < m.t.polls.lease/4 {
 		return 0
 	}
-	return t.redo.Pause(t.m.config.Clock)
+	return m.redo.Pause(m.t.polls.clock)
 }
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
-func (t *term) succeeded() {
-	t.progress.succeeded()
-	t.exec.slow(false)
-	t.redo.Reset()
+func (m *moves) succeeded() {
+	m.t.conduct.Progress.Succeeded()
+	m.commits.slow(false)
+	m.redo.Reset()
 }

@@ -71,9 +71,9 @@ func (p Partition) ReadWriteTransaction(ctx context.Context, fn func(context.Con
 func (p Partition) FenceIn(context.Context) spindle.Fence { return p.fence }
 
 func (a *assignment) partition() Partition {
-	g := a.in.m.Group
-	return Partition{a.name, fence.Fence{Table: g.spanner, Names: []string{a.lock}, Token: a.token, About: g.about, Wrap: func(err error) error {
-		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.name, err))
+	g := a.in.m.g
+	return Partition{a.entry.Name, fence.Fence{Table: g.spanner, Names: []string{a.entry.Lock}, Token: a.hold.Token, About: g.about, Wrap: func(err error) error {
+		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.entry.Name, err))
 	}, Gone: a.gone}}
 }
 
@@ -81,6 +81,6 @@ func (a *assignment) partition() Partition {
 func (a *assignment) gone() {
 	if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
 		a.cancel(spindle.ErrSuperseded)
-		a.in.m.returned.put(outcome{of: a, gone: true})
+		a.in.m.g.inbox.Put(outcome{of: a, gone: true})
 	}
 }

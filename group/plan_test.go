@@ -162,14 +162,14 @@ func TestARollbackLeavesNobodyWithMoreThanItsShare(t *testing.T) {
 			c.sleep(2 * lease)
 			known := map[string]bool{}
 			for _, p := range ps {
-				for _, e := range p.inventory.all {
+				for _, e := range p.partitions {
 					known[e.name] = true
 				}
 			}
 			c.until(2*lease, id+": all to be worked on", func() bool { return c.worked() == len(known) })
 			for _, p := range ps {
 				only := 0
-				for _, e := range p.inventory.all {
+				for _, e := range p.partitions {
 					if slices.IndexFunc(ps, func(o *process) bool { return o != p && o.byName[e.name] != nil }) < 0 {
 						only++
 					}

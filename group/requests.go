@@ -1,11 +1,8 @@
 package group
 
 import (
-	"context"
 	"fmt"
 	"sync"
-
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // requested holds the program's calls to Pause, Resume and LetGo until the loop handles them.
@@ -60,30 +57,32 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 		r.paused, r.let = map[string]bool{}, map[string]bool{}
 	}
 	change(r)
-	r.changed = true
+	if !r.changed {
+		r.changed = true
+		g.inbox.Put(outcome{})
+	}
 	r.mu.Unlock()
-	signal(g.wake)
 	return nil
 }
 
 // takeRequests applies the requests that the program has made since the last call, and reports whether there were any.
 func (m *member) takeRequests() bool {
-	r := &m.requested
+	r := &m.g.requested
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.changed {
 		return false
 	}
-	paused, resumed := m.inventory.pause(r.paused)
+	paused, resumed := m.inventory.Pause(r.paused)
 	if len(paused) > 0 {
-		m.log.Info("partitions are paused by the program; no member works on those that are assigned to this one until it resumes them", "partitions", len(paused), "first", paused[0].name)
+		m.voice.log.Info("partitions are paused by the program; no member works on those that are assigned to this one until it resumes them", "partitions", len(paused), "first", paused[0].Name)
 	}
 	if len(resumed) > 0 {
-		m.log.Info("partitions were resumed by the program", "partitions", len(resumed), "first", resumed[0].name)
+		m.voice.log.Info("partitions were resumed by the program", "partitions", len(resumed), "first", resumed[0].Name)
 	}
-	for _, e := range m.inventory.all {
-		if r.let[e.name] && e.assigned != nil {
-			e.assigned.let = true
+	for _, e := range m.inventory.All {
+		if r.let[e.Name] && e.Assigned != nil {
+			e.Assigned.Let = true
 		}
 	}
 	r.changed = false
@@ -91,56 +90,9 @@ func (m *member) takeRequests() bool {
 	return true
 }
 
-// handleRequests carries out the program's calls to Pause, Resume and LetGo.
-func (t *term) handleRequests() {
-	if !t.m.takeRequests() {
-		return
-	}
-	for _, e := range t.m.inventory.all {
-		switch {
-		case e.state == held && e.paused:
-			t.revoke(e, ErrPaused)
-		case e.state == held && e.assigned.let:
-			t.revoke(e, ErrLetGo)
-		}
-		if e.state == revoking && e.assigned.let {
-			t.releases.sooner(t.m.config.Clock, 0)
-		}
-	}
-	t.soon(0)
-}
-
-// showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions that nobody
-// cares for. A partition that another member still has is marked after a later poll. members are the rows of the last
-// poll, which show whose terms have ended.
-func (t *term) showPaused(members map[string]table.Observation) {
-	var names []string
-	for _, e := range t.m.inventory.all {
-		if e.paused && e.target && e.state == free && !e.shown {
-			names = append(names, e.lock)
-		}
-	}
-	if names == nil || t.marking || t.leaving() {
-		return
-	}
-	t.marking = true
-	var marked []string
-	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && over(o, with.Token) }
-	t.exec.do(t.requestLimit(), func(ctx context.Context) (err error) {
-		marked, err = t.m.table.MarkPaused(ctx, t.own, ended, names[:min(len(names), t.m.config.Batch)]...)
-		return err
-	}, func(err error) {
-		t.marking = false
-		if err != nil {
-			t.m.problems.Note(fmt.Errorf("mark paused partitions: %w", err))
-			return
-		}
-		for _, name := range marked {
-			e := t.m.inventory.byLock[name]
-			e.shown = e.paused && e.target
-		}
-		if len(marked) > 0 && len(names) > t.m.config.Batch {
-			t.showPaused(members)
-		}
-	})
+// numberPaused returns the number of partitions that the program has paused. Any goroutine may call it.
+func (r *requested) numberPaused() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(len(r.paused))
 }

@@ -79,7 +79,8 @@ func (c *cluster) listedAsPaused() (n int) {
 }
 
 // Operators see which partitions a program has paused, and do not mistake them for partitions that nobody cares for. A
-// pause is also said in the log and counted in the metrics, and so is one that a second Run finds.
+// pause is also said in the log and counted in the metrics, and so is one that a second Run finds. Each
+// term shows it.
 func TestAPauseIsVisible(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		r := fleet.NewReports()
@@ -99,6 +100,10 @@ func TestAPauseIsVisible(t *testing.T) {
 		require.NoError(t, a.Resume("3"))
 		c.until(lease/10, "only one to be paused", c.paused("1"))
 		assert.Contains(t, a.log.String(), "partitions were resumed by the program")
+		before := c.slotOf(a)
+		c.loseTerm(a)
+		c.until(2*lease, "a to have all again", func() bool { return c.slotOf(a) != before && a.has() == 3 })
+		c.until(lease/10, "the next term to show it", c.paused("1"))
 		c.end(a)
 		assert.Zero(t, c.listedAsPaused(), "the member that paused it has gone")
 

@@ -231,35 +231,3 @@ func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
 		c.end(a)
 	})
 }
-
-// A member whose row has vanished may act until its lease expires. If the row was there meanwhile, or a newer lease row shows
-// that the slot had another member, the wait begins again.
-func TestARowThatVanishesAgainIsWaitedForAgain(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		m := &member{Group: c.process("a", Numbered(1)).Group, vanishings: vanishings{missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{}}}
-		with := table.LeaseRef{Name: table.SlotName("orders", 1), Token: table.TokenAt(time.Now())}
-		partition := table.Observation{Name: table.PartitionName("orders", "0"), Exists: true, Heartbeat: time.Now(), Writer: with.Key()}
-		look := func(o table.Observation) (missing, vanished time.Duration) {
-			c.sleep(time.Second)
-			s := table.GroupSnapshot{At: time.Now(), Members: map[string]table.Observation{with.Name: o}, Partitions: map[string]table.PartitionRow{partition.Name: {Observation: partition}}}
-			m.learnMembers(s)
-			m.learnVanished(s, 1)
-			return s.At.Sub(m.missing[with]), s.At.Sub(m.vanished[with.Name].since)
-		}
-		leases := func(n table.Token) table.Observation {
-			return table.Observation{OrphanLeases: map[table.Token]table.LeaseRecord{with.Token + n: {Lease: lease}}}
-		}
-		for range 2 {
-			for i := range 3 {
-				missing, vanished := look(table.Observation{})
-				assert.Equal(t, time.Duration(i)*time.Second, missing)
-				assert.Equal(t, time.Duration(i)*time.Second, vanished)
-			}
-			look(table.Observation{Name: with.Name, Exists: true, Token: with.Token, Heartbeat: time.Now()})
-		}
-		for i, newest := range []table.Token{1, 1, 2, 2} {
-			_, vanished := look(leases(newest))
-			assert.Equal(t, time.Duration(i%2)*time.Second, vanished, "a newer lease row")
-		}
-	})
-}

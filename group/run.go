@@ -11,6 +11,8 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -18,101 +20,108 @@ import (
 // member runs the loop of one call to Run. It joins the group, serves a term until the term ends, cools down if
 // necessary, and joins again. Only the goroutine of the loop may access its state.
 type member struct {
-	*Group
-	log       *slog.Logger
-	events    *loop.Mailbox // nil if there is no observer
-	problems  loop.Problems
-	watch     *telemetry.Watch
-	metrics   *metrics
-	table     table.Table     // reports its steps to watch
+	g         *Group
+	voice     voice
+	table     table.Table     // reports its steps to the metrics
 	candidate elect.Candidate // competes for slots
-	fitness   fitness
-	requests  sync.WaitGroup // requests in progress, of all terms
-
-	vanishings
-	caller
+	fitness   share.Fitness
+	running   sync.WaitGroup // requests in progress, of all terms
+	memory    *plan.Memory
+	inventory *share.Inventory
+	caller    caller
 
 	last    string        // the slot that the member last had
 	out     elect.Instant // when the process left the group; zero: it is in the group
 	failing error         // why it last failed to join or lost its term
 }
 
-// vanishings records what a member must know in case the rows of other members vanish.
-type vanishings struct {
-	missing  map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
-	leases   map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
-	vanished map[string]vanishing             // slots that have lost their row
-}
-
 // caller is the state of the caller's code: its work and its observer.
 type caller struct {
-	returned    returned
 	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none is overdue
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
 	reminded    time.Duration   // how long work had been overdue when this was last logged
 }
 
+// voice tells others what the member does: the log, the observer, and the metrics.
+type voice struct {
+	clock    elect.Clock
+	log      *slog.Logger
+	events   *loop.Mailbox // nil if there is no observer
+	problems loop.Problems
+	watch    *telemetry.Watch
+	metrics  *metrics
+}
+
+func (v *voice) emit(kind spindle.EventKind, ev elect.Event) {
+	v.events.Put(int(kind), v.clock.Now().Time(), ev)
+}
+
+func (v *voice) emitPartition(kind spindle.EventKind, e *share.Entry, reason error) {
+	v.emit(kind, elect.Event{Token: e.Assigned.Token, Partition: e.Name, Err: reason})
+}
+
 func newMember(g *Group, log *slog.Logger) *member {
-	m := &member{Group: g, log: log,
-		vanishings: vanishings{missing: map[table.LeaseRef]time.Time{}, leases: map[table.LeaseRef]time.Duration{}, vanished: map[string]vanishing{}},
-		fitness:    fitness{lease: g.config.Lease}}
-	m.returned.wake = m.wake
-	m.problems.Log, m.problems.What = m.log, "keep up with the group"
-	m.watch, m.metrics = g.about.Watch(), newMetrics(g, g.about)
-	m.table = m.watch.Table(g.table)
+	m := &member{g: g, memory: plan.NewMemory(g.name, g.config.Lease), fitness: share.Fitness{Lease: g.config.Lease}}
+	m.voice = voice{clock: g.config.Clock, log: log, events: loop.NewMailbox(g.config.Observe), problems: loop.Problems{Log: log, What: "keep up with the group"},
+		watch: g.about.Watch(), metrics: newMetrics(g, g.about)}
+	m.table = m.voice.watch.Table(g.table)
 	m.candidate = g.config.Candidate(m.table)
+	names := make([]string, len(g.partitions))
+	for i, p := range g.partitions {
+		names[i] = p.name
+	}
+	m.inventory = share.NewInventory(g.name, names)
 	p := &m.candidate.LeaseRecord
-	p.ListDigest, p.AcceptsHandover, p.Weight, p.Keep = g.list.Digest(), false, g.config.Weight, g.config.Identity
-	m.events = loop.NewMailbox(g.config.Observe)
-	m.inventory.begin()
-	m.requested.mu.Lock()
-	m.requested.changed = true // paused partitions stay paused
-	m.requested.mu.Unlock()
+	p.ListDigest, p.AcceptsHandover, p.Weight, p.Keep = m.inventory.List.Digest(), false, g.config.Weight, g.config.Identity
+	g.requested.mu.Lock()
+	g.requested.changed = true // paused partitions stay paused
+	g.requested.mu.Unlock()
 	m.takeRequests()
 	return m
 }
 
 // Run implements loop.Loop.
 func (m *member) Run(ctx context.Context) (err error) {
-	defer m.watch.Close()
-	defer m.metrics.close()
-	limit := m.config.Lease
-	if m.config.Handover {
+	c := m.g.config
+	defer m.voice.watch.Close()
+	defer m.voice.metrics.close()
+	limit := c.Lease
+	if c.Handover {
 		limit *= 2
 	}
-	over, forget := loop.GracePeriod(ctx, m.config.Clock, limit)
+	over, forget := loop.GracePeriod(ctx, c.Clock, limit)
 	defer forget()
-	m.gracePeriod = over
-	m.runs.Beat(m.config.Clock.Now())
-	m.out = m.config.Clock.Now()
+	m.caller.gracePeriod = over
+	m.g.runs.Beat(c.Clock.Now())
+	m.out = c.Clock.Now()
 	for ctx.Err() == nil && err == nil {
 		if lease := m.join(ctx); lease != nil {
-			var e ending
+			var e share.Ending
 			e, err = m.serve(ctx, lease)
-			m.out = m.config.Clock.Now()
-			m.await(ctx, m.config.Lease) // joining again would free the old term's partitions for other members
-			m.coolDown(ctx, m.fitness.coolDown(e))
+			m.out = c.Clock.Now()
+			m.takeIn(ctx, c.Lease, func() bool { return m.inventory.All.Busy() == nil }) // joining again would free the old term's partitions for other members
+			m.coolDown(ctx, m.fitness.CoolDown(e))
 		}
 	}
 	err = errors.Join(err, m.awaitWork())
-	m.requests.Wait()
-	m.runs.Stop()
-	observing, late := m.events.Drain(m.config.Lease, m.config.Clock)
-	m.observing = observing
+	m.running.Wait()
+	m.g.runs.Stop()
+	observing, late := m.voice.events.Drain(c.Lease, c.Clock)
+	m.caller.observing = observing
 	return errors.Join(err, late)
 }
 
 // serve runs one term.
-func (m *member) serve(ctx context.Context, lease *elect.Term) (ending, error) {
+func (m *member) serve(ctx context.Context, lease *elect.Term) (share.Ending, error) {
 	t := newTerm(ctx, m, lease)
-	t.reports = m.watch.Elected(lease)
-	m.log.Info("joined", "slot", t.own.Name, "token", t.own.Token)
-	m.emit(spindle.Elected, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
+	t.reports = m.voice.watch.Elected(lease)
+	m.voice.log.Info("joined", "slot", t.own.Name, "token", t.own.Token)
+	m.voice.emit(spindle.Elected, elect.Event{Token: t.own.Token, Deadline: m.deadline(lease)})
 	return t.run(ctx)
 }
 
 func (m *member) deadline(t *elect.Term) time.Time {
-	return m.config.Clock.Now().Time().Add(t.Left())
+	return m.g.config.Clock.Now().Time().Add(t.Left())
 }
 
 // lost logs and emits that a term has ended.
@@ -121,23 +130,15 @@ func (m *member) lost(own table.LeaseRef, reason error) {
 	if errors.Is(reason, spindle.ErrStopped) {
 		level = slog.LevelInfo
 	}
-	m.log.Log(context.Background(), level, "left", "slot", own.Name, "token", own.Token, "reason", reason)
-	m.emit(spindle.Lost, elect.Event{Token: own.Token, Err: reason})
+	m.voice.log.Log(context.Background(), level, "left", "slot", own.Name, "token", own.Token, "reason", reason)
+	m.voice.emit(spindle.Lost, elect.Event{Token: own.Token, Err: reason})
 	m.failing = reason
-}
-
-func (m *member) emit(kind spindle.EventKind, ev elect.Event) {
-	m.events.Put(int(kind), m.config.Clock.Now().Time(), ev)
-}
-
-func (m *member) emitPartition(kind spindle.EventKind, a *assignment, reason error) {
-	m.emit(kind, elect.Event{Token: a.token, Partition: a.name, Err: reason})
 }
 
 // coolDown keeps this process out of the group for the given pause, because its terms have ended early. It polls the
 // group once per lease duration. If two polls in a row find no live member, it returns early.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
-	lease := m.config.Lease
+	lease := m.g.config.Lease
 	empty := false
 	for left := pause; left > 0 && ctx.Err() == nil; {
 		step := min(lease, left)
@@ -146,72 +147,27 @@ func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 		}
 		m.sleep(ctx, step)
 		left -= step
-		none, err := m.nobodyThere(ctx)
-		if err == nil && none && empty {
+		s, err := m.look(ctx)
+		none := err == nil && plan.Living(s) == 0
+		if none && empty {
 			return
 		}
-		empty = err == nil && none
+		empty = none
 	}
-}
-
-// nobodyThere reports whether no member has sent a heartbeat within its lease.
-func (m *member) nobodyThere(ctx context.Context) (bool, error) {
-	s, err := m.look(ctx)
-	for _, o := range s.Members {
-		if lives(o) {
-			return false, err
-		}
-	}
-	return true, err
 }
 
 // look polls the members, for a process that is not in the group.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
-	began := m.config.Clock.Now()
-	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.config.Lease))
+	began := m.g.config.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.g.config.Lease))
 	defer cancel()
-	if s, err = m.table.LookAtGroup(limited, m.name, table.GroupQuery{Members: true, Body: true}); err != nil {
-		m.runs.Fail(err)
+	if s, err = m.table.LookAtGroup(limited, m.g.name, table.GroupQuery{Members: true, Body: true}); err != nil {
+		m.g.runs.Fail(err)
 		return s, err
 	}
-	m.learnMembers(s)
-	m.runs.Beat(began)
+	m.memory.Learn(s)
+	m.g.runs.Beat(began)
 	return s, nil
-}
-
-// learnMembers updates what is known about members whose rows may vanish.
-func (m *member) learnMembers(s table.GroupSnapshot) {
-	for h := range m.leases {
-		if o := s.Members[h.Name]; o.Exists && over(o, h.Token) {
-			delete(m.leases, h)
-		}
-	}
-	for name, o := range s.Members {
-		if o.LeaseRecord != nil && s.Unreadable[name] == nil {
-			m.leases[table.LeaseRef{Name: name, Token: o.Token}] = o.LeaseRecord.Lease
-		}
-		for token, p := range o.OrphanLeases { // its lock row was deleted
-			m.leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
-		}
-	}
-	for h := range m.missing {
-		if s.Members[h.Name].Exists {
-			delete(m.missing, h)
-		}
-	}
-	for _, o := range s.Partitions {
-		for _, with := range named(o) {
-			part, _ := table.PartOf(with.Name)
-			if _, known := m.missing[with]; !known && !s.Members[with.Name].Exists && part.Group == m.name {
-				m.missing[with] = s.At
-			}
-		}
-	}
-}
-
-// await waits until all work has returned, for at most limit.
-func (m *member) await(ctx context.Context, limit time.Duration) {
-	m.takeIn(ctx, limit, func() bool { n, _ := m.inventory.busy(); return n == 0 })
 }
 
 // sleep waits between two terms. During the wait, it handles work of the last term that returns.
@@ -223,11 +179,11 @@ func (m *member) sleep(ctx context.Context, d time.Duration) {
 
 // takeIn handles returned work and the program's requests, for at most d or until enough returns true.
 func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
-	late := m.config.Clock.Timer(d)
+	late := m.g.config.Clock.Timer(d)
 	defer late.Stop()
 	for !enough() {
 		select {
-		case <-m.wake:
+		case <-m.g.inbox.Ready():
 			m.takeReturned()
 			m.takeRequests()
 		case <-late.C:
@@ -240,33 +196,33 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 
 // awaitWork waits until all work has returned or the grace period after the end of Run's ctx has ended.
 func (m *member) awaitWork() error {
-	for m.inventory.anyBusy() {
+	for m.inventory.All.Busy() != nil {
 		select {
-		case <-m.wake:
+		case <-m.g.inbox.Ready():
 			m.takeReturned()
-		case <-m.gracePeriod:
+		case <-m.caller.gracePeriod:
 			m.takeReturned()
-			n, first := m.inventory.busy()
-			if n == 0 {
+			busy := m.inventory.All.Busy()
+			if busy == nil {
 				return nil // the work returned just in time
 			}
-			return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", n, first, m.config.Lease)
+			return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
 		}
 	}
 	return nil
 }
 
 // Overdue implements loop.Loop.
-func (m *member) Overdue() bool { return m.observing != nil || m.inventory.anyBusy() }
+func (m *member) Overdue() bool { return m.caller.observing != nil || m.inventory.All.Busy() != nil }
 
 // End implements loop.Loop.
 func (m *member) End() {
-	m.standing.end()
-	if m.observing != nil {
-		<-m.observing
+	m.g.standing.end()
+	if m.caller.observing != nil {
+		<-m.caller.observing
 	}
-	for m.inventory.anyBusy() {
-		<-m.wake
+	for m.inventory.All.Busy() != nil {
+		<-m.g.inbox.Ready()
 		m.takeReturned()
 	}
 }

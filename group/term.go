@@ -8,12 +8,18 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// term is one term of a member. When the term ends, the member loses its partitions. A single goroutine runs the term's
-// loop and owns its state, except for the fields that Has reads. Requests to Spanner run in other goroutines.
+// errUseless ends the term of a member that cannot claim or release any partition, so that other members can take over
+// its share.
+var errUseless = errors.New("no partition could be claimed or released for two lease durations")
+
+// term is the loop of one term of a member. When the term ends, the member loses its partitions. A single goroutine
+// runs the loop and owns its state, except for what assignment.valid reads. Requests to Spanner run in other goroutines.
 type term struct {
 	m       *member
 	lease   *elect.Keeper
@@ -21,70 +27,65 @@ type term struct {
 	reports *telemetry.Term
 	own     table.LeaseRef // the member's lock and token
 
-	looks    looks
-	planning planning
-	exec     *executor
-	progress progress
-	leave    leave
-	acked    elect.Instant // just before the last acknowledged request was sent, not counting heartbeats
-	began    elect.Instant
-	trial    bool
-	worked   elect.Instant // on trial: since when the member has owned a partition
-	pending
+	send    *requests
+	polls   polls
+	moves   moves
+	works   works
+	upkeep  upkeep
+	conduct share.Conduct
+	leave   leave
 }
 
-// pending holds the steps that are scheduled or in progress.
-type pending struct {
-	revokes     alarm           // when to revoke the next batch; off: immediately
-	releases    alarm           // when to send the next release
-	redo        elect.Backoff   // the pause before the poll that follows a failed commit
-	reconciling map[*entry]bool // partitions for which a reconciliation is queued or in progress
-	idle        []*assignment   // assignments whose work returned early and will begin again
-	evicting    bool
-	marking     bool // the marks of paused partitions are being written
-	publishing  bool
+// leave is the state of a term that is being given up, either because Run's ctx has ended or because the member cannot
+// do its work. To inform the other members, the member announces that it is leaving and publishes a plan without
+// itself.
+type leave struct {
+	why       error         // nil: the term continues
+	marked    bool          // the announcement was sent
+	applied   chan struct{} // closed once the announcement of a handover is in the table
+	announced chan struct{} // closed once the announcement has ended
+	pending   bool          // releases wait for the announcement
+	limit     alarm         // when to stop waiting for work; set if the member can't poll the group, or is useless and alone
 }
 
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
-	name, clock := lease.Names()[0], m.config.Clock
+	c, name := m.g.config, lease.Names()[0]
 	part, _ := table.PartOf(name)
-	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}, exec: newExecutor(context.WithoutCancel(ctx), m),
-		trial: m.fitness.trial, pending: pending{reconciling: map[*entry]bool{}}}
-	t.lease = &elect.Keeper{Term: lease, Interval: m.config.Heartbeat, Notify: t.notify}
-	t.planning.setting = setting{list: m.list, lease: m.config.Lease, delay: m.config.InitialDelay, slot: part.Slot, token: t.own.Token}
-	now := clock.Now()
-	t.began, t.acked = now, now
-	t.looks.clock, t.looks.lease = clock, m.config.Lease
-	t.looks.retry.Max, t.redo.Max = m.config.Lease/3, m.config.Lease/3
-	t.looks.last.Store(&now)
-	t.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(t.looks.late()) })
-	t.looks.next.set(clock, 0)
+	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}}
+	t.lease = &elect.Keeper{Term: lease, Interval: c.Heartbeat, Notify: t.notify}
+	t.send = newRequests(context.WithoutCancel(ctx), m, t.own)
+	t.moves = moves{t: t, commits: commits{send: t.send, done: t.moves.ended, pause: elect.Backoff{Max: c.Lease / 3}}, redo: elect.Backoff{Max: c.Lease / 3}}
+	t.works.t = t
+	t.upkeep = upkeep{t: t, planning: plan.Planning{Setting: plan.Setting{List: m.inventory.List, Lease: c.Lease, Delay: c.InitialDelay, Slot: part.Slot, Token: t.own.Token}}}
+	now := c.Clock.Now()
+	t.conduct = share.Conduct{Lease: c.Lease, Began: now, Acked: now, Trial: m.fitness.Trial}
+	t.polls.begin(t, now)
 	return t
 }
-
-// requestLimit is the time limit for a request that is neither a poll nor a claim.
-func (t *term) requestLimit() time.Duration { return elect.Attempt(t.m.config.Lease) }
 
 // acts reports whether partitions may be acted on.
 func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() == nil }
 
 func (t *term) leaving() bool { return t.leave.why != nil }
 
-// soon schedules the next poll in d, unless it is already due earlier.
-func (t *term) soon(d time.Duration) { t.looks.next.sooner(t.m.config.Clock, d) }
+// facts returns the inputs of a decision other than the rows that a poll has read.
+func (t *term) facts() share.Facts {
+	c := t.send.config
+	return share.Facts{Inventory: t.m.inventory, Planned: t.upkeep.planning.Planned(), Acting: t.acts(), Leaving: t.leaving(), Moving: t.moves.revokes.wait(c.Clock) > 0, Batch: c.Batch, Now: c.Clock.Now()}
+}
 
 // run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
 // returned. The result describes how the term ended. The error is not nil if the member was stopped but its lock could
 // not be released.
-func (t *term) run(ctx context.Context) (ending, error) {
+func (t *term) run(ctx context.Context) (share.Ending, error) {
 	t.lease.Start()
-	defer t.looks.readDeadline.Stop()
-	defer t.exec.cancel()
-	if !t.m.config.Handover { // immediately, even if this goroutine is busy
+	defer t.polls.readDeadline.Stop()
+	defer t.send.cancel()
+	if !t.send.config.Handover { // immediately, even if this goroutine is busy
 		defer context.AfterFunc(ctx, func() { t.lease.CancelWork(context.Cause(ctx)) })()
 	}
 	ended := ctx.Done()
-	wake := t.m.config.Clock.Timer(0)
+	wake := t.polls.clock.Timer(0)
 	defer wake.Stop()
 	for !t.finished() {
 		if ended != nil && ctx.Err() != nil { // before any new step
@@ -92,40 +93,17 @@ func (t *term) run(ctx context.Context) (ending, error) {
 			t.stop(ctx)
 		}
 		wake.Reset(max(t.due(), 1)) // not zero: see elect.Sleep
-		select {
-		case reason := <-t.lost:
-			_ = t.lastBeat() // it returns the same reason
+		goOn, reason := t.await(ctx, ended, wake.C)
+		if goOn && t.leave.limit.left(t.polls.clock) <= 0 {
+			reason = t.leave.why
+		}
+		if reason != nil {
+			_ = t.lastBeat() // it returns the same reason, if the term is lost
 			return t.end(reason), nil
-		case <-t.over(ctx):
-			if ctx.Err() != nil {
-				continue // ctx has ended too; the stop takes precedence
-			}
-			if reason := context.Cause(t.lease.Context()); errors.Is(reason, errReadDeadline) && t.lease.Held() {
-				t.giveUp(reason)
-				continue
-			}
-			_ = t.lastBeat()
-			return t.end(context.Cause(t.lease.Context())), nil
-		case <-t.m.gracePeriod:
-			if t.collect(); !t.m.inventory.works(t, false) { // the work was in time, or the term has only just begun
-				t.revokeTerm(context.Cause(ctx))
-				continue
-			}
-			_ = t.lastBeat()
-			return t.end(stopped(ctx)), nil // awaitWork reports the work that has not returned
-		case <-ended: // handled in the next iteration
-		case <-t.m.wake:
-			t.collect()
-			t.handleRequests()
-		case then := <-t.exec.results:
-			then()
-		case <-wake.C: // goOn handles it
 		}
-		if t.leave.limit.left(t.m.config.Clock) <= 0 {
-			_ = t.lastBeat()
-			return t.end(t.leave.why), nil
+		if goOn {
+			t.goOn()
 		}
-		t.goOn()
 	}
 	if reason := t.lastBeat(); reason != nil {
 		return t.end(reason), nil
@@ -133,16 +111,49 @@ func (t *term) run(ctx context.Context) (ending, error) {
 	return t.releaseSlot(ctx)
 }
 
+// await waits for an event and handles it. It reports whether the loop should take the steps that are due. If the event
+// ends the term, it returns the reason.
+func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan time.Time) (goOn bool, reason error) {
+	select {
+	case reason := <-t.lost:
+		return false, reason
+	case <-t.over(ctx):
+		if ctx.Err() != nil {
+			return false, nil // ctx has ended too; the stop takes precedence
+		}
+		reason := context.Cause(t.lease.Context())
+		if errors.Is(reason, errReadDeadline) && t.lease.Held() {
+			t.giveUp(reason)
+			return false, nil
+		}
+		return false, reason
+	case <-t.m.caller.gracePeriod:
+		if t.works.collect(); t.m.inventory.All.Works(false) {
+			return false, stopped(ctx) // awaitWork reports the work that has not returned
+		}
+		t.revokeTerm(context.Cause(ctx)) // the work was in time, or the term has only just begun
+		return false, nil
+	case <-ended: // handled in the next iteration
+	case <-t.m.g.inbox.Ready():
+		t.works.collect()
+		t.handleRequests()
+	case then := <-t.send.replies:
+		then()
+	case <-wake: // goOn handles it
+	}
+	return true, nil
+}
+
 // notify handles the events of the member's lock. Other goroutines call it.
 func (t *term) notify(e elect.TermEvent) {
 	m, token := t.m, t.own.Token
 	switch e.What {
 	case elect.InJeopardy:
-		m.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.lease.Left().Round(time.Millisecond), "err", e.Err)
-		m.emit(spindle.Jeopardy, elect.Event{Token: token, Err: m.wrap("hold", e.Err), Deadline: m.deadline(t.lease.Term)})
+		m.voice.log.Warn("jeopardy: a heartbeat failed", "token", token, "left", t.lease.Left().Round(time.Millisecond), "err", e.Err)
+		m.voice.emit(spindle.Jeopardy, elect.Event{Token: token, Err: m.g.wrap("hold", e.Err), Deadline: m.deadline(t.lease.Term)})
 	case elect.Safe:
-		m.log.Info("safe: a heartbeat was acknowledged again", "token", token)
-		m.emit(spindle.Safe, elect.Event{Token: token, Deadline: m.deadline(t.lease.Term)})
+		m.voice.log.Info("safe: a heartbeat was acknowledged again", "token", token)
+		m.voice.emit(spindle.Safe, elect.Event{Token: token, Deadline: m.deadline(t.lease.Term)})
 	case elect.Marked:
 		close(t.leave.applied)
 	case elect.Announced:
@@ -160,63 +171,72 @@ func (t *term) lastBeat() error {
 
 // finished reports whether the term can end now, because the member is leaving and all its work has returned.
 func (t *term) finished() bool {
-	return t.leaving() && t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)
+	return t.leaving() && t.lease.Context().Err() != nil && !t.m.inventory.All.Works(false)
 }
 
 // due returns the time until the next step is due.
 func (t *term) due() time.Duration {
-	clock := t.m.config.Clock
-	due := min(t.releases.left(clock), t.leave.limit.left(clock), t.exec.left(), t.revokes.left(clock), t.restarts())
-	if !t.looks.pending {
-		due = min(due, t.looks.next.left(clock))
+	clock := t.polls.clock
+	due := min(t.moves.releases.left(clock), t.leave.limit.left(clock), t.moves.commits.left(), t.moves.revokes.left(clock), t.works.left())
+	if !t.polls.pending {
+		due = min(due, t.polls.next.left(clock))
 	}
 	return max(due, 0)
 }
 
 // goOn takes the steps that are due.
 func (t *term) goOn() {
-	clock := t.m.config.Clock
+	clock := t.polls.clock
 	if t.finished() {
 		return // the partitions are released with the member's lock
 	}
-	if t.revokes.left(clock) <= 0 {
-		t.revokeMore()
+	if t.moves.revokes.left(clock) <= 0 {
+		t.moves.revokeMore()
 	}
-	if t.releases.left(clock) <= 0 {
-		t.release()
+	if t.moves.releases.left(clock) <= 0 {
+		t.moves.release()
 	}
-	if !t.looks.pending && t.looks.next.left(clock) <= 0 {
+	if !t.polls.pending && t.polls.next.left(clock) <= 0 {
 		t.m.remind()
-		t.look()
+		t.polls.poll()
 	}
-	t.restart()
-	t.exec.dispatch(t.stillWanted)
+	t.works.restart()
+	t.moves.dispatch()
 	t.checkFitness()
 	t.m.report(t)
 }
 
-// checkFitness gives up the term if the member is useless, which means that it keeps partitions from other members
-// without being able to claim or release any. It also ends the member's trial once the member has owned a partition for
-// one lease duration.
+// checkFitness gives up the term if the member is useless. It also ends the member's trial once it has passed.
 func (t *term) checkFitness() {
-	now := t.m.config.Clock.Now()
-	limit := 2 * t.m.config.Lease
-	if t.trial {
-		limit = t.m.config.Lease
+	now := t.polls.clock.Now()
+	owned, acted := t.m.inventory.All.Holds()
+	if t.conduct.Passes(now, acted) {
+		t.upkeep.planning.Full = true
+		t.m.fitness.Recovered()
+		t.polls.soon(0)
+	}
+	if !t.leaving() && t.conduct.Useless(now, owned) {
+		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Progress.Err))
+	}
+}
+
+// handleRequests carries out the program's calls to Pause, Resume and LetGo.
+func (t *term) handleRequests() {
+	if !t.m.takeRequests() {
+		return
+	}
+	for _, e := range t.m.inventory.All {
 		switch {
-		case t.m.inventory.held.Load() == 0:
-			t.worked = elect.Instant{}
-		case t.worked == (elect.Instant{}):
-			t.worked = now
-		case now.Since(t.worked) >= t.m.config.Lease && !t.planning.full:
-			t.planning.full, t.trial = true, false
-			t.m.fitness.recovered()
-			t.soon(0)
+		case e.State == share.Held && e.Paused != share.Running:
+			t.moves.revoke(e, ErrPaused)
+		case e.State == share.Held && e.Assigned.Let:
+			t.moves.revoke(e, ErrLetGo)
+		}
+		if e.State == share.Revoking && e.Assigned.Let {
+			t.moves.releases.sooner(t.polls.clock, 0)
 		}
 	}
-	if !t.leaving() && t.progress.useless(now, limit, t.m.inventory.holds()) {
-		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.progress.err))
-	}
+	t.polls.soon(0)
 }
 
 // over returns a channel that is closed when the member loses its term. If the term is being given up already, over
@@ -229,49 +249,42 @@ func (t *term) over(ctx context.Context) <-chan struct{} {
 }
 
 // end ends the term, and leaves the member's lock to expire.
-func (t *term) end(reason error) ending {
+func (t *term) end(reason error) share.Ending {
 	e := t.ending()
 	t.lease.End(reason)
 	t.close(reason)
-	t.reports.Over(whyOf(reason))
-	t.m.lost(t.own, reason)
 	return e
 }
 
 // releaseSlot releases the member's lock, and with it all of the member's partitions.
-func (t *term) releaseSlot(ctx context.Context) (ending, error) {
+func (t *term) releaseSlot(ctx context.Context) (share.Ending, error) {
 	e := t.ending()
 	t.close(t.leave.why)
-	t.reports.Over(whyOf(t.leave.why))
-	t.m.lost(t.own, t.leave.why)
 	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
 	if errors.Is(err, spindle.ErrSuperseded) {
 		return e, nil
 	}
 	if err != nil && ctx.Err() == nil {
-		t.m.log.Warn("the member's lock could not be released", "err", err)
+		t.m.voice.log.Warn("the member's lock could not be released", "err", err)
 		return e, nil
 	}
 	return e, err
 }
 
 // ending describes how the term ends.
-func (t *term) ending() ending {
-	now, lease := t.m.config.Clock.Now(), t.m.config.Lease
-	ill := t.trial && t.progress.since != (elect.Instant{}) || t.progress.useless(now, lease*3/2, t.m.inventory.holds())
-	return ending{
-		lasted:  now.Since(t.began),
-		silence: min(now.Since(t.acked), t.lease.Age()),
-		ill:     ill, useless: errors.Is(t.leave.why, errUseless),
-	}
+func (t *term) ending() share.Ending {
+	owned, _ := t.m.inventory.All.Holds()
+	return t.conduct.Ending(t.polls.clock.Now(), t.lease.Age(), owned, errors.Is(t.leave.why, errUseless))
 }
 
 // close revokes the remaining partitions, and cancels requests in progress.
 func (t *term) close(reason error) {
 	t.revokeTerm(reason)
-	t.exec.cancel()
-	t.m.inventory.termEnded(reason)
+	t.send.cancel()
+	t.m.inventory.TermEnded()
 	t.m.report(nil)
+	t.reports.Over(whyOf(reason))
+	t.m.lost(t.own, reason)
 }
 
 // whyOf returns the reason for the end of a term. It checks errUseless first, because that error wraps the last
@@ -281,4 +294,53 @@ func whyOf(err error) telemetry.Reason {
 		return telemetry.SteppedDown
 	}
 	return telemetry.ReasonOf(err, telemetry.Stopped)
+}
+
+func stopped(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
+}
+
+// stop begins to give up the term because ctx has ended. With WithHandover, it first announces that the member is
+// leaving, and work continues until the other members have had time to see the announcement.
+func (t *term) stop(ctx context.Context) {
+	t.leave.why = stopped(ctx)
+	c := t.send.config
+	if !c.Handover || !t.m.inventory.All.Works(false) && c.Work != nil {
+		t.revokeTerm(context.Cause(ctx))
+		return
+	}
+	t.m.voice.log.Info("leaving", "slot", t.own.Name, "token", t.own.Token)
+	t.m.voice.emit(spindle.Leaving, elect.Event{Token: t.own.Token})
+	t.reports.Leaving(t.lease.Context())
+	t.leave.marked, t.leave.applied, t.leave.announced = true, make(chan struct{}), make(chan struct{})
+	t.lease.Announce()
+	t.send.wait(t.leave.applied, c.Lease, func(err error) {
+		if err == nil {
+			t.upkeep.publishWithout()
+		}
+	})
+	t.send.wait(t.leave.announced, 2*c.Lease, func(error) { t.revokeTerm(context.Cause(ctx)) })
+}
+
+// giveUp begins to give up the term because of a problem, although Run continues. It revokes all work. The member's
+// lock is released once all work has returned.
+func (t *term) giveUp(why error) {
+	t.leave.why = why
+	if errors.Is(why, errReadDeadline) {
+		t.leave.limit.set(t.polls.clock, t.polls.lease/5)
+	}
+	t.revokeTerm(why)
+	t.m.report(t)
+}
+
+// revokeTerm revokes all of the member's partitions. If the work on one partition is slow to return, the other partitions
+// are released without waiting for it.
+func (t *term) revokeTerm(reason error) {
+	for _, e := range t.m.inventory.All {
+		if e.State == share.Held {
+			t.works.end(e, reason)
+		}
+	}
+	t.lease.CancelWork(reason)
+	t.moves.releases.sooner(t.polls.clock, t.polls.lease/50)
 }

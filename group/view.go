@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -63,12 +64,12 @@ func viewOf(r table.GroupSnapshot) View {
 	v := View{At: r.At}
 	has := map[string]*Member{} // keyed by the key of the member's lease row
 	for name, o := range r.Members {
-		if !lives(o) {
+		if !plan.Lives(o) {
 			continue
 		}
 		part, _ := table.PartOf(name)
 		has[table.LeaseKey(name, o.Token)] = &Member{ID: o.Holder(), Value: o.LeaseRecord.Value, Slot: part.Slot, Token: spindle.Token(o.Token),
-			Since: since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.LeaseRecord.Lease, Leaving: o.Leaving(), List: o.LeaseRecord.ListDigest}
+			Since: plan.Since(o).Time(), Heartbeat: o.Heartbeat, Lease: o.LeaseRecord.Lease, Leaving: o.Leaving(), List: o.LeaseRecord.ListDigest}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(r.Partitions)) {
 		part, _ := table.PartOf(lock)

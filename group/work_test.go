@@ -172,7 +172,7 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 		c.until(3*lease, "a to revoke two", func() bool { return a.has() == 2 })
 		c.sleep(2 * lease)
 		require.Zero(t, b.has())
-		for _, e := range a.inventory.all {
+		for _, e := range a.partitions {
 			if has, _ := a.Has(e.name); !has {
 				require.NoError(t, a.LetGo(e.name))
 			}

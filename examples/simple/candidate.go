@@ -20,7 +20,7 @@ type candidate struct {
 	id       string // empty for the default
 	lease    time.Duration
 	create   bool
-	tell     func(kind string, token spindle.Token) // called after each write of the leader
+	tell     func(token spindle.Token, fenced bool) // called after each write of the leader
 	log      *slog.Logger
 }
 
@@ -62,26 +62,28 @@ func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	return ddl.Verify(ctx, db, c.table)
 }
 
-// The kinds of writes.
-const (
-	wrote  = "wrote"
-	fenced = "fenced" // rejected, because the token was superseded
-)
-
-// lead does the leader's work: it writes four times a second, until ctx ends. If the process is paused for longer than the
-// lease, it continues before ctx ends, and its next write comes too late. Only the fence can reject that write.
+// lead does the leader's work: it writes four times a second, and once more when ctx has ended. If the process was paused
+// for longer than the lease, that write comes too late, and only the fence can reject it.
 func (c candidate) lead(ctx context.Context, term spindle.Term) {
-	for ctx.Err() == nil {
+	for {
+		ended := ctx.Err() != nil
+		var write []*spanner.Mutation // put your own mutations here
+		_, err := term.Apply(context.WithoutCancel(ctx), write)
+		switch {
+		case err == nil:
+			c.tell(term.Token(), false)
+		case errors.Is(err, spindle.ErrFenced):
+			c.tell(term.Token(), true)
+			return
+		default:
+			c.log.Warn("the leader's write failed", "err", err)
+		}
+		if ended {
+			return
+		}
 		select {
 		case <-time.After(250 * time.Millisecond):
 		case <-ctx.Done():
-		}
-		var write []*spanner.Mutation // put your own mutations here
-		switch _, err := term.Apply(context.WithoutCancel(ctx), write); {
-		case err == nil:
-			c.tell(wrote, term.Token())
-		case errors.Is(err, spindle.ErrFenced):
-			c.tell(fenced, term.Token())
 		}
 	}
 }

@@ -67,8 +67,14 @@ func compete(c candidate, inDemo bool) error {
 
 	if inDemo {
 		c.log = slog.New(slog.DiscardHandler)
-		c.tell = func(kind string, token spindle.Token) { fmt.Println(kind, token) }
-		return c.run(ctx, func(e spindle.Event) { fmt.Println(e.Kind, e.Token) })
+		c.tell = func(token spindle.Token, fenced bool) {
+			if fenced {
+				fmt.Println(token, demokit.Rejected)
+			} else {
+				fmt.Println(token)
+			}
+		}
+		return c.run(ctx, func(spindle.Event) {})
 	}
 
 	s := &screen{Timeline: demokit.NewTimeline()}

@@ -48,8 +48,8 @@ func (s *screen) event(e spindle.Event) {
 	}
 }
 
-func (s *screen) wrote(kind string, token spindle.Token) {
-	if kind == fenced {
+func (s *screen) wrote(token spindle.Token, fenced bool) {
+	if fenced {
 		s.Say("", demokit.Bad, "FENCED       a late write under token %v was rejected", token)
 	}
 }

@@ -1,5 +1,5 @@
-// Package plan decides which member of a group should own which partitions, and encodes this plan as text that members
-// can publish.
+// Package plan tells who is in a group and which member should own which partitions, and encodes this plan as text that
+// members can publish. All of it is pure: nothing here waits, and times come as values.
 //
 // A plan is not just a function of the partitions' names and the members' slots. If it were, every change of the slots
 // would also move many partitions that could stay where they are. Instead, each plan follows from the previous one.

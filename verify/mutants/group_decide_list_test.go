@@ -4,10 +4,10 @@ package mutants
 
 import "slices"
 
-const decideGo = "group/decide.go"
+const decideGo = "internal/share/decide.go"
 
 // The decision about partitions, row by row of the table.
-var groupDecideMutants = slices.Concat(of("./group", slices.Concat(freeRows, heldRows, unresolvedRows)...), decisionMutants)
+var groupDecideMutants = slices.Concat(of("./internal/share", slices.Concat(freeRows, heldRows, unresolvedRows)...), decisionMutants)
 
 func row(name, old, new string) mutant {
 	return one(name, "TestTheTableOfTheDecision", decideGo, old, new)
@@ -50,10 +50,14 @@ var unresolvedRows = []mutant{
 	row("unresolved: freed without a plan", "\tcase l.planned || l.leaving:\n", "\tcase true:\n"),
 }
 
-var decisionMutants = of("./group",
-	one("room for any number that move", "TestManyPartitionsMoveSomeAtATime", decideGo, "\t\t\tf.room--\n", ""),
-	one("the last look that any asks for", "TestADecisionIsOfAllPartitions", decideGo, "d.next = min(d.next, next)", "d.next = max(d.next, next)"),
-	one("what was not read is ignored", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.again = true\n", ""),
-	one("what others have is not awaited", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.awaits = true\n", ""),
-	one("a suspect is tried as often as ever", "TestASuspectIsTriedLessAndLessOften", inventoryGo, "s.pause = min(max(2*s.pause, lease/10), 3*lease)", "s.pause = lease / 10"),
+var decisionMutants = append(of("./group",
+	one("room for any number that move", "TestManyPartitionsMoveSomeAtATime", decideGo, "\t\t\troom--\n", "")),
+	of("./internal/share",
+		one("the last look that any asks for", "TestADecisionIsOfAllPartitions", decideGo, "d.Next = min(d.Next, next)", "d.Next = max(d.Next, next)"),
+		one("what was not read is ignored", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.Again = true\n", ""),
+		one("what others have is not awaited", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.Awaits = true\n", ""),
+		one("a plain lock is no other holder", "TestADecisionIsOfAllPartitions", decideGo,
+			"(x.wait == never || x.wait > 0 && x.row.Confirmed())", "x.wait == never"),
+		one("a suspect is tried as often as ever", "TestASuspectIsTriedLessAndLessOften", suspectsGo, "s.pause = min(max(2*s.pause, lease/10), 3*lease)", "s.pause = lease / 10"),
+	)...,
 )

@@ -4,17 +4,18 @@ package mutants
 
 const (
 	memberGo    = "internal/table/member.go"
-	claimableGo = "group/claimable.go"
-	evictGo     = "group/evict.go"
+	claimableGo = "internal/share/claimable.go"
+	whoGo       = "internal/plan/who.go"
 	groupRunGo  = "group/run.go"
-	groupSeenGo = "group/seen.go"
 	groupTermGo = "group/term.go"
-	inventoryGo = "group/inventory.go"
+	inventoryGo = "internal/share/inventory.go"
 	joinGo      = "group/join.go"
-	looksGo     = "group/looks.go"
+	pollsGo     = "group/polls.go"
+	suspectsGo  = "internal/share/suspects.go"
+	sharePollGo = "internal/share/poll.go"
+	upkeepGo    = "group/upkeep.go"
 	movesGo     = "group/moves.go"
-	paceGo      = "group/pace.go"
-	planningGo  = "group/planning.go"
+	planningGo  = "internal/plan/planning.go"
 )
 
 // groupMutants must break an invariant of the group simulation (see verify/simulation/group_check_test.go).
@@ -29,105 +30,100 @@ var groupMutants = []mutant{
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 
 	// The interpretation of a look.
-	one("eviction by the local clock", "evicted in time", evictGo,
-		"s.At.Sub(o.Heartbeat) < t.leaseOf(o) {", "t.m.config.Clock.Now().Time().Sub(o.Heartbeat) < t.leaseOf(o) {"),
-	one("eviction by the own lease", "evicted in time", evictGo,
-		"\treturn cmp.Or(t.m.leases[table.LeaseRef{Name: o.Name, Token: o.Token}], t.m.config.Lease)\n", "\tcmp.Or(o.Token)\n\treturn t.m.config.Lease\n"),
+	one("eviction by the local clock", "evicted in time", whoGo,
+		"s.At.Sub(o.Heartbeat) < m.LeaseOf(o) {", "time.Now().Sub(o.Heartbeat) < m.LeaseOf(o) {"),
+	one("eviction by the own lease", "evicted in time", whoGo,
+		"\treturn cmp.Or(m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}], m.Lease)\n", "\treturn m.Lease\n"),
 	{"two reads for one snapshot", "claimed in time", []edit{
-		{groupTermGo, "\tprogress progress\n", "\tprogress progress\n\tearlier  map[string]table.Observation\n"},
-		{groupSeenGo, "\tif s.Members != nil {\n\t\tt.learn(s)\n",
-			"\tif before := t.earlier; s.Members != nil {\n\t\tif t.earlier = s.Members; before != nil {\n\t\t\ts.Members = before\n\t\t}\n\t\tt.learn(s)\n"},
+		{pollsGo, "\tpending bool  // a poll is in progress\n", "\tpending bool  // a poll is in progress\n\tearlier map[string]table.Observation\n"},
+		{pollsGo, "\tif s.Members != nil {\n\t\tp.learn(s)\n",
+			"\tif before := p.earlier; s.Members != nil {\n\t\tif p.earlier = s.Members; before != nil {\n\t\t\ts.Members = before\n\t\t}\n\t\tp.learn(s)\n"},
 	}},
 	one("missing member taken for one that is over", "claimed in time", claimableGo,
-		"return j.left(since.Add(max(leases, j.leases[with], j.lease)))", "return j.left(since)"),
+		"return j.left(since.Add(max(leases, j.Memory.Leases[with], j.Memory.Lease)))", "return j.left(since)"),
 	one("orphan leases ignored", "claimed in time", claimableGo,
 		"\tfor _, p := range o.OrphanLeases {\n\t\twait", "\tfor _, p := range map[table.Token]table.LeaseRecord{} {\n\t\twait"),
 	one("every member is over", "claimed in time", claimableGo,
-		"\tcase o.Exists && over(o, with.Token):", "\tcase o.Exists:"),
+		"\tcase o.Exists && plan.Over(o, with.Token):", "\tcase o.Exists:"),
 
 	// Claims, held partitions and releases.
-	one("acting after the deadline", "one worker", inventoryGo,
-		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return true"),
-	one("member that goes on without looking", "ctx ends", groupTermGo,
-		"\tt.looks.readDeadline = clock.AfterFunc(t.looks.limit(), func() { lease.CancelWork(t.looks.late()) })\n",
-		"\tt.looks.readDeadline = clock.AfterFunc(1000*t.looks.limit(), func() {})\n"),
-	one("released before the work has returned", "work first", movesGo,
-		"case e.state != revoking || e.busy != nil && e.busy == e.assigned && !e.assigned.let:", "case e.state != revoking:"),
+	one("acting after the deadline", "one worker", workGo,
+		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.polls.left() > 0", "return true"),
+	one("member that goes on without looking", "ctx ends", pollsGo,
+		"\tp.readDeadline = p.clock.AfterFunc(p.limit(), func() { t.lease.CancelWork(p.late()) })\n",
+		"\tp.readDeadline = p.clock.AfterFunc(1000*p.limit(), func() {})\n"),
+	one("released before the work has returned", "work first", inventoryGo,
+		"case e.State != Revoking || e.Busy != nil && e.Busy == e.Assigned && !e.Assigned.Let:", "case e.State != Revoking:"),
 	one("leaving before all work has returned", "work first", groupTermGo,
-		"t.lease.Context().Err() != nil && !t.m.inventory.works(t, false)\n", "t.lease.Context().Err() != nil\n"),
+		"t.lease.Context().Err() != nil && !t.m.inventory.All.Works(false)\n", "t.lease.Context().Err() != nil\n"),
 	one("next term before the work has returned", "work first", groupRunGo,
-		"\t\t\tm.await(ctx, m.config.Lease) //", "\t\t\t//"),
+		"\t\t\tm.takeIn(ctx, c.Lease, func() bool", "\t\t\t_ = (func() bool"),
 	{"work on a partition whose last work has not returned", "one work", []edit{
-		{decideGo, "l.target, l.busy = e.target && !e.paused, e.busy != nil", "l.target, l.busy = e.target && !e.paused, false"},
-		{looksGo, "e.state == free && e.busy == nil {", "e.state == free {"},
-		{movesGo, "t.acts() && !t.leaving() && e.busy == nil {", "t.acts() && !t.leaving() {"},
+		{decideGo, "busy: e.Busy != nil,", "busy: false,"},
+		{sharePollGo, "e.State == Free && e.Busy == nil {", "e.State == Free {"},
+		{inventoryGo, "case e.wanted() && goesOn && e.Busy == nil:", "case e.wanted() && goesOn:"},
 	}},
 	one("what the table shows as the own is adopted", "tokens grow", movesGo,
-		"\t\te.claim(t.looks.number)\n",
-		"\t\tif e.state == unresolved && o.Confirmed() && e.busy == nil {\n\t\t\tt.begin(e, o.Token)\n\t\t\tcontinue\n\t\t}\n\t\te.claim(t.looks.number)\n"),
+		"\tfor _, rows := range commits {\n\t\trows = slices.Clone(rows)\n",
+		"\tfor _, rows := range commits {\n\t\trows = slices.DeleteFunc(slices.Clone(rows), func(o table.Observation) bool {\n\t\t\te := m.t.m.inventory.Of(o.Name)\n\t\t\tadopt := !frees && o.Confirmed() && o.Writer == m.t.own.Key() && e.Busy == nil\n\t\t\tif adopt {\n\t\t\t\tm.begin(e, o.Token)\n\t\t\t}\n\t\t\treturn adopt\n\t\t})\n"),
 	one("acting again after a release was sent", "tokens grow", movesGo,
-		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release",
-		"\t\t\tif e.target && e.busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tt.begin(e, e.assigned.token)\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
+		"\t\tt.m.inventory.Doubt(released...)\n",
+		"\t\tfor _, e := range released {\n\t\t\tif e.Target && e.Busy == nil && t.acts() && !t.leaving() {\n\t\t\t\tm.begin(e, e.Assigned.Token)\n\t\t\t} else {\n\t\t\t\tt.m.inventory.Doubt(e)\n\t\t\t}\n\t\t}\n"),
 }
 
 // groupShortMutants must each fail the test of package group that they name.
 var groupShortMutants = of("./group",
 	one("release whose outcome is not known forgotten", "TestOutcomesThatAreNotKnownAreReconciled", movesGo,
-		"\t\t\te.doubt(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release", "\t\t\te.clear(t.looks.number)\n\t\t}\n\t\tt.m.problems.Note(fmt.Errorf(\"release"),
+		"\t\tt.m.inventory.Doubt(released...)\n", "\t\tt.m.inventory.Clear(released...)\n"),
 	one("newcomers counted at once", "TestAMemberThatEndsWheneverItStartsTakesNothing", planningGo,
 		"if !known && o.Heartbeat.Sub(began) < o.LeaseRecord.Lease && ", "if false && "),
-	one("timer by the member alone", "TestWhenAPartitionCanBeClaimed", claimableGo,
-		"\tswitch since, missing := j.missing[with]; {\n",
-		"\tsince, missing := time.Time{}, false\n\tfor h, at := range j.missing {\n\t\tif h.Name == with.Name {\n\t\t\tsince, missing = at, true\n\t\t}\n\t}\n\tswitch {\n"),
-	one("bare claim of a live member waited for", "TestWhenAPartitionCanBeClaimed", claimableGo,
-		"return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false", "return j.freeWith(with, never), false"),
 	one("member that can't claim never goes", "TestAMemberThatCanNotClaimLeavesItToOthers", groupTermGo,
-		"if !t.leaving() && t.progress.useless(", "if false && t.progress.useless("),
+		"if !t.leaving() && t.conduct.Useless(", "if false && t.conduct.Useless("),
 	one("member that can't release never goes", "TestAMemberThatCanNotReleaseLeavesItToOthers", movesGo,
-		"\tcase elect.First(err) && !errors.Is(err, table.ErrAborted):\n", "\tcase true:\n"),
+		"\tcase first && !aborted:\n", "\tcase true:\n"),
 	mutant{"reply of an earlier term believed", "TestAReplyThatOutlivesTheTermBeginsNoWork", []edit{
-		{groupRunGo, "\tleases   map[table.LeaseRef]time.Duration //", "\tresults  chan func()\n\tleases   map[table.LeaseRef]time.Duration //"},
-		{executorGo, "\tx.ctx, x.cancel = context.WithCancel(ctx)\n",
-			"\tx.ctx, x.cancel = context.WithCancel(ctx)\n\tif m.results == nil {\n\t\tm.results = x.results\n\t}\n\tx.results = m.results\n"},
-		{executorGo, "\t\tcase <-x.ctx.Done():\n", "\t\tcase <-time.After(100 * x.lease):\n"},
+		{groupRunGo, "\tmemory    *plan.Memory\n", "\tmemory    *plan.Memory\n\treplies   chan func()\n"},
+		{sendGo, "\tr.ctx, r.cancel = context.WithCancel(ctx)\n",
+			"\tr.ctx, r.cancel = context.WithCancel(ctx)\n\tif m.replies == nil {\n\t\tm.replies = r.replies\n\t}\n\tr.replies = m.replies\n"},
+		{sendGo, "\t\tcase <-r.ctx.Done():\n", "\t\tcase <-time.After(100 * r.config.Lease):\n"},
 	}},
-	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkIsRevoked", inventoryGo,
-		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.looks.left() > 0", "return a.in.lease.Held()"),
+	one("Has without the deadline of looks", "TestHasIsFalseOnceTheWorkIsRevoked", workGo,
+		"return a.ctx.Err() == nil && a.in.lease.Held() && a.in.polls.left() > 0", "return a.in.lease.Held()"),
 	one("every failure counts as a lost claim", "TestAnOutageMakesNobodyTakeAHighSlot", joinGo,
 		"\t\tstep, err := m.tryJoin(ctx, &c)\n", "\t\tstep, err := m.tryJoin(ctx, &c)\n\t\tc.lost++\n"),
 	mutant{"claim whose outcome is not known forgotten", "TestAClaimOfUnknownOutcomeIsFreedForOthers", []edit{
-		{movesGo, "\t\te.doubted = true //", "\t\te.doubted = false //"},
-		{movesGo, "lease, err)\n\t\te.doubt(t.looks.number)\n", "lease, err)\n\t\te.clear(t.looks.number)\n"},
+		{inventoryGo, "\t\te.doubted = true //", "\t\te.doubted = false //"},
+		{movesGo, "\t\tt.m.inventory.Doubt(entries...)\n", "\t\tt.m.inventory.Clear(entries...)\n"},
 	}},
-	one("nothing reconciled", "TestAClaimOfUnknownOutcomeIsFreedForOthers", groupSeenGo,
-		"\tt.reconcile(d.reconcile)\n", ""),
-	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", groupSeenGo,
+	one("nothing reconciled", "TestAClaimOfUnknownOutcomeIsFreedForOthers", pollsGo,
+		"\tt.moves.queue(v.Reconcile(d.Reconcile, f.Batch), true)\n", ""),
+	one("partition whose lease row is gone kept", "TestALeaseRowThatIsGoneIsNoticed", decideGo,
 		"return partitionView{gone: read && !valid}", "return partitionView{gone: read && !valid && false}"),
 	mutant{"another's slot for who had all its rows deleted", "TestAMemberWhoseRowsWereDeletedTakesNobodysSlot", []edit{
-		{joinGo, "top := own.Slot - 1", "top := 0*own.Slot - 1"},
-		{joinGo, "\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot-1)\n"},
+		{whoGo, "top := slotOf(last) - 1", "top := 0*slotOf(last) - 1"},
+		{whoGo, "\t\t\ttop = max(top, p.Slot)\n", "\t\t\ttop = max(top, 0*p.Slot-1)\n"},
 	}},
-	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreClaimed", groupSeenGo,
-		"_, e.leases = j.claimableIn(lockRow(o), e.history)", "_, e.leases = j.claimableIn(o, e.history)"),
+	one("looks that take turns", "TestPartitionsOfMembersThatWereDeletedAreClaimed", decideGo,
+		"_, e.history.leases = j.claimableIn(lockRow(o), e.history)", "_, e.history.leases = j.claimableIn(o, e.history)"),
 	mutant{"looks after their deadline", "TestAMemberThatLeavesDoesNotLookInVain", []edit{
-		{looksGo, "\tif t.looks.left() > 0 {\n\t\tt.soon(t.looks.beforeRetry())", "\tif true {\n\t\tt.soon(t.looks.beforeRetry())"},
-		{looksGo, "\t\t\tl.next.off()\n\t\t\tt.lease.CancelWork", "\t\t\tt.soon(0)\n\t\t\tt.lease.CancelWork"},
+		{pollsGo, "\t\t\tif p.left() > 0 {\n\t\t\t\tp.soon(p.beforeDeadline(p.retry", "\t\t\tif true {\n\t\t\t\tp.soon(p.beforeDeadline(p.retry"},
+		{pollsGo, "\t\t\tp.next.off()\n\t\t\tt.lease.CancelWork", "\t\t\tp.soon(0)\n\t\t\tt.lease.CancelWork"},
 	}},
 	one("reclaimed term that begins anew", "TestAMemberThatReclaimsHasItsPartitionsBackAtOnce", joinGo,
-		"\t\t\t\tm.candidate.LeaseRecord.Since = since(s.Observation)\n", ""),
-	one("all work that moves revoked at once", "TestManyPartitionsMoveSomeAtATime", groupSeenGo,
-		"f.room = max(t.m.config.Batch/2, 1)", "f.room = len(t.m.inventory.all)"),
-	one("no time for those who claim", "TestManyPartitionsMoveSomeAtATime", paceGo,
-		"t.revokes.set(t.m.config.Clock, 2*released)", "t.revokes.set(t.m.config.Clock, 0*released)"),
-	one("only the first of many looked at", "TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving", groupSeenGo,
-		"\t\tt.looks.turn += 2 * t.m.config.Batch\n", ""),
-	one("a look that leaves out what the member holds for a whole one", "TestWhoWaitsStillSeesThatItsOwnRowsAreGone", looksGo,
-		"if whole && !l.extend(sent) {", "if !l.extend(sent) {"),
-	one("every look a whole one", "TestWhoWaitsDoesNotReadWhatItHas", looksGo,
-		"whole := l.skip > 0 || ", "whole := l.skip >= 0 || "),
+		"\t\t\t\tm.candidate.LeaseRecord.Since = plan.Since(s.Observation)\n", ""),
+	one("all work that moves revoked at once", "TestManyPartitionsMoveSomeAtATime", decideGo,
+		"return max(f.Batch/2, 1)", "return max(f.Batch*1000, 1)"),
+	one("no time for those who claim", "TestManyPartitionsMoveSomeAtATime", movesGo,
+		"m.revokes.set(t.polls.clock, 2*took)", "m.revokes.set(t.polls.clock, 0*took)"),
+	one("only the first of many looked at", "TestWorkThatHangsKeepsNoOtherOfManyPartitionsFromMoving", decideGo,
+		"\t\tv.turn += 2 * f.Batch // continue with the next window\n", ""),
+	one("a look that leaves out what the member holds for a whole one", "TestWhoWaitsStillSeesThatItsOwnRowsAreGone", pollsGo,
+		"if whole && !p.extend(sent) {", "if !p.extend(sent) {"),
+	one("every look a whole one", "TestWhoWaitsDoesNotReadWhatItHas", pollsGo,
+		"whole := p.skip > 0 || ", "whole := p.skip >= 0 || "),
 	one("a cool-down without looks", "TestWorkThatHangsIsSaidWhileItsMemberCoolsDown", groupRunGo,
 		"\t\tstep := min(lease, left)\n", "\t\tstep := max(lease, left)\n"),
 	one("partitions for nobody while there are two lists", "TestAPartitionThatOnlyTheOldListHasIsClaimedWhenItsMemberDies", planningGo,
-		"if p.next == nil || !p.counts() {",
-		"if p.next == nil || !p.counts() || slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.List != p.list.Digest() }) {"),
+		"if !p.Counts() {",
+		"if !p.Counts() || slices.ContainsFunc(p.members, func(m Member) bool { return m.List != p.Setting.List.Digest() }) {"),
 )

@@ -51,6 +51,7 @@ var suites = map[string][]suite{
 	"./internal/fence":    {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
 	"./internal/plan":     {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
 	"./internal/operator": {{pkg: "./internal/operator"}},
+	"./internal/share":    {{pkg: "./internal/share"}, {pkg: "./group"}, groupsSimulated},
 	"./internal/table":    {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
 	"./lock":              {{pkg: "./lock"}},
 }

@@ -85,9 +85,9 @@ var newerMutants = slices.Concat(
 		one("a slot is kept while that of a newer version is there", "TestASlotOfANewerVersionIsWaitedFor", seekGo,
 			"Ends(\"holders\", err) || errors.Is(err, table.ErrNewer) || ctx.Err() != nil:", "Ends(\"holders\", err) || ctx.Err() != nil:"),
 	),
-	of("./group",
+	of("./internal/share",
 		one("a partition of a newer version is claimed", "TestWhenAPartitionCanBeClaimed", claimableGo,
-			"case errors.Is(j.snapshot.Unreadable[o.Name], table.ErrNewer):", "case errors.Is(nil, table.ErrNewer):"),
+			"case errors.Is(j.Snapshot.Unreadable[o.Name], table.ErrNewer):", "case errors.Is(nil, table.ErrNewer):"),
 	),
 )
 

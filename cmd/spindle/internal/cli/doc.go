@@ -1,6 +1,6 @@
 // Package cli assembles the spindle command from its subcommands.
 //
-//   - root.go: the root command
+//   - root.go: the root command; help.go: the order of each help
 //   - version.go, install.go, man.go, schema.go: the subcommands of these names
 //
 // The other subcommands are in packages of their own. Package compete has exec and guard. Package view has ls, status,

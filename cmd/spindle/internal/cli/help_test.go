@@ -1,15 +1,68 @@
 package cli
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
+
+// screen is how many lines of a command's help show its usage, an example, the flags that matter and the exit codes.
+const screen = 20
+
+// helps is the file with these lines of every command.
+const helps = "help.txt"
+
+func helpOf(c *cobra.Command) string {
+	var b bytes.Buffer
+	c.SetOut(&b)
+	help(c, nil)
+	return b.String()
+}
+
+func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
+	var screens strings.Builder
+	flags.Commands(newRoot(), func(c *cobra.Command) {
+		lines := strings.SplitAfter(helpOf(c), "\n")
+		head := strings.Join(lines[:min(len(lines), screen)], "")
+		want := []string{"Usage:    " + c.UseLine()[:10], "Example:  spindle", codes}
+		if firstFlags(c) != "" {
+			want = append(want, "\n  --")
+		}
+		for _, part := range want {
+			assert.Contains(t, head, part, c.CommandPath())
+		}
+		_, all, _ := strings.Cut(c.Long, codes)
+		assert.Contains(t, head, strings.TrimRight(all, "\n"), "all exit codes")
+		for line := range strings.Lines(head) {
+			assert.LessOrEqual(t, terminal.Length(strings.TrimRight(line, "\n")), 80, "%s: %s", c.Name(), line)
+		}
+		if !c.Hidden {
+			screens.WriteString("$ " + c.CommandPath() + " --help | head -20\n" + head + "\n")
+		}
+	})
+	if *update {
+		require.NoError(t, os.WriteFile(helps, []byte(screens.String()), 0o644))
+	}
+	recorded, err := os.ReadFile(helps)
+	require.NoError(t, err)
+	assert.Equal(t, string(recorded), screens.String(), "if this is intended, run: go test ./cmd/spindle/internal/cli -run FirstScreen -update")
+}
+
+func TestEachFirstFlagExists(t *testing.T) {
+	flags.Commands(newRoot(), func(c *cobra.Command) {
+		for _, name := range first[c.Name()] {
+			assert.NotNil(t, c.Flag(name), "%s --%s", c.CommandPath(), name)
+		}
+	})
+}
 
 func TestHelpFitsATerminal(t *testing.T) {
 	flags.Commands(newRoot(), func(c *cobra.Command) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/agentcmd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/compete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
@@ -85,17 +85,25 @@ SPINDLE_HOOK_TIMEOUT, and other flags likewise, except those whose help begins
 with an asterisk. A flag on the command line takes precedence. To use a running
 emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
-// variableNote ends the help of each command.
-const variableNote = `{{if .HasParent}}
+// usage is the end of each help: what is not on its first screen.
+const usage = `{{if .HasAvailableSubCommands}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+All flags:
+{{.LocalFlags.FlagUsagesWrapped 80}}{{end}}{{if .HasAvailableInheritedFlags}}
+Global flags:
+{{.InheritedFlags.FlagUsagesWrapped 80}}{{end}}{{if .HasParent}}
 Flags without an asterisk can also be set by variables: see spindle --help.
 {{end}}`
 
 func newRoot() *cobra.Command {
 	o := &connect.Database{}
 	root := &cobra.Command{
-		Use:               "spindle",
+		Use:               "spindle COMMAND",
 		Short:             "Run a program on exactly one machine at a time, and see who holds each lock",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have additional exit codes; see their help.",
+		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have further exit codes.",
+		Example:           "  spindle demo",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -114,12 +122,13 @@ func newRoot() *cobra.Command {
 		}
 		return flags.Invalid(err, flags.OnCommandLine)
 	})
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped 80 ") + variableNote)
+	root.SetHelpFunc(help)
+	root.SetUsageTemplate(usage)
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.Flags(root.PersistentFlags())
-	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agentcmd.New(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
+	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agent.NewAgent(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
 	complete.Flags(o, root)
 	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

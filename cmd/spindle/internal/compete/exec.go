@@ -168,13 +168,13 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	x.lockCommand.flags(f)
-	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long a holder keeps the lock if no heartbeat is acknowledged")
+	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long the lock is kept without an acknowledged heartbeat")
 	f.DurationVar(&x.grace, "grace", 0, "if the lock is lost, how long CMD may take to exit before it is killed; at most a quarter of the lease")
 	f.Lookup("grace").DefValue = "a quarter of the lease"
 	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it is still running this long after a signal to exit (default: never)")
 	f.BoolVar(&x.try, "try", false, "give up immediately if another process holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
-	f.BoolVar(&x.restart, "restart", false, "compete for the lock again whenever CMD exits or the lock is lost")
+	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD exits or the lock is lost")
 	x.once.flags(f)
 	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	return c

@@ -121,7 +121,7 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	g.lockCommand.flags(f)
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must also succeed if the service is already inactive")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy or, on standby, if this machine could run it (default: always healthy)")
+	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy; it gets an argument: active or, if the question is whether this machine could run the service, standby (default: always healthy)")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
 	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: how long until the lock is lost if no heartbeat is acknowledged")
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")

@@ -58,7 +58,7 @@ type once struct {
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
-	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h, even if several machines start exec")
+	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h; further starts of exec in the period do nothing, on any machine")
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
 	f.Lookup("offset").DefValue = "0, or 7m30s"

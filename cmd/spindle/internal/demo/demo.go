@@ -4,8 +4,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,23 +85,16 @@ const (
 	demoWork = `while echo "$SPINDLE_TOKEN"; do sleep 0.25; done`
 )
 
-// demo tells a story of three machines, based on the output of their programs.
+// demo tells the story of an election among three machines that run spindle exec.
 type demo struct {
-	*demokit.Story
+	*demokit.Election
 	*connect.Database
 	lock string
 	on   table.Table
-
-	machines []*demokit.Child
-	works    *demokit.Child // the machine whose program reported last
-	token    string         // the token in that report
-	marks    int            // the number of reports with that token
-	since    time.Time      // when the first of them arrived
 }
 
 func demonstrate(ctx context.Context, o *connect.Database, listen string) error {
-	d := &demo{Story: demokit.NewStory(), Database: o, lock: "backup"}
-	d.Hear = d.hear
+	d := &demo{Election: demokit.NewElection(demoLease, "works", false), Database: o, lock: "backup"}
 	d.Print(demokit.Bold, "Three machines compete to run a program that must run on only one of them.")
 	d.Print(demokit.Plain, "A machine that stops sending heartbeats loses the lock after one lease (%v).\n", demoLease)
 	if o.Path == "" {
@@ -138,116 +129,49 @@ func (d *demo) forget(db *connect.Connection) {
 }
 
 func (d *demo) play(ctx context.Context) error {
-	if err := d.begin(ctx); err != nil {
-		return err
-	}
-	first := d.token
-
-	d.Say("", demokit.Bad, "kill -9 %d: its watchdog kills the program, and releases the lock", d.works.Pid())
-	crash, err := d.next(ctx, func() error { return d.works.Signal(syscall.SIGKILL) })
-	if err != nil {
-		return err
-	}
-	second := d.token
-
-	stopped := d.works
-	d.Say("", demokit.Bad, "kill -STOP %d: its program continues until the lease expires", stopped.Pid())
-	pause, err := d.next(ctx, func() error { return stopped.Signal(demokit.StopSignal) })
-	if err != nil {
-		return err
-	}
-	d.Say("", demokit.Bad, "kill -CONT %d: it has lost the lock, and competes again", stopped.Pid())
-	if err := stopped.Signal(demokit.ContinueSignal); err != nil {
-		return err
-	}
-	if err := d.marksUntil(ctx, d.marks+4); err != nil {
-		return err
-	}
-	third := d.token
-
-	d.Say("", demokit.Faint, "$ spindle release %s --token %s", d.lock, third)
-	broken, err := d.next(ctx, func() error { return d.breakIt(ctx) })
+	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
+	err := d.Begin(ctx, func(name string) []string {
+		return []string{"exec", "--quiet", "--db", d.Path, "--table", d.Table, "--name", d.lock, "--id", name,
+			"--value", "http://" + strings.ToLower(name) + ":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork}
+	})
 	if err != nil {
 		return err
 	}
 	if err := d.ls(ctx); err != nil {
 		return err
 	}
-	if err := d.goHome(ctx); err != nil {
+	d.Say("", demokit.Bad, "kill -9 %d: its watchdog kills the program, and releases the lock", d.Holder().Pid())
+	crash, err := d.Next(ctx, func(c *demokit.Child) error { return c.Signal(syscall.SIGKILL) })
+	if err != nil {
 		return err
 	}
+	pause, err := d.Pause(ctx, "its program continues until the lease expires")
+	if err != nil {
+		return err
+	}
+	d.Say("", demokit.Faint, "$ spindle release %s --token %v", d.lock, d.Token())
+	broken, err := d.Next(ctx, func(*demokit.Child) error { return d.on.Release(ctx, table.Token(d.Token()), d.lock) })
+	if err != nil {
+		return err
+	}
+	if err := d.ls(ctx); err != nil {
+		return err
+	}
+	if err := d.GoHome(ctx); err != nil {
+		return err
+	}
+	l, err := operator.ListOne(ctx, d.on, d.lock)
+	if err != nil {
+		return err
+	}
+	d.Say("", demokit.Plain, "%s is %s, and no machine is competing for it", d.lock, l.State())
 
 	d.Print(demokit.Plain, "")
 	d.Print(demokit.Bold, "Crash   the next machine works after %s", demokit.InLeases(crash, demoLease))
 	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
 	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
-	d.Print(demokit.Bold, "Tokens  %s < %s\n      < %s < %s: each one is larger than the last", first, second, third, d.token)
+	d.Tokens()
 	d.Print(demokit.Plain, "\nTo use spindle with your own database, see spindle init --help.")
-	return nil
-}
-
-// begin starts the machines, and returns once one of them works.
-func (d *demo) begin(ctx context.Context) error {
-	d.Say("", demokit.Faint, "$ spindle exec --name %s --lease %v --restart -- sh -c '%s'", d.lock, demoLease, demoWork)
-	for _, name := range []string{"A", "B", "C"} {
-		m, err := d.Start(ctx, name, "exec", "--quiet", "--db", d.Path, "--table", d.Table, "--name", d.lock,
-			"--id", name, "--value", "http://"+strings.ToLower(name)+":8080", "--lease", demoLease.String(), "--restart", "--", "sh", "-c", demoWork)
-		if err != nil {
-			return err
-		}
-		d.machines = append(d.machines, m)
-		d.Say(name, demokit.Plain, "competes for the lock as process %d", m.Pid())
-		if name == "A" { // so that the story is the same each time
-			if err := d.term(ctx, 1); err != nil {
-				return err
-			}
-		}
-	}
-	if err := d.marksUntil(ctx, 6); err != nil {
-		return err
-	}
-	return d.ls(ctx)
-}
-
-// next calls do, which must kill or stop the working machine or take its lock away. It returns how long it took until
-// another machine began to work.
-func (d *demo) next(ctx context.Context, do func() error) (time.Duration, error) {
-	at := time.Now()
-	if err := do(); err != nil {
-		return 0, err
-	}
-	err := d.term(ctx, 5)
-	return d.since.Sub(at), err
-}
-
-// term waits until a machine works under a new token and has sent a number of reports.
-func (d *demo) term(ctx context.Context, marks int) error {
-	old := d.token
-	if err := d.Until(ctx, func() bool { return d.token != old }); err != nil {
-		return err
-	}
-	return d.marksUntil(ctx, marks)
-}
-
-func (d *demo) marksUntil(ctx context.Context, n int) error {
-	return d.Until(ctx, func() bool { return d.marks >= n })
-}
-
-// hear handles the output of a machine's program, which prints its token repeatedly.
-func (d *demo) hear(r demokit.Report) error {
-	switch {
-	case r.Ended:
-		d.Say(r.Child.Name, demokit.Plain, "has ended")
-		return nil
-	case r.Line > d.token:
-		d.works, d.token, d.marks, d.since = r.Child, r.Line, 0, time.Now()
-		d.Say(r.Child.Name, demokit.Good, "WORKS, token %s", r.Line)
-	case r.Line < d.token:
-		d.Say(r.Child.Name, demokit.Bad, "still works under token %s, because it has not noticed yet that it lost the lock", r.Line)
-		return nil
-	}
-	d.marks++
-	d.Mark(r.Child.Name, "works", "*")
 	return nil
 }
 
@@ -262,34 +186,4 @@ func (d *demo) ls(ctx context.Context) error {
 		d.Print(demokit.Plain, "  %s", line)
 	}
 	return nil
-}
-
-func (d *demo) breakIt(ctx context.Context) error {
-	var token table.Token
-	if _, err := fmt.Sscan(d.token, &token); err != nil {
-		return err
-	}
-	return d.on.Release(ctx, token, d.lock)
-}
-
-// goHome stops the remaining machines, starting with those that wait.
-func (d *demo) goHome(ctx context.Context) error {
-	d.Say("", demokit.Plain, "the end: SIGTERM stops the waiting machines first, and then the working one")
-	waiting := slices.DeleteFunc(slices.Clone(d.machines), func(m *demokit.Child) bool { return m == d.works || m.Gone() })
-	for _, machines := range [][]*demokit.Child{waiting, {d.works}} {
-		for _, m := range machines {
-			if err := m.Signal(syscall.SIGTERM); err != nil {
-				return err
-			}
-		}
-		alive := func(m *demokit.Child) bool { return !m.Gone() }
-		if err := d.Until(ctx, func() bool { return !slices.ContainsFunc(machines, alive) }); err != nil {
-			return err
-		}
-	}
-	l, err := operator.ListOne(ctx, d.on, d.lock)
-	if err == nil {
-		d.Say("", demokit.Plain, "%s is %s, and no machine is competing for it", d.lock, l.State())
-	}
-	return err
 }

@@ -67,7 +67,7 @@ example to add it to your migrations. This does not require a database.
 	}
 	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the SQL statement that creates the table")
 	c.Flags().BoolVar(&create, "create", false, "on an emulator, also create the instance and the database")
-	c.Flags().StringVar(&dialect, "dialect", "googlesql", "the SQL `dialect` for --print and --create: googlesql or postgresql")
+	c.Flags().StringVar(&dialect, "dialect", "googlesql", "the `dialect` for --create and --print, googlesql or postgresql")
 	flags.OnlyOnCommandLine(c.Flags(), "create")
 	return c
 }

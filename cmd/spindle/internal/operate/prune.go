@@ -68,8 +68,8 @@ stay deleted. The --timeout applies to each request.
 			return prune(c.Context(), o, f, ages, dryRun)
 		},
 	}
-	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks that were released at least this `duration` ago")
-	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks that expired at least this `duration` ago (default: none)")
+	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks released at least this `duration` ago")
+	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks expired at least this `duration` ago (default: none)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
 	f.Flag(c.Flags())
 	flags.OnlyOnCommandLine(c.Flags(), "dry-run")

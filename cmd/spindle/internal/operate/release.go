@@ -55,11 +55,10 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	var yes bool
 	var f terminal.Format
 	c := &cobra.Command{
-		Use:   "release NAME --token T",
-		Short: "Take a lock away from its holder",
-		Long:  releaseHelp,
-		Example: `  spindle ls
-  spindle release nightly --token 1763645616123456`,
+		Use:               "release NAME --token T",
+		Short:             "Take a lock away from its holder",
+		Long:              releaseHelp,
+		Example:           `  spindle release nightly --token 1763645616123456  # see spindle ls`,
 		Args:              flags.Exactly(1, "the name of one lock"),
 		ValidArgsFunction: complete.Locks(o),
 		RunE: func(c *cobra.Command, args []string) error {

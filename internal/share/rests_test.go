@@ -1,4 +1,4 @@
-package group
+package share
 
 import (
 	"testing"
@@ -17,32 +17,32 @@ func TestEveryOrderOfRestsKeepsTheRules(t *testing.T) {
 	if fleet.Brief() {
 		most = 5
 	}
-	kinds := map[string]ending{
-		"short":          {lasted: lease},
-		"long":           {lasted: longestRest * lease},
-		"cut off":        {lasted: lease, silence: lease},
-		"useless":        {lasted: 2 * lease, useless: true},
-		"nearly useless": {lasted: 2 * lease, ill: true},
-		"silent useless": {lasted: 2 * lease, silence: lease, useless: true},
+	kinds := map[string]Ending{
+		"short":          {Lasted: lease},
+		"long":           {Lasted: longestRest * lease},
+		"cut off":        {Lasted: lease, Silence: lease},
+		"useless":        {Lasted: 2 * lease, Useless: true},
+		"nearly useless": {Lasted: 2 * lease, Ill: true},
+		"silent useless": {Lasted: 2 * lease, Silence: lease, Useless: true},
 		"recovers":       {},
 	}
 	orders := 0
-	var visit func(path []string, f fitness, useless bool, before time.Duration)
-	visit = func(path []string, f fitness, useless bool, before time.Duration) {
+	var visit func(path []string, f Fitness, useless bool, before time.Duration)
+	visit = func(path []string, f Fitness, useless bool, before time.Duration) {
 		orders++
-		require.Equal(t, useless, f.trial, "a trial: %v", path)
+		require.Equal(t, useless, f.Trial, "a trial: %v", path)
 		if len(path) == most {
 			return
 		}
 		for kind, e := range kinds {
 			f, path := f, append(path[:len(path):len(path)], kind)
 			if kind == "recovers" {
-				f.recovered()
+				f.Recovered()
 				visit(path, f, false, -1)
 				continue
 			}
-			bad := e.useless || e.ill
-			pause := f.coolDown(e)
+			bad := e.Useless || e.Ill
+			pause := f.CoolDown(e)
 			switch {
 			case kind == "cut off":
 				require.Zero(t, pause, "%v", path)
@@ -59,6 +59,6 @@ func TestEveryOrderOfRestsKeepsTheRules(t *testing.T) {
 			visit(path, f, useless || bad, pause)
 		}
 	}
-	visit(nil, fitness{lease: lease}, false, -1)
+	visit(nil, Fitness{Lease: lease}, false, -1)
 	t.Logf("%d orders", orders)
 }

@@ -1,4 +1,4 @@
-package group
+package share
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -18,6 +19,7 @@ type history struct {
 	assumed time.Duration // the lease of the last known holder; 0: none
 	absent  time.Time     // when the partition was first seen without a row
 	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
+	leases  bool          // the next poll must read its lease rows
 }
 
 // learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
@@ -34,13 +36,11 @@ func (h *history) learn(o table.PartitionRow, lease time.Duration) {
 	}
 }
 
-// judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
-type judge struct {
-	snapshot table.GroupSnapshot
-	own      table.LeaseRef                   // the judging member
-	lease    time.Duration                    // the lease of the judging member
-	missing  map[table.LeaseRef]time.Time     // when the rows of these members were first missing
-	leases   map[table.LeaseRef]time.Duration // the leases of all members seen so far, in case their rows vanish
+// Judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
+type Judge struct {
+	Snapshot table.GroupSnapshot
+	Own      table.LeaseRef // the judging member
+	Memory   *plan.Memory   // of the judging member, in case rows vanish
 }
 
 // claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
@@ -48,38 +48,38 @@ type judge struct {
 //
 // If the lock row is not enough to decide, claimableIn returns never and true. The caller must then read the
 // partition's lease rows, and call claimableIn again.
-func (j judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+func (j Judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	with, is := table.MemberOf(o.Writer)
 	switch {
 	case !o.Exists:
 		return j.withoutRow(o, h)
 	case o.Heartbeat.IsZero():
 		return 0, false // released
-	case errors.Is(j.snapshot.Unreadable[o.Name], table.ErrNewer):
+	case errors.Is(j.Snapshot.Unreadable[o.Name], table.ErrNewer):
 		return never, false
 	case !o.Confirmed(): // a bare claim has no lease record
-		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.lease))), false
+		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), false
 	case is && j.decided(with):
 		return j.freeWith(with, never), false
 	case !o.LeasesRead:
 		return never, true
-	case j.snapshot.Unreadable[o.Name] != nil:
+	case j.Snapshot.Unreadable[o.Name] != nil:
 		return never, false
 	case o.LeaseRecord == nil && is:
-		return j.freeWith(with, j.lease), false // the lease row was deleted by hand
+		return j.freeWith(with, j.Memory.Lease), false // the lease row was deleted by hand
 	case o.LeaseRecord == nil:
-		return j.left(o.Heartbeat.Add(j.lease)), false
+		return j.left(o.Heartbeat.Add(j.Memory.Lease)), false
 	}
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
 }
 
 // withoutRow handles a partition that has no lock row, either because it was never claimed or because the row was
 // deleted by hand. It decides from the remaining lease rows and the history.
-func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+func (j Judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
 	if !o.LeasesRead {
 		return never, true
 	}
-	if j.snapshot.Unreadable[o.Name] != nil {
+	if j.Snapshot.Unreadable[o.Name] != nil {
 		return never, false
 	}
 	if h.assumed > 0 && len(o.OrphanLeases) == 0 {
@@ -93,7 +93,7 @@ func (j judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, 
 
 // freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
 // on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after heartbeat.
-func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
+func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)
 	}
@@ -101,8 +101,8 @@ func (j judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 }
 
 // decided reports whether the member's lock row is enough to tell whether the member's term has ended.
-func (j judge) decided(with table.LeaseRef) bool {
-	return j.snapshot.Unreadable[with.Name] != nil || j.snapshot.Members[with.Name].Exists
+func (j Judge) decided(with table.LeaseRef) bool {
+	return j.Snapshot.Unreadable[with.Name] != nil || j.Snapshot.Members[with.Name].Exists
 }
 
 // freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
@@ -112,46 +112,24 @@ func (j judge) decided(with table.LeaseRef) bool {
 // expires. Its lease is not known for certain, so freeWith assumes the longest of three leases: the one that the caller
 // passes, the last known lease of the member, and the judging member's own. The wait begins when the row was first
 // found missing. If the caller passes never, freeWith returns never for a missing row.
-func (j judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
-	o := j.snapshot.Members[with.Name]
-	switch since, missing := j.missing[with]; {
-	case with == j.own:
+func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
+	o := j.Snapshot.Members[with.Name]
+	switch since, missing := j.Memory.Missing[with]; {
+	case with == j.Own:
 		return 0
-	case o.Exists && over(o, with.Token):
+	case o.Exists && plan.Over(o, with.Token):
 		return 0
 	case !o.Exists && missing && leases != never:
-		return j.left(since.Add(max(leases, j.leases[with], j.lease)))
+		return j.left(since.Add(max(leases, j.Memory.Leases[with], j.Memory.Lease)))
 	}
 	return never
 }
 
-// over reports whether the lock row o shows that the term under token has ended for good.
-func over(o table.Observation, token table.Token) bool {
-	return o.Heartbeat.IsZero() || o.Token != token
-}
-
-func (j judge) left(until time.Time) time.Duration { return max(until.Sub(j.snapshot.At), 0) }
+func (j Judge) left(until time.Time) time.Duration { return max(until.Sub(j.Snapshot.At), 0) }
 
 // names reports whether the rows assign the partition to the judging member.
-func (j judge) names(o table.PartitionRow) bool {
-	return slices.Contains(named(o), j.own) && !(o.Exists && o.Heartbeat.IsZero())
-}
-
-// named returns the members that a partition's rows name.
-func named(o table.PartitionRow) (refs []table.LeaseRef) {
-	keys := []string{o.Writer}
-	if o.LeaseRecord != nil {
-		keys = append(keys, o.LeaseRecord.With)
-	}
-	for _, p := range o.OrphanLeases {
-		keys = append(keys, p.With)
-	}
-	for _, key := range keys {
-		if h, ok := table.MemberOf(key); ok {
-			refs = append(refs, h)
-		}
-	}
-	return refs
+func (j Judge) names(o table.PartitionRow) bool {
+	return slices.Contains(plan.Named(o), j.Own) && !(o.Exists && o.Heartbeat.IsZero())
 }
 
 // lockRow returns o without anything that was read from lease rows.

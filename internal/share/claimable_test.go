@@ -1,4 +1,4 @@
-package group
+package share
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -55,8 +56,8 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 
 	vanished := table.SlotName("orders", 5) // its lock row is missing, and its lease row can't be read
 	defer func() {
-		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, own: own, lease: 10 * time.Second,
-			missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}
+		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, Own: own,
+			Memory: &plan.Memory{Lease: 10 * time.Second, Missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}}
 		wait, _ := j.claimableIn(with(table.LeaseRef{Name: vanished, Token: token(time.Hour)}), history{})
 		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
 	}()
@@ -105,22 +106,24 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"orphan leases of an evicted and of a live member":     {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second}, table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
 		"an orphan lease of a lock":                            {o: absent(lock), m: seen, wait: 26 * time.Second},
 	} {
-		j := judge{snapshot: table.GroupSnapshot{At: at, Members: members}, own: own, lease: 10 * time.Second, missing: c.missing}
+		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members}, Own: own, Memory: &plan.Memory{Lease: 10 * time.Second, Missing: c.missing}}
 		wait, leases := j.claimableIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
 		assert.Equal(t, c.leases, leases, what)
 		if c.o.LeasesRead && c.o.Exists && c.o.LeaseRecord != nil {
-			j.snapshot.Unreadable = map[string]error{name: table.ErrNewer}
+			j.Snapshot.Unreadable = map[string]error{name: table.ErrNewer}
 			wait, _ = j.claimableIn(c.o, c.m)
 			assert.Equal(t, never, wait, "%s, by a newer version", what)
 		}
-		j.snapshot.Unreadable = map[string]error{name: errors.New("not JSON")}
+		j.Snapshot.Unreadable = map[string]error{name: errors.New("not JSON")}
 		wait, _ = j.claimableIn(c.o, c.m)
 		if c.o.LeasesRead && (!c.o.Exists || c.o.LeaseRecord != nil && c.o.LeaseRecord.With == "") {
 			assert.Equal(t, never, wait, "%s, and its lease rows can't be read", what)
 		}
 	}
 }
+
+const lease = 10 * time.Second
 
 // If a partition's row vanishes for the second time, its last holder may act for a lease from then on, whether the row showed
 // a holder or a release in between.

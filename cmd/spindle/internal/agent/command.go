@@ -1,5 +1,4 @@
-// Package agentcmd implements the command agent.
-package agentcmd
+package agent
 
 import (
 	"context"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -65,8 +63,8 @@ type serving struct {
 	maxHolds int
 }
 
-// New returns the command agent.
-func New(o *connect.Database) *cobra.Command {
+// NewAgent returns the command agent.
+func NewAgent(o *connect.Database) *cobra.Command {
 	s := &serving{Database: o}
 	c := &cobra.Command{
 		Use:   "agent",
@@ -80,9 +78,9 @@ func New(o *connect.Database) *cobra.Command {
 	}
 	c.Flags().StringVar(&s.listen, "listen", "unix:"+DefaultSocket, "the Unix `socket` to listen on")
 	c.Flags().StringVar(&s.mode, "mode", "0660", "the socket's `permissions`")
-	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "let programs lock only names that begin with one of these `prefixes`")
+	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "allow only names that begin with these `prefixes`")
 	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time; one program may have half of them")
-	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve /livez, /v1/leading, /v1/elections and /metrics on this `address`, host:port (default: none)")
+	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve probes and metrics on this `address`, host:port; the paths are /livez, /v1/leading, /v1/elections and /metrics (default: none)")
 	c.AddCommand(newStepDown())
 	return c
 }
@@ -118,7 +116,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err != nil {
 		host = "unknown-host"
 	}
-	a := agent.New(agent.Config{Locks: db.Locks(), Heartbeats: beats.Locks().Store, TableName: s.Table, Allow: s.allow, MaxHolds: s.maxHolds, Host: host, Log: logger()})
+	a := New(Config{Locks: db.Locks(), Heartbeats: beats.Locks().Store, TableName: s.Table, Allow: s.allow, MaxHolds: s.maxHolds, Host: host, Log: logger()})
 	server := a.Serve(on)
 	defer server.Close()
 	if s.probes != "" {
@@ -237,7 +235,7 @@ func removeStale(path string) error {
 	return fmt.Errorf("another process may be listening there: %w", err)
 }
 
-func (s *serving) serveProbes(a *agent.Agent) (end func(), err error) {
+func (s *serving) serveProbes(a *Agent) (end func(), err error) {
 	on, err := net.Listen("tcp", s.probes)
 	if err != nil {
 		return nil, fmt.Errorf("--probe-listen %s: %w: use port 0 to get a free port", s.probes, err)

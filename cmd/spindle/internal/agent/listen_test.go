@@ -1,6 +1,6 @@
 //go:build unix
 
-package agentcmd
+package agent
 
 import (
 	"io/fs"

@@ -1,0 +1,294 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more,
+// each member reads these rows less often. Otherwise, the group's reads per second would grow with the square of the
+// number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
+const manyMembers = 100
+
+// errReadDeadline ends the term of a member that could not poll the group in time. The program sees it as
+// spindle.ErrExpired.
+var errReadDeadline error = readDeadlinePassed{}
+
+type readDeadlinePassed struct{}
+
+func (readDeadlinePassed) Error() string {
+	return "no poll of the group was answered in time, so this member had to stop"
+}
+
+func (readDeadlinePassed) Is(target error) bool { return target == spindle.ErrExpired }
+
+// polls decides when a term polls the group, and what follows from what it reads.
+type polls struct {
+	t     *term
+	clock elect.Clock
+	lease time.Duration
+
+	// last is when the last successful poll of the member's own partitions was sent. A member whose polls fail must
+	// stop, even if its heartbeats are acknowledged. Otherwise, it would not notice if an operator deleted its rows and
+	// other members claimed its partitions.
+	last         atomic.Pointer[elect.Instant]
+	readDeadline *time.Timer
+	failed       atomic.Pointer[error] // why the last poll failed, or nil if it succeeded
+
+	pending bool  // a poll is in progress
+	next    alarm // when to poll next
+	took    time.Duration
+	retry   elect.Backoff
+	skip    int           // how many more polls don't read the members
+	changed elect.Instant // when the plan last changed or a partition was last claimed
+}
+
+// begin schedules the first poll and the read deadline.
+func (p *polls) begin(t *term, now elect.Instant) {
+	p.t, p.clock, p.lease = t, t.send.config.Clock, t.send.config.Lease
+	p.retry.Max = p.lease / 3
+	p.last.Store(&now)
+	p.readDeadline = p.clock.AfterFunc(p.limit(), func() { t.lease.CancelWork(p.late()) })
+	p.next.set(p.clock, 0)
+}
+
+// soon schedules the next poll in d, unless it is already due earlier.
+func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
+
+// aside schedules a poll after another member was first. The pause is random, so that members don't meet again.
+func (p *polls) aside() { p.soon(p.clock.Random(p.lease/50 + 1)) }
+
+// limit is the time from sending a poll to the read deadline, at which the member stops by itself.
+func (p *polls) limit() time.Duration { return elect.Limit(p.lease) }
+
+// left is the time until the read deadline. Any goroutine may call it.
+func (p *polls) left() time.Duration {
+	return p.limit() - p.clock.Now().Since(*p.last.Load())
+}
+
+// extend moves the read deadline and returns true, unless the deadline has already passed.
+func (p *polls) extend(sent elect.Instant) bool {
+	if p.left() <= 0 || !p.readDeadline.Stop() {
+		return false
+	}
+	p.last.Store(&sent)
+	p.readDeadline.Reset(p.left())
+	return true
+}
+
+// late returns the reason for the end of a term at its read deadline: errReadDeadline, and why the last poll failed.
+func (p *polls) late() error {
+	if failed := p.failed.Load(); failed != nil {
+		return fmt.Errorf("%w; the last poll failed: %w", errReadDeadline, *failed)
+	}
+	return errReadDeadline
+}
+
+// beforeDeadline returns d, or a part of the time until the read deadline if that is shorter, so that another poll is
+// possible.
+func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
+	if p.left() > 0 {
+		d = min(d, max(part, p.lease/50))
+	}
+	return d
+}
+
+// patient is the pause before the next poll of a partition that another member owns. It starts at lease/50, because the
+// partition will probably be released soon, and grows with the time waited. It is at least three times the duration of
+// a poll, because frequent polls of many partitions would slow down their release.
+func (p *polls) patient() time.Duration {
+	every, waited := max(p.lease/50, 3*p.took), p.clock.Now().Since(p.changed)
+	if waited < p.lease {
+		return elect.Jitter(p.clock, every)
+	}
+	return max(waited/10, every)
+}
+
+// poll polls the group. If the member's own partitions were polled recently, the poll leaves them out, and reads only
+// the partitions that the member waits for.
+func (p *polls) poll() {
+	t := p.t
+	sent := p.clock.Now()
+	whole := p.skip > 0 || sent.Since(*p.last.Load()) >= p.lease/5
+	planning := &t.upkeep.planning
+	query := t.facts().Query(table.GroupQuery{Members: p.skip == 0, Body: planning.ReadsBody(), All: planning.ReadsAll()}, whole)
+	t.m.inventory.Look++
+	p.pending = true
+	p.next.off()
+	var s table.GroupSnapshot
+	t.send.do(p.beforeDeadline(elect.Attempt(p.lease), p.left()*2/3), func(ctx context.Context) (err error) {
+		s, err = t.send.table.LookAtGroup(ctx, t.m.g.name, query)
+		return err
+	}, func(err error) {
+		p.pending, p.took = false, p.clock.Now().Since(sent)
+		p.failed.Store(nil)
+		if err != nil {
+			p.failed.Store(&err)
+			t.m.voice.problems.Note(fmt.Errorf("look: %w", err))
+			t.m.g.runs.Fail(err)
+			if p.left() > 0 {
+				p.soon(p.beforeDeadline(p.retry.Pause(p.clock), p.left()/2))
+			}
+			return
+		}
+		if whole && !p.extend(sent) {
+			p.next.off()
+			t.lease.CancelWork(p.late()) // the timer has not fired; only the wall clock shows that the deadline has passed
+			return
+		}
+		t.m.g.runs.Beat(sent)
+		t.conduct.Acked = sent
+		p.retry.Reset()
+		p.seen(s, query)
+	})
+}
+
+// seen handles the result of a poll. If the poll did not read the members, or if the plan has changed and the poll did
+// not read its body, seen only checks whether this member has lost any partitions.
+func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
+	t, up := p.t, &p.t.upkeep
+	if s.Members != nil {
+		p.learn(s)
+	}
+	up.plan(up.planning.After(s, q.Body || q.All))
+	if up.planning.Newer != nil {
+		t.m.voice.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", up.planning.Newer))
+	}
+	p.soon(p.normal(s))
+	if up.planning.Stale || s.Members == nil {
+		if up.planning.Stale {
+			p.soon(0) // the next poll reads the body, and the members with it
+		} else {
+			p.skip--
+		}
+		f := t.facts()
+		f.Planned = false
+		t.moves.lose(f.Decide(p.judge(s)).Lose...)
+		return
+	}
+	living := plan.Living(s)
+	if errors.Is(t.leave.why, errUseless) && living <= 1 { // no other member could take over the partitions
+		t.leave.limit.sooner(p.clock, p.lease)
+	}
+	up.evict(t.m.memory.Dead(s, t.own.Name))
+	up.publish(s, q.All)
+	p.conclude(s)
+	if p.skip = 0; len(t.facts().Wanted()) == 0 {
+		p.skip = (living - 1) / manyMembers
+	}
+}
+
+func (p *polls) judge(s table.GroupSnapshot) share.Judge {
+	return share.Judge{Snapshot: s, Own: p.t.own, Memory: p.t.m.memory}
+}
+
+// conclude acts on a poll that has read the members and the current plan.
+func (p *polls) conclude(s table.GroupSnapshot) {
+	t, v, f := p.t, p.t.m.inventory, p.t.facts()
+	d := f.Decide(p.judge(s))
+	progress := &t.conduct.Progress
+	if progress.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil {
+		t.m.voice.problems.Clear()
+	}
+	f.Conclude(d, s)
+	progress.Absolve(d.Taken)
+	t.moves.lose(d.Lose...)
+	t.moves.revokeAll(d.Revoke)
+	if d.Again { // claims and reconciliations must follow from one snapshot
+		p.soon(0)
+		return
+	}
+	if len(d.Claim)+len(d.Reconcile) == 0 && t.moves.commits.idle() && !v.Suspects.Owe() {
+		t.moves.succeeded() // no failed step has to be retried
+	}
+	t.moves.queue(v.Reconcile(d.Reconcile, f.Batch), true)
+	t.moves.queue(v.Claim(d.Claim, f.Batch), false)
+	t.upkeep.showPaused(s.Members)
+	if d.Next != share.NoLook {
+		p.soon(d.Next + p.clock.Random(p.lease/50+1))
+	}
+	if d.Awaits {
+		p.soon(p.patient())
+	}
+	if d.More && len(d.Claim) > 0 {
+		p.soon(0)
+	}
+}
+
+// learn updates what is known about the partitions, and about members whose rows may vanish. It logs what an operator
+// should know.
+func (p *polls) learn(s table.GroupSnapshot) {
+	m := p.t.m
+	m.memory.Learn(s)
+	m.voice.metrics.members.Store(int64(plan.Living(s)))
+	m.inventory.Learn(s, m.memory)
+	if plain := m.inventory.PlainLocks(s); len(plain) > 0 {
+		first := plain[0]
+		m.voice.log.Warn("an ordinary lock has the same name as a partition, so no member can work on the partition until that lock is released", "partition", m.inventory.Of(first.Name).Name,
+			"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
+	}
+	newer := 0
+	for name, err := range s.Unreadable {
+		if errors.Is(err, table.ErrNewer) {
+			newer++
+			continue
+		}
+		m.voice.problems.Note(fmt.Errorf("%q: %w", name, err))
+	}
+	if newer > 0 {
+		m.voice.problems.Note(fmt.Errorf("%d of the group's rows were %w; this program ignores them until it is updated", newer, table.ErrNewer))
+	}
+}
+
+// normal returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
+// group. The pause is shorter if another member's lease expires before then, or if this member starts to count before
+// then. When this member starts to count, the other members release its share of the partitions. No member works on
+// that share until this member polls the group and claims it.
+//
+// If another member's lease is very short, this member still polls at most ten times per lease of its own.
+func (p *polls) normal(s table.GroupSnapshot) time.Duration {
+	t, clock, lease := p.t, p.clock, p.lease
+	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf
+	shortest := lease
+	for _, o := range s.Members {
+		if plan.Lives(o) {
+			shortest = min(shortest, o.LeaseRecord.Lease)
+		}
+	}
+	least := lease / 10
+	// The read deadline counts from when the last whole poll was sent. After a slow poll, the next one must still be in
+	// time.
+	whole := max(lease/3-clock.Now().Since(*p.last.Load()), least)
+	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
+	for _, d := range []time.Duration{planning.Settling, planning.TurnIn()} {
+		if d > 0 {
+			pause = min(pause, max(d, lease/50))
+		}
+	}
+	if own := s.Members[t.own.Name]; !planning.Counts() && s.Members != nil && plan.Present(own) {
+		left := own.LeaseRecord.Lease - s.At.Sub(plan.Since(own).Time())
+		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
+	}
+	if plan.Living(s) > manyMembers {
+		return pause // the other members' heartbeats are from an earlier poll
+	}
+	for name, o := range s.Members {
+		left := leaseOf(o) - s.At.Sub(o.Heartbeat)
+		if left > 0 && leaseOf(o) < lease {
+			left = max(left, least)
+		}
+		if o.Confirmed() && name != t.own.Name && left > 0 {
+			pause = min(pause, left+clock.Random(lease/50+1))
+		}
+	}
+	return pause
+}

@@ -1,0 +1,154 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// upkeep keeps the rows of the group up to date for the other members and for operators: it publishes plans, evicts
+// dead members, marks paused partitions, and announces that the member is leaving. Of each of these, one request at a time is in progress.
+type upkeep struct {
+	t          *term
+	planning   plan.Planning
+	publishing bool
+	evicting   bool
+	marking    bool
+}
+
+// plan changes the planning, and updates the inventory with the partitions that it assigns to this member.
+func (u *upkeep) plan(next plan.Planning) {
+	before := u.planning
+	u.planning = next
+	if next.Next == before.Next && next.Counts() == before.Counts() {
+		return
+	}
+	targets := next.Targets()
+	u.t.m.inventory.Assign(targets)
+	if before.Next == nil || !before.Next.Same(next.Next) {
+		u.t.polls.changed = u.t.polls.clock.Now()
+		u.t.m.voice.log.Debug("plan changed", "members", next.Members(), "partitions", len(targets))
+	}
+}
+
+// ended schedules the poll that follows a request, or notes why the request failed. It reports whether the request
+// succeeded.
+func (u *upkeep) ended(what string, err error) bool {
+	switch {
+	case err == nil:
+		u.t.polls.soon(0)
+	case elect.First(err):
+		u.t.polls.aside()
+	default:
+		u.t.m.voice.problems.Note(fmt.Errorf("%s: %w", what, err))
+	}
+	return err == nil
+}
+
+// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and usually acts on
+// it before it is published. The first plan of a group is different, because no member acts on it until it is
+// published. It needs a poll that has read all partitions.
+func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
+	if u.publishing || u.t.leaving() {
+		return
+	}
+	next, ok := u.planning.ToPublish(s, allRead, func(i int) string { return u.t.m.inventory.All[i].Lock })
+	switch {
+	case ok:
+		u.sendPlan(next)
+	case u.planning.ReadsAll() && !allRead:
+		u.t.polls.soon(0)
+	}
+}
+
+// sendPlan replaces the published plan, unless it has changed since the last poll.
+func (u *upkeep) sendPlan(next *plan.Plan) {
+	u.publishing = true
+	body, seen := next.Encode(), u.planning.Head
+	once(u.t.send, func(ctx context.Context) (table.Token, error) {
+		return u.t.send.table.PublishPlan(ctx, u.t.m.g.name, seen, u.t.send.config.ID, body)
+	}, func(head table.Token, err error) {
+		u.publishing = false
+		if u.ended("publish", err) {
+			u.plan(u.planning.Published(head, next))
+		} else if !elect.First(err) {
+			u.t.moves.pollAgain()
+		}
+	})
+}
+
+// publishWithout publishes a plan that assigns no partitions to this member. The other members see the plan at their
+// next poll, even in a group so large that they rarely read each other's rows.
+func (u *upkeep) publishWithout() {
+	if u.publishing {
+		return
+	}
+	if next, differs := u.planning.Without(); differs {
+		u.sendPlan(next)
+	}
+}
+
+// evict ends the terms of dead members in a single commit, so that other members can claim their partitions.
+func (u *upkeep) evict(dead []table.Observation) {
+	if len(dead) == 0 || u.evicting {
+		return
+	}
+	u.evicting = true
+	once(u.t.send, func(ctx context.Context) ([]string, error) { return u.t.send.table.EvictMembers(ctx, dead...) }, func(freed []string, err error) {
+		u.evicting = false
+		if !u.ended("evict", err) {
+			return
+		}
+		for _, o := range dead {
+			if slices.Contains(freed, o.Name) {
+				u.t.m.voice.log.Info("evicted a member whose lease has expired", "slot", o.Name, "member", o.Holder(), "token", o.Token)
+			}
+		}
+		u.plan(u.planning.Evicted(freed)) // the next poll reads their partitions
+	})
+}
+
+// showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions that nobody
+// cares for. A partition that another member still has is marked after a later poll. members are the rows of the last
+// poll, which show whose terms have ended.
+func (u *upkeep) showPaused(members map[string]table.Observation) {
+	t, names := u.t, u.t.m.inventory.Unmarked()
+	if names == nil || u.marking || t.leaving() {
+		return
+	}
+	u.marking = true
+	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
+	some := names[:min(len(names), t.send.config.Batch)]
+	once(t.send, func(ctx context.Context) ([]string, error) {
+		return t.send.table.MarkPaused(ctx, t.own, ended, some...)
+	}, func(marked []string, err error) {
+		u.marking = false
+		if err != nil {
+			t.m.voice.problems.Note(fmt.Errorf("mark paused partitions: %w", err))
+			return
+		}
+		t.m.inventory.Mark(marked)
+		if len(marked) > 0 && len(names) > len(some) {
+			u.showPaused(members)
+		}
+	})
+}
+
+// mark announces that the member is leaving. If the announcement fails, the other members only miss a signal.
+func (u *upkeep) mark() {
+	t := u.t
+	t.leave.marked, t.leave.pending = true, true
+	t.send.do(t.polls.lease/5, func(ctx context.Context) error {
+		return t.send.table.Announce(ctx, t.own.Token, t.own.Name)
+	}, func(err error) {
+		t.leave.pending = false
+		t.moves.releases.sooner(t.polls.clock, 0)
+		if err == nil {
+			u.publishWithout()
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Lives reports whether row o belongs to a member that has sent a heartbeat within its lease.
+func Lives(o table.Observation) bool {
+	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
+}
+
+// Living returns the number of members in the snapshot that have sent a heartbeat within their leases.
+func Living(s table.GroupSnapshot) (n int) {
+	for _, o := range s.Members {
+		if Lives(o) {
+			n++
+		}
+	}
+	return n
+}
+
+// Present reports whether row o belongs to a member that is present. A member is present if it was not evicted and has
+// not announced that it is leaving.
+func Present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
+
+func isMember(o table.Observation) bool {
+	return o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.ListDigest != ""
+}
+
+// Since returns when a member joined, as the token of its term or of the earlier term that it reclaimed.
+func Since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }
+
+// Over reports whether the lock row o shows that the term under token has ended for good.
+func Over(o table.Observation, token table.Token) bool {
+	return o.Heartbeat.IsZero() || o.Token != token
+}
+
+// Named returns the members that a partition's rows name.
+func Named(o table.PartitionRow) (refs []table.LeaseRef) {
+	keys := []string{o.Writer}
+	if o.LeaseRecord != nil {
+		keys = append(keys, o.LeaseRecord.With)
+	}
+	for _, p := range o.OrphanLeases {
+		keys = append(keys, p.With)
+	}
+	for _, key := range keys {
+		if h, ok := table.MemberOf(key); ok {
+			refs = append(refs, h)
+		}
+	}
+	return refs
+}
+
+func slotOf(name string) int { part, _ := table.PartOf(name); return part.Slot }
+
+// Memory is what a process remembers about the members of a group, in case their rows vanish. Times are by Spanner's
+// clock.
+type Memory struct {
+	Group   string
+	Lease   time.Duration                    // this process's own
+	Missing map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
+	Leases  map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
+
+	vanished map[string]vanishing // slots that have lost their row
+}
+
+// vanishing describes a slot whose row has vanished: when that was first seen, and the newest remaining lease row.
+type vanishing struct {
+	since  time.Time
+	newest table.Token
+}
+
+// NewMemory returns the memory of a process with this lease that has seen nothing yet.
+func NewMemory(group string, lease time.Duration) *Memory {
+	return &Memory{group, lease, map[table.LeaseRef]time.Time{}, map[table.LeaseRef]time.Duration{}, map[string]vanishing{}}
+}
+
+// Learn records what a snapshot shows about the members.
+func (m *Memory) Learn(s table.GroupSnapshot) {
+	maps.DeleteFunc(m.Leases, func(h table.LeaseRef, _ time.Duration) bool {
+		o := s.Members[h.Name]
+		return o.Exists && Over(o, h.Token)
+	})
+	for name, o := range s.Members {
+		if o.LeaseRecord != nil && s.Unreadable[name] == nil {
+			m.Leases[table.LeaseRef{Name: name, Token: o.Token}] = o.LeaseRecord.Lease
+		}
+		for token, p := range o.OrphanLeases { // its lock row was deleted
+			m.Leases[table.LeaseRef{Name: name, Token: token}] = p.Lease
+		}
+	}
+	maps.DeleteFunc(m.Missing, func(h table.LeaseRef, _ time.Time) bool { return s.Members[h.Name].Exists })
+	for _, o := range s.Partitions {
+		for _, with := range Named(o) {
+			part, _ := table.PartOf(with.Name)
+			if _, known := m.Missing[with]; !known && !s.Members[with.Name].Exists && part.Group == m.Group {
+				m.Missing[with] = s.At
+			}
+		}
+	}
+}
+
+// LeaseOf returns a member's lease, even if its lease row has since been deleted.
+func (m *Memory) LeaseOf(o table.Observation) time.Duration {
+	return cmp.Or(m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}], m.Lease)
+}
+
+// Dead returns the members, other than the one in slot own, whose leases have expired.
+func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observation) {
+	for _, name := range slices.Sorted(maps.Keys(s.Members)) {
+		o := s.Members[name]
+		foreign := o.LeaseRecord != nil && o.LeaseRecord.ListDigest == "" // a plain lock that has a slot's name
+		if name == own || !o.Confirmed() || foreign || s.Unreadable[name] != nil || s.At.Sub(o.Heartbeat) < m.LeaseOf(o) {
+			continue
+		}
+		dead = append(dead, o)
+	}
+	return dead
+}
+
+// Slots returns the slots that the process with this id may try to claim. These are all slots up to a few above
+// the highest one in use (one more than more), except those whose members may still be acting. The process last had the slot last.
+func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
+	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
+	for name := range s.Members {
+		top = max(top, slotOf(name))
+	}
+	if published, err := Decode(s.Body, l); err == nil { // it may list a member in a higher slot
+		for _, p := range published.members {
+			top = max(top, p.Slot)
+		}
+	}
+	m.learnVanished(s, top, last)
+	for slot := range min(top+2+more, table.MaxSlot+1) {
+		name := table.SlotName(m.Group, slot)
+		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name], id) && !m.waitsFor(name, s.At) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
+// hand. Such a member may not notice the deletion until its lease expires.
+func (m *Memory) mayAct(o table.Observation, id string) bool {
+	lease := m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
+	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != id && o.At.Sub(o.Heartbeat) < lease
+}
+
+// learnVanished records when the row of a slot was first found missing. Spindle never deletes such a row, so it was
+// deleted by hand, and the slot's member may not have noticed. The top parameter is the highest slot in use.
+func (m *Memory) learnVanished(s table.GroupSnapshot, top int, last string) {
+	for slot := range top + 1 {
+		name := table.SlotName(m.Group, slot)
+		o := s.Members[name]
+		newest := table.Token(0)
+		for token := range o.OrphanLeases {
+			newest = max(newest, token)
+		}
+		v, known := m.vanished[name]
+		switch {
+		case o.Exists:
+			delete(m.vanished, name)
+		case name != last && (!known || newest > v.newest):
+			m.vanished[name] = vanishing{s.At, newest}
+		}
+	}
+}
+
+// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. The slot's member may act until
+// its lease expires. That lease is unknown, so waitsFor assumes the longest known one.
+func (m *Memory) waitsFor(name string, at time.Time) bool {
+	v, vanished := m.vanished[name]
+	longest := m.Lease
+	for _, lease := range m.Leases {
+		longest = max(longest, lease)
+	}
+	return vanished && at.Sub(v.since) < longest
+}

@@ -1,0 +1,276 @@
+package share
+
+import (
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// State is the state of a partition from this member's point of view. Only the code in this file changes it.
+type State int
+
+const (
+	Free       State = iota // this member does not own it, although work under an earlier token may still be running
+	Claimed                 // its claim and confirmation are queued or in progress
+	Held                    // confirmed; this member acts on it
+	Revoking                // no longer acted on; its work's context is canceled
+	Releasing               // its work has returned, and its release is in progress
+	Unresolved              // rows may name this member, but it neither acts on the partition nor has a request in progress
+)
+
+func (s State) String() string {
+	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved"}[s]
+}
+
+// Entry is one partition in the inventory.
+type Entry struct {
+	Name, Lock  string // never change
+	State       State
+	Target      bool        // the plan assigns it to this member
+	Paused      Pause       // whether the program has paused it
+	Assigned    *Assignment // for Held, Revoking and Releasing
+	Busy        *Assignment // the assignment of this or an earlier term whose work has not returned
+	EarlyReturn Suspicion   // set if its work returned early and the option is Release
+
+	suspect Suspicion // set if it can't be claimed or released
+	changed int       // the number of the last poll sent before the state changed
+	doubted bool      // an earlier outcome is unknown, so rows may name this member even if the claim fails
+	history history   // from earlier polls
+}
+
+// Pause says whether the program has paused a partition.
+type Pause int
+
+const (
+	Running Pause = iota // not paused
+	Paused
+	Marked // paused, and the table shows it in this term
+)
+
+// Assignment is one period during which this member owns a partition under one token. It begins when a claim is
+// confirmed, and ends when the partition is released.
+type Assignment struct {
+	Token table.Token
+	Since elect.Instant // when the assignment was revoked
+	Lost  bool          // its lease row is missing, so the partition is polled instead of being released
+	Let   bool          // the release does not wait for the work
+
+	earlier bool // it belongs to an earlier term
+}
+
+// Ref returns the key of the entry's lease row.
+func (e *Entry) Ref() table.LeaseRef { return table.LeaseRef{Name: e.Lock, Token: e.Assigned.Token} }
+
+// done reports whether the member does not have to claim or release the partition.
+func (e *Entry) done() bool { return e.State == Free && !e.wanted() }
+
+// wanted reports whether the member should own the partition.
+func (e *Entry) wanted() bool { return e.Target && e.Paused == Running }
+
+// Inventory holds a group's partitions as this member sees them.
+type Inventory struct {
+	List     plan.List
+	All      Entries // sorted by name, like the list
+	Look     int     // the number of the last poll sent
+	Suspects Suspects
+
+	byLock      map[string]*Entry
+	reconciling map[*Entry]bool // partitions for which a reconciliation is queued or in progress
+	turn        int             // the position of the window among the wanted partitions
+	open        bool            // all partitions in the window of the last poll could be claimed
+}
+
+// NewInventory returns the inventory of a group's partitions, whose names are sorted.
+func NewInventory(group string, names []string) *Inventory {
+	v := &Inventory{List: plan.NewList(names), byLock: make(map[string]*Entry, len(names)), reconciling: map[*Entry]bool{}}
+	for _, n := range names {
+		e := &Entry{Name: n, Lock: table.PartitionName(group, n)}
+		v.All, v.byLock[e.Lock] = append(v.All, e), e
+	}
+	return v
+}
+
+// Of returns the entry of a lock, or nil if the partition is not in this member's list.
+func (v *Inventory) Of(lock string) *Entry { return v.byLock[lock] }
+
+// become is the only function that changes a state.
+func (v *Inventory) become(s State, e *Entry) { e.State, e.changed = s, v.Look }
+
+// LeftOut ends a claim that did not take the partition, for example because another member claimed it first.
+func (v *Inventory) LeftOut(e *Entry) {
+	if e.doubted {
+		v.become(Unresolved, e)
+	} else {
+		v.become(Free, e)
+	}
+}
+
+// Hold begins an assignment, after the claim was confirmed by a member with this lease.
+func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
+	e.Assigned = &Assignment{Token: token}
+	e.history = history{assumed: lease, leases: e.history.leases} // earlier observations are out of date
+	v.become(Held, e)
+	v.Suspects.trust(e)
+}
+
+// Revoke ends the assignment for good. The token is never acted on again.
+func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
+	e.Assigned.Since = now
+	v.become(Revoking, e)
+}
+
+// Release marks partitions as being released: up to most that are revoked and whose work has returned. It returns them,
+// and reports whether there are more, and whether the rows of any were lost, so that there is nothing to release.
+func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
+	for _, e := range v.All {
+		switch {
+		case e.State != Revoking || e.Busy != nil && e.Busy == e.Assigned && !e.Assigned.Let:
+		case e.Assigned.Lost:
+			v.Doubt(e)
+			lost = true
+		case len(releasing) == most:
+			more = true
+		default:
+			v.become(Releasing, e)
+			releasing = append(releasing, e)
+		}
+	}
+	return releasing, more, lost
+}
+
+// Doubt records that rows may name this member.
+func (v *Inventory) Doubt(entries ...*Entry) {
+	for _, e := range entries {
+		e.Assigned, e.doubted = nil, true
+		v.become(Unresolved, e)
+	}
+}
+
+// Clear records that no row names this member any longer.
+func (v *Inventory) Clear(entries ...*Entry) {
+	for _, e := range entries {
+		e.Assigned, e.doubted = nil, false
+		v.become(Free, e)
+	}
+}
+
+// Claim marks free partitions as to be claimed. It returns the rows of each commit: at most most rows, and each suspect
+// partition in a commit of its own.
+func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table.Observation) {
+	var together []table.Observation
+	for _, o := range rows {
+		e := v.byLock[o.Name]
+		e.doubted = e.doubted || e.State == Unresolved
+		v.become(Claimed, e)
+		if e.suspect.failed() {
+			commits = append(commits, []table.Observation{o})
+		} else {
+			together = append(together, o)
+		}
+	}
+	return slices.AppendSeq(commits, slices.Chunk(together, most))
+}
+
+// Reconcile marks partitions as being freed, although their rows name this member. It returns the rows of each commit,
+// and leaves out the partitions that are being freed already.
+func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Observation {
+	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return v.reconciling[v.byLock[o.Name]] })
+	v.Reconciling(rows)
+	return slices.Collect(slices.Chunk(rows, most))
+}
+
+// Reconciling records that a request that frees these partitions is queued.
+func (v *Inventory) Reconciling(rows []table.Observation) {
+	for _, o := range rows {
+		v.reconciling[v.byLock[o.Name]] = true
+	}
+}
+
+// Reconciled records that the request has ended. A poll in progress may have read older rows.
+func (v *Inventory) Reconciled(rows []table.Observation) {
+	for _, o := range rows {
+		e := v.byLock[o.Name]
+		delete(v.reconciling, e)
+		e.changed = v.Look
+	}
+}
+
+// Sends reports whether a queued claim or reconciliation of the partition must still be sent. If a claim must not, the
+// partition becomes free. Claims need a term that goes on.
+func (v *Inventory) Sends(lock string, goesOn bool) bool {
+	switch e := v.byLock[lock]; {
+	case v.reconciling[e]:
+		return true
+	case e.wanted() && goesOn && e.Busy == nil:
+		e.doubted = true // the client may retry internally, so a commit can be refused because an earlier attempt was applied
+		return true
+	default:
+		v.LeftOut(e)
+		return false
+	}
+}
+
+// TermEnded ends all assignments, because the member's term has ended. Entries whose work has not returned stay busy.
+func (v *Inventory) TermEnded() {
+	v.Look, v.turn, v.open = 0, 0, false
+	clear(v.reconciling)
+	v.Clear(v.All...)
+	for _, e := range v.All {
+		e.Target, e.history.leases, e.Paused = false, false, min(e.Paused, Paused)
+		if e.Busy != nil {
+			e.Busy.earlier = true
+		}
+	}
+}
+
+// Assign records which partitions the plan assigns to this member.
+func (v *Inventory) Assign(indexes []int) {
+	for _, e := range v.All {
+		e.Target = false
+	}
+	for _, i := range indexes {
+		v.All[i].Target = true
+	}
+	for _, e := range v.All {
+		if !e.Target {
+			e.Paused = min(e.Paused, Paused) // another member's claim replaces the mark
+		}
+	}
+}
+
+// Pause records which partitions the program has paused, and returns the changes.
+func (v *Inventory) Pause(names map[string]bool) (paused, resumed []*Entry) {
+	for _, e := range v.All {
+		switch is := names[e.Name]; {
+		case is && e.Paused == Running:
+			e.Paused = Paused
+			paused = append(paused, e)
+		case !is && e.Paused != Running:
+			e.Paused = Running
+			resumed = append(resumed, e)
+		}
+	}
+	return paused, resumed
+}
+
+// Unmarked returns the locks of paused partitions that the table should show as paused, but may not show yet.
+func (v *Inventory) Unmarked() (locks []string) {
+	for _, e := range v.All {
+		if e.Paused == Paused && e.Target && e.State == Free {
+			locks = append(locks, e.Lock)
+		}
+	}
+	return locks
+}
+
+// Mark records that the table shows that these partitions are paused.
+func (v *Inventory) Mark(locks []string) {
+	for _, lock := range locks {
+		if e := v.byLock[lock]; e.Paused == Paused && e.Target {
+			e.Paused = Marked
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package share
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Query adds to q what the next poll must read about this member's partitions. A whole poll checks the partitions that
+// the member acts on.
+func (f Facts) Query(q table.GroupQuery, whole bool) table.GroupQuery {
+	q.Members = q.Members || q.Body || q.All
+	for _, e := range f.Inventory.All {
+		switch {
+		case e.State == Held && whole:
+			q.Leases = append(q.Leases, e.Ref())
+		case e.State == Unresolved && q.Members:
+			q.WithLeases = append(q.WithLeases, e.Lock)
+		}
+	}
+	if !q.Members {
+		return q
+	}
+	window, _ := f.window()
+	for _, e := range window {
+		if e.history.leases || e.history == (history{}) {
+			q.WithLeases = append(q.WithLeases, e.Lock)
+		} else {
+			q.Rows = append(q.Rows, e.Lock)
+		}
+	}
+	return q
+}
+
+// Wanted returns the partitions to claim, sorted by name.
+func (f Facts) Wanted() (wanted []*Entry) {
+	if f.Leaving || !f.Planned {
+		return nil
+	}
+	for _, e := range f.Inventory.All {
+		if e.wanted() && e.State == Free && e.Busy == nil {
+			wanted = append(wanted, e)
+		}
+	}
+	return wanted
+}
+
+// window returns the wanted partitions that the next poll reads, and whether these are all of them. It returns all of
+// them if there are only a few. It also returns all of them if every partition in the last window could be claimed,
+// which happens when a group starts.
+//
+// Otherwise it returns the first partitions by name, because they are released first, and a section of the rest. Each
+// poll reads the next section, because the first partitions may stay unavailable for a long time if work on them hangs.
+func (f Facts) window() (window []*Entry, all bool) {
+	wanted, n := f.Wanted(), 2*f.Batch
+	if len(wanted) <= 2*n || f.Inventory.open {
+		return wanted, true
+	}
+	first, rest := wanted[:n:n], wanted[n:]
+	from := f.Inventory.turn % len(rest)
+	return append(first, rest[from:min(from+n, len(rest))]...), false
+}
+
+// Learn updates the history of the partitions.
+func (v *Inventory) Learn(s table.GroupSnapshot, m *plan.Memory) {
+	for lock, o := range s.Partitions {
+		e := v.byLock[lock]
+		if e == nil {
+			continue // in another member's list
+		}
+		assumed := m.Lease
+		for _, with := range plan.Named(o) {
+			assumed = max(assumed, m.Leases[with])
+		}
+		if o.LeaseRecord != nil {
+			assumed = max(assumed, o.LeaseRecord.Lease)
+		}
+		e.history.learn(o, assumed)
+	}
+}
+
+// PlainLocks returns the plain locks that have a partition's name, sorted by name, once for each of their terms.
+func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.PartitionRow) {
+	for lock, o := range s.Partitions {
+		e := v.byLock[lock]
+		if e != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == "" && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease && e.history.plain != o.Token {
+			e.history.plain, plain = o.Token, append(plain, o)
+		}
+	}
+	slices.SortFunc(plain, func(a, b table.PartitionRow) int { return cmp.Compare(a.Name, b.Name) })
+	return plain
+}
