@@ -16,7 +16,7 @@
 // The source files:
 //
 //   - main.go: the flags, and the order of the measurements; system.go: what is compared
-//   - failover.go, crew.go: candidates that are killed and stopped; rest.go: the requests of idle candidates; cycles.go:
+//   - failover.go, crew.go: candidates that are killed and stopped; rest.go: the requests of idle candidates; turns.go:
 //     mutexes
 //   - process.go: the processes of candidates and servers; ground.go: all processes of one measurement
 //   - spindle.go, agent.go, etcd.go, clientgo.go: how a candidate uses each system, and its servers

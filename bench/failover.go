@@ -13,7 +13,7 @@ import (
 // measureFailovers lets crews compete for a lock each. In each round, it ends a holder with a signal. It returns how
 // long the lock was without a holder, in leases and in ascending order.
 func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal) ([]float64, error) {
-	places, err := s.start(g, crewSize)
+	places, err := s.places(g, crewSize)
 	if err != nil {
 		return nil, err
 	}

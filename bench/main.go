@@ -74,7 +74,7 @@ func (o options) run() error {
 		n = rounds{kills: 1, crews: 2, stops: 1, rest: 1, cycles: 20, turns: 2 * time.Second}
 	}
 	c, err := o.compare(n, tools)
-	c.print(os.Stdout)
+	fmt.Print(c.markdown(), "- Spindle is at commit ", ownVersion(), ".\n")
 	if err != nil || !o.write {
 		return err
 	}

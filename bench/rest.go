@@ -14,7 +14,7 @@ type atRest struct{ holder, waiter []float64 }
 func (s system) measureRest(g *ground, leases int) (atRest, error) {
 	var sent [crewSize]atomic.Int64
 	g.via = func(i int, addr string) (string, error) { return g.proxy(addr, &sent[i]) }
-	places, err := s.start(g, crewSize)
+	places, err := s.places(g, crewSize)
 	if err != nil {
 		return atRest{}, err
 	}

@@ -12,24 +12,24 @@ const (
 	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
 	childReportGo   = "cmd/spindle/internal/child/report_linux.go"
 	childStateGo    = "cmd/spindle/internal/child/state_unix.go"
-	execJobGo       = "cmd/spindle/internal/execcmd/jobcontrol.go"
-	execDeadlineGo  = "cmd/spindle/internal/execcmd/deadlines.go"
-	execGo          = "cmd/spindle/internal/execcmd/exec.go"
-	execMachineGo   = "cmd/spindle/internal/execcmd/machine.go"
-	execAcquireGo   = "cmd/spindle/internal/execcmd/acquire.go"
-	execProgramGo   = "cmd/spindle/internal/execcmd/program.go"
-	execReleaseGo   = "cmd/spindle/internal/execcmd/release.go"
-	guardGo         = "cmd/spindle/internal/guard/guard.go"
-	guardMachineGo  = "cmd/spindle/internal/guard/machine.go"
+	execJobGo       = "cmd/spindle/internal/run/jobcontrol.go"
+	execDeadlineGo  = "cmd/spindle/internal/run/deadlines.go"
+	execGo          = "cmd/spindle/internal/run/runner.go"
+	execMachineGo   = "cmd/spindle/internal/run/execmachine.go"
+	execAcquireGo   = "cmd/spindle/internal/run/acquire.go"
+	execProgramGo   = "cmd/spindle/internal/run/program.go"
+	execReleaseGo   = "cmd/spindle/internal/run/release.go"
+	guardGo         = "cmd/spindle/internal/run/service.go"
+	guardMachineGo  = "cmd/spindle/internal/run/guardmachine.go"
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
 	serveServerGo   = "cmd/spindle/internal/serve/server.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
-	competeExecGo   = "cmd/spindle/internal/compete/exec.go"
-	competeGuardGo  = "cmd/spindle/internal/compete/guard.go"
-	competeFolderGo = "cmd/spindle/internal/compete/folder.go"
-	execNoticesGo   = "cmd/spindle/internal/execcmd/notices.go"
-	hooksGo         = "cmd/spindle/internal/hooks/hooks.go"
+	competeExecGo   = "cmd/spindle/internal/run/exec.go"
+	competeGuardGo  = "cmd/spindle/internal/run/guard.go"
+	competeFolderGo = "cmd/spindle/internal/run/folder.go"
+	execNoticesGo   = "cmd/spindle/internal/run/notices.go"
+	hooksGo         = "cmd/spindle/internal/run/hooks.go"
 	probeGo         = "cmd/spindle/internal/probe/probe.go"
 	systemdGo       = "cmd/spindle/internal/systemd/systemd.go"
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
@@ -73,7 +73,7 @@ var (
 			"\t\tgoOn(w.cmd.Process) // a", "\t\t// a"),
 	)
 
-	execMutants = of("./cmd/spindle/internal/execcmd",
+	execMutants = of("./cmd/spindle/internal/run",
 		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", execMachineGo,
 			"if m.phase == leaving { // the lock came too late", "if false {"),
 		one("a claim comes before the signal of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
@@ -100,7 +100,7 @@ var (
 			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
 		one("a program has its grace period after a suspension", "TestAProgramIsKilledAtOnceAfterASuspension", execProgramGo,
 			"\t\tr.program.expire(now)\n", "\t\tr.program.lose(now)\n"),
-		one("a suspension does not shorten the time of a program", "TestADeadlineMovesBack", "cmd/spindle/internal/execcmd/deadlines.go",
+		one("a suspension does not shorten the time of a program", "TestADeadlineMovesBack", "cmd/spindle/internal/run/deadlines.go",
 			" || until.Before(d.until) {", " {"),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
 			"\tr.program.lose(now)\n", ""),
@@ -156,12 +156,12 @@ var (
 			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
 	)
 
-	guardMutants = of("./cmd/spindle/internal/guard",
+	guardMutants = of("./cmd/spindle/internal/run",
 		one("a command does not wait for the end of the one before", "TestGuardAtEachMoment", guardGo, "\t\t<-g.finished\n", ""),
 		one("checks that failed on standby count when active", "TestChecksThatFailedOnStandbyDoNotCountWhenActive", guardGo,
 			"if err == nil || role != s.role {", "if err == nil {"),
 		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"\tcase unhealthy:\n\t\tm.failed = true\n", "\tcase unhealthy:\n"),
+			"\tcase unfit:\n\t\tm.failed = true\n", "\tcase unfit:\n"),
 		one("a machine where the activation fails competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
 			"// otherwise guard ended the activation\n\t\tm.failed = true\n", "// otherwise guard ended the activation\n"),
 		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
@@ -171,7 +171,7 @@ var (
 		one("a machine that failed once competes late for ever", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
 			"\tm.failed = false\n", ""),
 		one("a deactivation that failed once is shown to fail for ever", "TestAnObserverHearsThatADeactivationFails", guardGo,
-			"g.retry = m.event == notDeactivated", "g.retry = g.retry || m.event == notDeactivated"),
+			"g.retry = m.what == notDeactivated", "g.retry = g.retry || m.what == notDeactivated"),
 		one("an event of an earlier term counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
 			"g.term == nil || m.term != g.term.Term", "g.term == nil"),
 		one("an earlier command counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
@@ -184,7 +184,7 @@ var (
 			"\t\tcase m.stopping:\n\t\t\treturn m.giveUp()\n", ""),
 	)
 
-	hooksMutants = of("./cmd/spindle/internal/hooks",
+	hooksMutants = of("./cmd/spindle/internal/run",
 		one("two hooks of a kind run at a time", "TestAtMostOneHookOfAKindRunsAtATime", hooksGo, "if h.running[k] {", "if false {"),
 		one("the end waits for hooks for ever", "TestTheEndWaitsForHooksOnlyAsLongAsTheyMayRun", hooksGo, "\tcase <-stop:\n", ""),
 	)
@@ -231,7 +231,7 @@ var (
 			"\tt = patient(t, o.Timeout)\n", ""),
 	)
 
-	competeMutants = of("./cmd/spindle/internal/compete",
+	competeMutants = of("./cmd/spindle/internal/run",
 		one("a lock file in a folder that others can write to", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo,
 			"&0o022 != 0", "&0o002 != 0"),
 		one("a lock file in another user's folder", "TestNoOtherUserHasAHandInTheFolderOfTheLockFile", competeFolderGo, "case owner(info) != a.uid:", "case false:"),

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/compete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/demo"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/run"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/view"
@@ -26,7 +26,7 @@ import (
 
 // Main runs the command line, and returns the exit code.
 func Main(args []string) int {
-	if code, is := compete.Beside(args); is {
+	if code, is := run.Beside(args); is {
 		return code
 	}
 	_, args = subprocess.Orders(args) // a machine of the demonstration ends when the demonstration does
@@ -128,7 +128,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}")
 	root.Flags().Bool("version", false, "print the version")
 	o.Flags(root.PersistentFlags())
-	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), compete.NewExec(o), compete.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agent.NewAgent(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
+	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), run.NewExec(o), run.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agent.NewAgent(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
 	complete.Flags(o, root)
 	flags.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false

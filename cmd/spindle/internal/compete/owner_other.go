@@ -1,8 +1,0 @@
-//go:build !unix
-
-package compete
-
-import "io/fs"
-
-// owner returns -1, because nothing needs the owner on these systems.
-func owner(fs.FileInfo) int { return -1 }

@@ -1,0 +1,89 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// folderOf makes a folder with a mode, whatever the umask is.
+func folderOf(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "folder")
+	require.NoError(t, os.Mkdir(path, mode))
+	require.NoError(t, os.Chmod(path, mode))
+	return path
+}
+
+// A lock file in a folder that another user can write to could be that user's, and keep guard from its work.
+func TestNoOtherUserHasAHandInTheFolderOfTheLockFile(t *testing.T) {
+	me := os.Geteuid()
+	mine := folderOf(t, 0o700)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(mine, link))
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, c := range map[string]struct {
+		path string
+		uid  int
+		want string
+	}{
+		"one of its own":                    {mine, me, ""},
+		"others may look":                   {folderOf(t, 0o755), me, ""},
+		"the group may write":               {folderOf(t, 0o770), me, "is writable by other users (mode 0770)"},
+		"all may write, as to /tmp":         {folderOf(t, 0o777|os.ModeSticky), me, "is writable by other users (mode 0777)"},
+		"another user's":                    {mine, me + 1, "belongs to user"},
+		"a link, which may lead anywhere":   {link, me, "is a symbolic link"},
+		"a file":                            {file, me, "is not a directory"},
+		"nothing":                           {filepath.Join(mine, "none"), me, "no such file"},
+		"relative, so not the same for all": {"run", me, "is not an absolute path"},
+	} {
+		err := account{uid: c.uid}.serves(place{path: c.path})
+		if c.want == "" {
+			assert.NoError(t, err, name)
+		} else {
+			assert.ErrorContains(t, err, c.want, name)
+		}
+	}
+}
+
+// All guards of a user must find the same folder, or two of them would not know of each other.
+func TestTheFolderOfTheLockFileIsTheFirstThatServes(t *testing.T) {
+	me := os.Geteuid()
+	service, login, temp, root := folderOf(t, 0o755), folderOf(t, 0o700), folderOf(t, 0o777), filepath.Join(folderOf(t, 0o755), "spindle")
+	find := func(a account) string {
+		a.temp = temp
+		path, err := a.folder()
+		require.NoError(t, err)
+		return path
+	}
+	assert.Equal(t, service, find(account{uid: me, service: service + ":" + login, root: root, login: login}), "the service's")
+	own := account{uid: me, login: login}
+	if me == 0 {
+		own.root = root
+		assert.Equal(t, root, find(own), "root's is the same in a log-in and in a service")
+		info, err := os.Stat(root)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+		own.root = filepath.Join(root, "a", "b")
+	} else {
+		assert.Equal(t, login, find(own))
+		own.login = ""
+	}
+	made := find(own)
+	assert.Equal(t, temp, filepath.Dir(made), "one of its own in the folder for temporary files")
+	info, err := os.Stat(made)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+
+	require.NoError(t, os.Chmod(made, 0o777))
+	own.temp = temp
+	_, err = own.folder()
+	assert.ErrorContains(t, err, "set RUNTIME_DIRECTORY")
+	assert.ErrorContains(t, err, made)
+}

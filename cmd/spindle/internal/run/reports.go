@@ -1,0 +1,254 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/probe"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/systemd"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// reportsHelp returns the help for the flags of reports.
+func reportsHelp(command, ready string) string {
+	return fmt.Sprintf(`
+--on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
+/bin/sh runs when the event occurs. Its environment contains the variables
+above, including SPINDLE_TOKEN. For --on-lost and --on-stuck, it also contains
+SPINDLE_REASON. Hooks write to standard error.
+
+Hooks run in the background. If a hook is still running after --hook-timeout, it
+is killed with its process group. If a hook fails or is killed, %[1]s logs this
+but does nothing else. At most one hook of each kind runs at a time. When %[1]s
+exits, it first gives up the lock and then waits for hooks that are running.
+
+--health-listen serves these paths over HTTP, without authentication:
+  /livez    200 if the main loop of %[1]s answers within a second, otherwise 503
+  /readyz   200 %[2]s, otherwise 503 and the reason
+  /metrics  metrics for Prometheus
+
+In a systemd unit with Type=notify, systemctl status shows what %[1]s is doing.
+With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
+`, command, ready)
+}
+
+// reports passes events on to hooks, probes and systemd.
+type reports struct {
+	reportFlags
+	lock  *lockCommand
+	asks  chan struct{} // the main loop receives from it
+	hooks hooks
+	probe *probe.Probe // or nil
+	close func()       // closes the probe's listener, or nil
+	unit  *systemd.Unit
+	once  sync.Once // for ready
+
+	mu     sync.Mutex // guards the rest
+	term   *elect.Term
+	token  table.Token // of the current or last term
+	active bool        // the program is running, or the service is active, as far as is known
+	stuck  bool
+	doing  string
+}
+
+// reportFlags select the reports.
+type reportFlags struct {
+	commands map[hookKind]*string
+	limit    time.Duration // for a hook
+	listen   string
+}
+
+func (r *reportFlags) flags(f *pflag.FlagSet, stuck string) {
+	r.commands = map[hookKind]*string{}
+	for kind, when := range map[hookKind]string{
+		onAcquire: "when the lock is acquired",
+		onLost:    "when the lock is lost rather than released",
+		onStuck:   stuck,
+	} {
+		r.commands[kind] = f.String(string(kind), "", "a `command` to run "+when)
+	}
+	f.DurationVar(&r.limit, "hook-timeout", 30*time.Second, "how long an --on-... command may run")
+	f.StringVar(&r.listen, "health-listen", "", "serve /livez, /readyz and /metrics at this `address`, host:port (default: none)")
+}
+
+func (r *reportFlags) check() error {
+	if r.limit <= 0 {
+		return exit.Misuse("--hook-timeout %v: must be positive", r.limit)
+	}
+	if _, _, err := net.SplitHostPort(r.listen); err != nil && r.listen != "" {
+		return exit.Misuse("--health-listen %q: must be host:port, such as :8118: %w", r.listen, err)
+	}
+	return nil
+}
+
+// begin starts the reports on a candidate. From then on, the candidate's failed heartbeats are counted.
+func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
+	r.lock, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
+	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hookKind]string{}, r.limit, r.warn
+	var names []string
+	for _, kind := range hookKinds {
+		r.hooks.Commands[kind] = *r.commands[kind]
+		names = append(names, string(kind))
+	}
+	if r.listen != "" {
+		on, err := net.Listen("tcp", r.listen)
+		if err != nil {
+			return fmt.Errorf("--health-listen %s: %w; to use any free port, set the port to 0", r.listen, err)
+		}
+		r.probe = probe.New(lock.Table, lock.name, names, r.now, r.asks)
+		r.close = probe.Serve(on, r.probe.Handler())
+		r.hooks.Failed = func(k hookKind) { r.probe.HookFailed(string(k)) }
+		c.Table.Store = r.counting(c.Table.Store)
+		lock.say("%s: serving /livez, /readyz and /metrics at %s", lock.name, terminal.URL(on.Addr()))
+	}
+	r.unit = systemd.Begin(r.asks)
+	return nil
+}
+
+// counting returns a store that counts failed heartbeats. Each heartbeat is one call.
+func (r *reports) counting(s table.Store) table.Via {
+	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+		err := call(ctx, s)
+		if err != nil && step == "heartbeat" {
+			r.probe.HeartbeatFailed()
+		}
+		return err
+	}
+}
+
+func (r *reports) warn(format string, args ...any) {
+	r.lock.complain("%s: "+format, append([]any{r.lock.name}, args...)...)
+}
+
+// looping reports that the main loop begins.
+func (r *reports) looping() {
+	if r.probe != nil {
+		r.probe.Looping()
+	}
+}
+
+// ready reports to systemd, once, that this process competes for the lock.
+func (r *reports) ready() { r.once.Do(r.unit.Ready) }
+
+// compete reports that the main loop begins and immediately competes for the lock.
+func (r *reports) compete() {
+	r.does(false, "on standby: competing for %s", r.lock.name)
+	r.looping()
+	r.ready()
+}
+
+// ending reports that this process received a signal to end.
+func (r *reports) ending(os.Signal) { r.unit.Stopping() }
+
+// end waits for hooks, until stop is closed at the latest, and ends the reports.
+func (r *reports) end(stop <-chan struct{}) {
+	r.unit.Stopping()
+	r.hooks.Wait(stop)
+	if r.close != nil {
+		r.close()
+	}
+	r.unit.End()
+}
+
+func (r *reports) acquired(t *elect.Term) {
+	r.mu.Lock()
+	r.term, r.token = t, t.Token()
+	r.mu.Unlock()
+	if r.probe != nil {
+		r.probe.Begun()
+	}
+	r.hooks.Run(onAcquire, func() []string { return r.lock.environment(t.Token()) })
+}
+
+// lost reports that the lock was lost.
+func (r *reports) lost(why error) {
+	if r.probe != nil {
+		r.probe.Lost()
+	}
+	r.does(false, "the lock is lost: %v", why)
+	r.hooks.Run(onLost, func() []string { return r.because(why) })
+}
+
+// over reports that the lock is no longer held.
+func (r *reports) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term = nil
+}
+
+// runsOn reports that a program or service that should have ended may still be running. It reports this only once,
+// until ranOut is called.
+func (r *reports) runsOn(why error) {
+	r.mu.Lock()
+	before := r.stuck
+	r.stuck = true
+	r.mu.Unlock()
+	if !before {
+		r.hooks.Run(onStuck, func() []string { return r.because(why) })
+	}
+}
+
+// ranOut reports that no such program or service is running any longer.
+func (r *reports) ranOut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stuck = false
+}
+
+// because returns the environment for a hook, with the reason why the hook runs. It includes the token of the current
+// or last term, if there was one.
+func (r *reports) because(why error) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(r.lock.environment(r.token), reasonVariable+"="+reasonText(why))
+}
+
+// reasonText formats a reason for an environment variable.
+func reasonText(why error) string { return terminal.Escape(why.Error()) }
+
+// does records this process's activity, and whether its program is running or its service is active.
+func (r *reports) does(active bool, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.mu.Lock()
+	r.active, r.doing = active, text
+	r.mu.Unlock()
+	r.unit.Status(text)
+}
+
+// waits reports the result of a poll of the lock.
+func (r *reports) waits(step elect.Step) {
+	switch {
+	case step.Err != nil:
+		r.does(false, "on standby: can't compete for %s: %v", r.lock.name, spanner.ErrCode(step.Err))
+	case len(step.Seen) == 0: // the poll was interrupted
+	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
+		r.does(false, "on standby: %s is held by %s, token %v", r.lock.name, terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token)
+	default:
+		r.does(false, "on standby: competing for %s", r.lock.name)
+	}
+}
+
+// now returns the current report for the probe.
+func (r *reports) now() probe.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := probe.Report{Why: terminal.Escape(r.doing), Stuck: r.stuck}
+	if r.term != nil && r.term.Held() {
+		now.Held, now.Token, now.Left = true, int64(r.term.Token()), r.term.Left()
+	}
+	now.Ready = r.active && now.Held
+	if r.active && !now.Held {
+		now.Why = "the lock is lost"
+	}
+	return now
+}

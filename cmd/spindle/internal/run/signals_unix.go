@@ -1,0 +1,41 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+// endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
+// was ignored when exec started is in neither list, because signal.Notify would make exec stop ignoring it. For
+// example, SIGHUP is ignored under nohup, and SIGINT in the background jobs of a script. Go can't tell whether any
+// other signals were ignored.
+var (
+	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
+	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
+)
+
+const terminationSignal = syscall.SIGTERM
+
+func ends(s os.Signal) bool { return slices.Contains(endings, s) }
+
+func signalCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
+
+// asksForTerminal reports whether a program was stopped because it used the terminal without having it.
+func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == syscall.SIGTTOU }
+
+const keyStop = syscall.SIGTSTP
+
+// interrupt returns the signal if the exit code shows that a key ended the program. Otherwise it returns nil.
+func interrupt(code int) os.Signal {
+	switch code {
+	case signalCode(syscall.SIGINT):
+		return syscall.SIGINT
+	case signalCode(syscall.SIGQUIT):
+		return syscall.SIGQUIT
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// watchdogCommand is the first argument of a watchdog. The remaining arguments describe the watchdog's action.
+const watchdogCommand = "__watchdog"
+
+// watchdogFormat is the environment variable that passes the parent's log format to a watchdog.
+const watchdogFormat = "SPINDLE_LOG_FORMAT"
+
+// watchdogEnvironment returns the environment for a watchdog and the commands that it runs. It includes the log format.
+func (x *lockCommand) watchdogEnvironment() []string {
+	return append(x.environment(0), watchdogFormat+"="+terminal.Stderr.Format.String())
+}
+
+// runWatchdog does the work of a watchdog.
+func runWatchdog(args []string) (code int) {
+	if need := map[string]int{"guard": 11, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
+		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is an internal command, which only exec and guard start")
+		return exit.Misused
+	}
+	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
+	terminal.Stderr.Time()
+	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
+	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
+	// signals, because the commands that it runs would then ignore them too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer terminal.Stderr.Detach()()
+	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
+	switch args[0] { // the parent wrote args, so they can be parsed
+	case "guard":
+		g := &guarding{lockCommand: lock, deactivate: args[7]}
+		g.renew, _ = time.ParseDuration(args[5])
+		g.confirm, _ = strconv.Atoi(args[6])
+		g.stuckHook = args[8:]
+		child.Watch(g.watchdogAction)
+	case "exec":
+		x := &execution{lockCommand: lock}
+		x.lease, _ = time.ParseDuration(args[5])
+		token, _ := strconv.ParseInt(args[6], 10, 64)
+		x.token = table.Token(token)
+		child.Watch(x.watchdogAction)
+	}
+	return 0
+}
+
+// watchdogAction deactivates the service. It retries until a deactivation succeeds.
+func (g *guarding) watchdogAction(a child.Act) {
+	switch a.Why {
+	case child.Dead:
+		g.complain("%s: guard died, so its watchdog is deactivating the service", g.name)
+	case child.Late:
+		g.complain("%s: guard missed its deadline, so its watchdog is deactivating the service", g.name)
+	}
+	var once sync.Once
+	stuck := func(err error) { once.Do(func() { g.detachHook(err) }) }
+	late := func(err error) {
+		if a.Why != child.Told { // otherwise guard is waiting, and runs the hook itself
+			stuck(err)
+		}
+	}
+	for err := g.switchOff(context.Background(), late); err != nil; err = g.switchOff(context.Background(), late) {
+		if !a.Report(err) {
+			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
+			stuck(err)
+		}
+		time.Sleep(Pause(g.renew))
+	}
+	if a.Why != child.Told {
+		g.complain("%s: the service is inactive", g.name)
+	}
+}
+
+const longestAttempt = 10 * time.Second
+
+// watchdogAction kills the processes that left the program's group. If exec is only stopped, watchdogAction does
+// nothing else, because exec may continue and still hold the lock.
+//
+// If exec has exited, watchdogAction waits until the whole program is gone, and then releases the lock, so that the
+// next machine does not have to wait for the lease to expire. If part of the program is still running after one lease
+// duration, or if the release fails, watchdogAction leaves the lock to expire.
+func (x *execution) watchdogAction(a child.Act) {
+	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}
+	left := child.KillMarked(marks...)
+	if a.Why != child.Dead {
+		return
+	}
+	over, cancel := context.WithTimeout(context.Background(), x.lease)
+	defer cancel()
+	for pause := min(x.lease/200, 10*time.Millisecond); left || !a.Gone(); pause = min(2*pause, time.Second) { // pauses grow, because each attempt reads all processes
+		elect.Sleep(over, elect.SystemClock{}, pause)
+		if over.Err() != nil {
+			return
+		}
+		left = child.KillMarked(marks...)
+	}
+	db, err := x.Open()
+	if err != nil {
+		x.complain("%s is left to expire: %v", x.name, err)
+		return
+	}
+	defer db.Close()
+	err = elect.Insist(over, elect.SystemClock{}, x.lease, func(ctx context.Context) error {
+		return db.Locks().Release(ctx, x.token, x.name)
+	})
+	switch {
+	case err == nil:
+		x.complain("exec was killed, so its watchdog ended the program and released %s", x.name)
+	case !errors.Is(err, table.ErrSuperseded): // otherwise the lock is no longer held
+		x.complain("%s is left to expire: %v", x.name, err)
+	}
+}
