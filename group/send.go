@@ -110,9 +110,9 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 	return reply, nil
 }
 
-// insist runs a step, and retries it for up to lease/20 while Spanner aborts it. Aborts are common, because other
-// members claim partitions at the same time. A retry is faster than another poll. It is also safe, because each attempt
-// checks that the rows have not changed since the last poll.
+// insist runs a step, and retries it for up to lease/20 while Spanner aborts it, because other members claim partitions
+// at the same time. A retry is faster than another poll, and checks again that the rows have not changed since the last
+// one.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()
@@ -139,7 +139,7 @@ type commits struct {
 	under   int       // commits in progress
 	single  bool      // one commit at a time, with pauses, because nothing succeeds
 	pause   elect.Backoff
-	paused  alarm // until the next commit, if single is set
+	paused  alarm // until the next commit
 	crowded alarm // until commits may run in parallel again, after one was aborted by a conflict
 }
 
@@ -204,7 +204,7 @@ func (x *commits) idle() bool { return len(x.queue)+x.under == 0 }
 func (x *commits) width() int {
 	clock := x.send.config.Clock
 	switch {
-	case x.single && x.paused.wait(clock) > 0:
+	case x.paused.wait(clock) > 0:
 		return 0
 	case x.single, x.crowded.wait(clock) > 0:
 		return 1
@@ -221,15 +221,13 @@ func (x *commits) left() time.Duration {
 	for _, c := range x.queue {
 		soonest = min(soonest, c.ready.wait(clock))
 	}
-	if x.single {
-		soonest = max(soonest, x.paused.wait(clock))
-	}
-	return soonest
+	return max(soonest, x.paused.wait(clock))
 }
 
 // slow turns on or off the mode in which commits run one at a time, with pauses.
 func (x *commits) slow(single bool) {
 	if x.single = single; !single {
+		x.paused.off()
 		x.pause.Reset()
 	}
 }

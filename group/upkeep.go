@@ -49,9 +49,8 @@ func (u *upkeep) ended(what string, err error) bool {
 	return err == nil
 }
 
-// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and usually acts on
-// it before it is published. The first plan of a group is different, because no member acts on it until it is
-// published. It needs a poll that has read all partitions.
+// publish publishes the next plan if it is this member's turn. The first plan of a group needs a poll that has read all
+// partitions.
 func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 	if u.publishing || u.t.leaving() {
 		return
