@@ -174,6 +174,7 @@ export class List {
     this.place();
     const row = this.rows.values().next().value;
     this.width = row ? row.strip.element.clientWidth : 0;
+    this.frame();
   }
 
   // place puts the rows that are seen into the document, and takes the others out.
