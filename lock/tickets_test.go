@@ -729,3 +729,52 @@ func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
 		}
 	})
 }
+
+// A set claims only once it is first in each of its queues: a waiter that is ahead in any one of them has its time.
+func TestASetHeedsEachOfItsQueues(t *testing.T) {
+	for _, behind := range []string{"a", "b", "c"} {
+		takingTurns(t, func(g *fairground) {
+			holder := g.mutex("holder", behind)
+			require.NoError(t, holder.Lock(g.ctx))
+			g.dead(1, behind)
+			time.Sleep(time.Second)
+			set := g.stays(All(nil, "locktable", []string{"a", "b", "c"}, g.options("set", 0)...), 4)
+			free := time.Now()
+			require.NoError(t, holder.Unlock(g.ctx))
+			require.NoError(t, <-set)
+			assert.Greater(t, time.Since(free), 200*time.Millisecond, "%s is left to the first", behind)
+			assert.Less(t, time.Since(free), time.Second, behind)
+			g.stop()
+		})
+	}
+}
+
+// A try does not wait, so it leaves nothing that others would wait for: whatever it finds, later turns of its process put no ticket
+// into the queue.
+func TestATryLeavesNoTicket(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		own, other, far := g.mutex("own", "m"), g.mutex("own", "m"), g.mutex("far", "m")
+		tries := func(m *Mutex, want bool) {
+			ok, err := m.TryLock(g.ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, ok)
+			if ok {
+				require.NoError(t, m.Unlock(g.ctx))
+			}
+		}
+		for range 3 {
+			require.NoError(t, own.Lock(g.ctx))
+			tries(other, false) // its process holds it
+			tries(far, false)   // another process holds it
+			ended, cancel := context.WithCancel(g.ctx)
+			cancel()
+			_, err := other.TryLock(ended)
+			require.Error(t, err)
+			require.NoError(t, own.Unlock(g.ctx))
+			assert.Empty(t, g.tickets())
+			tries(other, true)
+			tries(far, true)
+			assert.Empty(t, g.tickets())
+		}
+	})
+}
