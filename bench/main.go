@@ -102,11 +102,6 @@ func (o options) compare(n rounds, tools tools) (comparison, error) {
 		default:
 			r, err := s.measure(n, tools, stderr)
 			c.results, failures = append(c.results, r), append(failures, err)
-			for _, col := range columns { // in case a later measurement is interrupted
-				if cell := col.cell(r); cell != "" {
-					fmt.Fprintf(os.Stderr, "  %s: %s\n", col.title, cell)
-				}
-			}
 		}
 	}
 	return c, errors.Join(failures...)

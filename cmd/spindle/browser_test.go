@@ -436,7 +436,7 @@ func TestBrowserKeysAndNames(t *testing.T) {
 	s.await("it is closed", `document.getElementById("detail").hidden && document.activeElement.id === "grid"`)
 	assert.Equal(t, []string{"row", "columnheader", "gridcell"}, read[[]string](s, `["#head", "#head .cell", ".row .cell"].map((q) => document.querySelector(q).getAttribute("role"))`))
 	assert.Contains(t, read[string](s, active+`.textContent`), "1 term, no gap", "the timeline in words")
-	assert.Equal(t, "light", read[string](s, `getComputedStyle(document.documentElement).colorScheme`))
+	assert.Equal(t, "rgb(244, 246, 248)", read[string](s, `getComputedStyle(document.body).backgroundColor`), "the light colours")
 }
 
 // TestBrowserAMembersPartitionsAreFoldedAway: a group is its members, each with what it has.

@@ -86,7 +86,7 @@ func (lostLock) release(context.Context, bool) error { return spindle.ErrSuperse
 // or not, the answer says that the lock was lost: others may have worked under it meanwhile.
 func TestALossThatIsFoundAtTheReleaseIsAnswered(t *testing.T) {
 	for _, c := range [][2]string{
-		{"locks?name=a", "release"}, {"locks?name=a&name=b", "release"}, {"semaphores?name=a&slots=1", "release"}, {"once?name=a&key=k", "release"}, {"once?name=a&key=k", "done"},
+		{"locks?name=a", "release"}, {"locks?name=a&name=b", "release"}, {"semaphores?name=a&slots=1", "release"}, {"once?name=a&key=k", "release"}, {"once?name=a&key=k", "done"}, {"elections?name=a", "release"},
 	} {
 		among(t, 100, func(p *crowd) {
 			l := p.asks("p", "POST /v1/"+c[0]+"&lease=1h").reads("held")
