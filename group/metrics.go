@@ -23,11 +23,11 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	api := s.Meter()
 	// The number of partitions is an up-down counter, so that a backend adds up the values of two members in one
 	// process, and so that a view without the name attribute shows the total.
-	partitions := reported(api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns.")))
-	paused := reported(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused.")))
-	members := reported(api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group.")))
-	m.moves = reported(api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released.")))
-	m.reading = reported(api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	partitions := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns.")))
+	paused := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused.")))
+	members := telemetry.Made(api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group.")))
+	m.moves = telemetry.Made(api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released.")))
+	m.reading = telemetry.Made(api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		held := int64(0)
 		for _, p := range g.partitions {
 			if p.acted.Load() != nil {
@@ -40,11 +40,6 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 		return nil
 	}, partitions, paused, members))
 	return m
-}
-
-func reported[T any](instrument T, err error) T {
-	telemetry.Report(err)
-	return instrument
 }
 
 func (m *metrics) moved(n int, direction string) {

@@ -158,7 +158,7 @@ func (m *moves) release() {
 		refs = append(refs, e.Ref())
 	}
 	began := t.polls.clock.Now()
-	once(t.send, func(ctx context.Context) (struct{}, error) {
+	do(t.send, t.send.limit(), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, t.send.table.ReleasePartitions(ctx, refs...)
 	}, func(_ struct{}, err error) {
 		m.released(released, t.polls.clock.Now().Since(began), err)

@@ -124,11 +124,9 @@ func (p *polls) poll() {
 	t.m.inventory.Look++
 	p.pending = true
 	p.next.off()
-	var s table.GroupSnapshot
-	t.send.do(p.beforeDeadline(elect.Attempt(p.lease), p.left()*2/3), func(ctx context.Context) (err error) {
-		s, err = t.send.table.LookAtGroup(ctx, t.m.g.name, query)
-		return err
-	}, func(err error) {
+	do(t.send, p.beforeDeadline(t.send.limit(), p.left()*2/3), func(ctx context.Context) (table.GroupSnapshot, error) {
+		return t.send.table.LookAtGroup(ctx, t.m.g.name, query)
+	}, func(s table.GroupSnapshot, err error) {
 		p.pending, p.took = false, p.clock.Now().Since(sent)
 		p.failed.Store(nil)
 		if err != nil {

@@ -33,39 +33,33 @@ func newRequests(ctx context.Context, m *member, own table.LeaseRef) *requests {
 }
 
 // do runs a step in its own goroutine, for at most limit, and then calls then in the loop.
-func (r *requests) do(limit time.Duration, step func(context.Context) error, then func(error)) {
+func do[T any](r *requests, limit time.Duration, step func(context.Context) (T, error), then func(T, error)) {
 	r.running.Add(1)
 	go func() {
 		defer r.running.Done()
 		ctx, cancel := context.WithTimeout(r.ctx, limit)
-		err := step(ctx)
+		reply, err := step(ctx)
 		cancel()
 		select {
-		case r.replies <- func() { then(err) }:
+		case r.replies <- func() { then(reply, err) }:
 		case <-r.ctx.Done():
 		}
 	}()
 }
 
-// once is like do, for a step with a result, within the time limit for a request that is neither a poll nor a claim.
-func once[T any](r *requests, step func(context.Context) (T, error), then func(T, error)) {
-	var reply T
-	r.do(elect.Attempt(r.config.Lease), func(ctx context.Context) (err error) {
-		reply, err = step(ctx)
-		return err
-	}, func(err error) { then(reply, err) })
-}
+// limit is the time limit for a request that is neither a poll nor a claim.
+func (r *requests) limit() time.Duration { return elect.Attempt(r.config.Lease) }
 
 // wait calls then in the loop once done is closed, or after limit.
 func (r *requests) wait(done <-chan struct{}, limit time.Duration, then func(error)) {
-	r.do(limit, func(ctx context.Context) error {
+	do(r, limit, func(ctx context.Context) (struct{}, error) {
 		select {
 		case <-done:
-			return nil
+			return struct{}{}, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return struct{}{}, ctx.Err()
 		}
-	}, then)
+	}, func(_ struct{}, err error) { then(err) })
 }
 
 // commitLimit is the time limit for one commit. It is shorter than the time limit for a poll, so that there is time to
@@ -183,12 +177,10 @@ func (x *commits) dispatch(keep func(lock string) bool) {
 }
 
 func (x *commits) start(c *commit) {
-	var r result
 	x.under++
-	x.send.do(2*x.send.commitLimit(), func(ctx context.Context) (err error) {
-		r, err = x.send.commit(ctx, c)
-		return err
-	}, func(err error) {
+	do(x.send, 2*x.send.commitLimit(), func(ctx context.Context) (result, error) {
+		return x.send.commit(ctx, c)
+	}, func(r result, err error) {
 		x.under--
 		if x.single && err != nil {
 			x.paused.set(x.send.config.Clock, x.pause.Pause(x.send.config.Clock))

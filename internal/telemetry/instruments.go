@@ -91,31 +91,31 @@ var (
 
 func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 	histogram := func(name, what, unit string, bounds []float64) metric.Float64Histogram {
-		return made(api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit(unit), metric.WithExplicitBucketBoundaries(bounds...)))
+		return Made(api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit(unit), metric.WithExplicitBucketBoundaries(bounds...)))
 	}
 	m := &meter{
 		provider:  provider,
 		standings: standings{of: map[about]*standing{}},
-		terms:     made(api.Int64Counter("spindle.terms", metric.WithDescription("Terms that ended, by reason."))),
-		failures:  made(api.Int64Counter("spindle.rpc.failures", metric.WithDescription("Requests to Spanner that failed, by step and code."))),
+		terms:     Made(api.Int64Counter("spindle.terms", metric.WithDescription("Terms that ended, by reason."))),
+		failures:  Made(api.Int64Counter("spindle.rpc.failures", metric.WithDescription("Requests to Spanner that failed, by step and code."))),
 		term:      histogram("spindle.term.duration", "How long the lock was held.", "s", ofWaits),
 		wait:      histogram("spindle.wait.duration", "How long the candidate waited for the lock.", "s", ofWaits),
 		gap:       histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the election, by Spanner's clock.", "s", ofGaps),
 		heartbeat: histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", "s", ofRPCs),
 		queue:     histogram("spindle.queue.length", "Number of processes that were already waiting for the lock when this process began to wait; 32 means 32 or more.", "{process}", ofQueues),
 	}
-	m.held = made(api.Int64ObservableUpDownCounter("spindle.held",
+	m.held = Made(api.Int64ObservableUpDownCounter("spindle.held",
 		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; for a semaphore, the number of slots that it holds.")))
-	m.token = made(api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held.")))
-	m.margin = made(api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
+	m.token = Made(api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held.")))
+	m.margin = Made(api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
 		metric.WithDescription("The shortest time left on the lease since the last collection.")))
-	m.reading = made(api.RegisterCallback(m.read, m.held, m.token, m.margin))
+	m.reading = Made(api.RegisterCallback(m.read, m.held, m.token, m.margin))
 	return m
 }
 
 // fenced returns the counter of refused writes. It is created at the first refusal, because refusals are rare.
 func fenced(api metric.Meter) metric.Int64Counter {
-	return made(api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused.")))
+	return Made(api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused.")))
 }
 
 // Report passes an error to OpenTelemetry's error handler, because a lock works without metrics.
@@ -125,8 +125,8 @@ func Report(err error) {
 	}
 }
 
-// made returns what OpenTelemetry has made, and reports its error.
-func made[I any](instrument I, err error) I {
+// Made returns what OpenTelemetry has made, and reports its error.
+func Made[I any](instrument I, err error) I {
 	Report(err)
 	return instrument
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -127,12 +128,8 @@ func (l *Link) Counts() map[string]int {
 
 // Once returns a function that returns true for the first call with that step.
 func Once(step string) func(string) bool {
-	var done bool
-	return func(s string) bool {
-		now := s == step && !done
-		done = done || now
-		return now
-	}
+	var done atomic.Bool
+	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }
 }
 
 func (l *Link) change(f func()) {
