@@ -226,6 +226,9 @@ func (l *leader) release(event) {
 	}
 	l.over(l.why, now())
 	err := e.release(l.ctx, l.keeper.Term, l.why)
+	if happened := e.config.Happened; happened != nil && errors.Is(err, ErrSuperseded) {
+		happened(elect.TermEvent{What: elect.Lost, Err: err, At: now()})
+	}
 	l.calls.outcome = &err
 	if l.ctx.Err() != nil {
 		l.err = notLost(err)

@@ -44,10 +44,12 @@ func TestTheLeaderIsKnownWithoutAnRPC(t *testing.T) {
 		}
 		assert.Greater(t, oldest, fleet.Lease/4)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { a.Lock.Seen(); c.Lock.Seen() }))
+		b.End(c)
+		seen, _, ok := c.Lock.Seen()
+		assert.False(t, ok, "after Run, %+v leads and is not looked at any more", seen)
 		b.End(a)
 		_, _, ok = a.Lock.Seen()
 		assert.False(t, ok, "after Run")
-		b.End(c)
 	})
 }
 

@@ -19,55 +19,40 @@ import (
 const apiserverToken = "bench"
 
 // startAPIServer starts etcd and a kube-apiserver that accepts any request with apiserverToken.
-func startAPIServer(g *ground, n int) ([]place, error) {
-	etcd, err := g.etcd()
+func startAPIServer(g *ground) (p place, err error) {
+	etcd, err := startEtcd(g)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	server := place{Token: apiserverToken}
-	if server.Addr, err = g.apiserver(etcd); err != nil {
-		return nil, fmt.Errorf("kube-apiserver: %w", err)
-	}
-	places := make([]place, n)
-	for i := range places {
-		places[i] = server
-		if places[i].Addr, err = g.via(i, server.Addr); err != nil {
-			return nil, err
-		}
-	}
-	return places, nil
-}
-
-func (g *ground) apiserver(etcd string) (addr string, err error) {
 	dir, err := g.newDir()
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	key, tokens := filepath.Join(dir, "key.pem"), filepath.Join(dir, "tokens.csv")
 	if err := writeKey(key); err != nil {
-		return "", err
+		return p, err
 	}
 	if err := os.WriteFile(tokens, []byte(apiserverToken+",bench,bench,system:masters\n"), 0o600); err != nil {
-		return "", err
+		return p, err
 	}
 	port, err := freePort()
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	p, err := g.run(task{Kind: "exec", Argv: []string{
-		g.tools.apiserver, "--etcd-servers=http://" + etcd, "--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", port),
+	server, err := g.run(task{Kind: "exec", Argv: []string{
+		g.tools.apiserver, "--etcd-servers=http://" + etcd.Addr, "--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", port),
 		"--cert-dir=" + dir, "--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 	}})
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	addr = fmt.Sprint("https://127.0.0.1:", port)
-	client, err := kubernetes.NewForConfig(place{Addr: addr, Token: apiserverToken}.kubeconfig())
+	p = place{Addr: fmt.Sprint("https://127.0.0.1:", port), Token: apiserverToken}
+	client, err := kubernetes.NewForConfig(p.kubeconfig())
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	return addr, until(p, 2*time.Minute, func() error {
+	return p, until(server, 2*time.Minute, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {

@@ -27,11 +27,7 @@ func runLeaderElection(ctx context.Context, p place, name string, say say) error
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: name, LeaseDuration: lease, RenewDeadline: renewDeadline(), RetryPeriod: retryPeriod(), ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				say(held, name)
-				<-ctx.Done()
-				say(left, name)
-			},
+			OnStartedLeading: func(ctx context.Context) { say.during(ctx, name) },
 			OnStoppedLeading: func() {},
 		},
 	})

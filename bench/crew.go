@@ -67,18 +67,32 @@ func (c *crew) fill(i int) error {
 
 // await waits until cond is true.
 func (c *crew) await(what string, cond func() bool) error {
-	limit := time.After(time.Minute)
-	for !cond() {
+	met, err := c.within(time.Minute, cond)
+	if err == nil && !met {
+		err = fmt.Errorf("%s: waited for a minute until %s", c.name, what)
+	}
+	return err
+}
+
+// rest waits for d.
+func (c *crew) rest(d time.Duration) error {
+	_, err := c.within(d, func() bool { return false })
+	return err
+}
+
+// within notes what happens until cond is true, but for d at most, and reports whether cond was met.
+func (c *crew) within(d time.Duration, cond func() bool) (met bool, err error) {
+	for over := time.After(d); !cond(); {
 		select {
 		case e := <-c.events:
 			if err := c.note(e); err != nil {
-				return err
+				return false, err
 			}
-		case <-limit:
-			return fmt.Errorf("%s: waited for a minute until %s", c.name, what)
+		case <-over:
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func (c *crew) note(e event) error {

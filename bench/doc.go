@@ -13,15 +13,5 @@
 //
 // The benchmarks in package mutex examine mutexes more closely.
 //
-// The source files:
-//
-//   - main.go: the flags, and the order of the measurements; system.go: what is compared
-//   - failover.go, crew.go: candidates that are killed and stopped; rest.go: the requests of idle candidates; cycles.go:
-//     mutexes
-//   - process.go: the processes of candidates and servers; ground.go: all processes of one measurement
-//   - spindle.go, agent.go, etcd.go, clientgo.go: how a candidate uses each system, and its servers
-//   - apiserver.go: starts a kube-apiserver; tools.go: builds it, and spindle's command; proxy.go: counts requests
-//   - result.go: the measures; table.go: prints them, and writes them to documents
-//
 // Bench is a separate Go module, so the main module does not depend on etcd's server or on Kubernetes.
 package main

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -12,32 +11,17 @@ import (
 	"go.uber.org/zap"
 )
 
-func startEtcd(g *ground, n int) ([]place, error) {
-	endpoint, err := g.etcd()
-	if err != nil {
-		return nil, err
-	}
-	places := make([]place, n)
-	for i := range places {
-		if places[i].Addr, err = g.via(i, endpoint); err != nil {
-			return nil, err
-		}
-	}
-	return places, nil
-}
-
-// etcd starts an etcd server, and returns its endpoint.
-func (g *ground) etcd() (string, error) {
+func startEtcd(g *ground) (place, error) {
 	dir, err := g.newDir()
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
 	p, err := g.run(task{Kind: "etcd", Dir: dir})
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
 	r, err := p.await(time.Minute)
-	return r.Addr, err
+	return place{Addr: r.Addr}, err
 }
 
 // session returns a session whose lease has the same length as spindle's.
@@ -49,40 +33,26 @@ func (p place) session() (*concurrency.Session, error) {
 	return concurrency.NewSession(c, concurrency.WithTTL(int(lease.Seconds())))
 }
 
-func campaign(ctx context.Context, p place, name string, say say) error {
+type etcdElection struct{ *concurrency.Election }
+
+func newEtcdElection(p place, name string) (locker, error) {
 	s, err := p.session()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e := concurrency.NewElection(s, name)
-	if err := e.Campaign(ctx, fmt.Sprint(os.Getpid())); err != nil {
-		return errors.Join(err, s.Close())
-	}
-	say(held, name)
-	select {
-	case <-ctx.Done():
-	case <-s.Done():
-		return errors.New("the session has expired")
-	}
-	say(left, name)
-	return errors.Join(e.Resign(context.Background()), s.Close())
+	return etcdElection{concurrency.NewElection(s, name)}, nil
 }
 
-// etcdMutexes creates a session for each mutex, because mutexes in the same session do not exclude each other.
-func etcdMutexes(p place) (func(name string) (locker, error), error) {
-	return func(name string) (locker, error) {
-		s, err := p.session()
-		if err != nil {
-			return nil, err
-		}
-		return concurrency.NewMutex(s, name), nil
-	}, nil
+func (e etcdElection) Lock(ctx context.Context) error {
+	return e.Campaign(ctx, fmt.Sprint(os.Getpid()))
 }
+func (e etcdElection) Unlock(ctx context.Context) error { return e.Resign(ctx) }
 
-func holdEtcdMutex(ctx context.Context, p place, name string, say say) error {
-	mutexes, err := etcdMutexes(p)
+// newEtcdMutex creates a session for each mutex, because mutexes in the same session do not exclude each other.
+func newEtcdMutex(p place, name string) (locker, error) {
+	s, err := p.session()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return hold(ctx, mutexes, name, say)
+	return concurrency.NewMutex(s, name), nil
 }

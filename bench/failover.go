@@ -7,13 +7,12 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 )
 
 // measureFailovers lets crews compete for a lock each. In each round, it ends a holder with a signal. It returns how
 // long the lock was without a holder, in leases and in ascending order.
 func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal) ([]float64, error) {
-	places, err := s.start(g, crewSize)
+	places, err := s.places(g, crewSize)
 	if err != nil {
 		return nil, err
 	}
@@ -25,19 +24,13 @@ func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal)
 		}
 		all = append(all, c)
 	}
-	var mu sync.Mutex
-	var took []float64
-	var failures []error
+	gaps, failures := make([][]float64, crews), make([]error, crews)
 	var running sync.WaitGroup
-	for _, c := range all {
-		running.Go(func() {
-			gaps, err := c.failovers(rounds, signal)
-			mu.Lock()
-			defer mu.Unlock()
-			took, failures = append(took, gaps...), append(failures, err)
-		})
+	for i, c := range all {
+		running.Go(func() { gaps[i], failures[i] = c.failovers(rounds, signal) })
 	}
 	running.Wait()
+	took := slices.Concat(gaps...)
 	slices.Sort(took)
 	return took, errors.Join(failures...)
 }
@@ -63,19 +56,4 @@ func (c *crew) failovers(rounds int, signal os.Signal) ([]float64, error) {
 		}
 	}
 	return took, nil
-}
-
-// rest waits for d.
-func (c *crew) rest(d time.Duration) error {
-	over := time.After(d)
-	for {
-		select {
-		case e := <-c.events:
-			if err := c.note(e); err != nil {
-				return err
-			}
-		case <-over:
-			return nil
-		}
-	}
 }

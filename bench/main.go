@@ -74,7 +74,7 @@ func (o options) run() error {
 		n = rounds{kills: 1, crews: 2, stops: 1, rest: 1, cycles: 20, turns: 2 * time.Second}
 	}
 	c, err := o.compare(n, tools)
-	c.print(os.Stdout)
+	fmt.Print(c.markdown(), "- Spindle is at commit ", ownVersion(), ".\n")
 	if err != nil || !o.write {
 		return err
 	}
@@ -102,11 +102,6 @@ func (o options) compare(n rounds, tools tools) (comparison, error) {
 		default:
 			r, err := s.measure(n, tools, stderr)
 			c.results, failures = append(c.results, r), append(failures, err)
-			for _, col := range columns { // in case a later measurement is interrupted
-				if cell := col.cell(r); cell != "" {
-					fmt.Fprintf(os.Stderr, "  %s: %s\n", col.title, cell)
-				}
-			}
 		}
 	}
 	return c, errors.Join(failures...)

@@ -18,16 +18,16 @@ import (
 
 // A task is what a process does.
 type task struct {
-	Kind     string // compete, cycle, turns, etcd, or exec
+	Kind     string // compete, turns, etcd, or exec
 	System   string
 	Place    place
 	Name     string            // the lock's name
 	Dir      string            // etcd: where its data is
 	Argv     []string          // exec: the program and its arguments
 	Env      map[string]string // exec: added to its environment
-	Cycles   int               // cycle
+	Turns    int               // turns: how many, at most; 0: as many as there are
 	Hold     time.Duration     // turns: how long a process holds the lock each time
-	Duration time.Duration     // turns: how long the processes compete
+	Duration time.Duration     // turns: how long the processes compete, at most
 	Lease    time.Duration
 }
 
@@ -37,8 +37,7 @@ type report struct {
 	Part string `json:",omitempty"`
 	At   int64
 	Addr string          `json:",omitempty"` // etcd's endpoint
-	Took []time.Duration `json:",omitempty"` // cycle
-	N    int             `json:",omitempty"` // turns
+	Took []time.Duration `json:",omitempty"` // turns
 }
 
 const (
@@ -50,6 +49,13 @@ const (
 
 // say reports that something has just happened.
 type say func(kind, part string)
+
+// during reports that the process holds a part until ctx ends.
+func (say say) during(ctx context.Context, part string) {
+	say(held, part)
+	<-ctx.Done()
+	say(left, part)
+}
 
 // A process runs a task.
 type process struct {
@@ -117,8 +123,6 @@ func runTask(args []string, orders <-chan string) error {
 		return etcd.Serve(t.Dir, func(endpoint string) { tell(report{Kind: ready, Addr: endpoint}) })
 	case "compete":
 		return t.compete(tell)
-	case "cycle":
-		return t.cycle(tell)
 	case "turns":
 		return t.turns(tell, orders)
 	}

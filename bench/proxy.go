@@ -2,21 +2,16 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
+	"encoding/binary"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 )
 
 // proxy starts a proxy for the server at addr, and returns its address. The proxy counts the messages that clients
@@ -27,87 +22,53 @@ func (g *ground) proxy(addr string, sent *atomic.Int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.Contains(addr, "://") {
-		return "http://" + on.Addr().String(), g.proxyHTTP(on, addr, sent)
+	scheme, host, isHTTP := strings.Cut(addr, "://")
+	own, behind := &http.Protocols{}, &http.Protocols{}
+	own.SetHTTP1(true)
+	own.SetUnencryptedHTTP2(true)
+	behind.SetHTTP1(isHTTP)
+	behind.SetUnencryptedHTTP2(!isHTTP)
+	if !isHTTP {
+		scheme, host = "http", addr
 	}
-	return on.Addr().String(), g.proxyGRPC(on, addr, sent)
-}
-
-func (g *ground) proxyHTTP(on net.Listener, addr string, sent *atomic.Int64) error {
-	behind, err := url.Parse(addr)
-	if err != nil {
-		return err
-	}
-	forward := httputil.NewSingleHostReverseProxy(behind)
-	forward.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the server made itself
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent.Add(1)
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: scheme, Host: host})
+	forward.FlushInterval, forward.ErrorLog = -1, log.New(io.Discard, "", 0)
+	forward.Transport = &http.Transport{Protocols: behind, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the server made itself
+	server := &http.Server{Protocols: own, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isHTTP {
+			sent.Add(1)
+		} else {
+			r.Body = &messages{ReadCloser: r.Body, sent: sent}
+		}
 		forward.ServeHTTP(w, r)
 	})}
 	go func() { _ = server.Serve(on) }()
 	g.onClose(func() { _ = server.Close() })
-	return nil
+	if isHTTP {
+		return "http://" + on.Addr().String(), nil
+	}
+	return on.Addr().String(), nil
 }
 
-func (g *ground) proxyGRPC(on net.Listener, addr string, sent *atomic.Int64) error {
-	behind, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return err
-	}
-	g.onClose(func() { _ = behind.Close() })
-	server := grpc.NewServer(
-		grpc.ForceServerCodec(asItIs{}),
-		grpc.UnknownServiceHandler(func(_ any, client grpc.ServerStream) error { return forward(client, behind, sent) }),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
-	go func() { _ = server.Serve(on) }()
-	g.onClose(server.Stop)
-	return nil
+// messages counts the messages of a gRPC call: each has a head of five bytes, the last four of which are its length.
+type messages struct {
+	io.ReadCloser
+	sent *atomic.Int64
+	head []byte
+	rest uint32 // of the current message
 }
 
-// forward passes on the messages of one call in both directions.
-func forward(client grpc.ServerStream, behind *grpc.ClientConn, sent *atomic.Int64) error {
-	method, _ := grpc.MethodFromServerStream(client)
-	md, _ := metadata.FromIncomingContext(client.Context())
-	ctx := metadata.NewOutgoingContext(client.Context(), md)
-	server, err := behind.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodec(asItIs{}))
-	if err != nil {
-		return err
-	}
-	go func() {
-		for {
-			var m []byte
-			if err := client.RecvMsg(&m); err != nil {
-				_ = server.CloseSend()
-				return
-			}
-			sent.Add(1)
-			if server.SendMsg(&m) != nil {
-				return
-			}
+func (m *messages) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	for _, b := range p[:n] {
+		if m.rest > 0 {
+			m.rest--
+			continue
 		}
-	}()
-	if md, err := server.Header(); err == nil {
-		_ = client.SendHeader(md)
-	}
-	for {
-		var m []byte
-		if err := server.RecvMsg(&m); err != nil {
-			client.SetTrailer(server.Trailer())
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-		if err := client.SendMsg(&m); err != nil {
-			return err
+		if m.head = append(m.head, b); len(m.head) == 5 {
+			m.sent.Add(1)
+			m.rest, m.head = binary.BigEndian.Uint32(m.head[1:]), nil
 		}
 	}
+	return n, err
 }
-
-// asItIs leaves messages encoded.
-type asItIs struct{}
-
-func (asItIs) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
-func (asItIs) Unmarshal(data []byte, v any) error { *v.(*[]byte) = slices.Clone(data); return nil }
-func (asItIs) Name() string                       { return "proto" }

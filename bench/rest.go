@@ -14,7 +14,7 @@ type atRest struct{ holder, waiter []float64 }
 func (s system) measureRest(g *ground, leases int) (atRest, error) {
 	var sent [crewSize]atomic.Int64
 	g.via = func(i int, addr string) (string, error) { return g.proxy(addr, &sent[i]) }
-	places, err := s.start(g, crewSize)
+	places, err := s.places(g, crewSize)
 	if err != nil {
 		return atRest{}, err
 	}
@@ -28,26 +28,31 @@ func (s system) measureRest(g *ground, leases int) (atRest, error) {
 	if err := c.rest(2 * lease); err != nil {
 		return atRest{}, err
 	}
-	var before [crewSize]int64
 	for i := range sent {
-		before[i] = sent[i].Load()
+		sent[i].Store(0)
 	}
 	if err := c.rest(time.Duration(leases) * lease); err != nil {
 		return atRest{}, err
 	}
-	var holders, waiters int
-	var ofHolders, ofWaiters float64
+	var holders, waiters []float64
 	for i := range sent {
-		n := float64(sent[i].Load()-before[i]) / float64(leases)
+		n := float64(sent[i].Load()) / float64(leases)
 		if len(c.ownedBy(i)) > 0 {
-			holders, ofHolders = holders+1, ofHolders+n
+			holders = append(holders, n)
 		} else {
-			waiters, ofWaiters = waiters+1, ofWaiters+n
+			waiters = append(waiters, n)
 		}
 	}
-	result := atRest{holder: []float64{ofHolders / float64(holders)}}
-	if waiters > 0 {
-		result.waiter = []float64{ofWaiters / float64(waiters)}
+	return atRest{holder: mean(holders), waiter: mean(waiters)}, nil
+}
+
+func mean(all []float64) []float64 {
+	if all == nil {
+		return nil
 	}
-	return result, nil
+	sum := 0.0
+	for _, n := range all {
+		sum += n
+	}
+	return []float64{sum / float64(len(all))}
 }

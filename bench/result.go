@@ -71,39 +71,8 @@ func (c column) main(r result) string {
 	return value
 }
 
-// A defeat is a measure in which another system is better than at least one of its counterparts in spindle.
-type defeat struct {
-	column column
-	peer   result
-	ours   []result // the counterparts
-}
-
-// defeats compares each peer with all its counterparts.
-func defeats(results []result) (all []defeat) {
-	for _, c := range columns {
-		for _, peer := range results {
-			if !peer.system.peer || len(c.of(peer)) == 0 {
-				continue
-			}
-			d := defeat{column: c, peer: peer}
-			for _, r := range results {
-				if !r.system.peer && r.system.kind == peer.system.kind && c.worse(r, peer) {
-					d.ours = append(d.ours, r)
-				}
-			}
-			if len(d.ours) > 0 {
-				all = append(all, d)
-			}
-		}
-	}
-	return all
-}
-
-// worse reports whether r was measured, and its main value is worse than the peer's, even after both are rounded.
+// worse reports whether both were measured, and r's main value is worse than the peer's, even after both are rounded.
 func (c column) worse(r, peer result) bool {
-	values := c.of(r)
-	if len(values) == 0 || c.main(r) == c.main(peer) {
-		return false
-	}
-	return (values[0] > c.of(peer)[0]) != c.most
+	ours, theirs := c.of(r), c.of(peer)
+	return len(ours) > 0 && len(theirs) > 0 && c.main(r) != c.main(peer) && (ours[0] > theirs[0]) != c.most
 }

@@ -24,27 +24,18 @@ const partitions = 12
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
 // startSpindle starts an emulator, because an emulator slows down with each commit.
-func startSpindle(g *ground, n int) ([]place, error) {
+func startSpindle(g *ground) (p place, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute) // enough to pull the emulator's image
 	defer cancel()
 	e, err := emulator.Start(ctx)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	g.onClose(func() { _ = e.Close() })
 	dialect := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	path, err := e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, lockTable))
-	if err != nil {
-		return nil, err
-	}
-	places := make([]place, n)
-	for i := range places {
-		places[i].Database = path
-		if places[i].Addr, err = g.via(i, e.Addr()); err != nil {
-			return nil, err
-		}
-	}
-	return places, nil
+	p.Addr = e.Addr()
+	p.Database, err = e.CreateDatabase(ctx, dialect, ddl.Statement(dialect, lockTable))
+	return p, err
 }
 
 func (p place) spanner() (*spanner.Client, error) {
@@ -56,25 +47,16 @@ func (p place) spanner() (*spanner.Client, error) {
 	return spanner.NewClientWithConfig(context.Background(), p.Database, config, spindle.ClientOptions(lease)...)
 }
 
-func elect(ctx context.Context, p place, name string, say say) error {
-	return runElector(ctx, p, name, say)
-}
-
-func electWithHandover(ctx context.Context, p place, name string, say say) error {
-	return runElector(ctx, p, name, say, spindle.WithHandover())
-}
-
-func runElector(ctx context.Context, p place, name string, say say, opts ...spindle.Option) error {
-	db, err := p.spanner()
-	if err != nil {
-		return err
+// electing returns how an elector with these options competes.
+func electing(opts ...spindle.Option) compete {
+	return func(ctx context.Context, p place, name string, say say) error {
+		db, err := p.spanner()
+		if err != nil {
+			return err
+		}
+		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { say.during(ctx, name) })
+		return spindle.New(db, lockTable, name, append(opts, lead, spindle.WithLease(lease), quiet)...).RunAndWait(ctx)
 	}
-	lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
-		say(held, name)
-		<-ctx.Done()
-		say(left, name)
-	})
-	return spindle.New(db, lockTable, name, append(opts, lead, spindle.WithLease(lease), quiet)...).RunAndWait(ctx)
 }
 
 func join(ctx context.Context, p place, name string, say say) error {
@@ -83,41 +65,17 @@ func join(ctx context.Context, p place, name string, say say) error {
 		return err
 	}
 	work := group.WithWork(func(ctx context.Context, p group.Partition) error {
-		say(held, p.Name())
-		<-ctx.Done()
-		say(left, p.Name())
+		say.during(ctx, p.Name())
 		return nil
 	})
 	g := group.New(db, lockTable, name, group.Numbered(partitions), work, spindle.WithHandover(), spindle.WithLease(lease), quiet)
 	return g.RunAndWait(ctx)
 }
 
-func spindleMutexes(p place) (func(name string) (locker, error), error) {
+func newMutex(p place, name string) (locker, error) {
 	db, err := p.spanner()
-	return func(name string) (locker, error) {
-		return lock.New(db, lockTable, name, spindle.WithLease(lease), quiet), nil
-	}, err
-}
-
-func holdMutex(ctx context.Context, p place, name string, say say) error {
-	mutexes, err := spindleMutexes(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return hold(ctx, mutexes, name, say)
-}
-
-// hold holds a mutex until ctx ends.
-func hold(ctx context.Context, mutexes func(string) (locker, error), name string, say say) error {
-	m, err := mutexes(name)
-	if err != nil {
-		return err
-	}
-	if err := m.Lock(ctx); err != nil {
-		return err
-	}
-	say(held, name)
-	<-ctx.Done()
-	say(left, name)
-	return m.Unlock(context.Background())
+	return lock.New(db, lockTable, name, spindle.WithLease(lease), quiet), nil
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 )
 
 // A comparison is everything that one run has measured.
@@ -17,40 +15,27 @@ type comparison struct {
 	missing    []string // what was not measured, and why
 }
 
-// print prints the measures for a terminal, one below the other.
-func (c comparison) print(w io.Writer) {
-	for _, col := range columns {
-		fmt.Fprintf(w, "%s\n", col.title)
-		rows := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-		for _, r := range c.results {
-			if cell := col.cell(r); cell != "" {
-				fmt.Fprintf(rows, "  %s\t%s\n", r.system.name, cell)
-			}
-		}
-		_ = rows.Flush()
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintln(w, "Spindle is at commit", ownVersion()+".")
-	for _, line := range c.remarks() {
-		fmt.Fprintln(w, line)
-	}
-}
-
 // remarks says in which measures another system is better, and how everything was measured.
 func (c comparison) remarks() (lines []string) {
-	for _, d := range defeats(c.results) {
-		title, _, _ := strings.Cut(d.column.title, ":")
-		var ours []string
-		for _, r := range d.ours {
-			ours = append(ours, fmt.Sprintf("%s (%s)", r.system.name, d.column.main(r)))
+	for _, col := range columns {
+		title, _, _ := strings.Cut(col.title, ":")
+		for _, peer := range c.results {
+			var worse []string
+			for _, r := range c.results {
+				if peer.system.peer && !r.system.peer && r.system.kind == peer.system.kind && col.worse(r, peer) {
+					worse = append(worse, fmt.Sprintf("%s (%s)", r.system.name, col.main(r)))
+				}
+			}
+			if worse != nil {
+				lines = append(lines, fmt.Sprintf("%q: %s (%s) is better than %s.", title, peer.system.name, col.main(peer), strings.Join(worse, " and ")))
+			}
 		}
-		lines = append(lines, fmt.Sprintf("%q: %s (%s) is better than %s.", title, d.peer.system.name, d.column.main(d.peer), strings.Join(ours, " and ")))
 	}
 	lines = append(lines, c.conditions+" Versions: "+strings.Join(c.versions, ", ")+".")
 	return append(lines, c.missing...)
 }
 
-// markdown returns the table for a document.
+// markdown returns the table and the remarks.
 func (c comparison) markdown() string {
 	var b strings.Builder
 	b.WriteString("| |")

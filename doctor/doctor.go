@@ -31,22 +31,22 @@ const (
 	NotChecked Verdict = "not checked" // the assumption could not be checked
 )
 
-// A Check is the result for one assumption.
+// Check is one of the things that locks assume of Spanner. It has the result of checking it.
 type Check struct {
-	Name    string  `json:"name"`
+	Name    string  `json:"name"` // what was checked
 	Verdict Verdict `json:"verdict"`
-	Found   string  `json:"found"`           // the observed behavior, or the reason why it was not checked
-	Means   string  `json:"means,omitempty"` // the consequence for locks, unless the verdict is OK
-	Do      string  `json:"do,omitempty"`    // the recommended action, unless the verdict is OK
+	Found   string  `json:"found"`           // what was found, or why it was not checked
+	Means   string  `json:"means,omitempty"` // what that means for a lock
+	Do      string  `json:"do,omitempty"`    // what to do
 }
 
 // Report has the results of all checks. It can be encoded as JSON and decoded again.
 type Report struct {
-	Database   string      `json:"database"`
-	Table      string      `json:"table"`
-	Checks     []Check     `json:"checks"` // all checks, in a fixed order
-	RoundTrips *RoundTrips `json:"round_trips,omitempty"`
-	Clock      *Clock      `json:"clock,omitempty"`
+	Database   string      `json:"database"`              // the path of the database
+	Table      string      `json:"table"`                 // the lock table
+	Checks     []Check     `json:"checks"`                // the checks, always in the same order; with --expect, expected is the last
+	RoundTrips *RoundTrips `json:"round_trips,omitempty"` // how long requests took
+	Clock      *Clock      `json:"clock,omitempty"`       // Spanner's clock, compared with this machine's
 }
 
 // OK reports whether no check has failed. A check that could not be made does not count as failed.

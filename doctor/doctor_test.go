@@ -528,7 +528,7 @@ func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
 			return spanner.Insert(db.Table, []string{"name", "token"}, []any{name, time.Now().Add(-age)})
 		}
 		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{
-			row("spindle-doctor/old/cycle", time.Hour), row("spindle-doctor/running/cycle", time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour)})
+			row("spindle-doctor/old/cycle", 11*time.Minute), row("spindle-doctor/running/cycle", 9*time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour)})
 		require.NoError(t, err)
 		_, err = doctor.Run(t.Context(), db.Client, db.Table)
 		require.NoError(t, err)

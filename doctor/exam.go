@@ -90,7 +90,7 @@ func prepared[T any](v T, err error) T {
 const (
 	prefix    = "spindle-doctor/"
 	prefixEnd = "spindle-doctor0" // the first key after all keys with the prefix
-	stale     = 10 * limit        // longer than any run
+	stale     = 10 * time.Minute  // longer than any run
 )
 
 func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
@@ -105,15 +105,11 @@ func (e *exam) run() error {
 	}
 	defer e.cleanUp()
 	for _, p := range probes {
-		if e.ctx.Err() != nil {
-			return context.Cause(e.ctx)
+		if e.ctx.Err() == nil {
+			e.made[p.name] = e.check(p)
 		}
-		e.made[p.name] = e.check(p)
 	}
-	if e.ctx.Err() != nil {
-		return context.Cause(e.ctx)
-	}
-	return e.gap
+	return cmp.Or(context.Cause(e.ctx), e.gap)
 }
 
 // reach returns an error if the database cannot be reached, so that no check can be made.

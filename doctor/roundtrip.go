@@ -9,11 +9,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// RoundTrip summarizes how long N requests of one kind took. The requests were sent one after another.
+// RoundTrip is how long requests of one kind took. The requests were sent one after another.
 type RoundTrip struct {
-	P50 time.Duration `json:"p50_ns"`
-	P99 time.Duration `json:"p99_ns"`
-	N   int           `json:"n"`
+	P50 time.Duration `json:"p50_ns"` // the median, in nanoseconds
+	P99 time.Duration `json:"p99_ns"` // the 99th percentile, in nanoseconds
+	N   int           `json:"n"`      // how many requests there were
 }
 
 func (r RoundTrip) String() string {

@@ -210,7 +210,7 @@ func TestWorkWhoseContextHasJustEndedDoesNotHang(t *testing.T) {
 		e.Busy = e.Assigned
 		m.remind()
 		assert.Empty(t, p.log.String())
-		assert.Nil(t, p.standing.stuck.Load())
+		assert.Nil(t, p.standing.stuck)
 	})
 }
 

@@ -9,13 +9,9 @@
 //		group.WithWork(func(ctx context.Context, p group.Partition) error { ... }))
 //	err := g.Run(ctx, done)
 //
-// A [Group] is one member of the group with the given name. A member holds a lock of its own, such as
-// "orders/member/0007", and extends it with heartbeats like any other lock. It also claims its share of the partitions,
-// each of which is a lock such as "orders/partition/17". A member keeps its partitions for as long as it holds its own
-// lock.
-//
-// There is no coordinator. The lock table contains a plan, which assigns each partition to a member. When members join
-// or leave, each member computes the next plan from the current one, and all of them get the same result.
+// A [Group] is one member of the group with the given name. It holds a lock of its own, such as "orders/member/0007",
+// and keeps its partitions for as long as it holds that lock. There is no coordinator: each member computes the same
+// plan, which assigns each partition to a member.
 //
 // A group guarantees that two processes never act on the same partition at the same time, as long as no machine's clock
 // runs more than 1 % slow. Fenced writes, such as [Partition.Apply], do not depend on clocks at all. While a member

@@ -18,8 +18,7 @@ import (
 )
 
 // MaxPartitions is the maximum number of partitions in a group. If a group has thousands of partitions, its lease
-// should not be shorter than the default. A member on a busy machine may have to claim every partition, for example at
-// startup, and a short lease can expire before the member has finished.
+// should not be shorter than the default, because a member may have to claim all of them.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.
@@ -97,7 +96,7 @@ func (p *partition) holds() *assignment {
 // The lease must be at least five times as long as a request to Spanner takes. With a shorter lease, no member gets any
 // partitions.
 //
-// If a process creates two Groups with the same name, they are two members of that group.
+// Two Groups with the same name are two members of that group, even in one process.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
@@ -136,10 +135,7 @@ func (p Partitions) check(c *options.Config, group string) []string {
 // no RPC, mutex or allocation.
 //
 // The answer may be out of date by the time the program acts on it. Fence every write that must not be committed after
-// the next owner's writes.
-//
-// The group does not wait for a program that only calls Has, so a partition may move while the program still works on
-// it. To make the group wait until the work has finished, use WithWork.
+// the next owner's writes. With WithWork, the group waits until the work has returned before a partition moves.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	if p := g.byName[partition]; p != nil {
 		if a := p.holds(); a != nil {
@@ -162,8 +158,7 @@ func (g *Group) Held() []Partition {
 
 // Run joins the group, and keeps this process in the group until ctx ends. It works in the background and returns
 // immediately. It returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If it
-// returns an error, nothing was started. The member does not stop when Spanner cannot be reached or when it loses all
-// its partitions. It keeps trying until ctx ends.
+// returns an error, nothing was started. The member keeps trying until ctx ends, even if Spanner cannot be reached.
 //
 // When ctx ends, the contexts of all work are canceled. With WithHandover, they are canceled a third of a lease later.
 // The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
@@ -175,8 +170,8 @@ func (g *Group) Held() []Partition {
 // exception is work or an observer that still has not returned. Its goroutine continues, and until it ends, Run returns
 // ErrRunning.
 //
-// The done channel should have a buffer of one. If the channel is unbuffered, the value is offered for one lease
-// duration. If no goroutine has received it by then, it is dropped and an error is logged.
+// The done channel should have a buffer of one. If no goroutine receives the value for one lease duration, it is dropped
+// and an error is logged.
 //
 // A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
 // crashes each time it starts therefore takes no partitions from the other members.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -19,14 +18,7 @@ type standing struct {
 	trouble  *trouble      // the one that has lasted longest; nil: none
 	balanced bool          // this process is a member, and owns exactly the partitions that it should own
 	changed  chan struct{} // closed when balanced changes
-
-	stuck atomic.Pointer[overdue] // of all overdue work, the work that was revoked first; nil: none is overdue
-}
-
-// overdue is work that has not returned a lease after it was revoked.
-type overdue struct {
-	name string
-	of   *share.Assignment
+	stuck    *trouble      // the work that was revoked first, of all work that has not returned a lease later; nil: none
 }
 
 // trouble is a problem that should not last.
@@ -63,7 +55,7 @@ func (s *standing) wake() {
 func (s *standing) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.balanced, s.trouble = false, nil
+	s.balanced, s.trouble, s.stuck = false, nil, nil
 	s.wake()
 }
 
@@ -76,14 +68,10 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	}
 	note("the process has not been in the group", m.out, m.failing)
 	if t != nil {
-		p := &t.conduct.Progress
-		since := p.SickSince()
-		if _, acted := m.inventory.All.Holds(); acted == 0 {
-			since = p.Since
-		}
-		note("no partition could be claimed or released", since, p.Err)
+		_, acted := m.inventory.All.Holds()
+		note("no partition could be claimed or released", t.conduct.FailingSince(acted), t.conduct.Err)
 	}
-	name, suspicion := m.inventory.Suspects.Oldest()
+	name, suspicion := m.inventory.All.Oldest()
 	note(fmt.Sprintf("partition %q could not be claimed or released", name), suspicion.Since, suspicion.Err)
 	return worst
 }
@@ -132,11 +120,8 @@ var errNotRunning = errors.New("the process is not in the group, because Run was
 //   - A partition that is assigned to the member could not be claimed or released.
 //   - Work has not returned after its context was canceled.
 //
-// A member without partitions can therefore be healthy, and a short outage of Spanner does not make members unhealthy.
 // Time during which the machine was suspended does not count. Before Run is called and after Run has ended, Health
-// returns an error.
-//
-// Health is a local check and makes no RPC. It may be called from any goroutine.
+// returns an error. It makes no RPC.
 func (g *Group) Health() error {
 	if err := g.Live(nil); err != nil || g.err != nil {
 		return err
@@ -144,6 +129,11 @@ func (g *Group) Health() error {
 	g.standing.mu.Lock()
 	t := g.standing.trouble
 	g.standing.mu.Unlock()
+	return g.check(t)
+}
+
+// check returns an error if the trouble has lasted for too long.
+func (g *Group) check(t *trouble) error {
 	if t == nil {
 		return nil
 	}
@@ -160,9 +150,7 @@ func (g *Group) Health() error {
 // Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While Run is running, Live
 // fails only if a restart of the process may help. This is the case if polls of the group fail, for example because the
 // Spanner client has lost its session, or if work hangs. Note that a restart moves all partitions of the member, not
-// only the one whose work hangs.
-//
-// Live ignores its argument and makes no RPC. It may be called from any goroutine.
+// only the one whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -171,37 +159,39 @@ func (g *Group) Live(*http.Request) error {
 	if !runs {
 		return g.wrap("health", errNotRunning)
 	}
-	err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no poll of the group has succeeded")
-	if s := g.standing.stuck.Load(); err == nil && s != nil {
-		what := fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", s.name)
-		err = g.runs.Check(g.config.Clock, g.config.Lease, g.config.Clock.Now().Ran(s.of.Since), what)
-	}
-	if err != nil {
+	if err := g.runs.Check(g.config.Clock, g.config.Lease, age, "no poll of the group has succeeded"); err != nil {
 		return g.wrap("health", err)
 	}
-	return nil
+	g.standing.mu.Lock()
+	t := g.standing.stuck
+	g.standing.mu.Unlock()
+	return g.check(t)
+}
+
+// findStuck records the work that was revoked first, of all work that has not returned a lease after it was revoked. It
+// returns the partition, or nil, and the number of such partitions.
+func (m *member) findStuck() (first *share.Entry, n int) {
+	first, n = m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
+	s := &m.g.standing
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stuck = nil
+	if first != nil {
+		s.stuck = &trouble{what: fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", first.Name), since: first.Busy.Since}
+	}
+	return first, n
 }
 
 // remind logs a warning if revoked work has not returned, because its partitions cannot move until it does. The first
 // warning comes after one lease duration, and another one each time the wait has doubled.
 func (m *member) remind() {
-	var oldest *overdue
-	n, now, lease := 0, m.g.config.Clock.Now(), m.g.config.Lease
-	for _, e := range m.inventory.All.Busy() {
-		if a := e.Busy; a.Since != (elect.Instant{}) && now.Ran(a.Since) >= lease {
-			n++
-			if oldest == nil || now.Ran(a.Since) > now.Ran(oldest.of.Since) {
-				oldest = &overdue{e.Name, a}
-			}
-		}
-	}
-	m.g.standing.stuck.Store(oldest)
-	if n == 0 {
+	first, n := m.findStuck()
+	if first == nil {
 		m.caller.reminded = 0
 		return
 	}
-	if waited := now.Ran(oldest.of.Since); waited >= 2*m.caller.reminded {
+	if waited := m.g.config.Clock.Now().Ran(first.Busy.Since); waited >= 2*m.caller.reminded {
 		m.caller.reminded = waited
-		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", oldest.name, "waited", waited.Round(time.Millisecond), "partitions", n)
+		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", first.Name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

@@ -23,15 +23,11 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	api := s.Meter()
 	// The number of partitions is an up-down counter, so that a backend adds up the values of two members in one
 	// process, and so that a view without the name attribute shows the total.
-	partitions, err := api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns."))
-	telemetry.Report(err)
-	paused, err := api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused."))
-	telemetry.Report(err)
-	members, err := api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group."))
-	telemetry.Report(err)
-	m.moves, err = api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released."))
-	telemetry.Report(err)
-	m.reading, err = api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	partitions := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns.")))
+	paused := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused.")))
+	members := telemetry.Made(api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group.")))
+	m.moves = telemetry.Made(api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released.")))
+	m.reading = telemetry.Made(api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		held := int64(0)
 		for _, p := range g.partitions {
 			if p.acted.Load() != nil {
@@ -42,8 +38,7 @@ func newMetrics(g *Group, s telemetry.Scope) *metrics {
 		o.ObserveInt64(paused, g.requested.numberPaused(), m.about)
 		o.ObserveInt64(members, m.members.Load(), m.about)
 		return nil
-	}, partitions, paused, members)
-	telemetry.Report(err)
+	}, partitions, paused, members))
 	return m
 }
 

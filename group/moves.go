@@ -59,12 +59,8 @@ func (m *moves) claimed(c *commit, r result) {
 	t := m.t
 	m.succeeded()
 	t.conduct.Acked = r.sent
-	confirmed := map[string]bool{}
-	for _, name := range r.confirmed {
-		confirmed[name] = true
-	}
 	for _, e := range c.entries(t.m.inventory) {
-		if confirmed[e.Lock] {
+		if slices.Contains(r.confirmed, e.Lock) {
 			m.begin(e, r.token)
 			continue
 		}
@@ -80,14 +76,22 @@ func (m *moves) claimed(c *commit, r result) {
 func (m *moves) begin(e *share.Entry, token table.Token) {
 	t := m.t
 	t.m.inventory.Hold(e, token, t.polls.lease)
-	switch {
-	case !t.acts() || t.leaving() || !e.Target:
-		m.revoke(e, cmp.Or(context.Cause(t.lease.Context()), ErrMoved))
-	case e.Paused != share.Running:
-		m.revoke(e, ErrPaused)
-	default:
+	if !t.acts() || t.leaving() || !e.Wanted() {
+		m.revoke(e, m.why(e))
+	} else {
 		t.works.begin(e)
 	}
+}
+
+// why returns the reason to revoke a partition that this member should no longer have.
+func (m *moves) why(e *share.Entry) error {
+	switch {
+	case !m.t.acts():
+		return cmp.Or(context.Cause(m.t.lease.Context()), ErrMoved)
+	case e.Paused != share.Running:
+		return ErrPaused
+	}
+	return ErrMoved
 }
 
 // revoke ends the work on a partition. The partition is released once the work has returned.
@@ -108,14 +112,7 @@ func (m *moves) revokeMore() {
 // or after lease/50 if some work does not return.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
-		switch {
-		case !m.t.acts():
-			m.revoke(e, context.Cause(m.t.lease.Context()))
-		case e.Paused != share.Running:
-			m.revoke(e, ErrPaused)
-		default:
-			m.revoke(e, ErrMoved)
-		}
+		m.revoke(e, m.why(e))
 	}
 	if len(move) >= m.t.facts().Many() {
 		m.revokes.set(m.t.polls.clock, m.t.polls.lease/50)
@@ -161,7 +158,7 @@ func (m *moves) release() {
 		refs = append(refs, e.Ref())
 	}
 	began := t.polls.clock.Now()
-	once(t.send, func(ctx context.Context) (struct{}, error) {
+	do(t.send, t.send.limit(), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, t.send.table.ReleasePartitions(ctx, refs...)
 	}, func(_ struct{}, err error) {
 		m.released(released, t.polls.clock.Now().Since(began), err)
@@ -176,7 +173,7 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 		t.m.inventory.Doubt(released...)
 		err = fmt.Errorf("release: %w", err)
 		t.m.voice.problems.Note(err)
-		t.conduct.Progress.Failed(t.polls.clock.Now(), err, false, released...)
+		t.conduct.Failed(t.polls.clock.Now(), err, false, released...)
 		m.revokes.off() // revoke nothing more until the next poll
 		m.pollAgain()
 		return
@@ -193,7 +190,7 @@ func (m *moves) released(released []*share.Entry, took time.Duration, err error)
 
 // reconciled handles the reply to a commit that frees partitions.
 func (m *moves) reconciled(c *commit, err error) {
-	m.t.m.inventory.Reconciled(c.rows)
+	m.t.m.inventory.Doubt(c.entries(m.t.m.inventory)...)
 	switch {
 	case err == nil:
 		m.succeeded()
@@ -212,8 +209,8 @@ func (m *moves) failed(c *commit, err error) {
 	t := m.t
 	now, lease, entries := t.polls.clock.Now(), t.polls.lease, c.entries(t.m.inventory)
 	aborted, first := errors.Is(err, table.ErrAborted), elect.First(err)
-	t.conduct.Progress.Failed(now, err, aborted || first || len(entries) == 1, entries...)
-	m.commits.slow(t.conduct.Progress.Sick())
+	t.conduct.Failed(now, err, aborted || first || len(entries) == 1, entries...)
+	m.commits.slow(t.conduct.Sick())
 	switch {
 	case aborted && len(entries) > 1:
 		m.commits.oneAtATime()
@@ -228,14 +225,14 @@ func (m *moves) failed(c *commit, err error) {
 		m.split(c, 0)
 	default:
 		t.m.voice.problems.Note(err)
-		t.m.inventory.Suspects.Add(entries[0], now, lease, err)
+		entries[0].Suspect.Fail(now, lease, err)
 		t.m.inventory.Doubt(entries...)
 	}
 }
 
 func (m *moves) split(c *commit, after time.Duration) {
 	if c.frees {
-		m.t.m.inventory.Reconciling(c.rows)
+		m.t.m.inventory.Reconcile(c.rows, len(c.rows))
 	}
 	m.commits.split(c, after)
 }
@@ -246,7 +243,7 @@ func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
 // retryPause returns the pause before another attempt. It is zero at first, and grows once nothing has succeeded for a
 // quarter of the lease.
 func (m *moves) retryPause(now elect.Instant) time.Duration {
-	if m.t.conduct.Progress.Lasts(now) < m.t.polls.lease/4 {
+	if since := m.t.conduct.Since; since == (elect.Instant{}) || now.Since(since) < m.t.polls.lease/4 {
 		return 0
 	}
 	return m.redo.Pause(m.t.polls.clock)
@@ -254,7 +251,7 @@ func (m *moves) retryPause(now elect.Instant) time.Duration {
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (m *moves) succeeded() {
-	m.t.conduct.Progress.Succeeded()
+	m.t.conduct.Succeeded()
 	m.commits.slow(false)
 	m.redo.Reset()
 }

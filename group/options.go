@@ -28,21 +28,12 @@ type forGroups interface{ options.ForGroups }
 // If a write of the Partition fails with spindle.ErrFenced, ctx is canceled. A transaction of your own can fail because of
 // the fence before ctx is canceled. The work should then wait until ctx is canceled before it returns.
 //
-// While the member keeps its term, a partition moves only after its work has returned. Work that does not return is
-// logged, and does not prevent other partitions from moving. The group stops waiting for it when Run's ctx has ended or
-// when LetGo is called.
+// A Group begins work on a partition only after its own previous work on that partition has returned. Work that does
+// not return is logged, and does not prevent other partitions from moving. The group stops waiting for it when Run's ctx
+// has ended or when LetGo is called.
 //
-// If the member loses its term because it cannot reach Spanner for one lease duration, other members get its partitions
-// one lease duration later, even if the old work has not returned. From then on, Spanner refuses the fenced writes of
-// the old work.
-//
-// A Group begins work on a partition only after its own previous work on that partition has returned. It does not wait
-// for work in other Groups of the same process.
-//
-// If the work returns before its ctx is canceled, the group logs the error, if any, and calls the function again under
-// the same token. The first time, it does so immediately. Later, it pauses first, and the pause doubles up to one lease
-// duration. WithEarlyReturn changes this behavior. If the work panics, the process crashes, as with any other
-// goroutine.
+// If the work returns before its ctx is canceled, the group logs the error, if any, and does what WithEarlyReturn says.
+// If the work panics, the process crashes, as with any other goroutine.
 func WithWork(work func(ctx context.Context, p Partition) error) Option {
 	return options.Option(func(c *options.Config) {
 		c.Require(c.Work == nil, "WithWork is given twice; pass one function that does both")
@@ -56,8 +47,8 @@ func WithWork(work func(ctx context.Context, p Partition) error) Option {
 type EarlyReturn int
 
 const (
-	// BeginAgain is the default. It calls the work again under the same token. If the work keeps returning early, the
-	// pause before each call grows.
+	// BeginAgain is the default. It calls the work again under the same token. The first time, it does so immediately.
+	// Later, it pauses first, and the pause doubles up to one lease duration.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
 	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.
 	KeepIdle EarlyReturn = EarlyReturn(options.KeepIdle)

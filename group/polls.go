@@ -124,11 +124,9 @@ func (p *polls) poll() {
 	t.m.inventory.Look++
 	p.pending = true
 	p.next.off()
-	var s table.GroupSnapshot
-	t.send.do(p.beforeDeadline(elect.Attempt(p.lease), p.left()*2/3), func(ctx context.Context) (err error) {
-		s, err = t.send.table.LookAtGroup(ctx, t.m.g.name, query)
-		return err
-	}, func(err error) {
+	do(t.send, p.beforeDeadline(t.send.limit(), p.left()*2/3), func(ctx context.Context) (table.GroupSnapshot, error) {
+		return t.send.table.LookAtGroup(ctx, t.m.g.name, query)
+	}, func(s table.GroupSnapshot, err error) {
 		p.pending, p.took = false, p.clock.Now().Since(sent)
 		p.failed.Store(nil)
 		if err != nil {
@@ -164,15 +162,13 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		t.m.voice.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", up.planning.Newer))
 	}
 	p.soon(p.normal(s))
+	t.moves.lose(t.m.inventory.Lost(s)...)
 	if up.planning.Stale || s.Members == nil {
 		if up.planning.Stale {
 			p.soon(0) // the next poll reads the body, and the members with it
 		} else {
 			p.skip--
 		}
-		f := t.facts()
-		f.Planned = false
-		t.moves.lose(f.Decide(p.judge(s)).Lose...)
 		return
 	}
 	living := plan.Living(s)
@@ -187,27 +183,20 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 }
 
-func (p *polls) judge(s table.GroupSnapshot) share.Judge {
-	return share.Judge{Snapshot: s, Own: p.t.own, Memory: p.t.m.memory}
-}
-
 // conclude acts on a poll that has read the members and the current plan.
 func (p *polls) conclude(s table.GroupSnapshot) {
 	t, v, f := p.t, p.t.m.inventory, p.t.facts()
-	d := f.Decide(p.judge(s))
-	progress := &t.conduct.Progress
-	if progress.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil {
+	d := f.Decide(share.Judge{Snapshot: s, Own: t.own, Memory: t.m.memory})
+	if t.conduct.Since == (elect.Instant{}) && len(s.Unreadable) == 0 && t.upkeep.planning.Newer == nil {
 		t.m.voice.problems.Clear()
 	}
-	f.Conclude(d, s)
-	progress.Absolve(d.Taken)
-	t.moves.lose(d.Lose...)
+	t.conduct.Absolve(d.Taken)
 	t.moves.revokeAll(d.Revoke)
 	if d.Again { // claims and reconciliations must follow from one snapshot
 		p.soon(0)
 		return
 	}
-	if len(d.Claim)+len(d.Reconcile) == 0 && t.moves.commits.idle() && !v.Suspects.Owe() {
+	if len(d.Claim)+len(d.Reconcile) == 0 && t.moves.commits.idle() && !v.All.Owe() {
 		t.moves.succeeded() // no failed step has to be retried
 	}
 	t.moves.queue(v.Reconcile(d.Reconcile, f.Batch), true)
@@ -250,11 +239,8 @@ func (p *polls) learn(s table.GroupSnapshot) {
 }
 
 // normal returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
-// group. The pause is shorter if another member's lease expires before then, or if this member starts to count before
-// then. When this member starts to count, the other members release its share of the partitions. No member works on
-// that share until this member polls the group and claims it.
-//
-// If another member's lease is very short, this member still polls at most ten times per lease of its own.
+// group, but at least a tenth of this member's own. The pause is shorter if another member's lease expires before then,
+// or if this member starts to count before then, because the other members then release its share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf

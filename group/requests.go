@@ -19,7 +19,7 @@ type requested struct {
 // member later, that member works on it, because a pause affects only one member.
 //
 // A pause lasts until Resume, even if Run ends and is called again. Members, the spindle command and the metrics count
-// paused partitions apart from partitions without a member, so they cause no alert about these.
+// paused partitions apart from partitions without a member.
 //
 // Pause returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {

@@ -33,39 +33,33 @@ func newRequests(ctx context.Context, m *member, own table.LeaseRef) *requests {
 }
 
 // do runs a step in its own goroutine, for at most limit, and then calls then in the loop.
-func (r *requests) do(limit time.Duration, step func(context.Context) error, then func(error)) {
+func do[T any](r *requests, limit time.Duration, step func(context.Context) (T, error), then func(T, error)) {
 	r.running.Add(1)
 	go func() {
 		defer r.running.Done()
 		ctx, cancel := context.WithTimeout(r.ctx, limit)
-		err := step(ctx)
+		reply, err := step(ctx)
 		cancel()
 		select {
-		case r.replies <- func() { then(err) }:
+		case r.replies <- func() { then(reply, err) }:
 		case <-r.ctx.Done():
 		}
 	}()
 }
 
-// once is like do, for a step with a result, within the time limit for a request that is neither a poll nor a claim.
-func once[T any](r *requests, step func(context.Context) (T, error), then func(T, error)) {
-	var reply T
-	r.do(elect.Attempt(r.config.Lease), func(ctx context.Context) (err error) {
-		reply, err = step(ctx)
-		return err
-	}, func(err error) { then(reply, err) })
-}
+// limit is the time limit for a request that is neither a poll nor a claim.
+func (r *requests) limit() time.Duration { return elect.Attempt(r.config.Lease) }
 
 // wait calls then in the loop once done is closed, or after limit.
 func (r *requests) wait(done <-chan struct{}, limit time.Duration, then func(error)) {
-	r.do(limit, func(ctx context.Context) error {
+	do(r, limit, func(ctx context.Context) (struct{}, error) {
 		select {
 		case <-done:
-			return nil
+			return struct{}{}, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return struct{}{}, ctx.Err()
 		}
-	}, then)
+	}, func(_ struct{}, err error) { then(err) })
 }
 
 // commitLimit is the time limit for one commit. It is shorter than the time limit for a poll, so that there is time to
@@ -110,9 +104,9 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 	return reply, nil
 }
 
-// insist runs a step, and retries it for up to lease/20 while Spanner aborts it. Aborts are common, because other
-// members claim partitions at the same time. A retry is faster than another poll. It is also safe, because each attempt
-// checks that the rows have not changed since the last poll.
+// insist runs a step, and retries it for up to lease/20 while Spanner aborts it, because other members claim partitions
+// at the same time. A retry is faster than another poll, and checks again that the rows have not changed since the last
+// one.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()
@@ -139,7 +133,7 @@ type commits struct {
 	under   int       // commits in progress
 	single  bool      // one commit at a time, with pauses, because nothing succeeds
 	pause   elect.Backoff
-	paused  alarm // until the next commit, if single is set
+	paused  alarm // until the next commit
 	crowded alarm // until commits may run in parallel again, after one was aborted by a conflict
 }
 
@@ -183,12 +177,10 @@ func (x *commits) dispatch(keep func(lock string) bool) {
 }
 
 func (x *commits) start(c *commit) {
-	var r result
 	x.under++
-	x.send.do(2*x.send.commitLimit(), func(ctx context.Context) (err error) {
-		r, err = x.send.commit(ctx, c)
-		return err
-	}, func(err error) {
+	do(x.send, 2*x.send.commitLimit(), func(ctx context.Context) (result, error) {
+		return x.send.commit(ctx, c)
+	}, func(r result, err error) {
 		x.under--
 		if x.single && err != nil {
 			x.paused.set(x.send.config.Clock, x.pause.Pause(x.send.config.Clock))
@@ -204,7 +196,7 @@ func (x *commits) idle() bool { return len(x.queue)+x.under == 0 }
 func (x *commits) width() int {
 	clock := x.send.config.Clock
 	switch {
-	case x.single && x.paused.wait(clock) > 0:
+	case x.paused.wait(clock) > 0:
 		return 0
 	case x.single, x.crowded.wait(clock) > 0:
 		return 1
@@ -221,15 +213,13 @@ func (x *commits) left() time.Duration {
 	for _, c := range x.queue {
 		soonest = min(soonest, c.ready.wait(clock))
 	}
-	if x.single {
-		soonest = max(soonest, x.paused.wait(clock))
-	}
-	return soonest
+	return max(soonest, x.paused.wait(clock))
 }
 
 // slow turns on or off the mode in which commits run one at a time, with pauses.
 func (x *commits) slow(single bool) {
 	if x.single = single; !single {
+		x.paused.off()
 		x.pause.Reset()
 	}
 }

@@ -46,7 +46,7 @@ func TestASuspectIsClaimedAlone(t *testing.T) {
 		rows = append(rows, table.Observation{Name: e.Lock})
 	}
 	suspect := v.All[3]
-	v.Suspects.Add(suspect, clock.Now(), lease, errors.New("its row is locked"))
+	suspect.Suspect.Fail(clock.Now(), lease, errors.New("its row is locked"))
 	of.queue(v.Claim(rows, 500), false)
 	queue := of.commits.queue
 	require.Len(t, queue, 2)

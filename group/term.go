@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,28 +88,23 @@ func (t *term) run(ctx context.Context) (share.Ending, error) {
 	ended := ctx.Done()
 	wake := t.polls.clock.Timer(0)
 	defer wake.Stop()
-	for !t.finished() {
+	var reason error
+	for reason == nil && !t.finished() {
 		if ended != nil && ctx.Err() != nil { // before any new step
 			ended = nil
 			t.stop(ctx)
 		}
 		wake.Reset(max(t.due(), 1)) // not zero: see elect.Sleep
-		goOn, reason := t.await(ctx, ended, wake.C)
+		var goOn bool
+		goOn, reason = t.await(ctx, ended, wake.C)
 		if goOn && t.leave.limit.left(t.polls.clock) <= 0 {
 			reason = t.leave.why
 		}
-		if reason != nil {
-			_ = t.lastBeat() // it returns the same reason, if the term is lost
-			return t.end(reason), nil
-		}
-		if goOn {
+		if goOn && reason == nil {
 			t.goOn()
 		}
 	}
-	if reason := t.lastBeat(); reason != nil {
-		return t.end(reason), nil
-	}
-	return t.releaseSlot(ctx)
+	return t.end(ctx, cmp.Or(reason, t.lastBeat()))
 }
 
 // await waits for an event and handles it. It reports whether the loop should take the steps that are due. If the event
@@ -216,7 +212,7 @@ func (t *term) checkFitness() {
 		t.polls.soon(0)
 	}
 	if !t.leaving() && t.conduct.Useless(now, owned) {
-		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Progress.Err))
+		t.giveUp(fmt.Errorf("%w: %w", errUseless, t.conduct.Err))
 	}
 }
 
@@ -248,33 +244,26 @@ func (t *term) over(ctx context.Context) <-chan struct{} {
 	return t.lease.Context().Done()
 }
 
-// end ends the term, and leaves the member's lock to expire.
-func (t *term) end(reason error) share.Ending {
-	e := t.ending()
-	t.lease.End(reason)
-	t.close(reason)
-	return e
-}
-
-// releaseSlot releases the member's lock, and with it all of the member's partitions.
-func (t *term) releaseSlot(ctx context.Context) (share.Ending, error) {
-	e := t.ending()
-	t.close(t.leave.why)
-	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
-	if errors.Is(err, spindle.ErrSuperseded) {
+// end ends the term. If there is a reason why it was lost, the member's lock is left to expire. Otherwise, it is
+// released, and with it all of the member's partitions.
+func (t *term) end(ctx context.Context, lost error) (share.Ending, error) {
+	owned, _ := t.m.inventory.All.Holds()
+	e := t.conduct.Ending(t.polls.clock.Now(), t.lease.Age(), owned, errors.Is(t.leave.why, errUseless))
+	if lost != nil {
+		t.lease.End(lost)
+		t.close(lost)
 		return e, nil
 	}
-	if err != nil && ctx.Err() == nil {
+	t.close(t.leave.why)
+	err := t.lease.Release(context.WithoutCancel(ctx), t.leave.why)
+	switch {
+	case err == nil, errors.Is(err, spindle.ErrSuperseded):
+		return e, nil
+	case ctx.Err() == nil:
 		t.m.voice.log.Warn("the member's lock could not be released", "err", err)
 		return e, nil
 	}
 	return e, err
-}
-
-// ending describes how the term ends.
-func (t *term) ending() share.Ending {
-	owned, _ := t.m.inventory.All.Holds()
-	return t.conduct.Ending(t.polls.clock.Now(), t.lease.Age(), owned, errors.Is(t.leave.why, errUseless))
 }
 
 // close revokes the remaining partitions, and cancels requests in progress.

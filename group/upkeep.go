@@ -49,9 +49,8 @@ func (u *upkeep) ended(what string, err error) bool {
 	return err == nil
 }
 
-// publish publishes the next plan if it is this member's turn. Every member computes the same plan, and usually acts on
-// it before it is published. The first plan of a group is different, because no member acts on it until it is
-// published. It needs a poll that has read all partitions.
+// publish publishes the next plan if it is this member's turn. The first plan of a group needs a poll that has read all
+// partitions.
 func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 	if u.publishing || u.t.leaving() {
 		return
@@ -69,7 +68,7 @@ func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 func (u *upkeep) sendPlan(next *plan.Plan) {
 	u.publishing = true
 	body, seen := next.Encode(), u.planning.Head
-	once(u.t.send, func(ctx context.Context) (table.Token, error) {
+	do(u.t.send, u.t.send.limit(), func(ctx context.Context) (table.Token, error) {
 		return u.t.send.table.PublishPlan(ctx, u.t.m.g.name, seen, u.t.send.config.ID, body)
 	}, func(head table.Token, err error) {
 		u.publishing = false
@@ -98,7 +97,9 @@ func (u *upkeep) evict(dead []table.Observation) {
 		return
 	}
 	u.evicting = true
-	once(u.t.send, func(ctx context.Context) ([]string, error) { return u.t.send.table.EvictMembers(ctx, dead...) }, func(freed []string, err error) {
+	do(u.t.send, u.t.send.limit(), func(ctx context.Context) ([]string, error) {
+		return u.t.send.table.EvictMembers(ctx, dead...)
+	}, func(freed []string, err error) {
 		u.evicting = false
 		if !u.ended("evict", err) {
 			return
@@ -123,7 +124,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	u.marking = true
 	ended := func(with table.LeaseRef) bool { o := members[with.Name]; return o.Exists && plan.Over(o, with.Token) }
 	some := names[:min(len(names), t.send.config.Batch)]
-	once(t.send, func(ctx context.Context) ([]string, error) {
+	do(t.send, t.send.limit(), func(ctx context.Context) ([]string, error) {
 		return t.send.table.MarkPaused(ctx, t.own, ended, some...)
 	}, func(marked []string, err error) {
 		u.marking = false
@@ -142,9 +143,9 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 func (u *upkeep) mark() {
 	t := u.t
 	t.leave.marked, t.leave.pending = true, true
-	t.send.do(t.polls.lease/5, func(ctx context.Context) error {
-		return t.send.table.Announce(ctx, t.own.Token, t.own.Name)
-	}, func(err error) {
+	do(t.send, t.polls.lease/5, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, t.send.table.Announce(ctx, t.own.Token, t.own.Name)
+	}, func(_ struct{}, err error) {
 		t.leave.pending = false
 		t.moves.releases.sooner(t.polls.clock, 0)
 		if err == nil {

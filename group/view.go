@@ -43,8 +43,7 @@ type Member struct {
 // The first 50,000 rows take one RPC, and each further 50,000 rows take another. The RPCs are sent one after another,
 // and read the same snapshot.
 //
-// Members does not require a running Group. It may be called from any goroutine, and returns early if ctx ends. If the
-// group has no members, the View has none.
+// Members does not require a running Group.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
 	wrap := func(err error) error { return loop.Wrap("members", "group", name, tableName, err) }
 	if err := errors.Join(table.CheckTable(tableName), table.CheckGroup(name)); err != nil {

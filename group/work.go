@@ -50,10 +50,8 @@ func (m *member) takeReturned() (done []outcome) {
 			continue
 		}
 		o.of.entry.Busy = nil
-		if s := m.g.standing.stuck.Load(); s != nil && s.of == o.of.hold {
-			m.g.standing.stuck.Store(nil)
-		}
 	}
+	m.findStuck()
 	return done
 }
 

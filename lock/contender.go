@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -131,7 +130,7 @@ func (s *contender) acquire(ctx context.Context, c *elect.Candidate, choose elec
 				}
 				w.last = err
 			}
-			pause = min(pause, w.line.pause(lastChange(step.Seen)))
+			pause = min(pause, w.line.pause(step.Seen))
 		}
 		elect.Sleep(ctx, s.config.Clock, pause)
 	}
@@ -156,15 +155,6 @@ func (s *contender) attend(ctx context.Context, w *waiting) error {
 	}
 	w.patience.Passed("ticket")
 	return nil
-}
-
-// lastChange returns how long ago one of the locks last changed hands.
-func lastChange(seen []elect.LockView) time.Duration {
-	ago := time.Duration(math.MaxInt64)
-	for _, s := range seen {
-		ago = min(ago, s.At.Sub(s.Since()))
-	}
-	return ago
 }
 
 // inOrder wraps choose so that it selects nothing while other waiters are ahead of this one in the queues.

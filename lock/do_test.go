@@ -550,3 +550,32 @@ func TestANestedDoOfAnotherSizeIsRefusedAtOnce(t *testing.T) {
 		assert.NoError(t, nested(3, 3, 5))
 	})
 }
+
+// Work that lost its lock must return before its process can have the lock again, however deep in other work the call is: it is
+// refused at once, because it would wait for itself.
+func TestALostLockIsRefusedAtEveryDepthOfItsWork(t *testing.T) {
+	for _, depth := range []int{0, 1, 2, 5} {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			a := p.mutex("a")
+			again := func(ctx context.Context) error {
+				assert.ErrorIs(t, p.mutex("a").Lock(ctx), ErrHeld, depth)
+				_, err := p.mutex("a").TryLock(ctx)
+				assert.ErrorIs(t, err, ErrHeld, depth)
+				return nil
+			}
+			for i := range depth {
+				inner := again
+				again = func(ctx context.Context) error { return Do(ctx, p.mutex(fmt.Sprint("inner ", i)), inner) }
+			}
+			assert.ErrorIs(t, Do(b.Context(), a, func(ctx context.Context) error {
+				b.lose("a", a.Token())
+				<-ctx.Done()
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				defer cancel()
+				assert.NoError(t, again(ctx))
+				return nil
+			}), ErrNotHeld)
+		})
+	}
+}

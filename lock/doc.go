@@ -28,7 +28,7 @@
 //
 //   - mutex.go, set.go, semaphore.go, once.go: the types; key.go: the keys of a Once; do.go: running a function
 //   - contender.go: competing for locks; held.go: holding them; forgotten.go: values that are dropped while locked
-//   - line.go: the queues for a lock as a process sees them; ticket.go: its place in them; queue.go: the queue within a process
+//   - line.go, gap.go: the queues for a lock as a process sees them; ticket.go: its place in them; queue.go: the queue within a process
 //   - seek.go, slots.go: how several goroutines of a process acquire slots at the same time
 //   - name.go: lock names that are made from parts
 //

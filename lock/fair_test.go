@@ -193,6 +193,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 				assert.Len(t, g.turns, c.processes, "everybody has a turn")
 				round := time.Duration(c.processes) * (c.hold + 20*time.Millisecond)
 				assert.Less(t, longest, time.Duration(c.rounds)*round)
+				assert.Less(t, slices.Max(g.idle), c.hold/8+30*time.Millisecond, "nobody waits for a grace, not at the first turn either")
 			})
 		})
 	}
@@ -384,6 +385,32 @@ func (p *slotLock) Lock(ctx context.Context) (err error) {
 
 func (p *slotLock) Unlock(ctx context.Context) error { return p.permit.Release(ctx) }
 
+// The second waiter may still be in a pause that it began in a long turn when a short one ends. Those behind it know that and
+// leave the lock to it.
+func TestNobodyIsPassedOverAfterAShortTurn(t *testing.T) {
+	for range 5 {
+		takingTurns(t, func(g *fairground) {
+			holder := g.mutex("holder", "m")
+			require.NoError(t, holder.Lock(g.ctx))
+			time.Sleep(time.Minute)
+			var order []int
+			for i := range 5 {
+				m := g.mutex(fmt.Sprint("waiter ", i), "m")
+				g.all.Go(func() {
+					assert.NoError(t, m.Lock(g.ctx))
+					order = append(order, i)
+					time.Sleep(time.Millisecond)
+					assert.NoError(t, m.Unlock(context.Background()))
+				})
+				time.Sleep(time.Second)
+			}
+			require.NoError(t, holder.Unlock(g.ctx))
+			g.all.Wait()
+			assert.True(t, slices.IsSorted(order), "%v", order)
+		})
+	}
+}
+
 // Callers with keys and callers without wait for one name. A smaller key that comes later overtakes only larger keys, and
 // each caller returns. The first waiter gets the lock without waiting for a grace: if the callers waited for each other in a
 // circle, each would wait for one. After the mutex's turn, the callers with keys pause, because nothing was recorded, so not all keys may run.
@@ -414,7 +441,7 @@ func TestCallersWithAndWithoutKeysTakeTurns(t *testing.T) {
 		require.NoError(t, holder.Unlock(g.ctx))
 		g.all.Wait()
 		assert.Empty(t, order[0], "the mutex")
-		assert.Less(t, g.idle[0], 130*time.Millisecond, "the pause of the first waiter, and a claim")
+		assert.Less(t, g.idle[0], 250*time.Millisecond, "the pause of the first waiter, and a claim")
 		assert.Less(t, time.Since(free), 10*time.Second)
 	})
 }

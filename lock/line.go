@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -50,13 +51,13 @@ type shown struct {
 	at    time.Time        // the time of the last poll, by Spanner's clock
 	began elect.Instant    // when the last poll was sent
 	ended elect.Instant    // when the reply to the last poll arrived
+	trip  time.Duration    // how long the last poll took
+	ago   time.Duration    // how long before that poll the locks had changed hands
 	free  map[string]since // since when each lock has been seen to be free
 }
 
-type since struct {
-	token table.Token
-	at    time.Time
-}
+// maxFirstTrip limits what a waiter says of its first poll, which may also have opened the connection to Spanner.
+const maxFirstTrip = 100 * time.Millisecond
 
 // stand puts a waiter in line for the queues. own is the ticket that the waiter's process already has, if any.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
@@ -66,7 +67,7 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.line = &line{table: w.watch.Table(s.table),
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, once: w.once,
 			enters: w.watch.Queued, admit: s.config.Enter, ticket: w.ticket},
-		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}}}
+		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}, ago: math.MaxInt64}}
 }
 
 // Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last ticket
@@ -94,6 +95,11 @@ func (l *line) Learns(b *table.Beside) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen, l.wait, l.at, l.ended = nil, 0, b.At, l.clock.Now()
+	if first := l.trip == 0; first {
+		l.trip = min(l.ended.Ran(l.began), maxFirstTrip)
+	} else {
+		l.trip = l.ended.Ran(l.began)
+	}
 	for i, q := range l.queues {
 		tickets, end := table.Tickets(q, b.Rows), l.ends[i]
 		if len(tickets) >= table.MostTickets {
@@ -123,7 +129,7 @@ func (l *line) turn(seen []elect.LockView) (wait time.Duration, also []table.Wri
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, q := range l.seen {
-		wait = max(wait, q.Wait(l.freeIn(q, seen[i]), l.clock.Random))
+		wait = max(wait, q.Wait(l.gap(q, seen[i]), l.clock.Random))
 		also = append(also, deletes(q.Passed())...)
 	}
 	l.wait = wait
@@ -157,29 +163,6 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, also [
 	}
 	l.wait = wait
 	return slot, wait, also, ok
-}
-
-// freeIn returns how long the waiters in a queue have been able to claim a lock. If the lock has no row, it is not
-// known when the lock became free. The time then counts from when the last of the waiters ahead arrived, because none
-// of them has claimed the lock since.
-func (l *line) freeIn(q fair.Line, s elect.LockView) time.Duration {
-	free := l.freeFor(s)
-	if before := q.Before(); !s.Exists && len(before) > 0 {
-		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
-		free = max(free, s.At.Sub(last.Beat))
-	}
-	return free
-}
-
-// freeFor returns how long a lock has been free. This is the time that the lock's rows show, or the time since this
-// waiter first saw the lock free, whichever is longer.
-func (l *line) freeFor(s elect.LockView) time.Duration {
-	known, ok := l.free[s.Name]
-	if !ok || known.token != s.Token {
-		known = since{s.Token, s.At}
-		l.free[s.Name] = known
-	}
-	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
 // place returns how many waiters were ahead of this one at the last poll. If there are several queues, it returns the
@@ -227,12 +210,13 @@ func (l *line) slots(n int) int {
 	return n
 }
 
-// pause returns the time until the waiter's next poll. ago is how long before the last poll the locks changed hands.
-func (l *line) pause(ago time.Duration) time.Duration {
+// pause returns the time until the waiter's next poll.
+func (l *line) pause(seen []elect.LockView) time.Duration {
 	place := l.place()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	pause := elect.Jitter(l.clock, l.pace().Pause(place, ago))
+	l.ago = l.lastChange(seen)
+	pause := elect.Jitter(l.clock, l.pace().Pause(place, l.ago))
 	if l.wait > 0 {
 		pause = min(pause, l.wait)
 	}
@@ -240,5 +224,5 @@ func (l *line) pause(ago time.Duration) time.Duration {
 }
 
 func (l *line) pace() fair.Pace {
-	return fair.Pace{Lease: l.lease, RoundTrip: l.ended.Ran(l.began), Locks: l.locks}
+	return fair.Pace{Lease: l.lease, RoundTrip: l.trip, Locks: l.locks}
 }

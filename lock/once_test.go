@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -710,4 +711,33 @@ func (b *bed) afterRecord(name, key string) *process {
 		return nil
 	})
 	return next
+}
+
+// In a quiet table, a strong read may have the timestamp of the last commit. The time that a call is for is the present
+// nevertheless, however long nothing was written.
+func TestTheTickOfAQuietTableIsThePresentOne(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		b.store.Idle = true
+		for _, quiet := range []time.Duration{0, time.Hour, 5 * time.Hour, 24 * time.Hour} {
+			time.Sleep(quiet)
+			for _, try := range []bool{false, true} {
+				o := b.process().once(fmt.Sprint("hourly ", quiet, try))
+				do := o.Do
+				if try {
+					do = o.TryDo
+				}
+				for range 3 {
+					ran, err := do(b.Context(), Every(time.Hour), func(_ context.Context, r Run) error {
+						at, err := time.Parse(time.RFC3339, r.Key())
+						assert.NoError(t, err)
+						assert.LessOrEqual(t, time.Since(at).Abs(), time.Hour, "%s at %s", r.Key(), time.Now())
+						return nil
+					})
+					assert.NoError(t, err)
+					assert.True(t, ran, "after %v", quiet)
+					time.Sleep(time.Hour)
+				}
+			}
+		}
+	})
 }

@@ -112,12 +112,12 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 		l.missing++
 	case l.own.Key != l.ticket.Key: // the ticket was put by another goroutine of the process
 		l.own.Key, write = l.ticket.Key, table.Ticket.Renew
-	case l.own.Ready && (!was || l.at.Sub(l.own.Beat) >= l.own.Grace), l.at.Sub(l.own.Beat) >= l.own.Lasts/3:
+	case l.own.Ready && (!was || l.at.Sub(l.own.Beat) >= l.own.Grace/2), l.at.Sub(l.own.Beat) >= l.own.Lasts/3:
 		write = table.Ticket.Renew
 	default:
 		return writes
 	}
-	l.own.Beat, l.gone = l.at, false
+	l.own.Beat, l.own.Grace, l.own.RoundTrip, l.gone = l.at, l.pace().Grace(), l.trip, false
 	for _, t := range l.tickets() {
 		writes = append(writes, write(t))
 	}
@@ -132,7 +132,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 // other waiter may be left to remove the dead waiters' tickets.
 func (l *line) isFirst(seen []elect.LockView) bool {
 	for i, q := range l.seen {
-		passes := seen[i].FreeIn <= 0 && q.Wait(l.freeIn(q, seen[i]), l.clock.Random) <= 0
+		passes := seen[i].FreeIn <= 0 && q.Wait(l.gap(q, seen[i]), l.clock.Random) <= 0
 		if !passes && (len(q.Before()) > 0 || q.Beyond()) {
 			return false
 		}
@@ -143,7 +143,8 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 // take gives the waiter a new ticket with the time at.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
-	l.own.Time, l.own.Nonce, l.own.Grace, l.own.Beat = at, nonce, min(l.pace().Grace(), table.MaxGrace), at.Time()
+	l.own.Time, l.own.Nonce, l.own.Beat = at, nonce, at.Time()
+	l.own.Grace, l.own.RoundTrip = l.pace().Grace(), l.trip
 	l.missing = 0
 }
 

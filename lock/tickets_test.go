@@ -48,23 +48,69 @@ func (g *fairground) delete(key string) {
 	require.NoError(g, g.rows.Commit(context.Background(), "operator", []table.Write{{Kind: table.Delete, Name: key}}))
 }
 
-// A waiter that dies at the head of the queue delays the next one by its grace, once.
+// A waiter costs the less the longer the lock is held: 20 polls a lease at the head of the queue, ten behind it, and the
+// renewals of its ticket.
+func TestAWaiterForALongHeldLockPollsRarely(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		const lease = 4 * time.Second
+		holder := b.process().mutex("m", spindle.WithLease(lease))
+		require.NoError(t, holder.Lock(b.Context()))
+		var waiters []*process
+		var all sync.WaitGroup
+		for range 5 {
+			p := b.process()
+			waiters = append(waiters, p)
+			m := p.mutex("m", spindle.WithLease(lease))
+			all.Go(func() {
+				assert.NoError(t, m.Lock(b.Context()))
+				assert.NoError(t, m.Unlock(b.Context()))
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(3 * lease)
+		before := make([]int, len(waiters))
+		for i, p := range waiters {
+			before[i] = len(p.sent())
+		}
+		time.Sleep(20 * lease)
+		for i, p := range waiters {
+			each, most := float64(len(p.sent())-before[i])/20, 12.0
+			if i == 0 {
+				most = 23 // a pause is up to a tenth shorter than its bound
+			}
+			t.Logf("place %d: %.1f requests a lease", i, each)
+			assert.LessOrEqual(t, each, most, "place %d", i)
+			assert.Greater(t, each, 9.0, "place %d", i)
+		}
+		require.NoError(t, holder.Unlock(b.Context()))
+		all.Wait()
+	})
+}
+
+// A waiter that dies at the head of the queue delays the next one by its grace, once. The grace is short after a short hold,
+// and at most a tenth of the lease and three round trips.
 func TestAWaiterThatDiesAtTheHeadCostsItsGrace(t *testing.T) {
+	for hold, costs := range map[time.Duration]time.Duration{500 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Second} {
+		t.Run(hold.String(), func(t *testing.T) { testADeadHead(t, hold, costs) })
+	}
+}
+
+func testADeadHead(t *testing.T, hold, costs time.Duration) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
 		link := &memstore.Link{Store: g.spanner}
 		dead, cancel := context.WithCancel(g.ctx)
 		g.await(dead, New(nil, "locktable", "m", silent, options.Option(func(c *options.Config) { c.Store, c.Process = link, "dead" })))
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(hold)
 		next := g.stays(g.mutex("next", "m"), 2)
 		link.Cut()
 		free := time.Now()
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
 		t.Logf("taken after %v", time.Since(free))
-		assert.Less(t, time.Since(free), 250*time.Millisecond+50*time.Millisecond)
-		assert.Greater(t, time.Since(free), 200*time.Millisecond, "it is left to the first")
+		assert.Less(t, time.Since(free), costs+150*time.Millisecond)
+		assert.Greater(t, time.Since(free), costs, "it is left to the first")
 		assert.Empty(t, g.tickets(), "both are gone")
 		cancel()
 	})
@@ -680,6 +726,55 @@ func TestTryLockTakesALockWithoutARowThoughAWaiterDiedLongAgo(t *testing.T) {
 		}
 		for _, key := range g.tickets() {
 			g.delete(key)
+		}
+	})
+}
+
+// A set claims only once it is first in each of its queues: a waiter that is ahead in any one of them has its time.
+func TestASetHeedsEachOfItsQueues(t *testing.T) {
+	for _, behind := range []string{"a", "b", "c"} {
+		takingTurns(t, func(g *fairground) {
+			holder := g.mutex("holder", behind)
+			require.NoError(t, holder.Lock(g.ctx))
+			g.dead(1, behind)
+			time.Sleep(time.Second)
+			set := g.stays(All(nil, "locktable", []string{"a", "b", "c"}, g.options("set", 0)...), 4)
+			free := time.Now()
+			require.NoError(t, holder.Unlock(g.ctx))
+			require.NoError(t, <-set)
+			assert.Greater(t, time.Since(free), 200*time.Millisecond, "%s is left to the first", behind)
+			assert.Less(t, time.Since(free), time.Second, behind)
+			g.stop()
+		})
+	}
+}
+
+// A try does not wait, so it leaves nothing that others would wait for: whatever it finds, later turns of its process put no ticket
+// into the queue.
+func TestATryLeavesNoTicket(t *testing.T) {
+	takingTurns(t, func(g *fairground) {
+		own, other, far := g.mutex("own", "m"), g.mutex("own", "m"), g.mutex("far", "m")
+		tries := func(m *Mutex, want bool) {
+			ok, err := m.TryLock(g.ctx)
+			require.NoError(t, err)
+			assert.Equal(t, want, ok)
+			if ok {
+				require.NoError(t, m.Unlock(g.ctx))
+			}
+		}
+		for range 3 {
+			require.NoError(t, own.Lock(g.ctx))
+			tries(other, false) // its process holds it
+			tries(far, false)   // another process holds it
+			ended, cancel := context.WithCancel(g.ctx)
+			cancel()
+			_, err := other.TryLock(ended)
+			require.Error(t, err)
+			require.NoError(t, own.Unlock(g.ctx))
+			assert.Empty(t, g.tickets())
+			tries(other, true)
+			tries(far, true)
+			assert.Empty(t, g.tickets())
 		}
 	})
 }

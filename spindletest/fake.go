@@ -1,15 +1,12 @@
 package spindletest
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/options"
-	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -43,7 +40,7 @@ func NewFake(tb testing.TB) *Fake {
 	tb.Cleanup(func() {
 		f.mu.Lock()
 		for _, g := range f.gates {
-			g.mend()
+			g.Mend()
 		}
 		f.mu.Unlock()
 		if inBubble() {
@@ -66,11 +63,11 @@ func inBubble() (virtual bool) {
 // Process returns a new process on the table. Its locks have the given id, unless their own options set a different
 // one. The process has no Client, so pass nil to the constructors of its locks.
 func (f *Fake) Process(id string) *Process {
-	g := &gate{Store: f.store, notRun: f.notRun}
+	g := &gate{Link: memstore.Link{Store: f.store}, notRun: f.notRun}
 	f.mu.Lock()
 	f.gates = append(f.gates, g)
 	f.mu.Unlock()
-	p := &Process{Table: lockTable, cut: g.cut, mend: g.mend}
+	p := &Process{Table: lockTable, cut: g.Hold, mend: g.Mend}
 	p.seam = seam(id, func(c *options.Config) { c.Store = g })
 	return p
 }
@@ -98,61 +95,11 @@ func (f *Fake) SupersedePartition(group, partition string) (release func()) {
 	return supersedePartition(f.tb, f.store, group, partition)
 }
 
-// gate is a process's connection to the table. While the gate is shut, calls wait until it opens, like the calls of a
-// Spanner client that has no connection.
+// gate is a process's connection to the table.
 type gate struct {
-	table.Store
+	memstore.Link
 	notRun func(error)
-
-	mu   sync.Mutex
-	shut chan struct{} // closed when the gate opens; nil while it is open; created by cut, in the caller's bubble
-}
-
-func (g *gate) cut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut == nil {
-		g.shut = make(chan struct{})
-	}
-}
-
-func (g *gate) mend() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut != nil {
-		close(g.shut)
-		g.shut = nil
-	}
-}
-
-func (g *gate) pass(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
-	if shut != nil {
-		select {
-		case <-shut:
-		case <-ctx.Done():
-			return fmt.Errorf("the test has cut this process off: %w", ctx.Err())
-		}
-	}
-	return call(ctx, g.Store)
 }
 
 // NotRun fails the test with the error of a transaction that needs a database. Package fence calls it.
 func (g *gate) NotRun(err error) { g.notRun(err) }
-
-// Read implements table.Store.
-func (g *gate) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	return table.Via(g.pass).Read(ctx, step, bound, keys)
-}
-
-// Commit implements table.Store.
-func (g *gate) Commit(ctx context.Context, step string, writes []table.Write) error {
-	return table.Via(g.pass).Commit(ctx, step, writes)
-}
-
-// Transact implements table.Store.
-func (g *gate) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	return table.Via(g.pass).Transact(ctx, step, fn)
-}

@@ -3,10 +3,10 @@ package spindletest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -32,47 +32,93 @@ func (d *Database) Supersede(name string) (release func()) {
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
 }
 
+// SupersedePartition makes another process the holder of a group's partition, even if a member owns the partition. When
+// SupersedePartition returns, the member's writes with the partition's token are fenced. The member notices this at its
+// next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
+//
+// The new holder has the id "another process" and sends no heartbeats. It holds only the partition's lock and does not
+// join the group, so the members log a warning. It holds the lock for as long as the member's lease, or until release
+// is called. Then a member claims the partition again, and release no longer has any effect.
+//
+// If SupersedePartition does not succeed within ten seconds, it fails the test.
+func (d *Database) SupersedePartition(group, partition string) (release func()) {
+	d.tb.Helper()
+	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
+}
+
 func supersede(tb testing.TB, store table.Store, name string) (release func()) {
 	tb.Helper()
-	if err := table.CheckName(name); err != nil {
-		tb.Fatalf("spindletest: supersede: %v", err)
+	return usurper{tb, table.Table{Store: store}, name}.seize(table.CheckName(name), func(ctx context.Context, t table.Table) (table.Observation, error) {
+		seen, err := t.LookAtLeases(ctx, time.Now(), name)
+		if err != nil {
+			return table.Observation{}, err
+		}
+		if r := seen[0].LeaseRecord; r != nil && r.ListDigest != "" {
+			return seen[0], fmt.Errorf("lock %q %w", name, table.ErrGroup)
+		}
+		return seen[0], nil
+	})
+}
+
+func supersedePartition(tb testing.TB, store table.Store, group, partition string) (release func()) {
+	tb.Helper()
+	name := table.PartitionName(group, partition)
+	bad := errors.Join(table.CheckGroup(group), table.CheckPartition(group, partition))
+	return usurper{tb, table.Table{Store: store}, name}.seize(bad, func(ctx context.Context, t table.Table) (table.Observation, error) {
+		snapshot, err := t.LookAtGroup(ctx, group, table.GroupQuery{WithLeases: []string{name}})
+		return snapshot.Partitions[name].Observation, err
+	})
+}
+
+// usurper is another process, which takes a lock from its holder.
+type usurper struct {
+	tb    testing.TB
+	table table.Table
+	name  string
+}
+
+// seize claims the lock whether or not it is free. It fails the test if an argument is bad.
+func (u usurper) seize(bad error, look func(context.Context, table.Table) (table.Observation, error)) (release func()) {
+	u.tb.Helper()
+	if bad != nil {
+		u.tb.Fatalf("spindletest: supersede: %v", bad)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	term, err := claim(ctx, table.Table{Store: store}, name)
-	if err != nil {
-		tb.Fatalf("spindletest: supersede: lock %q: %v", name, err)
-	}
-	return func() {
-		tb.Helper()
-		if !term.Held() {
-			return
-		}
-		if err := term.Release(context.Background(), spindle.ErrStopped); err != nil && !errors.Is(err, spindle.ErrSuperseded) {
-			tb.Errorf("spindletest: supersede: lock %q: %v", name, err)
-		}
-	}
-}
-
-// claim claims the lock whether or not it is free.
-func claim(ctx context.Context, t table.Table, name string) (*elect.Term, error) {
-	c := options.New([]spindle.Option{spindle.WithID(another)})
-	other := c.Candidate(t, name)
-	retry := elect.Backoff{Max: 100 * time.Millisecond}
+	clock, retry := elect.SystemClock{}, elect.Backoff{Max: 100 * time.Millisecond}
 	for {
-		seen, err := other.Look(ctx)
+		seen, err := look(ctx, u.table)
 		if err == nil {
-			if p := seen[0].LeaseRecord; p != nil {
-				other.LeaseRecord.Lease = p.Lease
-			}
-			var term *elect.Term
-			if term, err = other.Claim(ctx, seen...); err == nil {
-				return term, nil
+			if release, err = u.claim(ctx, seen); err == nil {
+				return release
 			}
 		}
 		if table.Refused(err) || ctx.Err() != nil {
-			return nil, err
+			u.tb.Fatalf("spindletest: supersede: lock %q: %v", u.name, err)
 		}
-		elect.Sleep(ctx, c.Clock, retry.Pause(c.Clock)) // the holder's heartbeat came first, or the emulator is busy
+		elect.Sleep(ctx, clock, retry.Pause(clock)) // the holder's heartbeat came first, or the emulator is busy
 	}
+}
+
+func (u usurper) claim(ctx context.Context, seen table.Observation) (release func(), err error) {
+	record := table.LeaseRecord{Lease: options.DefaultLease, ID: another}
+	if seen.LeaseRecord != nil {
+		record.Lease = seen.LeaseRecord.Lease
+	}
+	token, err := u.table.Claim(ctx, another, seen)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	return func() {
+		u.tb.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		if time.Since(sent) > record.Lease {
+			return
+		}
+		if err := u.table.Release(ctx, token, u.name); err != nil && !errors.Is(err, table.ErrSuperseded) {
+			u.tb.Errorf("spindletest: supersede: lock %q: %v", u.name, err)
+		}
+	}, u.table.Confirm(ctx, token, record, u.name)
 }

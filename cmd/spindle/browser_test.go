@@ -434,9 +434,15 @@ func TestBrowserKeysAndNames(t *testing.T) {
 	assert.Contains(t, read[string](s, `document.getElementById("detail").textContent`), "holder-of-b")
 	s.do(chromedp.KeyEvent("\x1b"))
 	s.await("it is closed", `document.getElementById("detail").hidden && document.activeElement.id === "grid"`)
+	drawn, err := chromedp.Run(s.ctx, chromedp.Evaluate[float64](`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+		const track = document.querySelector(".row .track"), bar = track.querySelector(".term").style;
+		done((parseFloat(bar.left) + parseFloat(bar.width)) / track.clientWidth);
+	})))`, chromedp.EvalAwaitPromise))
+	require.NoError(t, err)
+	assert.InDelta(t, 2, drawn, 0.01, "timelines are drawn for the width that they have now: a term that lasts ends one width beyond the strip")
 	assert.Equal(t, []string{"row", "columnheader", "gridcell"}, read[[]string](s, `["#head", "#head .cell", ".row .cell"].map((q) => document.querySelector(q).getAttribute("role"))`))
 	assert.Contains(t, read[string](s, active+`.textContent`), "1 term, no gap", "the timeline in words")
-	assert.Equal(t, "light", read[string](s, `getComputedStyle(document.documentElement).colorScheme`))
+	assert.Equal(t, "rgb(244, 246, 248)", read[string](s, `getComputedStyle(document.body).backgroundColor`), "the light colours")
 }
 
 // TestBrowserAMembersPartitionsAreFoldedAway: a group is its members, each with what it has.

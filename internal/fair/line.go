@@ -93,7 +93,7 @@ func (l Line) counts(t table.Ticket) bool { return !t.Lapsed(l.At) && (!t.Set ||
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
 
 // readyFor returns the remaining time for which no other waiter may pass the ticket of a set.
-func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(4 * t.Grace).Sub(l.At) }
+func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(2 * t.Grace).Sub(l.At) }
 
 // Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
 // tickets of sets, and all lapsed tickets.
@@ -117,20 +117,26 @@ func (l Line) Lapsed() (lapsed []table.Ticket) {
 	return lapsed
 }
 
-// Wait returns how much longer the waiter must wait before it may claim the lock, given how long the lock has been
-// free. If the result is zero or negative, the waiter may claim the lock now.
+// A Gap is the time since a lock was last held.
+type Gap struct {
+	Lasts time.Duration // so far
+	After time.Duration // how long the lock was held before, at most
+}
+
+// Wait returns how much longer the waiter must wait before it may claim a free lock. If the result is zero or negative,
+// the waiter may claim the lock now.
 //
 // The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock:
 // log2(1+n) times the longest grace period among them, and more if one of them is a ready set. The sum of their grace
 // periods would be too long if many of them had died. If not all tickets ahead were read, the waiter does not know n,
 // so it waits for an additional random time.
-func (l Line) Wait(free time.Duration, random func(time.Duration) time.Duration) time.Duration {
-	before := l.Before()
+func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Duration {
+	before, free := l.Before(), gap.Lasts
 	place := l.Place()
 	if place == 0 {
 		return 0
 	}
-	grace := longest(before)
+	grace := longest(before, gap.After)
 	wait := time.Duration(float64(grace)*math.Log2(1+float64(place))) - free
 	if l.Beyond() {
 		wait += random(grace)
@@ -151,11 +157,11 @@ func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
 
-// longest returns the longest grace of the tickets.
-func longest(before []table.Ticket) time.Duration {
+// longest returns the longest grace of the tickets, for a lock that was held for at most held.
+func longest(before []table.Ticket, held time.Duration) time.Duration {
 	grace := time.Millisecond
 	for _, t := range before {
-		grace = max(grace, t.Grace)
+		grace = max(grace, graceOf(t, held))
 	}
 	return grace
 }
@@ -174,7 +180,7 @@ func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, 
 	if place == 0 {
 		return 0, 0, 0, true
 	}
-	grace := longest(l.Before())
+	grace := longest(l.Before(), math.MaxInt64) // the tickets do not say which slots their waiters saw
 	wait = grace
 	lost := 0
 	for _, f := range free {

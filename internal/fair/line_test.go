@@ -56,14 +56,14 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func TestTheHeadWaitsForNobodyAndTheOthersForItsGrace(t *testing.T) {
 	a, b, c := ticket(1), ticket(2), ticket(3)
-	assert.Zero(t, line(a, a, b).Wait(0, chance))
-	assert.Equal(t, grace, line(b, a, b).Wait(0, chance))
-	assert.Equal(t, 50*time.Millisecond, line(b, a, b).Wait(150*time.Millisecond, chance))
-	assert.LessOrEqual(t, line(b, a, b).Wait(grace, chance), time.Duration(0))
+	assert.Zero(t, line(a, a, b).Wait(Gap{}, chance))
+	assert.Equal(t, grace, line(b, a, b).Wait(Gap{}, chance))
+	assert.Equal(t, 50*time.Millisecond, line(b, a, b).Wait(Gap{Lasts: 150 * time.Millisecond}, chance))
+	assert.LessOrEqual(t, line(b, a, b).Wait(Gap{Lasts: grace}, chance), time.Duration(0))
 	slow := a
 	slow.Grace = time.Second
-	assert.Equal(t, time.Second, line(b, slow, b).Wait(0, chance), "as long as it asks for")
-	two := line(c, a, b, c).Wait(0, chance)
+	assert.Equal(t, time.Second, line(b, slow, b).Wait(Gap{}, chance), "as long as it asks for")
+	two := line(c, a, b, c).Wait(Gap{}, chance)
 	assert.Greater(t, two, grace)
 	assert.Less(t, two, 2*grace, "not the graces of all")
 }
@@ -78,8 +78,8 @@ func TestManyDeadCostAFewGraces(t *testing.T) {
 	l.End = dead[len(dead)-1].Row()
 	assert.True(t, l.Beyond())
 	assert.Equal(t, table.MostTickets, l.Place())
-	assert.Less(t, l.Wait(0, chance), 6*grace)
-	assert.Equal(t, grace, l.Wait(0, func(d time.Duration) time.Duration { return d })-l.Wait(0, chance), "chance decides among those beyond")
+	assert.Less(t, l.Wait(Gap{}, chance), 6*grace)
+	assert.Equal(t, grace, l.Wait(Gap{}, func(d time.Duration) time.Duration { return d })-l.Wait(Gap{}, chance), "chance decides among those beyond")
 	l.Own = ticket(5)
 	assert.False(t, l.Beyond(), "its ticket is gone, and would be among those that were read")
 }
@@ -97,7 +97,7 @@ func TestANewcomerComesAfterTicketsThatWereNotRead(t *testing.T) {
 	assert.Zero(t, l.Place())
 	l.End = idle[len(idle)-1].Row()
 	assert.Equal(t, table.MostTickets, l.Place())
-	assert.Positive(t, l.Wait(0, chance))
+	assert.Positive(t, l.Wait(Gap{}, chance))
 }
 
 func lapsed(at int) table.Ticket {
@@ -171,9 +171,9 @@ func TestASetIsWaitedForOnlyOnceItIsFirstEverywhere(t *testing.T) {
 	idle.Ready = false
 	assert.Equal(t, 0, line(own, idle, own).Place())
 	assert.Equal(t, 1, line(own, set(1, 0), own).Place())
-	assert.Equal(t, 4*grace, line(own, set(1, 0), own).Wait(time.Second, chance), "nobody passes it, though the lock has been free for longer than its grace")
-	assert.Equal(t, 4*grace, line(own, set(1, 0), set(2, grace), own).Wait(time.Second, chance), "of two, for the one that takes longer")
-	assert.Equal(t, 0, line(own, set(1, 4*grace), own).Place(), "it has not been heard from")
+	assert.Equal(t, 2*grace, line(own, set(1, 0), own).Wait(Gap{Lasts: time.Second}, chance), "nobody passes it, though the lock has been free for longer than its grace")
+	assert.Equal(t, 2*grace, line(own, set(1, 0), set(2, grace), own).Wait(Gap{Lasts: time.Second}, chance), "of two, for the one that takes longer")
+	assert.Equal(t, 0, line(own, set(1, 2*grace), own).Place(), "it has not been heard from")
 	assert.Empty(t, line(own, idle, set(2, time.Hour), own).Before())
 }
 
@@ -183,12 +183,12 @@ func TestAFreeLockIsNotLeftToASetForEver(t *testing.T) {
 	l := line(own, ready, own)
 	l.At = ready.Time.Time().Add(time.Second)
 	l.Tickets[0].Beat = l.At
-	assert.Positive(t, l.Wait(table.MaxGrace-time.Millisecond, chance))
-	assert.LessOrEqual(t, l.Wait(table.MaxGrace, chance), time.Duration(0))
+	assert.Positive(t, l.Wait(Gap{Lasts: table.MaxGrace - time.Millisecond}, chance))
+	assert.LessOrEqual(t, l.Wait(Gap{Lasts: table.MaxGrace}, chance), time.Duration(0))
 	l.At = ready.Time.Time().Add(10 * time.Minute)
 	l.Tickets[0].Beat = l.At
-	assert.Positive(t, l.Wait(30*time.Second, chance), "for longer, the longer it has waited")
-	assert.LessOrEqual(t, l.Wait(time.Minute, chance), time.Duration(0))
+	assert.Positive(t, l.Wait(Gap{Lasts: 30 * time.Second}, chance), "for longer, the longer it has waited")
+	assert.LessOrEqual(t, l.Wait(Gap{Lasts: time.Minute}, chance), time.Duration(0))
 	assert.Empty(t, l.Passed(), "and it keeps its place")
 }
 
@@ -271,7 +271,7 @@ func TestSomebodyGoesOn(t *testing.T) {
 		}
 		goes := false
 		for _, own := range all {
-			goes = goes || line(own, all...).Wait(4*grace, chance) <= 0
+			goes = goes || line(own, all...).Wait(Gap{Lasts: 4 * grace}, chance) <= 0
 		}
 		assert.True(t, goes, "seed %d", seed)
 	}
@@ -281,16 +281,43 @@ func TestThePaceOfAWaiter(t *testing.T) {
 	p := Pace{Lease: 10 * time.Second, RoundTrip: 5 * time.Millisecond}
 	assert.Equal(t, 2*time.Millisecond, p.Pause(0, 0))
 	assert.Equal(t, 10*time.Millisecond, p.Pause(0, 160*time.Millisecond), "a sixteenth")
-	assert.Equal(t, 100*time.Millisecond, p.Pause(0, time.Hour))
+	assert.Equal(t, 500*time.Millisecond, p.Pause(0, time.Hour), "20 polls a lease")
 	assert.Equal(t, 30*time.Millisecond, p.Pause(1, 240*time.Millisecond))
 	assert.Equal(t, time.Second, p.Pause(31, time.Hour))
-	assert.Equal(t, 215*time.Millisecond, p.Grace())
+	assert.Equal(t, 1015*time.Millisecond, p.Grace())
 	many := Pace{Lease: 10 * time.Second, Locks: 1000}
 	assert.Equal(t, 100*time.Millisecond, many.Pause(0, 0), "who reads a thousand locks looks more rarely")
 	short := Pace{Lease: time.Second, RoundTrip: 300 * time.Millisecond}
-	assert.Equal(t, 10*time.Millisecond, short.Pause(0, time.Hour))
-	assert.Equal(t, 920*time.Millisecond, short.Grace(), "who is slow asks for more")
+	assert.Equal(t, 50*time.Millisecond, short.Pause(0, time.Hour))
+	assert.Equal(t, time.Second, short.Grace(), "who is slow asks for more")
+	assert.Equal(t, table.MaxGrace, Pace{Lease: time.Hour, RoundTrip: time.Minute}.Grace())
 	for place := range 40 {
 		assert.LessOrEqual(t, p.Pause(place, time.Second), p.Pause(place+1, time.Second))
 	}
+}
+
+// A dead waiter costs the others little after a short hold, because a living one would have polled often. Whoever waits for
+// it leaves it the time in which it would have claimed, whatever its lease and however long the lock was held.
+func TestTheGraceFollowsTheHold(t *testing.T) {
+	for _, lease := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, 24 * time.Hour} {
+		for _, trip := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond} {
+			p := Pace{Lease: lease, RoundTrip: trip}
+			head := ticket(1)
+			head.RoundTrip, head.Grace = trip, p.Grace()
+			for held := time.Millisecond; held < 48*time.Hour; held *= 3 {
+				wait := line(ticket(2), head, ticket(2)).Wait(Gap{After: held}, chance)
+				assert.GreaterOrEqual(t, wait, p.Pause(0, held)+2*trip, "a pause, a poll and a claim: lease %v, round trip %v, held %v", lease, trip, held)
+				assert.LessOrEqual(t, wait, p.Grace(), "no longer than the ticket asks for")
+			}
+		}
+	}
+	head := ticket(1)
+	head.RoundTrip, head.Grace = 5*time.Millisecond, time.Second
+	own := ticket(2)
+	assert.Equal(t, 40*time.Millisecond, line(own, head, own).Wait(Gap{After: 200 * time.Millisecond}, chance))
+	head.RoundTrip = 0
+	assert.Equal(t, time.Second, line(own, head, own).Wait(Gap{After: 200 * time.Millisecond}, chance), "an older version does not say how fast it is")
+	ready := set(1, 0)
+	ready.RoundTrip, ready.Grace = 5*time.Millisecond, time.Second
+	assert.Equal(t, 2*time.Second, line(own, ready, own).Wait(Gap{After: 200 * time.Millisecond}, chance), "a set polls more rarely, the more locks it has")
 }

@@ -1,6 +1,10 @@
 package fair
 
-import "time"
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
 
 // Pace contains the values that determine how long a waiter pauses between polls.
 type Pace struct {
@@ -14,7 +18,7 @@ type Pace struct {
 // pause longer, because they only need to notice when they become first. A waiter for many locks polls less often,
 // because each poll reads the rows of all these locks.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
-	head := min(max(held/16, 2*time.Millisecond, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
+	head := min(max(held/16, shortest, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
 		return head
 	}
@@ -22,11 +26,22 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace returns how long later waiters should leave a free lock to this waiter. It is long enough for the waiter to
-// poll, notice that the lock is free, and claim it.
-func (p Pace) Grace() time.Duration { return 2*p.longest() + 3*p.RoundTrip }
+// Grace returns how long later waiters leave a free lock to this waiter at most. It is long enough for the waiter to poll,
+// notice that the lock is free, and claim it, however long the lock was held.
+func (p Pace) Grace() time.Duration { return min(2*p.longest()+3*p.RoundTrip, table.MaxGrace) }
 
 // longest returns the longest pause of the first waiter in a queue.
-func (p Pace) longest() time.Duration {
-	return min(max(p.Lease/100, 2*time.Millisecond), 100*time.Millisecond)
+func (p Pace) longest() time.Duration { return min(max(p.Lease/20, shortest), time.Second) }
+
+// shortest is the shortest pause of the first waiter in a queue.
+const shortest = 2 * time.Millisecond
+
+// graceOf returns how long later waiters leave a lock to the waiter with a ticket, if the lock was held for at most held
+// before it became free. The waiter pauses longer the longer the lock is held, so it needs less time after a short hold. A
+// set, or a waiter of an older version, does not say enough, and gets all the time that its ticket asks for.
+func graceOf(t table.Ticket, held time.Duration) time.Duration {
+	if t.Set || t.RoundTrip == 0 {
+		return t.Grace
+	}
+	return min(t.Grace, 2*max(held/16, shortest)+3*t.RoundTrip)
 }

@@ -225,6 +225,13 @@ func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
 	}
 }
 
+// ListGroup is like List for all locks of a group, in one request, without their waiters.
+func ListGroup(ctx context.Context, t table.Table, group string) ([]Listing, time.Time, error) {
+	prefix := table.GroupPrefix(group)
+	rows, at, err := t.Store.Read(ctx, "list", table.Present, table.Keys{All: true, Prefix: prefix})
+	return list(slices.Sorted(maps.Keys(namesIn(rows, prefix))), table.RowsAt(at, rows)), at, err
+}
+
 func listOne(name string, at time.Time, rows []table.Row) Listing {
 	l := list([]string{name}, table.RowsAt(at, rows))[0]
 	l.attach(queuesIn(rows, at), queuesOf(name))

@@ -147,3 +147,17 @@ func TestAReleasedLockWithALeaseRowIsReleased(t *testing.T) {
 	assert.Equal(t, "lost", found[0].Name)
 	assert.Equal(t, operator.Orphaned, found[0].State())
 }
+
+// A lease that has run out is expired, whatever its holder did last: who died while it was leaving, or after it was asked to, holds
+// nothing.
+func TestALeaseThatHasRunOutIsExpired(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, writer := range []string{"a", ""} { // a leaving holder is not named
+		for ago, held := range map[time.Duration]bool{0: true, 10*time.Second - 1: true, 10 * time.Second: false, time.Hour: false} {
+			l := operator.Listing{Observation: table.Observation{Name: "a", Exists: true, At: now, Token: table.TokenAt(now.Add(-2 * time.Hour)),
+				Heartbeat: now.Add(-ago), Writer: writer, LeaseRecord: &table.LeaseRecord{ID: "a", Lease: 10 * time.Second}}}
+			assert.Equal(t, held, l.IsHeld(), "written by %q %v ago", writer, ago)
+			assert.Equal(t, !held, l.State() == operator.Expired, "written by %q %v ago", writer, ago)
+		}
+	}
+}

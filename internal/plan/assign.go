@@ -5,14 +5,12 @@ import (
 	"slices"
 )
 
-// maxPairs is the maximum number of pairs of a partition and a slot that are sorted. Sorting more would take too long.
-const maxPairs = 300_000
-
 // assigning is a plan whose entries are being assigned.
 type assigning struct {
 	*Plan
-	home []int32 // for each entry, the index of the evicted member that had it, if that member has returned, or none
-	load []int   // the number of partitions that each member has in the classes assigned so far
+	home []int32  // for each entry, the index of the evicted member that had it, if that member has returned, or none
+	load []int    // the number of partitions that each member has in the classes assigned so far
+	seed []uint64 // for each member, a number for its slot
 }
 
 // A class is the set of entries that are in the lists of the same members.
@@ -26,16 +24,11 @@ type class struct {
 // first. The classes that follow can then balance the load, because more members are eligible for them.
 func (a *assigning) classes() []class {
 	by := map[uint16]*class{}
-	var last uint16
-	var c *class
 	for i, e := range a.entries {
-		if e.lists != last {
-			if last, c = e.lists, by[e.lists]; c == nil {
-				c = a.class(e.lists)
-				by[e.lists] = c
-			}
+		if by[e.lists] == nil {
+			by[e.lists] = a.class(e.lists)
 		}
-		c.entries = append(c.entries, i)
+		by[e.lists].entries = append(by[e.lists].entries, i)
 	}
 	var all []class
 	for _, c := range by {
@@ -80,14 +73,10 @@ func (a *assigning) assign(c class) {
 // keep returns how many entries of the class each member keeps. If the owner of an entry is not eligible for the class,
 // keep makes the entry unassigned.
 func (a *assigning) keep(c class) []int {
-	eligible := make([]bool, len(a.members))
-	for _, i := range c.eligible {
-		eligible[i] = true
-	}
 	kept := make([]int, len(a.members))
 	for _, i := range c.entries {
 		e := &a.entries[i]
-		if e.owner != none && eligible[e.owner] {
+		if e.owner != none && a.bit(a.members[e.owner].List)&e.lists != 0 {
 			kept[e.owner]++
 		} else {
 			e.owner = none
@@ -119,29 +108,28 @@ func (a *assigning) quotas(c class, kept []int) []int {
 // most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of them
 // is limited in this way.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
-	var full []int
+	in = slices.Clone(in)
+	for n := 0; n != len(in) && !trial; {
+		n = len(in)
+		of, sum := total, a.weights(in)
+		in = slices.DeleteFunc(in, func(i int) bool {
+			m := a.members[i]
+			if !m.Trial || share(of, m.Weight, sum) == 0 {
+				return false
+			}
+			quota[i] = 1
+			total--
+			return true
+		})
+	}
+	a.level(total, in, kept, quota)
+}
+
+func (a *assigning) weights(in []int) (sum int) {
 	for _, i := range in {
-		if trial || !a.members[i].Trial {
-			full = append(full, i)
-		}
+		sum += a.members[i].Weight
 	}
-	if len(full) == 0 { // only members on trial remain, and the share of each is less than one partition
-		a.level(total, in, kept, quota, func(int) int { return 1 }, false)
-		return
-	}
-	weight := func(i int) int { return a.members[i].Weight }
-	a.level(total, in, kept, quota, weight, !trial)
-	if len(full) == len(in) {
-		return
-	}
-	left := total
-	for _, i := range in {
-		if a.members[i].Trial && !trial {
-			quota[i] = min(quota[i], 1)
-			left -= quota[i]
-		}
-	}
-	a.level(left, full, kept, quota, weight, false)
+	return sum
 }
 
 // share returns the whole part of a member's share of total, where sum is the sum of all weights.
@@ -149,40 +137,33 @@ func share(total, weight, sum int) int { return int(int64(total) * int64(weight)
 
 // level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the
 // remaining partitions, one each, to some of the members. Members that own more than their rounded quota come first, so
-// that as few partitions as possible move. Among the others, members on trial come last. If trials is set, a member on trial
-// that has one partition gets no more.
-func (a *assigning) level(total int, in, kept, quota []int, weight func(i int) int, trials bool) {
-	sum := 0
-	for _, i := range in {
-		sum += weight(i)
-	}
-	left := total
+// that as few partitions as possible move. Among the others, members on trial come last.
+func (a *assigning) level(total int, in, kept, quota []int) {
+	left, sum := total, a.weights(in)
 	fraction := make([]int64, len(a.members))
 	var more []int
 	for _, i := range in {
-		quota[i] = share(total, weight(i), sum)
+		weight := a.members[i].Weight
+		quota[i] = share(total, weight, sum)
 		left -= quota[i]
-		if fraction[i] = int64(total) * int64(weight(i)) % int64(sum); fraction[i] > 0 && !(trials && a.members[i].Trial && quota[i] > 0) {
+		if fraction[i] = int64(total) * int64(weight) % int64(sum); fraction[i] > 0 {
 			more = append(more, i)
 		}
 	}
-	keeps := func(i int) int {
-		if a.load[i]+kept[i] > quota[i] {
-			return 0
+	rank := func(i int) (r int) {
+		if a.load[i]+kept[i] <= quota[i] {
+			r = 2
 		}
-		return 1
-	}
-	trial := func(i int) int {
 		if a.members[i].Trial {
-			return 1
+			r++
 		}
-		return 0
+		return r
 	}
 	slices.SortFunc(more, func(x, y int) int {
-		return cmp.Or(cmp.Compare(keeps(x), keeps(y)), cmp.Compare(trial(x), trial(y)), cmp.Compare(fraction[y], fraction[x]),
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(fraction[y], fraction[x]),
 			cmp.Compare(mix(uint64(a.members[x].Slot)), mix(uint64(a.members[y].Slot))))
 	})
-	for _, i := range more[:min(left, len(more))] { // the rest is for members that are not on trial
+	for _, i := range more[:left] {
 		quota[i]++
 	}
 }
@@ -201,7 +182,7 @@ func (a *assigning) giveUp(c class, room []int) {
 		switch home := a.home[i]; {
 		case home != none && room[home] > 0:
 			return 0
-		case a.entries[i].former != none:
+		case a.entries[i].former != "":
 			return 1
 		}
 		return 2
@@ -230,7 +211,7 @@ func (a *assigning) bringHome(pool, room []int) []int {
 	})
 }
 
-// assignPool assigns the entries to members with room.
+// assignPool assigns each entry to the member with room whose slot prefers it most.
 func (a *assigning) assignPool(pool, room []int) {
 	var open []int
 	for i, r := range room {
@@ -238,82 +219,22 @@ func (a *assigning) assignPool(pool, room []int) {
 			open = append(open, i)
 		}
 	}
-	if len(pool)*len(open) > maxPairs {
-		a.assignMany(pool, open, room)
-	} else {
-		a.assignPairs(pool, open, room)
-	}
-}
-
-// assignMany assigns each entry to a member with room that it chooses by the hash of the entry.
-func (a *assigning) assignMany(pool, open, room []int) {
 	for _, i := range pool {
-		at := int(mix(a.entries[i].hash) % uint64(len(open)))
-		to := open[at]
+		best := 0
+		for at := range open {
+			if a.prefers(open[at], i) < a.prefers(open[best], i) {
+				best = at
+			}
+		}
+		to := open[best]
 		a.entries[i].owner = int32(to)
 		if room[to]--; room[to] == 0 {
-			open = slices.Delete(open, at, at+1)
+			open = slices.Delete(open, best, best+1)
 		}
 	}
 }
 
-// assignPairs assigns entries to the members with room. It sorts all pairs of an entry and a member by slotOrder and
-// goes through them. It assigns the entry to the member if the entry is still unassigned and the member still has room.
-// Most pairs are never needed, so assignPairs sorts only some of them at a time.
-func (a *assigning) assignPairs(pool, open, room []int) {
-	pairs := make([]pair, 0, len(pool)*len(open))
-	for _, to := range open {
-		for _, i := range pool {
-			pairs = append(pairs, pair{slotOrder(a.members[to].Slot, a.entries[i].hash), int32(i), int32(to)})
-		}
-	}
-	for left := len(pool); left > 0; {
-		n := min(4*left, len(pairs))
-		lowest(pairs, n)
-		slices.SortFunc(pairs[:n], pair.compare)
-		for _, x := range pairs[:n] {
-			if a.entries[x.entry].owner == none && room[x.to] > 0 {
-				a.entries[x.entry].owner = x.to
-				room[x.to]--
-				left--
-			}
-		}
-		pairs = slices.DeleteFunc(pairs[n:], func(x pair) bool { return a.entries[x.entry].owner != none || room[x.to] <= 0 })
-	}
-}
-
-// slotOrder returns the position of an entry in the order in which a slot prefers entries.
-func slotOrder(slot int, entry uint64) uint64 { return mix(mix(uint64(slot+1)*golden) ^ entry) }
-
-// A pair is an entry and a member to which the entry can be assigned.
-type pair struct {
-	order     uint64
-	entry, to int32
-}
-
-func (a pair) compare(b pair) int {
-	if a.order != b.order {
-		return cmp.Compare(a.order, b.order)
-	}
-	return cmp.Or(cmp.Compare(a.entry, b.entry), cmp.Compare(a.to, b.to))
-}
-
-// lowest moves the first n pairs in slot order to the front, without sorting them.
-func lowest(pairs []pair, n int) {
-	for len(pairs) > 1 && n > 0 && n < len(pairs) {
-		pivot, low := pairs[len(pairs)/2], 0
-		pairs[len(pairs)/2], pairs[len(pairs)-1] = pairs[len(pairs)-1], pivot
-		for i, x := range pairs {
-			if x.compare(pivot) < 0 {
-				pairs[i], pairs[low] = pairs[low], x
-				low++
-			}
-		}
-		pairs[len(pairs)-1], pairs[low] = pairs[low], pivot
-		if low < n { // the pivot is among the first n
-			pairs, n = pairs[low+1:], n-low-1
-		} else {
-			pairs = pairs[:low]
-		}
-	}
+// prefers returns the position of an entry in the order in which the slot of a member prefers entries.
+func (a *assigning) prefers(member, entry int) uint64 {
+	return mix(a.seed[member] ^ a.entries[entry].hash)
 }

@@ -145,12 +145,21 @@ func TestOneIsBackBeforeTheOthers(t *testing.T) {
 	back := pods(l, 0, 1, 2, 8, -1, -1)
 	q := next(t, p, l, back)
 	assert.Equal(t, bound(owners(t, p, l), back), moved(owners(t, p, l), owners(t, q, l)))
-	assert.Subset(t, q.Assigned(l, 8), own["pod-3"])
-	for slot := range 3 {
-		mine := own["pod-"+strconv.Itoa(slot)]
-		assert.GreaterOrEqual(t, len(q.Assigned(l, slot)), 15, "%v of %v", q.Assigned(l, slot), mine)
+	returned := func(slot int, p *Plan) (n int) {
+		for _, i := range own["pod-3"] {
+			if slices.Contains(p.Assigned(l, slot), i) {
+				n++
+			}
+		}
+		return n
 	}
-	assert.False(t, slices.ContainsFunc(q.evicted, func(e evicted) bool { return e.ID == "pod-3" }))
+	most := 0
+	for slot := range 3 {
+		most += min(returned(slot, p), 5) // each of the others gives up 5 of its 20
+		assert.Len(t, q.Assigned(l, slot), 15)
+	}
+	assert.Equal(t, most, returned(8, q), "as many of its own as the others give up")
+	assert.NotContains(t, q.evicted, "pod-3")
 }
 
 // A kept member that comes back in the slot of another one has its own partitions, not the other's.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
@@ -27,7 +26,6 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	for _, c := range a.classes() {
 		a.assign(c)
 	}
-	q.forget()
 	q.whole = q.only(l)
 	return q, true
 }
@@ -40,10 +38,13 @@ func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	if bit == 0 {
 		names = nil
 	}
+	for _, m := range q.members {
+		a.seed = append(a.seed, mix(uint64(m.Slot+1)*golden))
+	}
 	size := max(len(p.entries), len(names))
 	q.entries, a.home = make([]entry, 0, size), make([]int32, 0, size)
 	for i, j := 0, 0; i < len(p.entries) || j < len(names); {
-		e, home := entry{owner: none, former: none}, int32(none)
+		e, home := entry{owner: none}, int32(none)
 		named := j < len(names) && (i == len(p.entries) || names[j] <= p.entries[i].hash)
 		if i < len(p.entries) && (!named || names[j] == p.entries[i].hash) {
 			e, home = s.of(p.entries[i])
@@ -55,26 +56,30 @@ func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 		}
 		if e.lists != 0 {
 			q.entries, a.home = append(q.entries, e), append(a.home, home)
+			if e.former != "" {
+				q.evicted[e.former] = s.until[e.former]
+			}
 		}
 	}
 	return a
 }
 
-// succession maps the indexes of one plan to those of the next.
+// succession maps one plan to the next.
 type succession struct {
-	lists   []uint16 // for each list, its bit in the next plan, or 0
-	members []heir
-	evicted []heir
+	lists []uint16         // for each list, its bit in the next plan, or 0
+	heirs []heir           // for each member
+	is    map[string]int32 // the indexes in the next plan of the members with an identity
+	until map[string]int64 // until when the identities of evicted members are kept
 }
 
 // An heir is the successor of a member in the next plan.
 type heir struct {
-	member int32 // the index of the same member, or of the member that now has its slot, or none
-	former int32 // the index of the member in evicted, or none
+	member int32  // the index of the same member, or of the member that now has its slot, or none
+	former string // the identity of the member, if it was evicted
 }
 
 func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
-	var s succession
+	s := succession{is: map[string]int32{}, until: map[string]int64{}}
 	for _, list := range p.lists {
 		bit := q.bit(list)
 		if list == own { // follow sets this bit for the names in the list
@@ -82,27 +87,22 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 		}
 		s.lists = append(s.lists, bit)
 	}
-	is, was := map[string]int32{}, map[string]bool{}
 	for i, m := range q.members {
-		is[m.ID] = int32(i)
-	}
-	for _, e := range p.evicted {
-		h := heir{none, none}
-		if e.Until > now.UnixMilli() {
-			was[e.ID] = true
-			if i, ok := is[e.ID]; ok {
-				h.member = i
-			} else {
-				h.former = q.remember(e)
-			}
+		if m.ID != "" {
+			s.is[m.ID] = int32(i)
 		}
-		s.evicted = append(s.evicted, h)
+	}
+	was := map[string]bool{}
+	for id, until := range p.evicted {
+		if until > now.UnixMilli() {
+			was[id], s.until[id] = true, until
+		}
 	}
 	for _, m := range p.members {
 		was[m.ID] = m.ID != ""
 	}
 	for _, m := range p.members {
-		h := heir{int32(q.index(m.Slot)), none}
+		h := heir{member: int32(q.index(m.Slot))}
 		if h.member == none || q.members[h.member].ID != m.ID {
 			// The slot now belongs to a different member, which inherits the slot's partitions. But if that member has
 			// returned after an eviction or has moved from another slot, it has partitions of its own and inherits
@@ -110,13 +110,14 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
-			if i, ok := is[m.ID]; ok && m.ID != "" {
+			if i, ok := s.is[m.ID]; ok {
 				h.member = i
 			} else if m.ID != "" && m.Keep > 0 {
-				h.former = q.remember(evicted{m.ID, now.Add(m.Keep).UnixMilli()})
+				h.former = m.ID
+				s.until[m.ID] = cmp.Or(s.until[m.ID], now.Add(m.Keep).UnixMilli())
 			}
 		}
-		s.members = append(s.members, h)
+		s.heirs = append(s.heirs, h)
 	}
 	return s
 }
@@ -125,53 +126,20 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 // index of that member. An entry can record only one former owner. If several owners were evicted one after another, it
 // records the first of them.
 func (s succession) of(e entry) (next entry, home int32) {
-	next, home = entry{hash: e.hash, owner: none, former: none}, none
+	next, home = entry{hash: e.hash, owner: none}, none
 	for i, bit := range s.lists {
 		if e.lists>>i&1 != 0 {
 			next.lists |= bit
 		}
 	}
 	if e.owner != none {
-		next.owner, next.former = s.members[e.owner].member, s.members[e.owner].former
+		next.owner, next.former = s.heirs[e.owner].member, s.heirs[e.owner].former
 	}
-	if e.former != none && s.evicted[e.former] != (heir{none, none}) {
-		next.former, home = s.evicted[e.former].former, s.evicted[e.former].member
+	if s.until[e.former] > 0 {
+		next.former = e.former
+		if i, ok := s.is[e.former]; ok {
+			next.former, home = "", i
+		}
 	}
 	return next, home
-}
-
-// remember returns the index of the evicted member, which it adds if necessary.
-func (p *Plan) remember(e evicted) int32 {
-	i := slices.IndexFunc(p.evicted, func(x evicted) bool { return x.ID == e.ID })
-	if i < 0 {
-		p.evicted = append(p.evicted, e)
-		return int32(len(p.evicted) - 1)
-	}
-	return int32(i)
-}
-
-// forget drops evicted members to which no entry belongs any more, and sorts the remaining ones.
-func (p *Plan) forget() {
-	if len(p.evicted) == 0 {
-		return
-	}
-	used := make([]bool, len(p.evicted))
-	for _, e := range p.entries {
-		if e.former != none {
-			used[e.former] = true
-		}
-	}
-	var left []evicted
-	for i, e := range p.evicted {
-		if used[i] {
-			left = append(left, e)
-		}
-	}
-	slices.SortFunc(left, func(a, b evicted) int { return cmp.Compare(a.ID, b.ID) })
-	for i, e := range p.entries {
-		if e.former != none {
-			p.entries[i].former = int32(slices.IndexFunc(left, func(x evicted) bool { return x.ID == p.evicted[e.former].ID }))
-		}
-	}
-	p.evicted = left
 }

@@ -1,27 +1,19 @@
 // Package plan tells who is in a group and which member should own which partitions, and encodes this plan as text that
-// members can publish. All of it is pure: nothing here waits, and times come as values.
+// members can publish. All of it is pure: nothing here waits, and times come as values. docs/groups.md explains the plan.
 //
-// A plan is not just a function of the partitions' names and the members' slots. If it were, every change of the slots
-// would also move many partitions that could stay where they are. Instead, each plan follows from the previous one.
-// Every member keeps its partitions up to its quota, and the remaining partitions are assigned in a fixed order. This
-// moves as few partitions as possible.
-//
-// All members must start from the same plan, so one of them publishes each new plan. Until it is published, all members
-// compute the same next plan from the published one.
-//
-// Members may have different lists of partitions. A plan contains every partition that is on any of the lists. The
-// member that computes the plan knows the names on its own list, and copies the hashes of other names from the previous
-// plan.
+// Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and slots
+// alone would also move partitions that could stay where they are.
 package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
 
 const (
-	none      = -1      // the index if there is no member, or no evicted member
+	none      = -1      // the index if there is no member
 	maxLists  = 6       // six lists of the maximum length fit in one cell of Spanner
 	maxSlot   = 9999    // slots have four digits
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
@@ -40,10 +32,10 @@ type Member struct {
 
 // Plan is an assignment of partitions to members. It never changes.
 type Plan struct {
-	members []Member // ordered by slot
-	lists   []string // the members' lists, ascending; each is a bit in entry.lists
-	entries []entry  // ordered by hash
-	evicted []evicted
+	members []Member         // ordered by slot
+	lists   []string         // the members' lists, ascending; each is a bit in entry.lists
+	entries []entry          // ordered by hash
+	evicted map[string]int64 // the identities that are kept, and until when, in milliseconds since 1970
 
 	whole  string // the list whose names are the entries, if that is certain and all members have this list
 	opaque bool   // the entries are those of the list whole, but have no hashes because the list is not known here
@@ -54,17 +46,10 @@ type entry struct {
 	hash   uint64
 	lists  uint16 // a bit for each list in the plan that contains the partition
 	owner  int32  // the index of the member that has the partition, or none
-	former int32  // the index of the evicted member that had the partition, or none
+	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
-// evicted is a member whose identity is kept.
-type evicted struct {
-	ID    string `json:"id"`
-	Until int64  `json:"u"` // milliseconds since 1970
-}
-
-// Of returns a plan in which each partition is assigned to the member that owns it at present. The first plan of a
-// group follows from this plan. The function owner looks up the slot of the member that owns partition i, according to
+// Of returns a plan of the partitions that members own at present. The first plan of a group follows from it. The function owner looks up the slot of the member that owns partition i, according to
 // the partition's rows. It reports false if there is none.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
@@ -74,23 +59,20 @@ func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 			owners[at] = p.index(slot)
 		}
 	}
-	for at, h := range l.hashes {
-		e := entry{hash: h, lists: p.bit(l.digest), owner: none, former: none}
-		if i := owners[at]; i != none && p.bit(p.members[i].List) != 0 {
-			e.owner = int32(i)
-			e.lists |= p.bit(p.members[i].List) // the member has the partition, so the member's list contains it
+	for at, i := range owners {
+		if i == none {
+			continue
 		}
-		if e.lists != 0 {
-			p.entries = append(p.entries, e)
+		if bit := p.bit(p.members[i].List); bit != 0 { // the member has the partition, so its list contains it
+			p.entries = append(p.entries, entry{hash: l.hashes[at], lists: p.bit(l.digest) | bit, owner: int32(i)})
 		}
 	}
-	p.whole = p.only(l)
 	return p
 }
 
 // counting returns a plan of these members without any entries.
 func counting(members []Member) *Plan {
-	p := &Plan{members: slices.Clone(members)}
+	p := &Plan{members: slices.Clone(members), evicted: map[string]int64{}}
 	slices.SortFunc(p.members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(b.Token, a.Token))
 	})
@@ -110,10 +92,7 @@ func carried(members []Member) []string {
 	for _, m := range members {
 		count[m.List]++
 	}
-	lists := make([]string, 0, len(count))
-	for list := range count {
-		lists = append(lists, list)
-	}
+	lists := slices.Collect(maps.Keys(count))
 	slices.SortFunc(lists, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
@@ -165,7 +144,7 @@ func (p *Plan) Same(q *Plan) bool {
 	return slices.Equal(p.members, q.members) &&
 		slices.EqualFunc(p.entries, q.entries, func(a, b entry) bool {
 			return a.hash == b.hash && a.lists == b.lists && a.owner == b.owner &&
-				(a.former == none || b.former == none || p.evicted[a.former] == q.evicted[b.former])
+				(a.former == "" || b.former == "" || a.former == b.former && p.evicted[a.former] == q.evicted[b.former])
 		})
 }
 
@@ -178,19 +157,10 @@ func (p *Plan) Assigned(l List, slot int) []int {
 	if member == none {
 		return nil
 	}
-	has := make([]bool, len(l.hashes))
-	at := 0
-	for _, e := range p.entries {
-		for at < len(l.hashes) && l.hashes[at] < e.hash {
-			at++
-		}
-		if at < len(l.hashes) && l.hashes[at] == e.hash {
-			has[at] = int(e.owner) == member
-		}
-	}
 	var names []int
 	for i, at := range l.at {
-		if has[at] {
+		j, has := slices.BinarySearchFunc(p.entries, l.hashes[at], func(e entry, hash uint64) int { return cmp.Compare(e.hash, hash) })
+		if has && int(p.entries[j].owner) == member {
 			names = append(names, i)
 		}
 	}

@@ -268,15 +268,15 @@ func TestWhatIsPublished(t *testing.T) {
 		p := &Plan{
 			members: []Member{{Slot: 1, Token: 5, List: "a", Weight: 1}, {Slot: 2, Token: 6, List: "b", Weight: 1}},
 			lists:   []string{"a", "b"},
-			entries: []entry{{hash: 7, lists: 3, owner: 0, former: 0}, {hash: 8, lists: 3, owner: 1, former: none}},
-			evicted: []evicted{{"x", 1}, {"y", 2}},
+			entries: []entry{{hash: 7, lists: 3, owner: 0, former: "x"}, {hash: 8, lists: 3, owner: 1}},
+			evicted: map[string]int64{"x": 1, "y": 2},
 		}
 		change(p)
 		return p
 	}
 	p := plan(func(*Plan) {})
 	assert.True(t, p.Same(plan(func(*Plan) {})))
-	assert.True(t, p.Same(plan(func(p *Plan) { p.entries[0].former = none })), "time has passed")
+	assert.True(t, p.Same(plan(func(p *Plan) { p.entries[0].former = "" })), "time has passed")
 	for what, change := range map[string]func(*Plan){
 		"slot":    func(p *Plan) { p.members[1].Slot++ },
 		"token":   func(p *Plan) { p.members[1].Token++ },
@@ -288,7 +288,8 @@ func TestWhatIsPublished(t *testing.T) {
 		"hash":    func(p *Plan) { p.entries[1].hash++ },
 		"lists":   func(p *Plan) { p.entries[1].lists = 2 },
 		"owner":   func(p *Plan) { p.entries[1].owner = 0 },
-		"former":  func(p *Plan) { p.entries[0].former = 1 },
+		"former":  func(p *Plan) { p.entries[0].former = "y" },
+		"until":   func(p *Plan) { p.evicted["x"]++ },
 		"entries": func(p *Plan) { p.entries = p.entries[:1] },
 	} {
 		assert.False(t, p.Same(plan(change)), what)
@@ -306,7 +307,7 @@ func TestTheOrderOfMembersDoesNotMatter(t *testing.T) {
 
 // Members of different builds have to compute the same plan, so a change of the result requires a new version.
 func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
-	require.Equal(t, "2", version)
+	require.Equal(t, "3", version)
 	sum := uint64(0)
 	add := func(p *Plan, l List) {
 		for _, slot := range owners(t, p, l) {
@@ -323,8 +324,8 @@ func TestThePlanIsTheSameInEveryBuildOfItsVersion(t *testing.T) {
 		members[4].Weight, members[5].Trial = 3, true
 		add(next(t, p, l, members), l)
 	}
-	assert.Equal(t, "2/59b271ae1bbcb1d3", NewList([]string{"b", "a"}).Digest())
-	assert.Equal(t, uint64(0x544ac508dcc24aee), sum)
+	assert.Equal(t, "3/59b271ae1bbcb1d3", NewList([]string{"b", "a"}).Digest())
+	assert.Equal(t, uint64(0x16b3b6f5b2c46673), sum)
 }
 
 // A member may have its list in any order, because indexes refer to its own names.

@@ -75,12 +75,8 @@ func (p Planning) read(s table.GroupSnapshot, bodyRead bool) Planning {
 	return p
 }
 
-// counted returns the members that count, which means that they get partitions. A member counts if it is in the
-// published plan, or if its heartbeats show that it has been running for at least one lease duration. A process that
-// crashes each time it starts therefore takes nothing from the other members. When a group starts, all its members are
-// new, so all of them count.
-//
-// The age of the last heartbeat does not matter, because a member remains present until it is evicted.
+// counted returns the members that count, which means that they get partitions; see docs/groups.md. The age of the last
+// heartbeat does not matter, because a member remains present until it is evicted.
 func (p Planning) counted(s table.GroupSnapshot) (members []Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -131,10 +127,8 @@ func (p Planning) Evicted(slots []string) Planning {
 	return p.follow()
 }
 
-// waitFor returns how much longer the group must wait for more members. A group waits if it is new, or if all members
-// in its plan have left. It waits until no member has joined for the initial delay. In total, it waits for at most the
-// initial delay or one lease duration, whichever is longer. If it did not wait, the first member would start work on
-// partitions that soon move to other members.
+// waitFor returns how much longer the group must wait for more members, because it is new or all members in its plan have
+// left. It waits as group.WithInitialDelay says.
 func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -169,9 +163,9 @@ func (p Planning) follow() Planning {
 	return p
 }
 
-// ToPublish returns the plan that this member should publish now. The members take turns, in the order of their slots.
-// The first plan of a group follows from the members that own the partitions at present, so ToPublish needs a snapshot
-// of all partitions. The name of the lock of partition i is lockOf(i).
+// ToPublish returns the plan that this member should publish now. The first plan of a group follows from the members that
+// own the partitions at present, so ToPublish needs a snapshot of all partitions. The name of the lock of partition i is
+// lockOf(i).
 func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i int) string) (next *Plan, ok bool) {
 	switch {
 	case p.TurnIn() > 0:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -48,9 +49,19 @@ type headerMember struct {
 	Keep   time.Duration `json:"k,omitempty"`
 }
 
+// evicted is a member whose identity is kept.
+type evicted struct {
+	ID    string `json:"id"`
+	Until int64  `json:"u"` // milliseconds since 1970
+}
+
 // Encode returns the plan as the text for a row.
 func (p *Plan) Encode() string {
-	h := header{Evicted: p.evicted, Entries: len(p.entries), Hashes: p.whole == ""}
+	h := header{Entries: len(p.entries), Hashes: p.whole == ""}
+	ids := append([]string{""}, slices.Sorted(maps.Keys(p.evicted))...)
+	for _, id := range ids[1:] {
+		h.Evicted = append(h.Evicted, evicted{id, p.evicted[id]})
+	}
 	for _, m := range p.members {
 		h.Lists = append(h.Lists, m.List)
 	}
@@ -68,7 +79,8 @@ func (p *Plan) Encode() string {
 		}
 		body = binary.AppendUvarint(body, uint64(e.owner+1))
 		if len(p.evicted) > 0 {
-			body = binary.AppendUvarint(body, uint64(e.former+1))
+			former, _ := slices.BinarySearch(ids, e.former)
+			body = binary.AppendUvarint(body, uint64(former))
 		}
 	}
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
@@ -78,14 +90,6 @@ func (p *Plan) Encode() string {
 // list, Decode returns a plan with the members but without their partitions. If the plan's version is newer than this
 // build supports, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
-	p, err := decode(s, l)
-	if err != nil && !errors.Is(err, ErrNewer) {
-		return nil, fmt.Errorf("plan: %w", err)
-	}
-	return p, err
-}
-
-func decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
 	if v, err := strconv.ParseUint(version, 10, 32); err != nil || v == 0 {
 		return nil, errors.New("the text has no version")
@@ -118,7 +122,10 @@ func decode(s string, l List) (*Plan, error) {
 			return nil, fmt.Errorf("%d entries for a list of %d", h.Entries, len(l.hashes))
 		}
 	}
-	return p, p.decodeEntries(h, body, l)
+	if err := p.decodeEntries(h, body, l); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func decodeHeader(s string) (header, error) {
@@ -136,7 +143,7 @@ func decodeHeader(s string) (header, error) {
 
 // plan returns a plan without its entries.
 func (h header) plan() (*Plan, error) {
-	p := &Plan{evicted: h.Evicted}
+	p := &Plan{evicted: map[string]int64{}}
 	last := -1
 	for _, m := range h.Members {
 		switch {
@@ -154,6 +161,7 @@ func (h header) plan() (*Plan, error) {
 		if e.ID == "" || i > 0 && e.ID <= h.Evicted[i-1].ID {
 			return nil, fmt.Errorf("evicted member %q", e.ID)
 		}
+		p.evicted[e.ID] = e.Until
 	}
 	p.lists = carried(p.members)
 	return p, nil
@@ -166,7 +174,7 @@ func (p *Plan) decodeEntries(h header, body []byte, l List) error {
 	r := reader{left: body}
 	p.entries = make([]entry, h.Entries)
 	for i := range p.entries {
-		e := entry{lists: 1, former: none}
+		e := entry{lists: 1}
 		if h.Hashes {
 			e.hash, e.lists = r.hash(), uint16(r.number(math.MaxUint16))
 			r.check(i == 0 || e.hash > p.entries[i-1].hash)
@@ -177,8 +185,10 @@ func (p *Plan) decodeEntries(h header, body []byte, l List) error {
 		if e.owner = int32(r.number(len(p.members))) - 1; e.owner != none {
 			r.check(p.bit(p.members[e.owner].List)&e.lists != 0)
 		}
-		if len(p.evicted) > 0 {
-			e.former = int32(r.number(len(p.evicted))) - 1
+		if len(h.Evicted) > 0 {
+			if former := r.number(len(h.Evicted)); former > 0 {
+				e.former = h.Evicted[former-1].ID
+			}
 		}
 		if r.bad {
 			return fmt.Errorf("entry %d is invalid", i)

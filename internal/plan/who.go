@@ -64,21 +64,13 @@ func slotOf(name string) int { part, _ := table.PartOf(name); return part.Slot }
 type Memory struct {
 	Group   string
 	Lease   time.Duration                    // this process's own
-	Missing map[table.LeaseRef]time.Time     // when the rows of members that partitions name were first missing
+	Missing map[table.LeaseRef]time.Time     // when the row of a member was first missing
 	Leases  map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
-
-	vanished map[string]vanishing // slots that have lost their row
-}
-
-// vanishing describes a slot whose row has vanished: when that was first seen, and the newest remaining lease row.
-type vanishing struct {
-	since  time.Time
-	newest table.Token
 }
 
 // NewMemory returns the memory of a process with this lease that has seen nothing yet.
 func NewMemory(group string, lease time.Duration) *Memory {
-	return &Memory{group, lease, map[table.LeaseRef]time.Time{}, map[table.LeaseRef]time.Duration{}, map[string]vanishing{}}
+	return &Memory{group, lease, map[table.LeaseRef]time.Time{}, map[table.LeaseRef]time.Duration{}}
 }
 
 // Learn records what a snapshot shows about the members.
@@ -124,8 +116,9 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may try to claim. These are all slots up to a few above
-// the highest one in use (one more than more), except those whose members may still be acting. The process last had the slot last.
+// Slots returns the slots that the process with this id may try to claim. These are all slots up to a few above the
+// highest one in use (one more than more), except those whose members may still be acting. The process last had the
+// slot last.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {
@@ -136,10 +129,9 @@ func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int)
 			top = max(top, p.Slot)
 		}
 	}
-	m.learnVanished(s, top, last)
 	for slot := range min(top+2+more, table.MaxSlot+1) {
 		name := table.SlotName(m.Group, slot)
-		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name], id) && !m.waitsFor(name, s.At) {
+		if s.Unreadable[name] == nil && !m.mayAct(s.Members[name], id) && (name == last || !m.waitsFor(s, name, slot <= top)) {
 			names = append(names, name)
 		}
 	}
@@ -153,33 +145,24 @@ func (m *Memory) mayAct(o table.Observation, id string) bool {
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != id && o.At.Sub(o.Heartbeat) < lease
 }
 
-// learnVanished records when the row of a slot was first found missing. Spindle never deletes such a row, so it was
-// deleted by hand, and the slot's member may not have noticed. The top parameter is the highest slot in use.
-func (m *Memory) learnVanished(s table.GroupSnapshot, top int, last string) {
-	for slot := range top + 1 {
-		name := table.SlotName(m.Group, slot)
-		o := s.Members[name]
-		newest := table.Token(0)
-		for token := range o.OrphanLeases {
-			newest = max(newest, token)
-		}
-		v, known := m.vanished[name]
-		switch {
-		case o.Exists:
-			delete(m.vanished, name)
-		case name != last && (!known || newest > v.newest):
-			m.vanished[name] = vanishing{s.At, newest}
-		}
+// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. Spindle never deletes such a row,
+// so it was deleted by hand, and the slot's member may act until its lease expires. That lease is unknown, so waitsFor
+// assumes the longest known one. The wait begins again when a newer lease row shows that the slot had another member.
+func (m *Memory) waitsFor(s table.GroupSnapshot, name string, inUse bool) bool {
+	o, had := s.Members[name], table.LeaseRef{Name: name}
+	for token := range o.OrphanLeases {
+		had.Token = max(had.Token, token)
 	}
-}
-
-// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. The slot's member may act until
-// its lease expires. That lease is unknown, so waitsFor assumes the longest known one.
-func (m *Memory) waitsFor(name string, at time.Time) bool {
-	v, vanished := m.vanished[name]
+	since, known := m.Missing[had]
+	switch {
+	case o.Exists, !known && !inUse:
+		return false
+	case !known:
+		m.Missing[had], since = s.At, s.At
+	}
 	longest := m.Lease
 	for _, lease := range m.Leases {
 		longest = max(longest, lease)
 	}
-	return vanished && at.Sub(v.since) < longest
+	return s.At.Sub(since) < longest
 }

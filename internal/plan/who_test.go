@@ -20,8 +20,11 @@ func TestARowThatVanishesAgainIsWaitedForAgain(t *testing.T) {
 		now = now.Add(time.Second)
 		s := table.GroupSnapshot{At: now, Members: map[string]table.Observation{with.Name: o}, Partitions: map[string]table.PartitionRow{partition.Name: {Observation: partition}}}
 		m.Learn(s)
-		m.learnVanished(s, 1, "")
-		return s.At.Sub(m.Missing[with]), s.At.Sub(m.vanished[with.Name].since)
+		newest := table.LeaseRef{Name: with.Name}
+		for newest.Token = range o.OrphanLeases {
+		}
+		m.waitsFor(s, with.Name, true)
+		return s.At.Sub(m.Missing[with]), s.At.Sub(m.Missing[newest])
 	}
 	leases := func(n table.Token) table.Observation {
 		return table.Observation{OrphanLeases: map[table.Token]table.LeaseRecord{with.Token + n: {Lease: lease}}}

@@ -59,7 +59,7 @@ func (j Judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration,
 		return never, false
 	case !o.Confirmed(): // a bare claim has no lease record
 		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), false
-	case is && j.decided(with):
+	case is && (j.Snapshot.Members[with.Name].Exists || j.Snapshot.Unreadable[with.Name] != nil): // the member's row is enough
 		return j.freeWith(with, never), false
 	case !o.LeasesRead:
 		return never, true
@@ -100,18 +100,13 @@ func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	return j.left(heartbeat.Add(p.Lease))
 }
 
-// decided reports whether the member's lock row is enough to tell whether the member's term has ended.
-func (j Judge) decided(with table.LeaseRef) bool {
-	return j.Snapshot.Unreadable[with.Name] != nil || j.Snapshot.Members[with.Name].Exists
-}
-
 // freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
 // lock row shows that the member's term has ended.
 //
-// If the lock row is missing, it was deleted by hand. The member may not have noticed and may act until its lease
-// expires. Its lease is not known for certain, so freeWith assumes the longest of three leases: the one that the caller
-// passes, the last known lease of the member, and the judging member's own. The wait begins when the row was first
-// found missing. If the caller passes never, freeWith returns never for a missing row.
+// If the lock row is missing, it was deleted by hand, and the member may act until its lease expires. That lease is not
+// known for certain, so freeWith assumes the longest of three: the one that the caller passes, the last known lease of
+// the member, and the judging member's own. The wait begins when the row was first found missing. If the caller passes
+// never, freeWith returns never for a missing row.
 func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.Snapshot.Members[with.Name]
 	switch since, missing := j.Memory.Missing[with]; {

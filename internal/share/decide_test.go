@@ -25,13 +25,13 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		unreadable = partitionView{read: true, unreadable: true, wait: never}
 		all        = []partitionView{now, later, others, me, unread, leftOut, unreadable}
 	)
-	target := local{planned: true, target: true, acting: true, room: true}
+	target := local{Facts: Facts{Planned: true, Acting: true}, target: true, room: true}
 	with := func(change func(*local)) local { l := target; change(&l); return l }
 	noTarget := with(func(l *local) { l.target = false })
-	noPlan := with(func(l *local) { l.planned = false })
+	noPlan := with(func(l *local) { l.Planned = false })
 	busy := with(func(l *local) { l.busy = true })
-	over := with(func(l *local) { l.acting = false })
-	leaving := with(func(l *local) { l.leaving = true })
+	over := with(func(l *local) { l.Acting = false })
+	leaving := with(func(l *local) { l.Leaving = true })
 	waits := with(func(l *local) { l.backoff = d })
 	for _, c := range []struct {
 		what  string
@@ -52,13 +52,13 @@ func TestTheTableOfTheDecision(t *testing.T) {
 
 		{"claimed: the request goes on", Claimed, all, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toLeave, NoLook},
 		{"held: a target", Held, all, []local{target, busy, waits}, toLeave, NoLook},
-		{"held: no plan, no revoke for it", Held, all, []local{noPlan, with(func(l *local) { l.planned, l.target = false, false })}, toLeave, NoLook},
+		{"held: no plan, no revoke for it", Held, all, []local{noPlan, with(func(l *local) { l.Planned, l.target = false, false })}, toLeave, NoLook},
 		{"held: no target", Held, all, []local{noTarget}, toRevoke, NoLook},
 		{"held: no target, and enough move already", Held, all, []local{with(func(l *local) { l.target, l.room = false, false })}, toLeave, NoLook},
-		{"held: what a member that leaves has goes with it", Held, all, []local{with(func(l *local) { l.target, l.leaving = false, true })}, toLeave, NoLook},
-		{"held: its lease row is gone", Held, []partitionView{{gone: true}}, []local{target, noTarget, noPlan, over, leaving}, toLose, NoLook},
-		{"held: the term is over", Held, all, []local{over, with(func(l *local) { l.acting, l.room = false, false })}, toRevoke, NoLook},
+		{"held: what a member that leaves has goes with it", Held, all, []local{with(func(l *local) { l.target, l.Leaving = false, true })}, toLeave, NoLook},
+		{"held: the term is over", Held, all, []local{over, with(func(l *local) { l.Acting, l.room = false, false })}, toRevoke, NoLook},
 		{"revoking: until the work has returned", Revoking, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
+		{"reconciling: until the request has ended", Reconciling, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
 		{"releasing: until the request has ended", Releasing, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
 
 		{"unresolved: not read", Unresolved, []partitionView{unread}, []local{target, noTarget, busy, over, leaving, waits}, toLeave, 0},
@@ -89,33 +89,33 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 		v.All = append(v.All, &Entry{Name: name, Lock: name})
 	}
 	for _, e := range v.All[:3] {
-		e.State = Held
+		e.State, e.Assigned = Held, &Assignment{}
 	}
 	for _, e := range v.All[3:] {
 		e.Target = true
 	}
 	row := func(name string) table.Observation { return table.Observation{Name: name} }
-	see := map[string]partitionView{"c": {gone: true}, "d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}
+	see := map[string]partitionView{"d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}
 	f := Facts{Inventory: v, Batch: 4, Planned: true, Acting: true}
-	d := f.decide(func(e *Entry) partitionView { return see[e.Name] })
+	d := f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil)
 	assert.EqualValues(t, v.All[:2], d.Revoke)
-	assert.EqualValues(t, v.All[2:3], d.Lose)
+	assert.EqualValues(t, v.All[2:3], v.Lost(table.GroupSnapshot{LeaseExists: map[table.LeaseRef]bool{{Name: "a"}: true, {Name: "c"}: false}}), "b's row was not read")
 	assert.Equal(t, []table.Observation{row("d")}, d.Claim)
 	assert.Equal(t, 2*time.Second, d.Next)
 	assert.False(t, d.Again)
 	assert.False(t, d.Awaits)
 	delete(see, "f")
 	see["e"] = partitionView{read: true, wait: never}
-	d = f.decide(func(e *Entry) partitionView { return see[e.Name] })
+	d = f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil)
 	assert.True(t, d.Again, "f was not read")
 	assert.True(t, d.Awaits, "e is another's")
 	assert.EqualValues(t, v.All[4:5], d.Taken)
 	see["e"] = partitionView{read: true, wait: time.Second, row: table.Observation{Heartbeat: time.Now()}}
-	assert.EqualValues(t, v.All[4:5], f.decide(func(e *Entry) partitionView { return see[e.Name] }).Taken, "a plain lock has it")
+	assert.EqualValues(t, v.All[4:5], f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Taken, "a plain lock has it")
 	see["e"] = partitionView{read: true, own: true, wait: never}
-	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Taken, "its own claim was applied, after all")
+	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Taken, "its own claim was applied, after all")
 	v.All[3].Paused = Paused
-	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Claim, "the program has paused d")
+	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Claim, "the program has paused d")
 }
 
 // A partition that fails when it is claimed alone is tried less and less often. The pauses grow from a tenth of a lease
@@ -164,8 +164,8 @@ func TestCoolDowns(t *testing.T) {
 	assert.True(t, f.Trial)
 	f.Recovered()
 	assert.False(t, f.Trial)
-	silent.Ill = true
-	assert.Equal(t, []float64{0, 1, 2}, coolDowns(f, silent, 3), "it was about to be given up")
+	silent.Useless = true
+	assert.Equal(t, []float64{0, 1, 2}, coolDowns(f, silent, 3), "whether or not Spanner could be reached")
 	assert.True(t, f.Trial)
 }
 
@@ -175,8 +175,9 @@ func TestCoolDowns(t *testing.T) {
 func TestAMemberIsUselessOnlyIfItFailsAtTwoPartitionsForLong(t *testing.T) {
 	c, no := &still{}, errors.New("no")
 	bad, second := &Entry{Target: true}, &Entry{Target: true}
-	useless := func(p *Progress) bool { return p.Useless(c.Now(), 2*lease, 1) }
-	begin := func() (p Progress) {
+	useless := func(p *Conduct) bool { return p.Useless(c.Now(), 1) }
+	begin := func() Conduct {
+		p := Conduct{Lease: lease}
 		p.Failed(c.Now(), no, true, bad)
 		c.now += 9 * lease
 		assert.False(t, useless(&p), "only one partition fails")
@@ -224,12 +225,12 @@ func TestAMemberIsUselessOnlyIfItFailsAtTwoPartitionsForLong(t *testing.T) {
 	assert.False(t, useless(&p), "it was released")
 	bad.Target = false
 	p.Absolve(nil)
-	assert.False(t, p.Useless(c.Now(), 2*lease, 0), "nothing is left at which it fails")
+	assert.False(t, p.Useless(c.Now(), 0), "nothing is left at which it fails")
 	bad.Target = true
 
-	p = Progress{}
+	p = Conduct{Lease: lease}
 	p.Failed(c.Now(), no, false)
 	c.now += 2 * lease
 	assert.False(t, useless(&p))
-	assert.True(t, p.Useless(c.Now(), 2*lease, 0), "it has no partition")
+	assert.True(t, p.Useless(c.Now(), 0), "it has no partition")
 }

@@ -1,6 +1,11 @@
 package share
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
 
 // Entries are the partitions of an inventory.
 type Entries []*Entry
@@ -20,6 +25,20 @@ func (all Entries) Busy() (busy []*Entry) {
 		}
 	}
 	return busy
+}
+
+// Overdue returns the partition whose work was revoked first, of those whose work has not returned a lease after it was
+// revoked, and their number.
+func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry, n int) {
+	for _, e := range all.Busy() {
+		if since := e.Busy.Since; since != (elect.Instant{}) && now.Ran(since) >= lease {
+			n++
+			if first == nil || now.Ran(since) > now.Ran(first.Busy.Since) {
+				first = e
+			}
+		}
+	}
+	return first, n
 }
 
 // Holds returns the number of partitions that the member owns, including those that it no longer acts on, and the

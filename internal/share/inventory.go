@@ -13,16 +13,17 @@ import (
 type State int
 
 const (
-	Free       State = iota // this member does not own it, although work under an earlier token may still be running
-	Claimed                 // its claim and confirmation are queued or in progress
-	Held                    // confirmed; this member acts on it
-	Revoking                // no longer acted on; its work's context is canceled
-	Releasing               // its work has returned, and its release is in progress
-	Unresolved              // rows may name this member, but it neither acts on the partition nor has a request in progress
+	Free        State = iota // this member does not own it, although work under an earlier token may still be running
+	Claimed                  // its claim and confirmation are queued or in progress
+	Held                     // confirmed; this member acts on it
+	Revoking                 // no longer acted on; its work's context is canceled
+	Releasing                // its work has returned, and its release is in progress
+	Unresolved               // rows may name this member, but it neither acts on the partition nor has a request in progress
+	Reconciling              // its rows name this member, and a request that frees it is queued or in progress
 )
 
 func (s State) String() string {
-	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved"}[s]
+	return [...]string{"free", "claimed", "held", "revoking", "releasing", "unresolved", "reconciling"}[s]
 }
 
 // Entry is one partition in the inventory.
@@ -34,11 +35,11 @@ type Entry struct {
 	Assigned    *Assignment // for Held, Revoking and Releasing
 	Busy        *Assignment // the assignment of this or an earlier term whose work has not returned
 	EarlyReturn Suspicion   // set if its work returned early and the option is Release
+	Suspect     Suspicion   // set if it can't be claimed or released
 
-	suspect Suspicion // set if it can't be claimed or released
-	changed int       // the number of the last poll sent before the state changed
-	doubted bool      // an earlier outcome is unknown, so rows may name this member even if the claim fails
-	history history   // from earlier polls
+	changed int     // the number of the last poll sent before the state changed
+	doubted bool    // an earlier outcome is unknown, so rows may name this member even if the claim fails
+	history history // from earlier polls
 }
 
 // Pause says whether the program has paused a partition.
@@ -65,27 +66,25 @@ type Assignment struct {
 func (e *Entry) Ref() table.LeaseRef { return table.LeaseRef{Name: e.Lock, Token: e.Assigned.Token} }
 
 // done reports whether the member does not have to claim or release the partition.
-func (e *Entry) done() bool { return e.State == Free && !e.wanted() }
+func (e *Entry) done() bool { return e.State == Free && !e.Wanted() }
 
-// wanted reports whether the member should own the partition.
-func (e *Entry) wanted() bool { return e.Target && e.Paused == Running }
+// Wanted reports whether the member should own the partition.
+func (e *Entry) Wanted() bool { return e.Target && e.Paused == Running }
 
 // Inventory holds a group's partitions as this member sees them.
 type Inventory struct {
-	List     plan.List
-	All      Entries // sorted by name, like the list
-	Look     int     // the number of the last poll sent
-	Suspects Suspects
+	List plan.List
+	All  Entries // sorted by name, like the list
+	Look int     // the number of the last poll sent
 
-	byLock      map[string]*Entry
-	reconciling map[*Entry]bool // partitions for which a reconciliation is queued or in progress
-	turn        int             // the position of the window among the wanted partitions
-	open        bool            // all partitions in the window of the last poll could be claimed
+	byLock map[string]*Entry
+	turn   int  // the position of the window among the wanted partitions
+	open   bool // all partitions in the window of the last poll could be claimed
 }
 
 // NewInventory returns the inventory of a group's partitions, whose names are sorted.
 func NewInventory(group string, names []string) *Inventory {
-	v := &Inventory{List: plan.NewList(names), byLock: make(map[string]*Entry, len(names)), reconciling: map[*Entry]bool{}}
+	v := &Inventory{List: plan.NewList(names), byLock: make(map[string]*Entry, len(names))}
 	for _, n := range names {
 		e := &Entry{Name: n, Lock: table.PartitionName(group, n)}
 		v.All, v.byLock[e.Lock] = append(v.All, e), e
@@ -113,7 +112,7 @@ func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
 	e.Assigned = &Assignment{Token: token}
 	e.history = history{assumed: lease, leases: e.history.leases} // earlier observations are out of date
 	v.become(Held, e)
-	v.Suspects.trust(e)
+	e.Suspect = Suspicion{}
 }
 
 // Revoke ends the assignment for good. The token is never acted on again.
@@ -163,9 +162,8 @@ func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table
 	var together []table.Observation
 	for _, o := range rows {
 		e := v.byLock[o.Name]
-		e.doubted = e.doubted || e.State == Unresolved
 		v.become(Claimed, e)
-		if e.suspect.failed() {
+		if e.Suspect.failed() {
 			commits = append(commits, []table.Observation{o})
 		} else {
 			together = append(together, o)
@@ -174,37 +172,21 @@ func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table
 	return slices.AppendSeq(commits, slices.Chunk(together, most))
 }
 
-// Reconcile marks partitions as being freed, although their rows name this member. It returns the rows of each commit,
-// and leaves out the partitions that are being freed already.
+// Reconcile marks partitions as to be freed, because their rows name this member. It returns the rows of each commit.
 func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Observation {
-	rows = slices.DeleteFunc(rows, func(o table.Observation) bool { return v.reconciling[v.byLock[o.Name]] })
-	v.Reconciling(rows)
+	for _, o := range rows {
+		v.become(Reconciling, v.byLock[o.Name])
+	}
 	return slices.Collect(slices.Chunk(rows, most))
-}
-
-// Reconciling records that a request that frees these partitions is queued.
-func (v *Inventory) Reconciling(rows []table.Observation) {
-	for _, o := range rows {
-		v.reconciling[v.byLock[o.Name]] = true
-	}
-}
-
-// Reconciled records that the request has ended. A poll in progress may have read older rows.
-func (v *Inventory) Reconciled(rows []table.Observation) {
-	for _, o := range rows {
-		e := v.byLock[o.Name]
-		delete(v.reconciling, e)
-		e.changed = v.Look
-	}
 }
 
 // Sends reports whether a queued claim or reconciliation of the partition must still be sent. If a claim must not, the
 // partition becomes free. Claims need a term that goes on.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
-	case v.reconciling[e]:
+	case e.State == Reconciling:
 		return true
-	case e.wanted() && goesOn && e.Busy == nil:
+	case e.Wanted() && goesOn && e.Busy == nil:
 		e.doubted = true // the client may retry internally, so a commit can be refused because an earlier attempt was applied
 		return true
 	default:
@@ -216,7 +198,6 @@ func (v *Inventory) Sends(lock string, goesOn bool) bool {
 // TermEnded ends all assignments, because the member's term has ended. Entries whose work has not returned stay busy.
 func (v *Inventory) TermEnded() {
 	v.Look, v.turn, v.open = 0, 0, false
-	clear(v.reconciling)
 	v.Clear(v.All...)
 	for _, e := range v.All {
 		e.Target, e.history.leases, e.Paused = false, false, min(e.Paused, Paused)

@@ -40,7 +40,7 @@ func (f Facts) Wanted() (wanted []*Entry) {
 		return nil
 	}
 	for _, e := range f.Inventory.All {
-		if e.wanted() && e.State == Free && e.Busy == nil {
+		if e.Wanted() && e.State == Free && e.Busy == nil {
 			wanted = append(wanted, e)
 		}
 	}
@@ -51,8 +51,8 @@ func (f Facts) Wanted() (wanted []*Entry) {
 // them if there are only a few. It also returns all of them if every partition in the last window could be claimed,
 // which happens when a group starts.
 //
-// Otherwise it returns the first partitions by name, because they are released first, and a section of the rest. Each
-// poll reads the next section, because the first partitions may stay unavailable for a long time if work on them hangs.
+// Otherwise it returns the first partitions by name, because they are released first, and the next section of the rest,
+// because work on the first ones may hang.
 func (f Facts) window() (window []*Entry, all bool) {
 	wanted, n := f.Wanted(), 2*f.Batch
 	if len(wanted) <= 2*n || f.Inventory.open {
@@ -79,6 +79,19 @@ func (v *Inventory) Learn(s table.GroupSnapshot, m *plan.Memory) {
 		}
 		e.history.learn(o, assumed)
 	}
+}
+
+// Lost returns the partitions that the member acts on although a poll has shown that their lease rows are missing.
+// Somebody has deleted these rows by hand.
+func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
+	for _, e := range v.All {
+		if e.State == Held {
+			if exists, read := s.LeaseExists[e.Ref()]; read && !exists {
+				lost = append(lost, e)
+			}
+		}
+	}
+	return lost
 }
 
 // PlainLocks returns the plain locks that have a partition's name, sorted by name, once for each of their terms.

@@ -22,7 +22,6 @@ func TestEveryOrderOfRestsKeepsTheRules(t *testing.T) {
 		"long":           {Lasted: longestRest * lease},
 		"cut off":        {Lasted: lease, Silence: lease},
 		"useless":        {Lasted: 2 * lease, Useless: true},
-		"nearly useless": {Lasted: 2 * lease, Ill: true},
 		"silent useless": {Lasted: 2 * lease, Silence: lease, Useless: true},
 		"recovers":       {},
 	}
@@ -41,7 +40,7 @@ func TestEveryOrderOfRestsKeepsTheRules(t *testing.T) {
 				visit(path, f, false, -1)
 				continue
 			}
-			bad := e.Useless || e.Ill
+			bad := e.Useless
 			pause := f.CoolDown(e)
 			switch {
 			case kind == "cut off":

@@ -38,51 +38,23 @@ func (s *Suspicion) left(now elect.Instant) time.Duration {
 	return max(time.Duration(s.until.Mono-now.Mono), 0)
 }
 
-// Suspects are the partitions that could not be claimed or released.
-type Suspects []*Entry
-
-// Add records that a partition failed alone.
-func (v *Suspects) Add(e *Entry, now elect.Instant, lease time.Duration, err error) {
-	if !e.suspect.failed() {
-		*v = append(*v, e)
-	}
-	e.suspect.Fail(now, lease, err)
-}
-
 // illegible records that a partition's rows cannot be read.
-func (v *Suspects) illegible(e *Entry, now elect.Instant, err error) {
-	if !e.suspect.failed() {
-		e.suspect = Suspicion{Since: now, Err: err}
-		*v = append(*v, e)
+func (s *Suspicion) illegible(now elect.Instant, err error) {
+	if !s.failed() {
+		*s = Suspicion{Since: now, Err: err}
 	}
-}
-
-// absolve trusts the suspects that no longer have to be claimed or released, those that another holder has, and those
-// whose rows can be read again.
-func (v *Suspects) absolve(legible, taken []*Entry) {
-	for _, e := range slices.Clone(*v) {
-		if e.done() || slices.Contains(taken, e) || e.suspect.pause == 0 && slices.Contains(legible, e) {
-			v.trust(e)
-		}
-	}
-}
-
-// trust records that a partition was claimed or released, or no longer has to be.
-func (v *Suspects) trust(e *Entry) {
-	e.suspect = Suspicion{}
-	*v = slices.DeleteFunc(*v, func(s *Entry) bool { return s == e })
 }
 
 // Owe reports whether any partition still has to be claimed or freed after a failure.
-func (v Suspects) Owe() bool {
-	return slices.ContainsFunc(v, func(e *Entry) bool { return !e.done() })
+func (all Entries) Owe() bool {
+	return slices.ContainsFunc(all, func(e *Entry) bool { return e.Suspect.failed() && !e.done() })
 }
 
 // Oldest returns the suspect partition that has failed for longest, or nil.
-func (v Suspects) Oldest() (name string, s Suspicion) {
-	for _, e := range v {
-		if !s.failed() || e.suspect.Since.Mono < s.Since.Mono {
-			name, s = e.Name, e.suspect
+func (all Entries) Oldest() (name string, s Suspicion) {
+	for _, e := range all {
+		if e.Suspect.failed() && (!s.failed() || e.Suspect.Since.Mono < s.Since.Mono) {
+			name, s = e.Name, e.Suspect
 		}
 	}
 	return name, s

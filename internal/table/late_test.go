@@ -103,3 +103,23 @@ func TestAMemberThatWasHeardFromIsNotEvicted(t *testing.T) {
 		assert.ErrorIs(t, err, table.ErrChanged)
 	})
 }
+
+// Nothing changes the partitions of a member whose lease row is gone, whatever it still has in flight: they belong to others, which
+// may already act on them.
+func TestAMemberThatIsGoneConfirmsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		tab, name := table.Table{Store: store}, table.PartitionName("orders", "p")
+		own := join(t, tab, 0, "own", time.Minute)
+		take(t, tab, own, time.Minute, "other")
+		seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
+		require.NoError(t, err)
+		token, _, err := tab.ClaimPartitions(t.Context(), own, seen[0])
+		require.NoError(t, err)
+		drop(t, tab, own.Key())
+		before := store.Rows()
+		_, err = tab.ConfirmPartitions(t.Context(), own, table.LeaseRecord{Lease: time.Minute}, token, name)
+		assert.ErrorIs(t, err, table.ErrMissing)
+		assert.Equal(t, before, store.Rows())
+	})
+}

@@ -43,20 +43,22 @@ type Ticket struct {
 	Time  Token  `json:"-"` // when the wait began, by Spanner's clock
 	Nonce string `json:"-"` // identifies the process
 
-	ID    string        `json:"id,omitempty"`    // the waiter's id
-	Grace time.Duration `json:"-"`               // how long the waiter can take to claim a free lock once it is first
-	Key   string        `json:"key,omitempty"`   // for a Once, the key that is to be done
-	Slots int           `json:"slots,omitempty"` // for a semaphore, its size
-	Set   bool          `json:"set,omitempty"`   // the waiter also waits for other locks
-	Ready bool          `json:"ready,omitempty"` // for a set, whether it is first in all its queues
-	Beat  time.Time     `json:"-"`               // the time of the commit that last wrote it
-	Lasts time.Duration `json:"-"`               // how long it counts after Beat; zero means until it is deleted
+	ID        string        `json:"id,omitempty"`    // the waiter's id
+	Grace     time.Duration `json:"-"`               // how long the waiter can take to claim a free lock once it is first
+	RoundTrip time.Duration `json:"-"`               // how long a poll of the waiter takes; zero: unknown
+	Key       string        `json:"key,omitempty"`   // for a Once, the key that is to be done
+	Slots     int           `json:"slots,omitempty"` // for a semaphore, its size
+	Set       bool          `json:"set,omitempty"`   // the waiter also waits for other locks
+	Ready     bool          `json:"ready,omitempty"` // for a set, whether it is first in all its queues
+	Beat      time.Time     `json:"-"`               // the time of the commit that last wrote it
+	Lasts     time.Duration `json:"-"`               // how long it counts after Beat; zero means until it is deleted
 }
 
 type ticketJSON struct {
 	V     int    `json:"v,omitempty"` // the format version
 	Grace string `json:"grace,omitempty"`
 	Lasts string `json:"lasts,omitempty"`
+	Trip  string `json:"trip,omitempty"`
 	Ticket
 }
 
@@ -97,6 +99,9 @@ func (t Ticket) write(kind Kind) Write {
 	j := ticketJSON{V: format, Grace: t.Grace.String(), Ticket: t}
 	if t.Lasts > 0 {
 		j.Lasts = t.Lasts.String()
+	}
+	if t.RoundTrip > 0 {
+		j.Trip = t.RoundTrip.String()
 	}
 	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: kind, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
@@ -173,7 +178,9 @@ func content(row Row) Ticket {
 	if err != nil && j.Set {
 		lasts = lastsOfSet
 	}
+	trip, _ := time.ParseDuration(j.Trip) // zero if it can't be read
 	t := j.Ticket
+	t.RoundTrip = min(max(trip, 0), MaxGrace)
 	t.Grace, t.Slots, t.Ready = min(max(grace, time.Millisecond), MaxGrace), max(t.Slots, 0), t.Set && t.Ready
 	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
 	return t

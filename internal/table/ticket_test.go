@@ -26,7 +26,7 @@ func rowOf(t Ticket) Row {
 func TestATicketIsReadAsItWasWritten(t *testing.T) {
 	long := strings.Repeat("ü", MaxName/2)
 	for _, queue := range []string{"m", "a/b", "a%2Fb", "#", "s/slot/", long, strings.Repeat("m", MaxName), strings.Repeat("m", MaxName-20)} {
-		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: strconv.FormatInt(math.MaxInt64, 36), ID: "host/1", Grace: 215 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7), Lasts: 90 * time.Second}
+		want := Ticket{Queue: queue, Time: 1_700_000_000_000_000, Nonce: strconv.FormatInt(math.MaxInt64, 36), ID: "host/1", Grace: 215 * time.Millisecond, RoundTrip: 5 * time.Millisecond, Key: "3", Slots: 4, Set: true, Ready: true, Beat: time.UnixMicro(7), Lasts: 90 * time.Second}
 		row := rowOf(want)
 		assert.LessOrEqual(t, len(row.Name), MaxKey, "tables may have no room for a longer one")
 		assert.True(t, IsTicket(row.Name))

@@ -90,45 +90,32 @@ var (
 )
 
 func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
-	m := &meter{provider: provider, standings: standings{of: map[about]*standing{}}}
-	counter := func(name, what string) metric.Int64Counter {
-		c, err := api.Int64Counter(name, metric.WithDescription(what))
-		Report(err)
-		return c
+	histogram := func(name, what, unit string, bounds []float64) metric.Float64Histogram {
+		return Made(api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit(unit), metric.WithExplicitBucketBoundaries(bounds...)))
 	}
-	histogram := func(name, what string, bounds []float64) metric.Float64Histogram {
-		h, err := api.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
-		Report(err)
-		return h
+	m := &meter{
+		provider:  provider,
+		standings: standings{of: map[about]*standing{}},
+		terms:     Made(api.Int64Counter("spindle.terms", metric.WithDescription("Terms that ended, by reason."))),
+		failures:  Made(api.Int64Counter("spindle.rpc.failures", metric.WithDescription("Requests to Spanner that failed, by step and code."))),
+		term:      histogram("spindle.term.duration", "How long the lock was held.", "s", ofWaits),
+		wait:      histogram("spindle.wait.duration", "How long the candidate waited for the lock.", "s", ofWaits),
+		gap:       histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the election, by Spanner's clock.", "s", ofGaps),
+		heartbeat: histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", "s", ofRPCs),
+		queue:     histogram("spindle.queue.length", "Number of processes that were already waiting for the lock when this process began to wait; 32 means 32 or more.", "{process}", ofQueues),
 	}
-	m.terms = counter("spindle.terms", "Terms that ended, by reason.")
-	m.term = histogram("spindle.term.duration", "How long the lock was held.", ofWaits)
-	m.wait = histogram("spindle.wait.duration", "How long the candidate waited for the lock.", ofWaits)
-	m.gap = histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the election, by Spanner's clock.", ofGaps)
-	m.heartbeat = histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", ofRPCs)
-	m.failures = counter("spindle.rpc.failures", "Requests to Spanner that failed, by step and code.")
-	var err error
-	m.queue, err = api.Float64Histogram("spindle.queue.length", metric.WithDescription("Number of processes that were already waiting for the lock when this process began to wait; 32 means 32 or more."),
-		metric.WithUnit("{process}"), metric.WithExplicitBucketBoundaries(ofQueues...))
-	Report(err)
-	m.held, err = api.Int64ObservableUpDownCounter("spindle.held",
-		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; for a semaphore, the number of slots that it holds."))
-	Report(err)
-	m.token, err = api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held."))
-	Report(err)
-	m.margin, err = api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
-		metric.WithDescription("The shortest time left on the lease since the last collection."))
-	Report(err)
-	m.reading, err = api.RegisterCallback(m.read, m.held, m.token, m.margin)
-	Report(err)
+	m.held = Made(api.Int64ObservableUpDownCounter("spindle.held",
+		metric.WithDescription("1 if this process holds the lock, 0 if it is a candidate; for a semaphore, the number of slots that it holds.")))
+	m.token = Made(api.Int64ObservableGauge("spindle.token", metric.WithDescription("The fencing token under which the lock is held.")))
+	m.margin = Made(api.Float64ObservableGauge("spindle.lease.margin", metric.WithUnit("s"),
+		metric.WithDescription("The shortest time left on the lease since the last collection.")))
+	m.reading = Made(api.RegisterCallback(m.read, m.held, m.token, m.margin))
 	return m
 }
 
 // fenced returns the counter of refused writes. It is created at the first refusal, because refusals are rare.
 func fenced(api metric.Meter) metric.Int64Counter {
-	c, err := api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused."))
-	Report(err)
-	return c
+	return Made(api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused.")))
 }
 
 // Report passes an error to OpenTelemetry's error handler, because a lock works without metrics.
@@ -136,6 +123,12 @@ func Report(err error) {
 	if err != nil {
 		otel.Handle(err)
 	}
+}
+
+// Made returns what OpenTelemetry has made, and reports its error.
+func Made[I any](instrument I, err error) I {
+	Report(err)
+	return instrument
 }
 
 // read reports the observed metrics at a collection.

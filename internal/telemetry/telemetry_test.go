@@ -81,3 +81,23 @@ func BenchmarkALife(b *testing.B) {
 		}
 	})
 }
+
+// Each collection reports the shortest remaining time since the last one, so a bad minute is over once it has been reported.
+func TestTheShortestRemainingTimeIsThatSinceTheLastCollection(t *testing.T) {
+	var s standing
+	for _, c := range []struct {
+		noted []time.Duration
+		least time.Duration
+	}{
+		{[]time.Duration{7, 3, 5}, 3}, {[]time.Duration{8}, 8}, {nil, -1}, {[]time.Duration{-2, 9}, 0}, {[]time.Duration{9, 6}, 6}, {nil, -1},
+	} {
+		for _, left := range c.noted {
+			s.note(left)
+		}
+		least, noted := s.least()
+		assert.Equal(t, c.least >= 0, noted)
+		if noted {
+			assert.Equal(t, c.least, least)
+		}
+	}
+}

@@ -146,8 +146,8 @@ func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	return all
 }
 
-// files returns the file system of an image.
-func files(t *testing.T, image v1.Image) (headers map[string]*tar.Header, texts map[string][]byte) {
+// filesOf returns the file system of an image.
+func filesOf(t *testing.T, image v1.Image) (headers map[string]*tar.Header, texts map[string][]byte) {
 	t.Helper()
 	headers, texts = map[string]*tar.Header{}, map[string][]byte{}
 	from := mutate.Extract(image)
@@ -188,7 +188,7 @@ func TestEachPlatformRunsSpindleAsAUserThatIsNotRoot(t *testing.T) {
 		assert.Empty(t, config.Config.Cmd)
 		assert.Equal(t, []string{"PATH=/"}, config.Config.Env)
 
-		headers, texts := files(t, image)
+		headers, texts := filesOf(t, image)
 		program, err := readProgram(programsOf(t)[0])
 		require.NoError(t, err)
 		if arch == program.platform.Architecture {
@@ -215,7 +215,7 @@ func TestEachPlatformRunsSpindleAsAUserThatIsNotRoot(t *testing.T) {
 func TestTheCertificatesCanBeRead(t *testing.T) {
 	index, _ := written(t, programsOf(t)...)
 	for platform, image := range images(t, index) {
-		_, texts := files(t, image)
+		_, texts := filesOf(t, image)
 		google := false
 		count := 0
 		for rest := texts[certificates]; ; count++ {

@@ -28,11 +28,13 @@ func newIndex(programs []program) (v1.ImageIndex, error) {
 }
 
 func newImage(p program) (v1.Image, error) {
-	files, err := base()
+	tar, err := files(p)
 	if err != nil {
 		return nil, err
 	}
-	command, err := alone(p)
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(tar)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression),
+		tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, err
 	}
@@ -53,26 +55,7 @@ func newImage(p program) (v1.Image, error) {
 		return nil, err
 	}
 	image = mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, l := range []struct {
-		tar []byte
-		of  string
-	}{{files, "account and certificates"}, {command, "spindle"}} {
-		image, err = appendLayer(image, l.tar, v1.History{Created: v1.Time{Time: p.at}, CreatedBy: l.of})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return image, nil
-}
-
-func appendLayer(image v1.Image, tar []byte, history v1.History) (v1.Image, error) {
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(tar)), nil }
-	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression),
-		tarball.WithCompressedCaching)
-	if err != nil {
-		return nil, err
-	}
-	return mutate.Append(image, mutate.Addendum{Layer: layer, History: history, MediaType: types.OCILayer})
+	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: p.at}, CreatedBy: "spindle"}, MediaType: types.OCILayer})
 }
 
 // labels returns the annotations that the OCI image specification defines.

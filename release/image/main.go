@@ -46,14 +46,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if *dir != "" {
-		if err := writeLayout(*dir, index, programs[0].version); err != nil {
-			return err
-		}
+		err = writeLayout(*dir, index, programs[0].version)
 	}
-	if *repository != "" {
-		if err := push(ctx, *repository, index, programs[0].version); err != nil {
-			return err
-		}
+	if err == nil && *repository != "" {
+		err = push(ctx, *repository, index, programs[0].version)
+	}
+	if err != nil {
+		return err
 	}
 	digest, err := index.Digest()
 	if err != nil {

@@ -21,8 +21,12 @@ const (
 	groups = "root:x:0:\nspindle:x:65532:\n"
 )
 
-// base returns the files that the program needs, as a tar archive.
-func base() ([]byte, error) {
+// files returns the program and the files that it needs, as a tar archive.
+func files(p program) ([]byte, error) {
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return nil, err
+	}
 	return archive(
 		entry{name: "etc/", mode: 0o755},
 		entry{name: "etc/group", mode: 0o644, text: []byte(groups)},
@@ -30,17 +34,9 @@ func base() ([]byte, error) {
 		entry{name: "etc/ssl/", mode: 0o755},
 		entry{name: "etc/ssl/certs/", mode: 0o755},
 		entry{name: certificates, mode: 0o644, text: roots()},
+		entry{name: "spindle", mode: 0o755, text: text},
 		entry{name: "tmp/", mode: 0o1777},
 	)
-}
-
-// alone returns the program as a tar archive.
-func alone(p program) ([]byte, error) {
-	text, err := os.ReadFile(p.file)
-	if err != nil {
-		return nil, err
-	}
-	return archive(entry{name: "spindle", mode: 0o755, text: text})
 }
 
 // roots returns Mozilla's root certificates in PEM format. It omits roots that are trusted only under conditions that

@@ -33,7 +33,8 @@ const (
 	probeGo         = "cmd/spindle/internal/health/health.go"
 	systemdGo       = "cmd/spindle/internal/health/systemd.go"
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
-	watchGo         = "cmd/spindle/internal/view/watch.go"
+	followGo        = "cmd/spindle/internal/view/follow.go"
+	modelPaceGo     = "cmd/spindle/internal/model/pace.go"
 	doctorReadsGo   = "doctor/reads.go"
 	doctorProbesGo  = "doctor/probes.go"
 )
@@ -208,14 +209,17 @@ var (
 	)
 
 	viewMutants = of("./cmd/spindle/internal/view",
-		one("watch complains at every look that fails", "TestAnOutageIsTwoLinesInWatch", watchGo,
+		one("watch complains at every look that fails", "TestAWatchedListGoesOnThroughAnOutage", followGo,
 			"\t\tif !failing {\n", "\t\tif true {\n"),
-		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", watchGo,
+		one("watch says nothing of a look that hangs", "TestALookThatHangsIsSaidInWatch", followGo,
 			"case <-late.C:\n", "case <-late.C:\n\t\t\tcontinue\n"),
-		one("one slow read puts the next one off", "TestALargeTableIsReadAFifthOfTheTime", watchGo,
-			"share*min(took, before)", "share*max(took, before)"),
-		one("a large table is read all the time", "TestALargeTableIsReadAFifthOfTheTime", watchGo,
-			"min(share*min(took, before), longestPause)", "min(took, before)"),
+	)
+
+	modelMutants = of("./cmd/spindle/internal/model",
+		one("one slow read puts the next one off", "TestALargeTableIsReadAFifthOfTheTime", modelPaceGo,
+			"min(d, p.last)", "max(d, p.last)"),
+		one("a large table is read all the time", "TestALargeTableIsReadAFifthOfTheTime", modelPaceGo,
+			"time.Duration(p.Share-1)*slow", "slow"),
 	)
 
 	operateMutants = of("./cmd/spindle/internal/operate",
@@ -249,5 +253,5 @@ var (
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
-		viewMutants)
+		modelMutants, viewMutants)
 )

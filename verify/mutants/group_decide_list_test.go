@@ -15,11 +15,11 @@ func row(name, old, new string) mutant {
 
 var freeRows = []mutant{
 	row("free: rows that name this term are nobody's", "\tcase x.read && x.own:\n", "\tcase false:\n"),
-	row("free: claimed without a plan", "case !l.planned || !l.target || l.busy", "case !l.target || l.busy"),
-	row("free: claimed though it is another's to have", "case !l.planned || !l.target || l.busy", "case !l.planned || l.busy"),
-	row("free: claimed while its work goes on", "!l.target || l.busy || !l.acting", "!l.target || !l.acting"),
-	row("free: claimed after the term", "l.busy || !l.acting || l.leaving:", "l.busy || l.leaving:"),
-	row("free: claimed by a member that leaves", "l.busy || !l.acting || l.leaving:", "l.busy || !l.acting:"),
+	row("free: claimed without a plan", "case !l.Planned || !l.target || l.busy", "case !l.target || l.busy"),
+	row("free: claimed though it is another's to have", "case !l.Planned || !l.target || l.busy", "case !l.Planned || l.busy"),
+	row("free: claimed while its work goes on", "!l.target || l.busy || !l.Acting", "!l.target || !l.Acting"),
+	row("free: claimed after the term", "l.busy || !l.Acting || l.Leaving:", "l.busy || l.Leaving:"),
+	row("free: claimed by a member that leaves", "l.busy || !l.Acting || l.Leaving:", "l.busy || !l.Acting:"),
 	row("free: claimed before its back-off is over", "\tcase l.backoff > 0:\n\t\treturn toLeave, l.backoff\n\tcase x.later:", "\tcase false:\n\t\treturn toLeave, l.backoff\n\tcase x.later:"),
 	row("free: what was left out is read at once", "\t\treturn toLeave, l.backoff\n\tcase x.later:", "\t\treturn toLeave, l.backoff\n\tcase false:"),
 	row("free: claimed unread", "\tcase !x.read:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase x.wait", "\tcase false:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase x.wait"),
@@ -29,30 +29,30 @@ var freeRows = []mutant{
 }
 
 var heldRows = []mutant{
-	row("held: kept without its lease row", "\t\tcase x.gone:\n", "\t\tcase false:\n"),
-	row("held: kept after the term", "\t\tcase !l.acting:\n", "\t\tcase false:\n"),
-	row("held: revoked without a plan", "case l.planned && !l.target && !l.leaving && l.room:", "case !l.target && !l.leaving && l.room:"),
-	row("held: revoked though it is to be had", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.leaving && l.room:"),
-	row("held: revoked one by one by a member that leaves", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.target && l.room:"),
-	row("held: revoked with many others", "case l.planned && !l.target && !l.leaving && l.room:", "case l.planned && !l.target && !l.leaving:"),
+	row("held: kept after the term", "\t\tcase !l.Acting:\n", "\t\tcase false:\n"),
+	row("held: revoked without a plan", "case l.Planned && !l.target && !l.Leaving && l.room:", "case !l.target && !l.Leaving && l.room:"),
+	row("held: revoked though it is to be had", "case l.Planned && !l.target && !l.Leaving && l.room:", "case l.Planned && !l.Leaving && l.room:"),
+	row("held: revoked one by one by a member that leaves", "case l.Planned && !l.target && !l.Leaving && l.room:", "case l.Planned && !l.target && l.room:"),
+	row("held: revoked with many others", "case l.Planned && !l.target && !l.Leaving && l.room:", "case l.Planned && !l.target && !l.Leaving:"),
 }
 
 var unresolvedRows = []mutant{
-	row("unresolved: wanted by a member that leaves", "wanted := l.planned && l.target && !l.leaving\n", "wanted := l.planned && l.target\n"),
+	row("unresolved: wanted by a member that leaves", "wanted := l.Planned && l.target && !l.Leaving\n", "wanted := l.Planned && l.target\n"),
 	row("unresolved: cleared unread", "\tcase !x.read:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toLeave, 0\n\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own"),
 	row("unresolved: cleared though it can't be read", "\tcase x.unreadable:\n\t\treturn toNote, awaited\n\tcase !x.own", "\tcase false:\n\t\treturn toNote, awaited\n\tcase !x.own"),
 	row("unresolved: never cleared", "\tcase !x.own:\n", "\tcase false:\n"),
-	row("unresolved: claimed while its work goes on", "case wanted && (l.busy || !l.acting):", "case wanted && !l.acting:"),
-	row("unresolved: claimed after the term", "case wanted && (l.busy || !l.acting):", "case wanted && l.busy:"),
+	row("unresolved: claimed while its work goes on", "case wanted && (l.busy || !l.Acting):", "case wanted && !l.Acting:"),
+	row("unresolved: claimed after the term", "case wanted && (l.busy || !l.Acting):", "case wanted && l.busy:"),
 	row("unresolved: tried before its back-off is over", "\tcase l.backoff > 0:\n\t\treturn toLeave, l.backoff\n\tcase wanted", "\tcase false:\n\t\treturn toLeave, l.backoff\n\tcase wanted"),
 	row("unresolved: freed though it is to be had", "\tcase wanted && x.wait == 0:\n", "\tcase false:\n"),
 	row("unresolved: claimed though it is another's too", "\tcase wanted && x.wait == 0:\n", "\tcase wanted:\n"),
-	row("unresolved: freed without a plan", "\tcase l.planned || l.leaving:\n", "\tcase true:\n"),
+	row("unresolved: freed without a plan", "\tcase l.Planned || l.Leaving:\n", "\tcase true:\n"),
 }
 
 var decisionMutants = append(of("./group",
 	one("room for any number that move", "TestManyPartitionsMoveSomeAtATime", decideGo, "\t\t\troom--\n", "")),
 	of("./internal/share",
+		one("held: kept without its lease row", "TestADecisionIsOfAllPartitions", sharePollGo, "read && !exists {", "false && read && !exists {"),
 		one("the last look that any asks for", "TestADecisionIsOfAllPartitions", decideGo, "d.Next = min(d.Next, next)", "d.Next = max(d.Next, next)"),
 		one("what was not read is ignored", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.Again = true\n", ""),
 		one("what others have is not awaited", "TestADecisionIsOfAllPartitions", decideGo, "\t\t\td.Awaits = true\n", ""),

@@ -3,7 +3,9 @@ package memstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -16,7 +18,7 @@ import (
 // ErrCut is returned to a caller whose request or reply was lost, once its ctx has ended.
 var ErrCut = spanner.ToSpannerError(status.Error(codes.DeadlineExceeded, "network is cut"))
 
-// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, refuse, repeat
+// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, hold, refuse, repeat
 // and count requests. Its methods are safe for concurrent use.
 type Link struct {
 	table.Store
@@ -26,6 +28,7 @@ type Link struct {
 	reply  func(step string) bool  // loses the reply to a step that took effect
 	refuse func(step string) error // returns the answer to a step that has no effect, or nil
 	after  func(step string)       // called before the caller sees the answer
+	held   chan struct{}           // closed by Mend; created by Hold, in the caller's bubble
 	again  func(step string) bool  // repeats a call that succeeded
 	ill    illness
 	count  map[string]int
@@ -86,8 +89,25 @@ func (l *Link) Lose(request, reply func(step string) bool) {
 // Cut makes the link lose all requests until Mend is called.
 func (l *Link) Cut() { l.Lose(func(string) bool { return true }, nil) }
 
-// Mend makes the link lose no more messages.
-func (l *Link) Mend() { l.Lose(nil, nil) }
+// Hold makes all calls wait until Mend is called, like the calls of a Spanner client that has no connection.
+func (l *Link) Hold() {
+	l.change(func() {
+		if l.held == nil {
+			l.held = make(chan struct{})
+		}
+	})
+}
+
+// Mend makes the link lose and hold no more messages.
+func (l *Link) Mend() {
+	l.change(func() {
+		l.lose, l.reply = nil, nil
+		if l.held != nil {
+			close(l.held)
+			l.held = nil
+		}
+	})
+}
 
 // Refuse makes the link answer a step with the error that answer returns for it, unless that error is nil.
 func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
@@ -108,14 +128,8 @@ func (l *Link) Counts() map[string]int {
 
 // Once returns a function that returns true for the first call with that step.
 func Once(step string) func(string) bool {
-	var done bool
-	return func(s string) bool {
-		if s != step || done {
-			return false
-		}
-		done = true
-		return true
-	}
+	var done atomic.Bool
+	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }
 }
 
 func (l *Link) change(f func()) {
@@ -129,6 +143,7 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 	var refused error
 	var after func(string)
 	var ill illness
+	var held chan struct{}
 	l.change(func() {
 		if l.count == nil {
 			l.count = map[string]int{}
@@ -138,8 +153,15 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 		if l.refuse != nil {
 			refused = l.refuse(step)
 		}
-		after, ill = l.after, l.ill
+		after, ill, held = l.after, l.ill, l.held
 	})
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return fmt.Errorf("the test has cut this process off: %w", ctx.Err())
+		}
+	}
 	switch {
 	case ill.how != "" && ill.step == step:
 		return ill.pass(ctx, func(ctx context.Context) error { return call(ctx, l.Store) })

@@ -11,6 +11,7 @@ type status struct {
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
 	done     bool    // the release was to record the key as done
+	ended    error   // how the term ended, unless it was released
 	failure  error   // why the release failed
 }
 

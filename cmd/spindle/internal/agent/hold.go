@@ -91,6 +91,7 @@ func (h *hold) happened(e elect.TermEvent) {
 	case elect.InJeopardy:
 		h.put(event{what: jeopardy, err: e.Err})
 	case elect.Lost:
+		h.change(func(s *status) { s.ended = e.Err })
 		h.put(event{what: termEnded, err: e.Err})
 	}
 }
@@ -265,7 +266,12 @@ func (h *hold) sayRefused(err error) {
 // release releases the lock, and then notifies the machine.
 func (h *hold) release(done bool) {
 	err := h.giveBack(done)
-	h.change(func(s *status) { s.done, s.failure = done, err })
+	h.change(func(s *status) {
+		if err == nil && errors.Is(s.ended, spindle.ErrSuperseded) {
+			err = s.ended // an election that finds this at its release has nothing left to release
+		}
+		s.done, s.failure = done, err
+	})
 	if err != nil {
 		h.log.Warn("not released", "err", err)
 	} else {

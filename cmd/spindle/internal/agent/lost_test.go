@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -80,3 +81,49 @@ func (lostLock) left() time.Duration                 { return 0 }
 func (lostLock) names() []string                     { return []string{"a"} }
 func (lostLock) key() (string, []table.Write)        { return "", nil }
 func (lostLock) release(context.Context, bool) error { return spindle.ErrSuperseded }
+
+// A program releases a lock that was lost without the agent's knowledge, because an operator released it. Whether the work is done
+// or not, the answer says that the lock was lost: others may have worked under it meanwhile.
+func TestALossThatIsFoundAtTheReleaseIsAnswered(t *testing.T) {
+	for _, c := range [][2]string{
+		{"locks?name=a", "release"}, {"locks?name=a&name=b", "release"}, {"semaphores?name=a&slots=1", "release"}, {"once?name=a&key=k", "release"}, {"once?name=a&key=k", "done"}, {"elections?name=a", "release"},
+	} {
+		among(t, 100, func(p *crowd) {
+			l := p.asks("p", "POST /v1/"+c[0]+"&lease=1h").reads("held")
+			require.NoError(t, table.Table{Store: &p.store}.Break(t.Context(), table.Token(l.Token), l.Names[0]))
+			r := p.asks("p", "POST /v1/holds/"+l.Hold+"/"+c[1]).answer()
+			assert.Equal(t, http.StatusGone, r.StatusCode, c)
+		})
+	}
+}
+
+// The answer to a release follows its result. The release is announced to the hold, which then ends and is answered for, only once
+// the result is stored. Here, it can't be stored until the test has looked.
+func TestAReleaseIsAnsweredOnlyOnceItsResultIsStored(t *testing.T) {
+	a := New(Config{Locks: table.Table{Store: &memstore.Store{}}, TableName: "locktable", MaxHolds: 1000, Host: "host", Log: slog.New(slog.DiscardHandler)})
+	h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: time.Hour}, unharmed{})
+	require.Nil(t, bad)
+	h.lock = failsToRelease{h: h}
+	go h.release(true)
+	select {
+	case <-h.events.Ready():
+		assert.Fail(t, "the release is announced before its result is stored")
+		h.mu.Unlock()
+	case <-time.After(50 * time.Millisecond):
+		h.mu.Unlock()
+		<-h.events.Ready()
+	}
+	assert.True(t, h.status().done)
+	assert.ErrorIs(t, h.status().failure, spindle.ErrExpired)
+}
+
+// failsToRelease is a lock whose release fails. From then on, the hold's status is locked.
+type failsToRelease struct {
+	locker
+	h *hold
+}
+
+func (f failsToRelease) release(context.Context, bool) error {
+	f.h.mu.Lock()
+	return spindle.ErrExpired
+}

@@ -214,6 +214,34 @@ func TestALockIsBarredUntilTheLastPromiseOfWhoeverCanAct(t *testing.T) {
 	}
 }
 
+// However many locks an agent has promised to programs, none is forgotten before its promise is over, and those whose promises are
+// over do not pile up.
+func TestOnlyPromisesThatAreOverAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := barred{clock: elect.SystemClock{}, names: map[string][]bar{}}
+		until, most, alive := map[string]time.Time{}, 0, 0
+		for i := range 3000 {
+			time.Sleep(rand.N(100 * time.Millisecond))
+			name := fmt.Sprint("lock ", rand.N(2000))
+			left := rand.N(20 * time.Second)
+			b.until(promise{b.clock.Now(), left}, fmt.Sprint("hold ", i), []string{name})
+			if end := time.Now().Add(left); end.After(until[name]) {
+				until[name] = end
+			}
+			alive = 0
+			for name, end := range until {
+				if time.Until(end) > 0 {
+					alive++
+				}
+				require.Equal(t, max(time.Until(end), 0), max(b.left(name), 0), "%s of %d", name, len(b.names))
+			}
+			most = max(most, alive)
+			require.LessOrEqual(t, len(b.names), 2*most+100)
+		}
+		require.Greater(t, most, 100, "too few at a time")
+	})
+}
+
 // When a program is killed, its stream is closed and its process ends, in either order. Its lock is then released, and
 // not reported as lost.
 func TestAKilledProgramsLockIsReleased(t *testing.T) {

@@ -155,3 +155,45 @@ func TestAProgramThatHasExitedIsSentNoSignal(t *testing.T) {
 	c.Kill()
 	assert.True(t, lives(), "a stranger was killed")
 }
+
+// A watchdog acts once each time its parent is late, however often that is: a parent that was stopped twice has had a program
+// of each time.
+func TestAWatchdogActsEachTimeItsParentIsLate(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, acted})
+	require.NoError(t, err)
+	for range 3 {
+		dog.Allow(time.Now().Add(20 * time.Millisecond))
+		require.Eventually(t, func() bool {
+			text, _ := os.ReadFile(acted)
+			return string(text) == strconv.Itoa(int(Late))
+		}, 10*time.Second, time.Millisecond)
+		require.NoError(t, os.Remove(acted))
+	}
+	dog.Allow(inAnHour())
+	assert.NoError(t, dog.Finish(t.Context()))
+	text, err := os.ReadFile(acted)
+	require.NoError(t, err)
+	assert.Equal(t, strconv.Itoa(int(Told)), string(text))
+}
+
+// A dismissed watchdog never acts. It would take the end of its pipe for the death of its parent, so it is killed first. Here,
+// the pipe can't be closed until the watchdog is gone.
+func TestADismissedWatchdogNeverActs(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, acted})
+	require.NoError(t, err)
+	pipe, err := dog.pipe.SyscallConn()
+	require.NoError(t, err)
+	dismissed := make(chan struct{})
+	require.NoError(t, pipe.Control(func(uintptr) {
+		go func() { dog.dismiss(); close(dismissed) }()
+		select {
+		case <-dog.Gone():
+		case <-time.After(10 * time.Second):
+			assert.Fail(t, "the pipe is closed before the watchdog is killed")
+		}
+	}))
+	<-dismissed
+	assert.NoFileExists(t, acted)
+}

@@ -17,6 +17,7 @@ import (
 
 // schemaText is a JSON Schema. Its $defs have one schema for each command that has --output, under the command's name.
 //
+//go:generate go test -run TestTheSchemaIsGenerated . -update
 //go:embed schema.json
 var schemaText []byte
 

@@ -39,14 +39,14 @@ shows the version of the output schema (see spindle schema).
 
 // A versionJSON identifies this build of spindle, from the information that the go command recorded.
 type versionJSON struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"` // the commit
-	At       string `json:"revision_time,omitempty"`
-	Modified bool   `json:"modified"` // by changes that were not committed
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-	Schema   string `json:"schema"` // of the output
+	Version  string `json:"version"`                                   // the version of the module
+	Revision string `json:"revision,omitempty"`                        // the commit
+	At       string `json:"revision_time,omitempty"`                   // when the commit was made
+	Modified bool   `json:"modified"`                                  // the tree had uncommitted changes
+	Go       string `json:"go"`                                        // the version of Go
+	OS       string `json:"os"`                                        // as Go names it
+	Arch     string `json:"arch"`                                      // as Go names it
+	Schema   string `json:"schema" schema:"pattern=^[0-9]+\\.[0-9]+$"` // the version of this schema
 }
 
 func versionOf(info *debug.BuildInfo) versionJSON {

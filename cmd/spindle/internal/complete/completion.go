@@ -89,8 +89,8 @@ func lockNames(idle bool) completer {
 			names = offer(names, l.Name, string(l.State()))
 		}
 		for _, g := range groups {
-			if g.Prefix != begun {
-				names = offer(names, g.Prefix, string(g.State()))
+			if g.JSON.Name != begun {
+				names = offer(names, g.JSON.Name, string(g.JSON.State))
 				continue
 			}
 			for _, l := range slices.Concat(g.Members, g.Partitions) {
@@ -105,7 +105,7 @@ func groupNames(ctx context.Context, t table.Table, begun string) (names []cobra
 	all, _, err := operator.List(ctx, t, table.GroupPrefix(begun)[:len(table.GroupPrefix(begun))-1], false)
 	_, groups := model.Gather(all, "")
 	for _, g := range groups {
-		if name := g.JSON().Group; strings.HasPrefix(name, begun) {
+		if name := g.JSON.Group; strings.HasPrefix(name, begun) {
 			names = offer(names, name, g.Sum())
 		}
 	}

@@ -2,19 +2,18 @@
 // and as JSON for programs.
 //
 //   - states.go: the states, with the worst first
-//   - sentence.go, waiters.go: the text for a single lock, and for the processes that wait for it
-//   - lockjson.go: a lock as JSON
+//   - lock.go: a lock as JSON
+//   - sentence.go: the text for a single lock, and for the processes that wait for it
 //   - entry.go: a lock as an entry in a list
 //   - group.go: a group with its members and partitions
-//   - read.go: reading locks by name
-//   - expect.go: the locks that should have a holder (--expect)
+//   - ending.go: why a term has ended
+//   - pace.go: how often a table is read
+//   - named.go: locks that are named, and those that should have a holder (--expect)
 package model
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -22,13 +21,10 @@ import (
 
 // An Entry is one item in a list, such as a lock.
 type Entry struct {
-	Name         string // the list is sorted by it
-	terminal.Row        // for people
-	State        operator.State
-	Order        SortKeys
-	Mark         string // changes only if the lock or group has changed
-	Object       any    // the JSON form
-	Trouble      error
+	operator.Listing // of a lock; for a group, a summary of its members
+	terminal.Row     // for people
+	State            operator.State
+	Object           any // for programs
 }
 
 // Rows returns the entries' rows, for people.
@@ -40,16 +36,6 @@ func Rows(all []Entry) []terminal.Row {
 	return rows
 }
 
-// SortKeys has the keys, other than name and state, that entries can be sorted by.
-type SortKeys struct {
-	Holder  string
-	Since   time.Time // zero if it has none
-	Beat    time.Time
-	Lease   time.Duration
-	Waiting int
-	Longest time.Duration
-}
-
 // The headings of lists of locks.
 var (
 	LockColumns = []string{"LOCK", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HOLDER AND VALUE"}
@@ -58,37 +44,17 @@ var (
 
 // LockEntry returns a lock's entry in a list.
 func LockEntry(l operator.Listing) Entry {
-	e := entryOf(l)
-	e.Mark = markOf(l)
-	e.Row = terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(lastDone(l)), orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
-		Tail: terminal.Join("  ", whose(l), Waiting(l)), Last: orNone(valueOf(l)), Below: DoneLine(l)}
-	return e
+	done := strings.TrimPrefix(DoneLine(l), lastDone)
+	return entryOf(l, terminal.Row{Cells: cells(l), More: []string{orNone(Waiting(l)), orNone(done), orNone(terminal.Show(l.Holder()))},
+		Tail: terminal.Join("  ", whose(l), Waiting(l)), Last: orNone(valueOf(l)), Below: DoneLine(l)})
 }
 
-// entryOf returns a lock's entry, without its row.
-func entryOf(l operator.Listing) Entry {
-	return Entry{Name: l.Name, State: l.State(), Order: sortKeysOf(l), Object: JSONOf(l), Trouble: l.Unreadable}
-}
-
-func sortKeysOf(l operator.Listing) SortKeys {
-	r := SortKeys{Holder: l.Holder(), Beat: l.Heartbeat, Waiting: len(l.Waiters), Longest: l.LongestWait()}
-	if l.Token != 0 {
-		r.Since = l.Since()
-	}
-	if l.LeaseRecord != nil {
-		r.Lease = l.LeaseRecord.Lease
-	}
-	return r
-}
-
-// markOf returns a lock's Mark. Heartbeats and waiters are not part of it, because they change all the time.
-func markOf(l operator.Listing) string {
-	return fmt.Sprint(l.State(), l.Token, l.Holder(), valueOf(l), l.Done.Key, l.Done.At.UnixMicro(), l.Unreadable, l.Undone)
+func entryOf(l operator.Listing, row terminal.Row) Entry {
+	row.Style = Styles[l.State()]
+	return Entry{Listing: l, Row: row, State: l.State(), Object: JSONOf(l)}
 }
 
 func orNone(s string) string { return cmp.Or(s, "-") }
-
-func lastDone(l operator.Listing) string { return strings.TrimPrefix(DoneLine(l), "last done: ") }
 
 // valueOf returns the value that the holder of a lock published.
 func valueOf(l operator.Listing) string {
@@ -105,12 +71,9 @@ func whose(l operator.Listing) string {
 
 // cells returns the columns of a lock for people, without its holder and value.
 func cells(l operator.Listing) []string {
-	since, beat, lease, token := "-", "-", "-", "-"
+	since, beat, lease := "-", "-", "-"
 	if l.Token != 0 {
-		token, since = l.Token.String(), terminal.Short(l.At.Sub(l.Since()))
-	}
-	if l.Exists && l.Heartbeat.IsZero() {
-		token = "-" // it belongs to no term
+		since = terminal.Short(l.At.Sub(l.Since()))
 	}
 	if !l.Heartbeat.IsZero() {
 		beat = terminal.Short(l.At.Sub(l.Heartbeat))
@@ -118,5 +81,5 @@ func cells(l operator.Listing) []string {
 	if l.LeaseRecord != nil {
 		lease = l.LeaseRecord.Lease.String()
 	}
-	return []string{terminal.Show(l.Name), string(l.State()), token, since, beat, lease}
+	return []string{terminal.Show(l.Name), string(l.State()), orNone(tokenOf(l)), since, beat, lease}
 }

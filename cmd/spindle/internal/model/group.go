@@ -16,9 +16,22 @@ import (
 
 // A Group has a group's members and partitions at one instant.
 type Group struct {
-	Prefix     string             // the names of its locks begin with it
+	JSON       GroupJSON          // the whole group, for programs
 	Members    []operator.Listing // one for each slot that was ever in use
 	Partitions []operator.Listing
+	PerState   map[operator.State]int // the number of partitions in each state
+}
+
+// GroupJSON is the JSON form of a group, in one line of ls.
+type GroupJSON struct {
+	Name          string         `json:"name"` // the prefix of its locks' names, such as orders/
+	State         operator.State `json:"state" schema:"$ref=groupState"`
+	Group         string         `json:"group"`                             // its name
+	Members       int            `json:"members" schema:"minimum=0"`        // how many members have renewed within their leases
+	Partitions    int            `json:"partitions" schema:"minimum=0"`     // how many partitions it has
+	WithoutHolder int            `json:"without_holder" schema:"minimum=0"` // how many partitions have no holder, without those that are paused
+	Paused        int            `json:"paused" schema:"minimum=0"`         // how many partitions the programs of their members have paused
+	At            time.Time      `json:"at"`                                // when all of this was read, by Spanner's clock
 }
 
 // Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
@@ -32,8 +45,8 @@ func Gather(found []operator.Listing, prefix string) (locks []operator.Listing, 
 			locks = append(locks, l)
 			continue
 		}
-		if len(groups) == 0 || groups[len(groups)-1].Prefix != of {
-			groups = append(groups, &Group{Prefix: of}) // found is in the order of the names
+		if len(groups) == 0 || groups[len(groups)-1].JSON.Name != of {
+			groups = append(groups, &Group{JSON: GroupJSON{Name: of, Group: part.Group, At: l.At.UTC()}}) // found is in the order of the names
 		}
 		g := groups[len(groups)-1]
 		if part.Partition == "" {
@@ -43,14 +56,16 @@ func Gather(found []operator.Listing, prefix string) (locks []operator.Listing, 
 		}
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g.Partitions, func(a, b operator.Listing) int { return ByNumber(partitionOf(a), partitionOf(b)) })
+		slices.SortStableFunc(g.Partitions, func(a, b operator.Listing) int { return byNumber(partitionOf(a), partitionOf(b)) })
+		g.count()
 	}
 	return locks, groups
 }
 
-// ByNumber compares names as people do, with 9 before 10.
-func ByNumber(a, b string) int {
-	if strings.Trim(a+b, "0123456789") == "" {
+// byNumber compares names as people do, with 9 before 10.
+func byNumber(a, b string) int {
+	const digits = "0123456789"
+	if strings.Trim(a, digits) == "" && strings.Trim(b, digits) == "" {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	}
 	return cmp.Compare(a, b)
@@ -63,74 +78,72 @@ func partitionOf(l operator.Listing) string {
 
 func slotOf(name string) string { return name[len(name)-4:] }
 
-// countHeld returns how many locks are held.
-func countHeld(all []operator.Listing) (n int) {
+// perState returns how many locks are in each state.
+func perState(all []operator.Listing) map[operator.State]int {
+	n := map[operator.State]int{}
 	for _, l := range all {
-		if l.IsHeld() {
-			n++
-		}
+		n[l.State()]++
 	}
 	return n
 }
 
-// nobody returns the number of partitions that have no holder, although nobody has paused them.
-func (g *Group) nobody() int { return len(g.Partitions) - countHeld(g.Partitions) - g.paused() }
-
-// paused returns the number of partitions that the programs of their members have paused.
-func (g *Group) paused() (n int) {
-	for _, l := range g.Partitions {
-		if l.State() == operator.Paused {
-			n++
-		}
+// count counts the members and partitions, and derives the state of the whole group. A group is held only if all of its
+// partitions are held or paused.
+func (g *Group) count() {
+	m, p := perState(g.Members), perState(g.Partitions)
+	g.PerState = p
+	here, held := m[operator.Held]+m[operator.Leaving], p[operator.Held]+p[operator.Leaving]
+	j := &g.JSON
+	j.Members, j.Partitions, j.Paused = here, len(g.Partitions), p[operator.Paused]
+	j.WithoutHolder = j.Partitions - held - j.Paused
+	switch {
+	case m[operator.Unreadable]+p[operator.Unreadable] > 0:
+		j.State = operator.Unreadable
+	case m[operator.Orphaned]+p[operator.Orphaned] > 0:
+		j.State = operator.Orphaned
+	case here > 0 && j.WithoutHolder == 0:
+		j.State = operator.Held
+	case here > 0 || held > 0:
+		j.State = Partial
+	case m[operator.Expired]+p[operator.Expired] > 0:
+		j.State = operator.Expired
+	default:
+		j.State = operator.Released
 	}
-	return n
 }
 
-// has returns the partitions of each member, by the name of the member's lock.
-func (g *Group) has() map[string][]string {
+// Has returns the names of the partitions of each member that are in one of the states, by the name of the member's lock.
+func (g *Group) Has(states ...operator.State) map[string][]string {
 	has := map[string][]string{}
 	for _, l := range g.Partitions {
-		if l.IsHeld() {
+		if slices.Contains(states, l.State()) {
 			has[l.Member.Name] = append(has[l.Member.Name], partitionOf(l))
 		}
 	}
 	return has
 }
 
-// State returns the state of the whole group. A group is held only if all of its partitions are.
-func (g *Group) State() operator.State {
-	seen := map[operator.State]bool{}
-	for _, l := range slices.Concat(g.Members, g.Partitions) {
-		seen[l.State()] = true
+// Named returns the names of the partitions whose locks are chosen.
+func (g *Group) Named(chosen func(operator.Listing) bool) []string {
+	names := []string{} // in JSON, none is []
+	for _, l := range g.Partitions {
+		if chosen(l) {
+			names = append(names, partitionOf(l))
+		}
 	}
-	switch here := countHeld(g.Members); {
-	case seen[operator.Unreadable]:
-		return operator.Unreadable
-	case seen[operator.Orphaned]:
-		return operator.Orphaned
-	case here > 0 && g.nobody() == 0:
-		return operator.Held
-	case here > 0 || countHeld(g.Partitions) > 0:
-		return Partial
-	case seen[operator.Expired]:
-		return operator.Expired
-	}
-	return operator.Released
+	return names
 }
 
 // Sum describes how many members and partitions the group has, and how many of them are in trouble.
 func (g *Group) Sum() string {
-	text := terminal.Count(countHeld(g.Members), "member") + ", " + terminal.Count(len(g.Partitions), "partition")
-	if n := g.nobody(); n > 0 {
+	text := terminal.Count(g.JSON.Members, "member") + ", " + terminal.Count(g.JSON.Partitions, "partition")
+	if n := g.JSON.WithoutHolder; n > 0 {
 		text += fmt.Sprintf(", %d without a holder", n)
 	}
-	if n := g.paused(); n > 0 {
+	if n := g.JSON.Paused; n > 0 {
 		text += fmt.Sprintf(", %d paused", n)
 	}
-	members := map[operator.State]int{}
-	for _, l := range g.Members {
-		members[l.State()]++
-	}
+	members := perState(g.Members)
 	for _, s := range []operator.State{operator.Leaving, operator.Expired} {
 		if members[s] > 0 {
 			text += fmt.Sprintf(", %s %s", terminal.Count(members[s], "member"), s)
@@ -142,42 +155,26 @@ func (g *Group) Sum() string {
 // Entry returns a single entry for the whole group. It shows the age of the oldest member, the longest time since a
 // member's last heartbeat, and the longest lease.
 func (g *Group) Entry() Entry {
-	since, beat, lease := "-", "-", "-"
-	var order SortKeys
-	var oldest table.Token
-	var late, longest time.Duration
+	all := operator.Listing{Observation: table.Observation{Name: g.JSON.Name, At: g.JSON.At}}
 	for _, l := range g.Members {
-		if l.IsHeld() {
-			began := cmp.Or(l.LeaseRecord.Since, l.Token)
-			oldest = min(cmp.Or(oldest, began), began)
-			late, longest = max(late, l.At.Sub(l.Heartbeat)), max(longest, l.LeaseRecord.Lease)
-			since, beat, lease = terminal.Short(l.At.Sub(oldest.Time())), terminal.Short(late), longest.String()
-			order = SortKeys{Since: oldest.Time(), Beat: l.At.Add(-late), Lease: longest}
+		if !l.IsHeld() {
+			continue
 		}
+		if all.LeaseRecord == nil {
+			all.LeaseRecord, all.Heartbeat = &table.LeaseRecord{}, l.Heartbeat
+		}
+		if began := cmp.Or(l.LeaseRecord.Since, l.Token); all.Token == 0 || began < all.Token {
+			all.Token, all.Began = began, began.Time()
+		}
+		if l.Heartbeat.Before(all.Heartbeat) {
+			all.Heartbeat = l.Heartbeat
+		}
+		all.LeaseRecord.Lease = max(all.LeaseRecord.Lease, l.LeaseRecord.Lease)
 	}
-	sum := "group: " + g.Sum()
-	return Entry{Name: g.Prefix, State: g.State(), Order: order, Mark: sum + string(g.State()), Object: g.JSON(),
-		Row: terminal.Row{Cells: []string{terminal.Show(g.Prefix), string(g.State()), "-", since, beat, lease}, More: []string{"-", "-", "-"}, Style: Styles[g.State()],
-			Tail: sum, Last: sum, Prose: true}}
-}
-
-// GroupJSON is the JSON form of a group.
-type GroupJSON struct {
-	Name          string    `json:"name"`
-	State         string    `json:"state"`
-	Group         string    `json:"group"`
-	Members       int       `json:"members"`
-	Partitions    int       `json:"partitions"`
-	WithoutHolder int       `json:"without_holder"`
-	Paused        int       `json:"paused"`
-	At            time.Time `json:"at"`
-}
-
-// JSON returns the JSON form of the group.
-func (g *Group) JSON() GroupJSON {
-	first := slices.Concat(g.Members, g.Partitions)[0]
-	part, _ := table.PartOf(first.Name)
-	return GroupJSON{g.Prefix, string(g.State()), part.Group, countHeld(g.Members), len(g.Partitions), g.nobody(), g.paused(), first.At.UTC()}
+	sum, c := "group: "+g.Sum(), cells(all)
+	c[1], c[2] = string(g.JSON.State), "-"
+	return Entry{Listing: all, State: g.JSON.State, Object: g.JSON,
+		Row: terminal.Row{Cells: c, More: []string{"-", "-", "-"}, Style: Styles[g.JSON.State], Tail: sum, Last: sum, Prose: true}}
 }
 
 // GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
@@ -196,14 +193,11 @@ func GroupNamed(arg string) (string, error) {
 
 // MemberEntries returns the entries of a group's members, each with the number and the names of its partitions.
 func (g *Group) MemberEntries() (all []Entry) {
-	has := g.has()
+	has := g.Has(operator.Held, operator.Leaving)
 	for _, l := range g.Members {
-		c := cells(l)
+		c := append(cells(l), fmt.Sprint(len(has[l.Name])))
 		c[0] = slotOf(l.Name)
-		e := entryOf(l)
-		e.Row = terminal.Row{Cells: append(c, fmt.Sprint(len(has[l.Name]))), More: []string{orNone(terminal.Show(l.Holder()))}, Style: Styles[l.State()],
-			Tail: whose(l), Last: orNone(valueOf(l)), Below: Names(has[l.Name])}
-		all = append(all, e)
+		all = append(all, entryOf(l, terminal.Row{Cells: c, More: []string{orNone(terminal.Show(l.Holder()))}, Tail: whose(l), Last: orNone(valueOf(l)), Below: Names(has[l.Name])}))
 	}
 	return all
 }
@@ -211,23 +205,20 @@ func (g *Group) MemberEntries() (all []Entry) {
 // PartitionEntries returns the entries of a group's partitions, with their holders.
 func (g *Group) PartitionEntries() (all []Entry) {
 	for _, l := range g.Partitions {
-		c := cells(l)
-		slot := ""
+		c, slot, holder := cells(l)[:4], "", terminal.Show(l.Holder())
+		c[0] = terminal.Show(partitionOf(l))
 		if l.Member.Name != "" && l.State() != operator.Released {
 			slot = slotOf(l.Member.Name)
 		}
-		e := entryOf(l)
-		e.Row = terminal.Row{Cells: []string{terminal.Show(partitionOf(l)), c[1], c[2], c[3]}, More: []string{orNone(slot)}, Style: Styles[l.State()],
-			Tail: terminal.Join("  ", slot, terminal.Show(l.Holder())), Last: orNone(terminal.Show(l.Holder()))}
-		all = append(all, e)
+		all = append(all, entryOf(l, terminal.Row{Cells: c, More: []string{orNone(slot)}, Tail: terminal.Join("  ", slot, holder), Last: orNone(holder)}))
 	}
 	return all
 }
 
-// Names returns the names of partitions, in the order of ByNumber.
+// Names returns the names of partitions, for people.
 func Names(partitions []string) string {
 	shown := make([]string, len(partitions))
-	for i, p := range slices.SortedFunc(slices.Values(partitions), ByNumber) {
+	for i, p := range partitions {
 		shown[i] = terminal.Show(p)
 	}
 	return strings.Join(shown, ", ")

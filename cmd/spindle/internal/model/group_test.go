@@ -28,7 +28,7 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 			locks = append(locks, lock.Name)
 		}
 		for _, g := range groups {
-			sums = append(sums, fmt.Sprintf("%s %s %s", g.Prefix, g.State(), g.Sum()))
+			sums = append(sums, fmt.Sprintf("%s %s %s", g.JSON.Name, g.JSON.State, g.Sum()))
 		}
 		return locks, sums
 	}

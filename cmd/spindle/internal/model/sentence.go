@@ -1,7 +1,10 @@
 package model
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -64,6 +67,8 @@ func with(l operator.Listing) string {
 	return "\n  its heartbeats are sent by a member of the group, " + terminal.Show(l.Member.Name)
 }
 
+const lastDone = "last done: "
+
 // DoneLine describes the work that was last done under a lock. It returns "" if there is none.
 func DoneLine(l operator.Listing) string {
 	switch {
@@ -72,7 +77,7 @@ func DoneLine(l operator.Listing) string {
 	case l.Done.Key == "":
 		return ""
 	}
-	return "last done: " + terminal.Show(l.Done.Key) + ", " + WhenDone(l.Done, l.At)
+	return lastDone + terminal.Show(l.Done.Key) + ", " + WhenDone(l.Done, l.At)
 }
 
 // WhenDone returns when work was done, and by which holder.
@@ -82,4 +87,111 @@ func WhenDone(d table.Done, now time.Time) string {
 		by = terminal.Show(d.By)
 	}
 	return terminal.Ago(now.Sub(d.At)) + ", by " + by
+}
+
+// Change says in a few words what has become of a lock.
+func Change(l operator.Listing) string {
+	switch l.State() {
+	case operator.Held:
+		text := fmt.Sprintf("held by %s, token %v", terminal.Show(l.Holder()), l.Token)
+		if l.LeaseRecord.Value != "" {
+			text += ", value " + terminal.Show(l.LeaseRecord.Value)
+		}
+		return text
+	case operator.Leaving:
+		return fmt.Sprintf("leaving: %s will release it once its work has ended", terminal.Show(l.Holder()))
+	case operator.Expired:
+		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, terminal.Show(l.Holder()))
+	case operator.Released:
+		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
+			return "released: " + terminal.Show(l.Done.Key) + " is done"
+		}
+		return "released"
+	case operator.Unconfirmed:
+		return "claimed by " + terminal.Show(l.Holder())
+	case operator.Orphaned:
+		return "orphaned: its lock row was deleted"
+	case operator.Unreadable:
+		if errors.Is(l.Unreadable, table.ErrNewer) {
+			return "unreadable: " + l.Unreadable.Error()
+		}
+		return "unreadable: the lease row does not say how long the holder may act"
+	}
+	if done := DoneLine(l); done != "" {
+		return "free; " + done
+	}
+	return "free: it was never claimed, or its row was pruned"
+}
+
+// Leaderless returns a list of the locks that have no holder, with a reason for each of them. If all locks have a
+// holder, it returns "". A lock that can't be read counts as held.
+func Leaderless(found []operator.Listing) string {
+	var all []string
+	for _, l := range found {
+		if l.IsHeld() || l.State() == operator.Unreadable {
+			continue
+		}
+		all = append(all, terminal.Show(l.Name)+" ("+whyNobody(l)+")")
+	}
+	return strings.Join(all, ", ")
+}
+
+// whyNobody returns the reason why a lock has no holder.
+func whyNobody(l operator.Listing) string {
+	switch l.State() {
+	case operator.Released:
+		return "released " + terminal.Ago(l.At.Sub(l.Since()))
+	case operator.Expired:
+		return "expired " + terminal.Ago(l.At.Sub(l.Heartbeat)-l.LeaseRecord.Lease)
+	case operator.Unconfirmed:
+		return "claimed by " + terminal.Show(l.Holder()) + ", which has not confirmed its claim yet"
+	case operator.Orphaned:
+		return "its lock row was deleted"
+	}
+	return "never taken, or its row was pruned"
+}
+
+const shownWaiters = 10
+
+// howMany formats a number of waiters. The number is a lower limit if not all waiters were read.
+func howMany(l operator.Listing, n int) string {
+	if l.Cut {
+		return fmt.Sprint("at least ", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// Waiting returns in a few words how many processes wait for a lock. It returns "" if none do.
+func Waiting(l operator.Listing) string {
+	if len(l.Waiters) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s waiting, longest %s", howMany(l, len(l.Waiters)), terminal.Short(l.LongestWait()))
+}
+
+// WaiterLines returns a line for each of the first waiters.
+func WaiterLines(l operator.Listing) string {
+	n := len(l.Waiters)
+	if n == 0 {
+		return ""
+	}
+	var b strings.Builder
+	if n == 1 && !l.Cut {
+		b.WriteString("\n  1 process waits for it:")
+	} else {
+		fmt.Fprintf(&b, "\n  %s processes wait for it:", howMany(l, n))
+	}
+	for i, w := range l.Waiters[:min(n, shownWaiters)] {
+		fmt.Fprintf(&b, "\n    %*d. %s, for %s", len(fmt.Sprint(min(n, shownWaiters))), i+1, cmp.Or(terminal.Show(w.ID), "an unknown process"), terminal.Short(l.At.Sub(w.Time.Time())))
+		switch {
+		case w.Key != "":
+			b.WriteString(", to do " + terminal.Show(w.Key))
+		case w.Set:
+			b.WriteString(", together with other locks")
+		}
+	}
+	if n > shownWaiters {
+		fmt.Fprintf(&b, "\n    and %s more", howMany(l, n-shownWaiters))
+	}
+	return b.String()
 }

@@ -103,7 +103,7 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 	ctx, stop := exit.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
 	late := time.AfterFunc(longRun, func() {
-		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after a minute", longRun)
+		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after three minutes", longRun)
 	})
 	defer late.Stop()
 	report, err := doctor.Run(ctx, db.Client(), e.Table)

@@ -170,11 +170,11 @@ func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Lead
 
 // HandoverJSON is the JSON form of a handover.
 type HandoverJSON struct {
-	Name  string  `json:"name"`
-	From  string  `json:"from"`
-	To    string  `json:"to"`
-	Token string  `json:"token"` // of the next holder
-	Gap   float64 `json:"gap_seconds"`
+	Name  string  `json:"name"`                              // the lock's name
+	From  string  `json:"from"`                              // the id of the holder that was asked
+	To    string  `json:"to"`                                // the id of the next holder
+	Token string  `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of its term
+	Gap   float64 `json:"gap_seconds"`                       // nobody held the lock for at most so long
 }
 
 func (h *handover) print(done spindle.Handover) error {

@@ -127,16 +127,16 @@ func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t tabl
 	return nil
 }
 
-// PrunedJSON says how many rows were pruned.
+// PrunedJSON is the JSON form of prune's totals, its last line.
 type PrunedJSON struct {
-	DryRun  bool `json:"dry_run"`
-	Locks   int  `json:"locks"`   // number of locks that were pruned, or would be
-	Tickets int  `json:"tickets"` // number of stale tickets
+	DryRun  bool `json:"dry_run"`                    // --dry-run was given: nothing was deleted
+	Locks   int  `json:"locks" schema:"minimum=0"`   // how many locks were, or would be, pruned
+	Tickets int  `json:"tickets" schema:"minimum=0"` // how many tickets of dead waiters were, or would be, deleted
 }
 
-// A PrunableJSON is a lock that would be pruned.
+// PrunableJSON is the JSON form of a lock that prune --dry-run would prune.
 type PrunableJSON struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // its name
 }
 
 func nameThem(f terminal.Format, seen []table.Observation) error {

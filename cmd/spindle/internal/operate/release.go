@@ -169,9 +169,9 @@ func confirm(l operator.Listing) error {
 
 // ReleaseJSON is the JSON form of a release.
 type ReleaseJSON struct {
-	Name   string `json:"name"`
-	Holder string `json:"holder,omitempty"` // the last holder
-	Token  string `json:"token"`            // of the term that was ended
+	Name   string `json:"name"`                              // the lock's name
+	Holder string `json:"holder,omitempty"`                  // the id of the holder that lost the lock
+	Token  string `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of the term that ended
 }
 
 // breakLock releases a lock that is held under the token, and returns a message about it.

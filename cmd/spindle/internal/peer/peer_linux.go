@@ -33,21 +33,26 @@ func (p *Peer) identify() error {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID, p.PID = int(cred.Uid), int(cred.Pid)
-	switch {
-	case noPidfd == nil:
-		p.canExit = true
-	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped
-		p.canExit = true
-		close(p.exited)
-	case errors.Is(noPidfd, unix.ENOPROTOOPT): // before Linux 6.5
-		err = p.openByID()
-	default: // no descriptor is left
-		err = noPidfd
-	}
-	if err != nil {
+	if err := p.found(noPidfd); err != nil {
 		return fmt.Errorf("the peer's process: %w", err)
 	}
 	p.Key = p.keyOf()
+	return nil
+}
+
+// found takes the kernel's answer to the request for the process's pidfd.
+func (p *Peer) found(noPidfd error) error {
+	switch {
+	case noPidfd == nil:
+		p.canExit = true
+	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped; Linux 6.16 still has a pidfd for it
+		p.canExit = true
+		close(p.exited)
+	case errors.Is(noPidfd, unix.ENOPROTOOPT): // before Linux 6.5
+		return p.openByID()
+	default: // no descriptor is left
+		return noPidfd
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,6 +79,21 @@ func TestAHookRunsInItsEnvironment(t *testing.T) {
 	assert.Equal(t, "nightly: a 'b' $c", contents(t, path))
 	lines, _ := l.all()
 	assert.Empty(t, lines)
+}
+
+// A hook is told what was true when its event happened, such as the token of the term that was lost, even if the next term begins
+// at once.
+func TestAHookIsToldWhatWasTrueWhenItsEventHappened(t *testing.T) {
+	var l log
+	path := filepath.Join(t.TempDir(), "out")
+	h := newHooks(&l, map[hookKind]string{onLost: `echo "$TOKEN" >>"$OUT"`})
+	var token atomic.Int64
+	for token.Store(1); token.Load() <= 5; {
+		h.Run(onLost, func() []string { return []string{fmt.Sprintf("TOKEN=%d", token.Load()), "OUT=" + path} })
+		token.Add(1)
+		h.Wait(nil)
+	}
+	assert.Equal(t, "1\n2\n3\n4\n5", contents(t, path))
 }
 
 func TestAHookThatFailsIsSaidOnceAndChangesNothingElse(t *testing.T) {

@@ -3,7 +3,9 @@ package run
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -196,4 +198,48 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 			assert.Nil(t, g.watchdog())
 		})
 	}
+}
+
+// A signal ends exec while it waits for a database that hangs, without --timeout having to pass.
+func TestASignalEndsAnExecWhoseDatabaseHangs(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer hangs.Close()
+	t.Setenv("SPANNER_EMULATOR_HOST", hangs.Addr().String())
+	own := make(chan os.Signal, 1)
+	signal.Notify(own, syscall.SIGTERM) // a signal that comes too early for exec must not end the test
+	defer signal.Stop(own)
+	o := &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: 20 * time.Second, FlagSet: pflag.NewFlagSet("spindle", pflag.ContinueOnError)}
+	c := NewExec(o)
+	c.SetArgs([]string{"--quiet", "--name", "job", "true"})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	ended := make(chan error, 1)
+	go func() { ended <- c.ExecuteContext(t.Context()) }()
+	begun := time.Now()
+	for {
+		select {
+		case err := <-ended:
+			assert.Less(t, time.Since(begun), o.Timeout/2)
+			assert.Error(t, err)
+			return
+		case <-time.After(100 * time.Millisecond):
+			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		}
+	}
+}
+
+// A guard that is stopped while another one manages its service ends without touching the service, although the other ends
+// meanwhile.
+func TestAGuardThatIsStoppedBehindAnotherLeavesTheServiceAlone(t *testing.T) {
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	g := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", renew: time.Second, confirm: 3}
+	require.NoError(t, g.alone(t.Context()))
+	require.NotNil(t, g.lockFile)
+	other := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", renew: time.Second, confirm: 3}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var over *exit.Error
+	require.ErrorAs(t, other.alone(ctx), &over, "it would go on to deactivate the service")
+	assert.Zero(t, over.Code)
+	assert.Nil(t, other.lockFile)
 }

@@ -52,7 +52,7 @@ func (f *fleet) Read(context.Context, string, table.Bound, table.Keys) ([]table.
 func BenchmarkManyPages(b *testing.B) {
 	const locks, pages, during = 5000, 50, 30 * time.Second
 	f := newFleet(locks)
-	s := New(Config{Locks: table.Table{Store: f}, Database: "projects/p/instances/i/databases/d", Table: "locktable", Every: time.Second, Timeout: time.Second})
+	s := serverWith(Config{Every: time.Second}, f, time.Second)
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -97,7 +97,7 @@ func BenchmarkManyPages(b *testing.B) {
 // BenchmarkLook is one look at 5,000 locks of which a third had a heartbeat, without the read.
 func BenchmarkLook(b *testing.B) {
 	f := newFleet(5000)
-	s := New(Config{Locks: table.Table{Store: f}, Every: time.Second, Timeout: time.Second})
+	s := serverWith(Config{Every: time.Second}, f, time.Second)
 	for b.Loop() {
 		if err := s.Look(b.Context()); err != nil {
 			b.Fatal(err)
@@ -107,7 +107,7 @@ func BenchmarkLook(b *testing.B) {
 
 // BenchmarkScrape is an answer to Prometheus about 5,000 locks.
 func BenchmarkScrape(b *testing.B) {
-	s := New(Config{Locks: table.Table{Store: newFleet(5000)}, Every: time.Second, Timeout: time.Second})
+	s := serverWith(Config{Every: time.Second}, newFleet(5000), time.Second)
 	if err := s.Look(b.Context()); err != nil {
 		b.Fatal(err)
 	}

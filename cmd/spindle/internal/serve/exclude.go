@@ -7,13 +7,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 )
 
-// matching returns a function that reports whether a name matches any of the patterns. If there are no patterns, it
-// returns nil. In a pattern, * matches any text, including slashes, and ? matches one character.
+// matching returns a function that reports whether a name matches any of the patterns. In a pattern, * matches any text, including slashes, and ? matches one character.
 func matching(patterns []string) (func(name string) bool, error) {
-	if len(patterns) == 0 {
-		return nil, nil
-	}
-	var any []string
+	any := []string{"$^"} // matches nothing; no name is empty
 	for _, p := range patterns {
 		if p == "" {
 			return nil, exit.Misuse("--exclude: a pattern is empty; give the name of a lock, or a pattern such as 'order-*'")

@@ -3,6 +3,7 @@ package serve
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -37,15 +38,12 @@ func (k *lock) holder() string {
 
 // A history accumulates what the reads of a table have shown. Its times are by Spanner's clock.
 type history struct {
-	at    time.Time // of the last read
-	locks map[string]*lock
-	ids   int
-
+	at       time.Time // of the last read
+	locks    map[string]*lock
+	ids      int
 	expected map[string]bool // locks that should always be held
-
-	skips bool             // reads skip released locks
-	named map[string]bool  // locks that are read even if they are released
-	hides func(*lock) bool // reports whether pages leave a lock out; nil: they show all locks
+	skips    bool            // reads skip released locks
+	named    map[string]bool // locks that are read even if they are released
 }
 
 // A touch describes how a lock has changed since the previous read.
@@ -135,7 +133,8 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 		t.tail = 1
 	case same:
 	case last != nil:
-		last.ends(k.Listing, l)
+		last.over = true
+		last.to, last.end = model.Ending(k.Listing, l)
 		t.tail = 1
 		fallthrough
 	case shown:
@@ -143,7 +142,7 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 			t.tail += k.begin(now, first)
 		}
 	case k.State() == operator.Released && l.State() == operator.Released && k.Token != l.Token:
-		t.tail = k.begin(term{from: k.At, to: l.Since(), end: missed, over: true, seen: k.At, count: 1}, first)
+		t.tail = k.begin(term{from: k.At, to: l.Since(), end: model.EndMissed, over: true, seen: k.At, count: 1}, first)
 	}
 	t.tail = min(t.tail, len(k.terms)) // the term that ended may be among the merged ones
 	k.judge(l)
@@ -154,7 +153,7 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 // differs reports whether a new listing shows any change other than a new heartbeat.
 func (k *lock) differs(l operator.Listing) bool {
 	return k.At.IsZero() || k.State() != l.State() || k.Token != l.Token || k.Holder() != l.Holder() || k.Writer != l.Writer || k.Member != l.Member ||
-		k.Done != l.Done || problem(k.Listing) != problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
+		k.Done != l.Done || model.Problem(k.Listing) != model.Problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
 
 // begin adds a term, and returns how many of the latest terms have changed.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -231,5 +232,5 @@ func TestAPartitionHasItsMembersTime(t *testing.T) {
 	look(&h, 26, 19.5)
 	assert.Equal(t, []int{1, 0}, []int{h.locks[member].jeopardies, k.jeopardies})
 	look(&h, 29, 19.5)
-	assert.Equal(t, expired, k.terms[0].end)
+	assert.Equal(t, model.EndExpired, k.terms[0].end)
 }

@@ -77,11 +77,10 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// age returns a frame with the current age of the snapshot, which is sent along with it.
-func (s *Server) age() []byte {
+func (s *Server) tick() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return frame("age", ageFrame{Old: s.old().Milliseconds()})
+	return frame("tick", tickFrame{Old: s.old().Milliseconds()})
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -117,14 +116,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	s.open()
 	snapshot, version := s.whole()
-	if send(snapshot, s.age()) != nil {
+	if send(snapshot, s.tick()) != nil {
 		return
 	}
 	for {
 		frames, now, ok, more := s.feed.since(version)
 		if !ok {
 			snapshot, now = s.whole()
-			frames = [][]byte{snapshot, s.age()}
+			frames = [][]byte{snapshot, s.tick()}
 		}
 		if len(frames) > 0 {
 			if version = now; send(frames...) != nil {
@@ -135,7 +134,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-more:
 		case <-time.After(tick):
-			if send([]byte("event: tick\ndata:\n\n")) != nil {
+			if send(s.tick()) != nil {
 				return
 			}
 		case <-r.Context().Done():

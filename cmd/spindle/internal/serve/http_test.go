@@ -22,6 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -53,7 +56,17 @@ func held(name, id, value string, since, heartbeat time.Time) []table.Row {
 }
 
 func serverOn(r *rows) *Server {
-	return New(Config{Locks: table.Table{Store: r}, Database: "projects/p/instances/i/databases/d", Table: "locktable", Every: time.Second, Timeout: time.Second})
+	return serverWith(Config{Every: time.Second}, r, time.Second)
+}
+
+// serverWith returns a server on a table that has to be read within a timeout.
+func serverWith(c Config, store table.Store, timeout time.Duration) *Server {
+	c.Database = &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: timeout}
+	s, err := New(c, table.Table{Store: store})
+	if err != nil {
+		panic(err) // a test's own mistake
+	}
+	return s
 }
 
 // A tab is an open page, as far as the server knows.
@@ -120,7 +133,7 @@ func TestAPageIsToldAllAndThenWhatChanges(t *testing.T) {
 	p.next(t, "look", &change)
 	require.Len(t, change.Locks, 1)
 	require.Len(t, change.Locks[0].Terms, 2)
-	assert.Equal(t, released, change.Locks[0].Terms[0].End)
+	assert.Equal(t, model.EndReleased, change.Locks[0].Terms[0].End)
 	assert.Equal(t, "b", change.Locks[0].Terms[1].Holder)
 
 	r.err = errors.New("the database is away")
@@ -162,12 +175,12 @@ func TestAPageIsToldWhatWasDoneLast(t *testing.T) {
 
 	done := record(`{"done":"41","by":"b"}`, at(1.5))
 	told := one(look(2, append(held("job", "a", "", at(0), at(0.5)), done)...))
-	assert.Equal(t, []any{"held", "41", "b", at(1.5).UnixMilli()}, []any{told.State, told.Done, told.DoneBy, told.DoneAt})
+	assert.Equal(t, []any{operator.Held, "41", "b", at(1.5)}, []any{told.State, told.Done, told.DoneBy, told.DoneAt})
 	assert.Empty(t, look(3, append(held("job", "a", "", at(0), at(2.5)), done)...).Locks, "it is told once")
 	told = one(look(4, done))
-	assert.Equal(t, []string{"free", "41", "b"}, []string{told.State, told.Done, told.DoneBy}, "its row is gone")
+	assert.Equal(t, []any{operator.Free, "41", "b"}, []any{told.State, told.Done, told.DoneBy}, "its row is gone")
 	told = one(look(5, record(`{"done":"42"}`, at(4.5))))
-	assert.Equal(t, []any{"42", "", at(4.5).UnixMilli()}, []any{told.Done, told.DoneBy, told.DoneAt})
+	assert.Equal(t, []any{"42", "", at(4.5)}, []any{told.Done, told.DoneBy, told.DoneAt})
 
 	told = one(look(6, record("forty-three", at(5.5))))
 	assert.Regexp(t, `^the key that was done last is not known: row "job!done" contains "forty-three", but JSON`, told.Problem)
@@ -206,7 +219,7 @@ func TestAPageIsToldWhoWaits(t *testing.T) {
 	}
 	f, metrics := look(ticket("job", -5), ticket("job", -2))
 	require.Len(t, f.Locks, 1)
-	assert.Equal(t, []any{2, now.UnixMilli() - 5000}, []any{f.Locks[0].Waiting, f.Locks[0].Since})
+	assert.Equal(t, []any{2, 5.}, []any{f.Locks[0].Waiting, *f.Locks[0].LongestWait})
 	assert.Equal(t, `held{lock="job"} 1
 longest_wait_seconds{lock="job"} 5
 waiters{lock="job"} 2
@@ -215,7 +228,7 @@ waiters{lock="job"} 2
 	assert.Empty(t, f.Locks, "it is told once")
 	f, metrics = look(ticket("job", -2), ticket("other", -9))
 	require.Len(t, f.Locks, 2)
-	assert.Equal(t, []any{"other", "free", 1}, []any{f.Locks[1].Name, f.Locks[1].State, f.Locks[1].Waiting})
+	assert.Equal(t, []any{"other", operator.Free, 1}, []any{f.Locks[1].Name, f.Locks[1].State, f.Locks[1].Waiting})
 	assert.Equal(t, `held{lock="job"} 1
 held{lock="other"} 0
 longest_wait_seconds{lock="job"} 2
@@ -338,7 +351,7 @@ func TestAQuietServerIsHeardFrom(t *testing.T) {
 		time.Sleep(2*tick + time.Millisecond)
 		cancel()
 		<-done
-		assert.Equal(t, 2, strings.Count(w.Body.String(), "event: tick\n"))
+		assert.Equal(t, 3, strings.Count(w.Body.String(), "event: tick\n"), "one with the snapshot, and one each two seconds")
 	})
 }
 
@@ -453,9 +466,9 @@ func TestHostileLabelsAreNoMetrics(t *testing.T) {
 	require.NoError(t, s.Look(t.Context()))
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	assert.Contains(t, w.Body.String(), `spindle_lock_held{lock="a\"} 1\nspindle_lock_held{lock=\"fake",table="locktable"} 1`)
+	assert.Contains(t, w.Body.String(), `spindle_lock_held{lock="$'a\"} 1\\nspindle_lock_held{lock=\"fake'",table="locktable"} 1`)
 	assert.NotRegexp(t, `(?m)^spindle_lock_held\{lock="fake`, w.Body.String())
-	assert.Contains(t, w.Body.String(), `holder="x\\\"\n"`)
+	assert.Contains(t, w.Body.String(), `holder="$'x\\\\\"\\n'"`)
 }
 
 // Every file that the page's scripts import is served.

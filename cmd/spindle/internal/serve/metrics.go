@@ -1,11 +1,15 @@
 package serve
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -66,17 +70,25 @@ var (
 	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
 )
 
+// The number of series of a group does not depend on the number of its partitions.
+var (
+	descMembers    = describe("spindle_table_group_members", "Members of the group whose leases have not expired.", "table", "group")
+	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row in the table, by state.", "table", "group", "state")
+	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder, without those that are paused.", "table", "group")
+)
+
+// noneInAnyState returns a count of 0 for every state that a row can be in. If states with a count of 0 were left out,
+// their series would disappear, and graphs would have gaps.
+func noneInAnyState() map[operator.State]int {
+	return map[operator.State]int{operator.Held: 0, operator.Leaving: 0, operator.Expired: 0, operator.Released: 0, operator.Paused: 0, operator.Unconfirmed: 0, operator.Orphaned: 0, operator.Unreadable: 0}
+}
+
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUp, descLocks, descHeld, descState, descHolder, descAge, descLease, descToken, descChanges, descJeopardies, descDone,
-		descWaiters, descLongest, descAsOf, descPause, descExpected, descKind, descMembers, descPartitions, descNobody} {
-		to <- d
-	}
-}
+// Describe implements prometheus.Collector. Which series there are depends on the table.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
@@ -99,7 +111,7 @@ func (m *metrics) collect() []prometheus.Metric {
 		return all.made
 	}
 	all.add(descUp, 1)
-	all.add(descPause, s.pace.pause.Seconds())
+	all.add(descPause, s.pace.Pause.Seconds())
 	all.ofLocks()
 	return all.made
 }
@@ -122,13 +134,13 @@ func (all *series) count(d *prometheus.Desc, n int, labels ...string) {
 func (all *series) put(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
 	shown := []string{all.Table}
 	for _, label := range labels {
-		shown = append(shown, all.Show(label))
+		shown = append(shown, terminal.Show(label))
 	}
 	all.made = append(all.made, prometheus.MustNewConstMetric(d, kind, value, shown...))
 }
 
 func (all *series) ofLocks() {
-	groups := map[string]*group{}
+	var parts []operator.Listing
 	states := noneInAnyState()
 	if !all.Released {
 		delete(states, operator.Released) // their number is unknown, because reads skip them
@@ -145,15 +157,14 @@ func (all *series) ofLocks() {
 		}
 		part, _ := table.PartOf(name)
 		if k.IsPart() && k.State() != operator.Free {
-			if groups[part.Group] == nil {
-				groups[part.Group] = newGroup()
-			}
-			groups[part.Group].add(part, k)
+			parts = append(parts, k.Listing)
 		}
 		all.ofLock(name, k, part.Partition != "" && k.IsPart())
 	}
-	for name, g := range groups {
-		all.ofGroup(name, g)
+	slices.SortFunc(parts, func(a, b operator.Listing) int { return strings.Compare(a.Name, b.Name) })
+	_, groups := model.Gather(parts, "")
+	for _, g := range groups {
+		all.ofGroup(g)
 	}
 	for state, n := range states {
 		all.add(descLocks, float64(n), string(state))
@@ -200,10 +211,10 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	}
 }
 
-func (all *series) ofGroup(name string, g *group) {
-	all.add(descMembers, float64(g.members), name)
-	for state, n := range g.partitions {
-		all.add(descPartitions, float64(n), name, string(state))
+func (all *series) ofGroup(g *model.Group) {
+	all.add(descMembers, float64(g.JSON.Members), g.JSON.Group)
+	for state := range noneInAnyState() {
+		all.add(descPartitions, float64(g.PerState[state]), g.JSON.Group, string(state))
 	}
-	all.add(descNobody, float64(g.nobody), name)
+	all.add(descNobody, float64(g.JSON.WithoutHolder), g.JSON.Group)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,25 +56,12 @@ malicious site could otherwise read the data through a user's browser. To allow
 more host names, use --host.
 `
 
-// serving is one run of serve.
-type serving struct {
-	*connect.Database
-	listen string
-	hosts  []string
-	prefix string
-	every  time.Duration
-
-	expect   []string
-	exclude  []string
-	released bool
-}
-
 // DefaultListen is where serve listens without --listen.
 const DefaultListen = "127.0.0.1:8117"
 
 // NewServe returns the command serve.
 func NewServe(o *connect.Database) *cobra.Command {
-	s := &serving{Database: o}
+	s := &Config{Database: o}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the locks on a web page and export metrics to Prometheus",
@@ -85,25 +73,24 @@ func NewServe(o *connect.Database) *cobra.Command {
 		Args: flags.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
-	c.Flags().StringVar(&s.listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
-	c.Flags().StringSliceVar(&s.hosts, "host", nil, "also accept requests for this host `name`")
-	model.ExpectFlag(c.Flags(), &s.expect)
-	c.Flags().StringSliceVar(&s.exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
-	c.Flags().BoolVar(&s.released, "released", false, "also read and show released locks, of which there may be thousands")
-	c.Flags().StringVar(&s.prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().DurationVar(&s.every, "every", time.Second, "the shortest pause between two reads of the table")
+	c.Flags().StringVar(&s.Listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
+	c.Flags().StringSliceVar(&s.Hosts, "host", nil, "also accept requests for this host `name`")
+	model.ExpectFlag(c.Flags(), &s.Expect)
+	c.Flags().StringSliceVar(&s.Exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
+	c.Flags().BoolVar(&s.Released, "released", false, "also read and show released locks, of which there may be thousands")
+	c.Flags().StringVar(&s.Prefix, "prefix", "", "show only locks whose names begin with this `text`")
+	c.Flags().DurationVar(&s.Every, "every", time.Second, "the shortest pause between two reads of the table")
 	return c
 }
 
-func (s *serving) run(ctx context.Context) error {
-	if s.every < 10*time.Millisecond {
-		return exit.Misuse("--every %v: must be at least 10ms", s.every)
+func (s *Config) run(ctx context.Context) (err error) {
+	if s.Every < 10*time.Millisecond {
+		return exit.Misuse("--every %v: must be at least 10ms", s.Every)
 	}
-	excluded, err := matching(s.exclude)
-	if err != nil {
-		return err
+	if !s.FlagSet.Changed("timeout") { // a read that hangs is soon retried, unless a large table needs longer
+		s.Timeout = min(s.Timeout, max(5*time.Second, 5*s.Every))
 	}
-	if s.expect, err = model.CheckExpected(s.expect); err != nil {
+	if s.Expect, err = model.CheckExpected(s.Expect); err != nil {
 		return err
 	}
 	db, err := s.Open(spindle.ClientOptions(0)...)
@@ -111,7 +98,7 @@ func (s *serving) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	on, err := ListenOn(s.listen)
+	on, err := ListenOn(s.Listen)
 	if err != nil {
 		return err
 	}
@@ -120,9 +107,12 @@ func (s *serving) run(ctx context.Context) error {
 	defer stop()
 	terminal.Stderr.Time()
 	exit.OutliveReaders()
-	server := s.server(db, excluded)
+	server, err := New(*s, db.Locks())
+	if err != nil {
+		return err
+	}
 	answered := make(chan error, 1)
-	go func() { answered <- Serve(ctx, on, s.guarded(on.Addr(), server)) }() // even while the database can't be reached
+	go func() { answered <- Serve(ctx, on, server.guarded(on.Addr())) }() // even while the database can't be reached
 	if err := server.Look(ctx); err != nil && !connect.Passing(err) {
 		return s.Explain(err) // probably a mistake by the user
 	}
@@ -133,48 +123,15 @@ func (s *serving) run(ctx context.Context) error {
 
 // guarded returns the handler for requests to an address. If other machines can reach the address, guarded logs a
 // warning, and the handler also accepts requests for this machine's names.
-func (s *serving) guarded(at net.Addr, server *Server) http.Handler {
-	hosts := s.hosts
-	if !local(at) {
+func (s *Server) guarded(at net.Addr) http.Handler {
+	hosts := s.Hosts
+	if tcp, ok := at.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		terminal.Complain("listening on %v without authentication, so everyone who can reach this address sees every lock, holder and value; to restrict access, listen on 127.0.0.1 behind a proxy with a login", at)
-		hosts = append(hosts, s.ownNames()...)
+		name, _ := os.Hostname()
+		listens, _, _ := net.SplitHostPort(s.Listen)
+		hosts = append(hosts, name, listens)
 	}
-	return OnlyFor(hosts, server.Handler())
-}
-
-// ownNames returns the names of this machine, and the name in --listen.
-func (s *serving) ownNames() (names []string) {
-	if name, err := os.Hostname(); err == nil {
-		names = append(names, name)
-	}
-	if name, _, err := net.SplitHostPort(s.listen); err == nil && name != "" {
-		names = append(names, name)
-	}
-	return names
-}
-
-func (s *serving) server(db *connect.Connection, excluded func(string) bool) *Server {
-	return New(Config{
-		Locks: db.Locks(), Prefix: s.prefix, Database: s.Path, Table: s.Table, Every: s.every, Timeout: s.limit(),
-		Expect: s.expect, Exclude: excluded, Released: s.released,
-		Show: terminal.Show, Explain: s.Explain,
-		Failing: func(err error) {
-			if err != nil {
-				terminal.Complain("can't read the locks, will try again: %v", s.Explain(err))
-				return
-			}
-			terminal.Complain("the locks can be read again")
-		},
-	})
-}
-
-// limit returns the timeout for one read of the table. By default, it is short, so that a read that hangs is soon
-// retried. Users with a large table can set a longer timeout with --timeout.
-func (s *serving) limit() time.Duration {
-	if s.FlagSet != nil && s.FlagSet.Changed("timeout") {
-		return s.Timeout
-	}
-	return min(s.Timeout, max(5*time.Second, 5*s.every))
+	return OnlyFor(slices.DeleteFunc(hosts, func(name string) bool { return name == "" }), s.Handler())
 }
 
 // ListenOn listens on an address that --listen gives.
@@ -189,15 +146,11 @@ func ListenOn(address string) (net.Listener, error) {
 	return on, nil
 }
 
-// local reports whether only this machine can reach an address.
-func local(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
-
 // OnePage returns a server and a handler for a page that shows one lock, at an address.
 func OnePage(o *connect.Database, db *connect.Connection, lock, listen string, at net.Addr) (*Server, http.Handler) {
-	s := &serving{Database: o, prefix: lock, every: 200 * time.Millisecond, listen: listen, expect: []string{lock}}
-	server := s.server(db, nil)
-	return server, s.guarded(at, server)
+	server, err := New(Config{Database: o, Prefix: lock, Every: 200 * time.Millisecond, Listen: listen, Expect: []string{lock}}, db.Locks())
+	if err != nil {
+		panic(err) // no pattern is wrong, because there is none
+	}
+	return server, server.guarded(at)
 }

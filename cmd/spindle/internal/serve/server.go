@@ -9,32 +9,32 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Config determines which locks are shown, and how.
+// Config is what the flags of serve say.
 type Config struct {
-	Locks    table.Table
-	Prefix   string // only locks whose names begin with it are shown
-	Database string
-	Table    string
+	*connect.Database
+	Listen string
+	Hosts  []string
 
-	Expect   []string               // locks that should always be held; they are shown and have metrics even without a row
-	Exclude  func(name string) bool // reports whether a lock is not shown although it has the prefix; nil: all are shown
-	Released bool                   // released locks are also read and shown
+	Prefix   string   // only locks whose names begin with it are shown
+	Expect   []string // locks that should always be held; they are shown and have metrics even without a row
+	Exclude  []string // patterns of names of locks that are not shown, unless they are expected
+	Released bool     // released locks are also read and shown
 
-	Every   time.Duration // the shortest pause between two reads
-	Timeout time.Duration // for each read
-
-	Show    func(string) string // makes a metric label harmless on a terminal; nil: labels stay as they are
-	Explain func(error) error   // returns the error to show for a database error
-	Failing func(error)         // called with the error when reads begin to fail, and with nil when they succeed again
+	Every time.Duration // the shortest pause between two reads
 }
 
 // A Server reads a lock table regularly, and shows what it has read.
 type Server struct {
 	Config
+	locks   table.Table
+	exclude func(name string) bool
 	feed    *feed
 	metrics *metrics
 	open    func() // records that a page is open
@@ -44,27 +44,27 @@ type Server struct {
 	history  history
 	begun    time.Time
 	looked   time.Time // when the last successful read began, by the local clock
-	pace     pace
+	pace     model.Pace
 	away     error  // of the last read, if it failed
 	snapshot []byte // of version
 	version  int
 }
 
-// New returns a server that has not read the table yet.
-func New(c Config) *Server {
-	s := &Server{Config: c, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
-	s.history.expected = map[string]bool{}
+// New returns a server that has not read the table yet. It returns an error if a pattern in Exclude is wrong.
+func New(c Config, locks table.Table) (*Server, error) {
+	exclude, err := matching(c.Exclude)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Config: c, locks: locks, exclude: exclude, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
+	s.history = history{expected: map[string]bool{}, skips: !c.Released}
 	for _, name := range c.Expect {
 		s.history.expected[name] = true
 	}
-	s.pace.every = c.Every
-	s.history.skips, s.history.hides = !c.Released, s.hides
-	if c.Show == nil {
-		s.Show = func(text string) string { return text }
-	}
+	s.pace = model.Pace{Every: c.Every, Longest: time.Minute, Share: 10}
 	s.open = sync.OnceFunc(func() { close(s.opened) })
 	s.metrics = newMetrics(s)
-	return s
+	return s, nil
 }
 
 // Opened returns a channel that is closed once a page has been opened.
@@ -75,7 +75,7 @@ func (s *Server) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Look(ctx)
 		s.mu.Lock()
-		pause := s.pace.pause
+		pause := s.pace.Pause
 		s.mu.Unlock()
 		select {
 		case <-time.After(pause):
@@ -89,10 +89,10 @@ func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	s.mu.Lock()
-	names := s.names()
+	names := s.history.names()
 	s.mu.Unlock()
 	began := time.Now()
-	found, at, err := operator.ListWith(looking, s.Locks, s.Prefix, s.Released, names...)
+	found, at, err := operator.ListWith(looking, s.locks, s.Prefix, s.Released, names...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -102,26 +102,26 @@ func (s *Server) Look(ctx context.Context) error {
 	was := s.away
 	if s.away = err; err == nil {
 		s.looked = began
-		s.pace.took(took)
+		s.pace.Took(took)
 		touched, forgotten := s.history.see(s.included(found), at)
-		s.feed.add(frame("look", lookOf(at, s.pace.next(), touched, forgotten)))
+		s.feed.add(frame("look", lookOf(at, s.pace.Next(), touched, forgotten)))
 	} else {
-		s.pace.failed(took)
+		s.pace.Failed(took)
 		s.feed.add(frame("away", s.awayFrame()))
 	}
 	s.mu.Unlock()
-	if (was == nil) != (err == nil) && s.Failing != nil {
-		s.Failing(err)
+	switch {
+	case was == nil && err != nil:
+		terminal.Complain("can't read the locks, will try again: %v", s.Explain(err))
+	case was != nil && err == nil:
+		terminal.Complain("the locks can be read again")
 	}
 	return err
 }
 
 // included removes the locks that Exclude matches, except those that are expected.
 func (s *Server) included(found []operator.Listing) []operator.Listing {
-	if s.Exclude == nil {
-		return found
-	}
-	return slices.DeleteFunc(found, func(l operator.Listing) bool { return s.Exclude(l.Name) && !s.history.expected[l.Name] })
+	return slices.DeleteFunc(found, func(l operator.Listing) bool { return s.exclude(l.Name) && !s.history.expected[l.Name] })
 }
 
 // old returns how long ago the last successful read began.
@@ -141,7 +141,7 @@ func (s *Server) awayFrame() *awayFrame {
 	if since.IsZero() {
 		since = s.begun
 	}
-	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.explain(s.away).Error()}
+	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.Explain(s.away).Error()}
 }
 
 // whole returns a snapshot of all shown locks as a frame, together with its version. It encodes each version only once,
@@ -151,7 +151,7 @@ func (s *Server) whole() ([]byte, int) {
 	defer s.mu.Unlock()
 	version := s.feed.now()
 	if s.version != version {
-		f := snapshotFrame{At: millis(s.history.at), Next: s.pace.next().Milliseconds(), Database: s.Database, Table: s.Table,
+		f := snapshotFrame{At: millis(s.history.at), Next: s.pace.Next().Milliseconds(), Database: s.Path, Table: s.Table,
 			Prefix: s.Prefix, Released: s.Released, Locks: []lockWire{}, Away: s.awayFrame()}
 		for _, k := range s.history.locks {
 			if k.shown {
@@ -170,20 +170,13 @@ func (s *Server) stale() error {
 	old := s.old().Round(time.Second)
 	switch {
 	case s.looked.IsZero() && s.away != nil:
-		return fmt.Errorf("the table has not been read yet: %w", s.explain(s.away))
+		return fmt.Errorf("the table has not been read yet: %w", s.Explain(s.away))
 	case s.looked.IsZero():
 		return errors.New("the table has not been read yet")
-	case old < 10*time.Second+3*s.pace.next():
+	case old < 10*time.Second+3*s.pace.Next():
 		return nil
 	case s.away != nil:
-		return fmt.Errorf("the table was last read %v ago: %w", old, s.explain(s.away))
+		return fmt.Errorf("the table was last read %v ago: %w", old, s.Explain(s.away))
 	}
 	return fmt.Errorf("the table was last read %v ago; the database is not responding", old)
-}
-
-func (s *Server) explain(err error) error {
-	if s.Explain == nil {
-		return err
-	}
-	return s.Explain(err)
 }

@@ -24,12 +24,12 @@ func (k *lock) isTaken() bool { return k.State() != operator.Released && k.State
 
 // hides reports whether pages leave out a lock because it was released. Expected locks are never left out. With
 // --released, pages show all locks.
-func (s *Server) hides(k *lock) bool {
-	if s.Released || k.inUse() || k.expected {
+func (h *history) hides(k *lock) bool {
+	if !h.skips || k.inUse() || k.expected {
 		return false
 	}
 	n := len(k.terms)
-	return n == 0 || k.kind.IsShort() || s.history.at.Sub(k.terms[n-1].to) >= lately
+	return n == 0 || k.kind.IsShort() || h.at.Sub(k.terms[n-1].to) >= lately
 }
 
 // show decides which locks pages show. It removes hidden locks from touched, and adds the locks that have just become
@@ -38,7 +38,7 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 	touched = slices.DeleteFunc(touched, func(t touch) bool { return !t.shown })
 	for _, k := range h.locks {
 		was := k.shown
-		k.shown = h.hides == nil || !h.hides(k)
+		k.shown = !h.hides(k)
 		switch {
 		case k.shown && !was:
 			touched = append(touched, touch{k, true, len(k.terms)})
@@ -54,8 +54,7 @@ func (h *history) show(touched []touch, forgotten []int) ([]touch, []int) {
 // names returns the locks that the next read must include by name. These are the expected locks and, if reads skip
 // released locks, all locks that are taken now. If one of these is released, the next read would otherwise not show how
 // its term ended.
-func (s *Server) names() []string {
-	h := &s.history
+func (h *history) names() []string {
 	h.named = map[string]bool{}
 	for name := range h.expected {
 		h.named[name] = true

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -46,8 +48,8 @@ func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys
 func newDesk(t *testing.T, c Config) *desk {
 	store := &memstore.Store{}
 	reads := &counted{Store: store}
-	c.Locks, c.Table, c.Every, c.Timeout = table.Table{Store: reads}, "locktable", time.Second, 5*time.Minute
-	return &desk{t, New(c), store, reads}
+	c.Every = time.Second
+	return &desk{t, serverWith(c, reads, 5*time.Minute), store, reads}
 }
 
 func (d *desk) table() table.Table { return table.Table{Store: d.store} }
@@ -151,7 +153,7 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 		assert.NotContains(t, d.series("spindle_table_locks"), "released", "how many they are is not known")
 		ended := d.history.locks["mutex"].terms
 		require.Len(t, ended, 1)
-		assert.Equal(t, released, ended[0].end, "how its term ended was read, though the list left it out")
+		assert.Equal(t, model.EndReleased, ended[0].end, "how its term ended was read, though the list left it out")
 
 		time.Sleep(lately - time.Second)
 		assert.Equal(t, "held held, leader released", d.look())
@@ -184,7 +186,7 @@ func TestReleasedLocksAreShownToWhoAsks(t *testing.T) {
 
 // A lock that is excluded is neither on a page nor in a metric, unless it is expected by its name.
 func TestLocksThatAreExcludedAreNowhere(t *testing.T) {
-	d := newDesk(t, Config{Expect: []string{"order-leader"}, Exclude: func(name string) bool { return strings.HasPrefix(name, "order-") }})
+	d := newDesk(t, Config{Expect: []string{"order-leader"}, Exclude: []string{"order-*"}})
 	for _, name := range []string{"order-1", "order-2", "order-leader", "nightly"} {
 		d.holds(name, table.LeaseRecord{})
 	}
@@ -201,8 +203,8 @@ func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 		d.holds("held", table.LeaseRecord{})
 		token := d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		change := func() lookFrame {
-			names := d.names()
-			found, at, err := operator.ListWith(t.Context(), d.Locks, "", false, names...)
+			names := d.history.names()
+			found, at, err := operator.ListWith(t.Context(), d.locks, "", false, names...)
 			require.NoError(t, err)
 			touched, forgotten := d.history.see(found, at)
 			return lookOf(at, 0, touched, forgotten)
@@ -218,7 +220,7 @@ func TestAPageIsToldOfLocksThatComeAndGo(t *testing.T) {
 		d.holds("mutex", table.LeaseRecord{Kind: table.Mutex})
 		back := change()
 		require.Len(t, back.Locks, 1)
-		assert.Equal(t, []any{id, "held", true, 2}, []any{back.Locks[0].ID, back.Locks[0].State, back.Locks[0].All, len(back.Locks[0].Terms)})
+		assert.Equal(t, []any{id, operator.Held, true, 2}, []any{back.Locks[0].ID, back.Locks[0].State, back.Locks[0].All, len(back.Locks[0].Terms)})
 	})
 }
 
@@ -247,7 +249,7 @@ func TestALargeTableIsReadLessOften(t *testing.T) {
 		defer cancel()
 		d.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
 		assert.Contains(t, w.Body.String(), `"next":20000,`)
-		assert.Regexp(t, `event: age\ndata: \{"old":\d{3,5}\}`, w.Body.String(), "a page that is opened between two looks knows how old what it gets is")
+		assert.Regexp(t, `event: tick\ndata: \{"old":\d{3,5}\}`, w.Body.String(), "a page that is opened between two looks knows how old what it gets is")
 
 		d.reads.delay = 20 * time.Millisecond
 		looks(time.Minute)
@@ -279,36 +281,40 @@ func TestMetricsSayHowOldTheyAre(t *testing.T) {
 // Each outage is said when it begins and when it ends, and a page that is opened after it is not told of it.
 func TestEachOutageIsSaidOnceAndEnds(t *testing.T) {
 	away := errors.New("away")
-	var said []error
-	d := newDesk(t, Config{Failing: func(err error) { said = append(said, err) }})
+	d := newDesk(t, Config{})
 	link := &memstore.Link{Store: d.store}
 	d.reads.Store = link
-	for range 2 {
-		link.Refuse(func(string) error { return away })
+	said := commandtest.Complaints(func() {
 		for range 2 {
-			assert.ErrorIs(t, d.Look(t.Context()), away)
-			assert.NotNil(t, d.awayFrame())
+			link.Refuse(func(string) error { return away })
+			for range 2 {
+				assert.ErrorIs(t, d.Look(t.Context()), away)
+				assert.NotNil(t, d.awayFrame())
+			}
+			link.Refuse(func(string) error { return nil })
+			for range 2 {
+				d.look()
+				assert.Nil(t, d.awayFrame())
+			}
 		}
-		link.Refuse(func(string) error { return nil })
-		for range 2 {
-			d.look()
-			assert.Nil(t, d.awayFrame())
-		}
+	})
+	require.Len(t, said, 4)
+	for i, line := range said {
+		assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks can be read again"}[i%2])
 	}
-	assert.Equal(t, []error{away, nil, away, nil}, said)
 }
 
 // The format allows control characters in a label, which would act on the terminal of a user who looks at metrics.
 func TestLabelsAreHarmlessOnATerminal(t *testing.T) {
-	d := newDesk(t, Config{Show: func(text string) string { return strings.ReplaceAll(text, "\x1b", `\x1b`) }})
+	d := newDesk(t, Config{})
 	d.holds("a\x1b[2J", table.LeaseRecord{ID: "me\x1b", Kind: "k\x1b"})
 	d.holds("g\x1b/member/0001", table.LeaseRecord{ListDigest: "p"})
 	d.look()
 	text := d.series("")
 	assert.NotContains(t, text, "\x1b")
-	assert.Contains(t, text, `spindle_lock_held{lock="a\\x1b[2J"} 1`)
-	assert.Contains(t, text, `spindle_lock_kind{kind="k\\x1b"`)
-	assert.Contains(t, text, `spindle_table_group_members{group="g\\x1b"} 1`)
+	assert.Contains(t, text, `spindle_lock_held{lock="$'a\\x1b[2J'"} 1`)
+	assert.Contains(t, text, `spindle_lock_kind{kind="$'k\\x1b'"`)
+	assert.Contains(t, text, `spindle_table_group_members{group="$'g\\x1b'"} 1`)
 }
 
 // A partition is counted with its group. One that is expected has its own series too, or nothing could tell that nobody has it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -32,8 +33,9 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// An ageFrame follows a snapshot and gives its age, because pages share a snapshot until the next read.
-type ageFrame struct {
+// A tickFrame gives the age of the last look. It follows a snapshot, because pages share a snapshot until the next read,
+// and tells a page that the server is there if it has nothing else to say.
+type tickFrame struct {
 	Old int64 `json:"old"`
 }
 
@@ -43,33 +45,14 @@ type awayFrame struct {
 	Error string `json:"error"`
 }
 
-// A lockWire is a lock in a frame.
+// A lockWire is a lock in a frame: what status says of it, and what only the page shows.
 type lockWire struct {
-	ID        int    `json:"id"`
-	Name      string `json:"name"`
-	State     string `json:"state"`
+	ID int `json:"id"`
+	model.LockJSON
 	Kind      string `json:"kind,omitempty"`
 	Expected  bool   `json:"expected,omitempty"`
-	Holder    string `json:"holder,omitempty"`
-	Value     string `json:"value,omitempty"`
 	Successor string `json:"successor,omitempty"`
-	Token     string `json:"token,omitempty"` // a string, because JavaScript should not calculate with it
-	Heartbeat int64  `json:"heartbeat,omitempty"`
-	Lease     int64  `json:"lease,omitempty"`
-	Problem   string `json:"problem,omitempty"`
-	besideWire
 	historyWire
-}
-
-// besideWire has other information about the lock: the work that was last done, its group, and its waiters.
-type besideWire struct {
-	Done    string `json:"done,omitempty"` // the key of the work that was last done
-	DoneBy  string `json:"done_by,omitempty"`
-	DoneAt  int64  `json:"done_at,omitempty"`
-	Group   string `json:"group,omitempty"`         // the group that the lock belongs to
-	Member  string `json:"member,omitempty"`        // for a partition, the lock of the member that has it or last had it
-	Waiting int    `json:"waiting,omitempty"`       // the number of waiters
-	Since   int64  `json:"waiting_since,omitempty"` // when the first of them began to wait
 }
 
 // historyWire has the history of a lock. If All is true, Terms has all of the lock's terms. Otherwise, it has only the
@@ -83,15 +66,14 @@ type historyWire struct {
 }
 
 type termWire struct {
-	Key    string `json:"key"` // distinguishes the term from the lock's other terms
-	Token  string `json:"token,omitempty"`
-	Holder string `json:"holder,omitempty"`
-	From   int64  `json:"from"`
-	To     int64  `json:"to,omitempty"`
-	End    end    `json:"end,omitempty"`
-	Seen   int64  `json:"seen"`
-	Count  int    `json:"count,omitempty"` // if it is more than one
-	Held   int64  `json:"held,omitempty"`
+	Key    string    `json:"key"` // the token, which distinguishes the term from the lock's other terms
+	Holder string    `json:"holder,omitempty"`
+	From   int64     `json:"from"`
+	To     int64     `json:"to,omitempty"`
+	End    model.End `json:"end,omitempty"`
+	Seen   int64     `json:"seen"`
+	Count  int       `json:"count,omitempty"` // if it is more than one
+	Held   int64     `json:"held,omitempty"`
 }
 
 // millis returns milliseconds since 1970, or 0 for the zero time. It is exact for all times that Spanner can write.
@@ -103,21 +85,11 @@ func millis(t time.Time) int64 {
 }
 
 func (k *lock) wire(tail int) lockWire {
-	w := lockWire{ID: k.id, Name: k.Name, State: string(k.State()), Kind: string(k.kind), Expected: k.expected, Holder: k.holder(), Heartbeat: millis(k.Heartbeat),
-		Problem:     problem(k.Listing),
-		besideWire:  besideWire{Done: k.Done.Key, DoneBy: k.Done.By, DoneAt: millis(k.Done.At), Waiting: len(k.Waiters), Since: waitingSince(k.Listing)},
+	w := lockWire{ID: k.id, LockJSON: model.JSONOf(k.Listing), Kind: string(k.kind), Expected: k.expected,
 		historyWire: historyWire{Known: millis(k.known), Changes: k.changes, Jeopardies: k.jeopardies, All: tail == len(k.terms)}}
+	w.Holder = k.holder()
 	if id, named := k.Successor(); named {
 		w.Successor = id
-	}
-	if k.Token != 0 && !k.Heartbeat.IsZero() {
-		w.Token = k.Token.String()
-	}
-	if part, _ := table.PartOf(k.Name); k.IsPart() {
-		w.Group, w.Member = part.Group, k.Member.Name
-	}
-	if k.LeaseRecord != nil {
-		w.Lease, w.Value = k.LeaseRecord.Lease.Milliseconds(), k.LeaseRecord.Value
 	}
 	for _, t := range k.terms[len(k.terms)-tail:] {
 		w.Terms = append(w.Terms, t.wire())
@@ -126,22 +98,11 @@ func (k *lock) wire(tail int) lockWire {
 }
 
 // waitingSince returns when the first waiter began to wait.
-func waitingSince(l operator.Listing) int64 {
+func waitingSince(l operator.Listing) table.Token {
 	if len(l.Waiters) == 0 {
 		return 0
 	}
-	return millis(l.Waiters[0].Time.Time())
-}
-
-// problem returns why a part of the lock can't be read, or "" if all of it can.
-func problem(l operator.Listing) string {
-	switch {
-	case l.Unreadable != nil:
-		return l.Unreadable.Error()
-	case l.Undone != nil:
-		return l.Undone.Error()
-	}
-	return ""
+	return l.Waiters[0].Time
 }
 
 func (t term) wire() termWire {
@@ -149,9 +110,7 @@ func (t term) wire() termWire {
 	switch {
 	case t.token == 0:
 		w.Key = fmt.Sprint("at ", table.TokenAt(t.to))
-	case t.count == 1:
-		w.Token = t.token.String()
-	default:
+	case t.count > 1:
 		w.Count, w.Held = t.count, t.held.Milliseconds()
 	}
 	return w

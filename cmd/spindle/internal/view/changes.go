@@ -1,8 +1,9 @@
 package view
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,26 +35,26 @@ type story struct {
 	had   map[string]string           // the holder of each partition, or its last holder
 }
 
-// next returns the changes between the previous read and l. A new heartbeat is not a change. A term that begins and
+// next returns the changes between the previous read and this one. A new heartbeat is not a change. A term that begins and
 // ends between two reads is missed.
-func (s *story) next(l look) []change {
+func (s *story) next(locks []operator.Listing, groups []*model.Group, at time.Time) []change {
 	if s.had == nil {
 		s.had = map[string]string{}
 	}
 	before := s.locks
 	s.locks = map[string]operator.Listing{}
 	var all []change
-	for _, lock := range l.locks {
+	for _, lock := range locks {
 		all = append(all, s.note(before, lock)...)
 	}
-	for _, g := range l.groups {
+	for _, g := range groups {
 		for _, m := range g.Members {
 			all = append(all, s.note(before, m)...)
 		}
 		all = append(all, s.moves(before, g)...)
 	}
 	for _, name := range absent(before, s.locks) {
-		all = append(all, changed(l.at, operator.Listing{Observation: table.Observation{Name: name, At: l.at}}, gone))
+		all = append(all, changed(at, operator.Listing{Observation: table.Observation{Name: name, At: at}}, gone))
 	}
 	return all
 }
@@ -79,7 +80,7 @@ func (s *story) note(before map[string]operator.Listing, lock operator.Listing) 
 	if before != nil && !known && lock.State() == operator.Free && model.DoneLine(lock) == "" {
 		return nil // a process has begun to wait for it
 	}
-	text := what(lock)
+	text := model.Change(lock)
 	switch part, _ := table.PartOf(lock.Name); {
 	case known && lock.State() == operator.Free:
 		text = gone
@@ -87,34 +88,28 @@ func (s *story) note(before map[string]operator.Listing, lock operator.Listing) 
 	case lock.State() == operator.Held && was.State() == operator.Expired && was.Token == lock.Token:
 		text = "heard from again: " + terminal.Show(lock.Holder())
 	case lock.State() == operator.Held:
-		text = "joined by " + strings.TrimPrefix(text, heldBy)
+		text = "joined by " + strings.TrimPrefix(text, "held by ")
 	case lock.State() == operator.Leaving:
 		text = terminal.Show(lock.Holder()) + " is leaving"
 	case lock.State() == operator.Released && !known:
 		return nil // a slot that was in use once
 	case lock.State() == operator.Released && was.Holder() != "":
-		text = parted(was, lock.Since())
+		text = parted(was, lock)
 	}
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended. Was is the last listing that showed the term.
-//
-// If the term ended before the lease expired, the member left by itself. If it ended later, the other members evicted
-// the member, because it had stopped sending heartbeats. However, if the last heartbeat was less than half a lease old
-// in was, the member may have sent another one and then left by itself. In that case, parted mentions both
-// possibilities.
-func parted(was operator.Listing, end time.Time) string {
+// parted describes how a member's term ended: it left by itself, or the other members evicted it, because it had stopped
+// sending heartbeats. Was is the last listing that showed the term.
+func parted(was, now operator.Listing) string {
 	who := terminal.Show(was.Holder())
-	if was.LeaseRecord == nil || end.Sub(was.Heartbeat) < was.LeaseRecord.Lease {
-		return "left by " + who
+	switch _, end := model.Ending(was, now); end {
+	case model.EndExpired:
+		return fmt.Sprintf("ended: %s sent no heartbeat within its lease of %v", who, was.LeaseRecord.Lease)
+	case model.EndUnseen:
+		return fmt.Sprintf("ended: %s left, or sent no heartbeat within its lease of %v", who, was.LeaseRecord.Lease)
 	}
-	switch silent, lease := was.At.Sub(was.Heartbeat), was.LeaseRecord.Lease; {
-	case silent < lease/2:
-		return fmt.Sprintf("ended: %s left, or sent no heartbeat within its lease of %v", who, lease)
-	default:
-		return fmt.Sprintf("ended: %s sent no heartbeat within its lease of %v", who, lease)
-	}
+	return "left by " + who
 }
 
 func when(was, l operator.Listing) time.Time {
@@ -127,37 +122,71 @@ func when(was, l operator.Listing) time.Time {
 	return l.At
 }
 
-const heldBy = "held by "
+// A move is a change of the member that holds a group's partitions, from one read of the table to the next. From is ""
+// if no member held the partitions before, and to is "" if no member holds them now.
+type move struct{ from, to string }
 
-func what(l operator.Listing) string {
-	switch l.State() {
-	case operator.Held:
-		text := fmt.Sprintf(heldBy+"%s, token %v", terminal.Show(l.Holder()), l.Token)
-		if l.LeaseRecord.Value != "" {
-			text += ", value " + terminal.Show(l.LeaseRecord.Value)
+// moved has the number of partitions in a move, and the time of the last one.
+type moved struct {
+	n  int
+	at time.Time
+}
+
+// MoveJSON is the JSON form of partitions of a group that moved between two looks.
+type MoveJSON struct {
+	Name          string         `json:"name"` // the prefix of the group's locks' names
+	State         operator.State `json:"state" schema:"$ref=groupState"`
+	Group         string         `json:"group"`                             // the group's name
+	Moved         int            `json:"moved" schema:"minimum=1"`          // how many partitions moved
+	From          string         `json:"from,omitempty"`                    // the id of the member that had them; absent: no member had
+	To            string         `json:"to,omitempty"`                      // the id of the member that has them; absent: no member has
+	WithoutHolder int            `json:"without_holder" schema:"minimum=0"` // how many partitions have no holder, without those that are paused
+	At            time.Time      `json:"at"`                                // when, by Spanner's clock
+}
+
+// moves returns the moves of the group's partitions, with the number of partitions in each move.
+func (s *story) moves(before map[string]operator.Listing, g *model.Group) (all []change) {
+	moves := map[move]moved{}
+	for _, now := range g.Partitions {
+		s.locks[now.Name] = now
+		was, known := before[now.Name]
+		m, at := move{was.Holder(), now.Holder()}, now.At
+		switch {
+		case now.IsHeld() && was.IsHeld() && was.Token == now.Token:
+			continue
+		case now.IsHeld():
+			m.from, at = s.had[now.Name], now.Token.Time()
+			s.had[now.Name] = m.to
+		case was.IsHeld() || !known:
+			m.to = ""
+		default:
+			continue
 		}
-		return text
-	case operator.Leaving:
-		return fmt.Sprintf("leaving: %s will release it once its work has ended", terminal.Show(l.Holder()))
-	case operator.Expired:
-		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, terminal.Show(l.Holder()))
-	case operator.Released:
-		if l.Done.Key != "" && table.TokenAt(l.Done.At) == l.Token { // one commit did both
-			return "released: " + terminal.Show(l.Done.Key) + " is done"
+		of := moves[m]
+		if of.n++; at.After(of.at) {
+			of.at = at
 		}
-		return "released"
-	case operator.Unconfirmed:
-		return "claimed by " + terminal.Show(l.Holder())
-	case operator.Orphaned:
-		return "orphaned: its lock row was deleted"
-	case operator.Unreadable:
-		if errors.Is(l.Unreadable, table.ErrNewer) {
-			return "unreadable: " + l.Unreadable.Error()
-		}
-		return "unreadable: the lease row does not say how long the holder may act"
+		moves[m] = of
 	}
-	if done := model.DoneLine(l); done != "" {
-		return "free; " + done
+	order := func(a, b move) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
+	for _, m := range slices.SortedFunc(maps.Keys(moves), order) {
+		of, j := moves[m], g.JSON
+		all = append(all, change{of.at, j.Name, j.State, m.text(of.n), MoveJSON{j.Name, j.State, j.Group, of.n, m.from, m.to, j.WithoutHolder, of.at.UTC()}})
 	}
-	return "free: it was never claimed, or its row was pruned"
+	return all
+}
+
+func (m move) text(n int) string {
+	what := terminal.Count(n, "partition")
+	switch {
+	case m.from == "" && m.to == "":
+		return what + " without a holder"
+	case m.from == "":
+		return what + " held by " + terminal.Show(m.to)
+	case m.to == "":
+		return fmt.Sprintf("%s without a holder, last held by %s", what, terminal.Show(m.from))
+	case m.from == m.to:
+		return fmt.Sprintf("%s taken again by %s", what, terminal.Show(m.to))
+	}
+	return fmt.Sprintf("%s moved from %s to %s", what, terminal.Show(m.from), terminal.Show(m.to))
 }

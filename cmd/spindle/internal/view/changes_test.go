@@ -15,7 +15,7 @@ import (
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	var s story
 	texts := func(l ...operator.Listing) (all []string) {
-		for _, c := range s.next(look{locks: l, at: commandtest.At(200)}) {
+		for _, c := range s.next(l, nil, commandtest.At(200)) {
 			all = append(all, c.Name+" "+c.Text)
 		}
 		return all
@@ -35,12 +35,12 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 	var s story
 	free := operator.Listing{Observation: table.Observation{Name: "x", At: commandtest.At(100)}}
-	first := s.next(look{locks: []operator.Listing{free}, at: commandtest.At(100)})
+	first := s.next([]operator.Listing{free}, nil, commandtest.At(100))
 	require.Len(t, first, 1)
 	assert.Contains(t, first[0].Text, "it was never claimed")
-	assert.Empty(t, s.next(look{locks: []operator.Listing{free}, at: commandtest.At(101)}))
-	s.next(look{locks: []operator.Listing{commandtest.Held("x", "a", commandtest.At(102), commandtest.At(103), time.Second)}, at: commandtest.At(103)})
-	last := s.next(look{locks: []operator.Listing{free}, at: commandtest.At(104)})
+	assert.Empty(t, s.next([]operator.Listing{free}, nil, commandtest.At(101)))
+	s.next([]operator.Listing{commandtest.Held("x", "a", commandtest.At(102), commandtest.At(103), time.Second)}, nil, commandtest.At(103))
+	last := s.next([]operator.Listing{free}, nil, commandtest.At(104))
 	require.Len(t, last, 1)
 	assert.Contains(t, last[0].Text, "its row was pruned or deleted")
 }
@@ -49,7 +49,7 @@ func TestWatchDoesNotCallALockGoneThatNeverWas(t *testing.T) {
 func TestWatchTellsNothingOfThoseWhoWait(t *testing.T) {
 	var s story
 	next := func(l ...operator.Listing) (texts []string) {
-		for _, c := range s.next(look{locks: l, at: commandtest.At(200)}) {
+		for _, c := range s.next(l, nil, commandtest.At(200)) {
 			texts = append(texts, c.Name+" "+c.Text)
 		}
 		return texts

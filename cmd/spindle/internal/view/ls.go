@@ -1,11 +1,11 @@
 // Package view implements the commands that show the locks in the table: ls, status, members and watch.
 //
 //   - ls.go, lswatch.go: ls and ls --watch
-//   - selection.go, order.go: which locks ls lists, and in which order
-//   - choice.go: flags whose values are words from a list
+//   - follow.go: reading the table again and again
+//   - selection.go: which locks ls lists, and in which order
 //   - status.go, members.go: status and members
-//   - watch.go: watch, with its reads and output
-//   - changes.go, moves.go: what has changed between two reads
+//   - watch.go: watch
+//   - changes.go: what has changed between two reads
 package view
 
 import (
@@ -105,7 +105,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 				return err
 			}
 			if ls.watch {
-				return ls.follow(c.Context())
+				return ls.follow(func() *terminal.Terminal { return terminal.On(os.Stdout) }).run(c.Context())
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				found, _, err := operator.List(ctx, t, ls.selected.prefix, ls.selected.idle())
@@ -131,7 +131,6 @@ type listing struct {
 
 func (ls *listing) flags(c *cobra.Command) {
 	ls.by = choice{"name", orderNames}
-	ls.selected.states.of = model.All
 	f := c.Flags()
 	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
 	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
@@ -179,7 +178,7 @@ func (ls *listing) entries(found []operator.Listing) (all []model.Entry) {
 		}
 	}
 	for _, g := range groups {
-		if ls.selected.wantsGroup(g) {
+		if ls.selected.in(g.JSON.State) {
 			all = append(all, g.Entry())
 		}
 	}
@@ -197,13 +196,13 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	g := groups[0]
 	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
 	if tables {
-		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.Prefix), g.State(), g.Sum()), p.ReadableWidth()) {
-			fmt.Fprintln(p, p.Paint(model.Styles[g.State()], line))
+		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.JSON.Name), g.JSON.State, g.Sum()), p.ReadableWidth()) {
+			fmt.Fprintln(p, p.Paint(model.Styles[g.JSON.State], line))
 		}
 		fmt.Fprintln(p)
 	}
 	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
-	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.wantsPart(l) })
+	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.in(l.State()) })
 	members := sorted(g.MemberEntries(), ls.by.value)
 	if err := ls.write(p, ls.columns(model.MemberColumns, model.WideMembers), members); err != nil {
 		return err
@@ -250,8 +249,8 @@ func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []model
 		return err
 	}
 	for _, e := range all {
-		if e.Trouble != nil {
-			terminal.Complain("%v", e.Trouble)
+		if e.Unreadable != nil {
+			terminal.Complain("%v", e.Unreadable)
 		}
 	}
 	return nil

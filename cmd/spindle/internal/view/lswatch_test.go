@@ -34,7 +34,7 @@ type watched struct {
 func heldLocks(t *testing.T, n int) *watched {
 	w := &watched{store: &memstore.Store{}}
 	w.ls = listing{Database: &connect.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: choice{"state", orderNames}}
-	w.ls.selected.states.values = []operator.State{operator.Held}
+	w.ls.selected.states = []operator.State{operator.Held}
 	for i := range n {
 		w.names = append(w.names, fmt.Sprintf("lock-%02d", i))
 	}
@@ -58,11 +58,11 @@ func (w *watched) write(t *testing.T, kind table.Kind) {
 }
 
 func (w *watched) repeat(ctx context.Context, store table.Store) error {
-	return w.ls.repeat(ctx, func() *terminal.Terminal {
+	return w.ls.follow(func() *terminal.Terminal {
 		at := w.at
 		at.Writer = &w.out
 		return &at
-	}, table.Table{Store: store})
+	}).follow(ctx, table.Table{Store: store})
 }
 
 // next returns what was written since the last call.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,7 +16,6 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
-	groups "github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -54,16 +54,19 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			v, err := askMembers(c.Context(), o, name)
-			if err != nil {
+			var g *model.Group
+			if err := o.WithTable(c.Context(), func(ctx context.Context, t table.Table) (err error) {
+				g, err = readGroup(ctx, t, name)
+				return err
+			}); err != nil {
 				return err
 			}
 			if f.Objects() {
-				err = terminal.PrintJSON(os.Stdout, viewOf(name, v))
+				err = terminal.PrintJSON(os.Stdout, membersOf(g))
 			} else {
-				printMembers(terminal.On(os.Stdout), name, v, partitions)
+				printMembers(terminal.On(os.Stdout), g, partitions)
 			}
-			if err == nil && len(v.Members) == 0 {
+			if err == nil && len(g.Members) == 0 {
 				return &exit.Error{Code: exit.NobodyThere}
 			}
 			return err
@@ -74,69 +77,64 @@ Exit codes:
 	return c
 }
 
-func askMembers(ctx context.Context, o *connect.Database, name string) (v groups.View, err error) {
-	err = o.With(ctx, func(ctx context.Context, db *connect.Connection) (err error) {
-		defer o.Audible()()
-		v, err = groups.Members(ctx, db.Client(), o.Table, name)
-		return err
-	})
-	return v, err
+func paused(l operator.Listing) bool     { return l.State() == operator.Paused }
+func unassigned(l operator.Listing) bool { return !l.IsHeld() && !paused(l) }
+
+// readGroup reads a group with the members that have sent a heartbeat within their leases.
+func readGroup(ctx context.Context, t table.Table, name string) (*model.Group, error) {
+	found, at, err := operator.ListGroup(ctx, t, name)
+	if err != nil {
+		return nil, err
+	}
+	g := &model.Group{JSON: model.GroupJSON{Group: name, At: at.UTC()}}
+	if _, groups := model.Gather(found, ""); len(groups) > 0 {
+		g = groups[0]
+	}
+	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !l.IsHeld() })
+	for i := range g.Members {
+		l := &g.Members[i]
+		l.Began = cmp.Or(l.LeaseRecord.Since, l.Token).Time() // when it joined
+	}
+	return g, nil
 }
 
 // fewNames is the largest number of paused or unassigned partitions that are named without --partitions.
 const fewNames = 50
 
-func printMembers(p *terminal.Terminal, name string, v groups.View, partitions bool) {
-	all := len(v.Unassigned)
-	var paused []string
-	lists := map[string]string{} // a letter for each
-	for _, m := range v.Members {
-		all += len(m.Partitions) + len(m.Paused)
-		paused = append(paused, m.Paused...)
-		if lists[m.List] == "" {
-			lists[m.List] = string(rune('A' + len(lists)%26))
-		}
-	}
-	if all == 0 && len(v.Members) == 0 {
-		fmt.Fprintf(os.Stderr, "Group %s has no members, and none of its partitions has ever been held.\n", terminal.Show(name))
+func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
+	if len(g.Partitions) == 0 && len(g.Members) == 0 {
+		fmt.Fprintf(os.Stderr, "Group %s has no members, and none of its partitions has ever been held.\n", terminal.Show(g.JSON.Group))
 		return
 	}
-	titles := []string{"SLOT", "STATE", "TOKEN", "SINCE", "BEAT", "LEASE", "HAS"}
-	if len(lists) > 1 {
-		titles = append(titles, "LIST")
-	}
-	for _, line := range terminal.Wrap(fmt.Sprintf("Group %s has %s and %s", terminal.Show(name), terminal.Count(len(v.Members), "member"), terminal.Count(all, "partition")), p.ReadableWidth()) {
+	for _, line := range terminal.Wrap(fmt.Sprintf("Group %s has %s and %s", terminal.Show(g.JSON.Group), terminal.Count(len(g.Members), "member"), terminal.Count(len(g.Partitions), "partition")), p.ReadableWidth()) {
 		fmt.Fprintln(p, line)
 	}
-	var rows []terminal.Row
-	for _, m := range v.Members {
-		state := operator.Held
-		if m.Leaving {
-			state = operator.Leaving
+	lists := map[string]string{} // a letter for each
+	for _, l := range g.Members {
+		if list := l.LeaseRecord.ListDigest; lists[list] == "" {
+			lists[list] = string(rune('A' + len(lists)%26))
 		}
-		r := terminal.Row{Style: model.Styles[state], Tail: terminal.Show(m.ID)}
-		if m.Value != "" {
-			r.Tail += "  " + terminal.Show(m.Value)
-		}
-		if partitions {
-			r.Below = model.Names(m.Partitions)
-		}
-		r.Cells = []string{fmt.Sprintf("%04d", m.Slot), string(state), m.Token.String(), terminal.Short(v.At.Sub(m.Since)), terminal.Short(v.At.Sub(m.Heartbeat)),
-			m.Lease.String(), fmt.Sprint(len(m.Partitions))}
+	}
+	slots, rows := terminal.Columns{Names: model.MemberColumns}, model.Rows(g.MemberEntries())
+	if len(lists) > 1 {
+		slots.Names = slices.Insert(slices.Clone(slots.Names), len(slots.Names)-1, "LIST")
+	}
+	for i := range rows {
 		if len(lists) > 1 {
-			r.Cells = append(r.Cells, lists[m.List])
+			rows[i].Cells = append(rows[i].Cells, lists[g.Members[i].LeaseRecord.ListDigest])
 		}
-		rows = append(rows, r)
+		if !partitions {
+			rows[i].Below = ""
+		}
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(p)
-		slots := terminal.Columns{Names: append(titles, "ID AND VALUE")}
 		for _, line := range slots.Lines(p, rows) {
 			fmt.Fprintln(p, line)
 		}
 	}
-	printNames(p, "Paused partitions", paused, partitions)
-	printNames(p, "Partitions without a holder", v.Unassigned, partitions)
+	printNames(p, "Paused partitions", g.Named(paused), partitions)
+	printNames(p, "Partitions without a holder", g.Named(unassigned), partitions)
 }
 
 // printNames prints a line with the names of partitions that nobody has, if there are any.
@@ -146,8 +144,7 @@ func printNames(p *terminal.Terminal, what string, names []string, all bool) {
 	}
 	line := fmt.Sprintf("%s (%d): ", what, len(names)) + model.Names(names)
 	if more := len(names) - fewNames; more > 0 && !all {
-		some := slices.SortedFunc(slices.Values(names), model.ByNumber)[:fewNames]
-		line = fmt.Sprintf("%s (%d): %s and %d more (use --partitions to see all)", what, len(names), model.Names(some), more)
+		line = fmt.Sprintf("%s (%d): %s and %d more (use --partitions to see all)", what, len(names), model.Names(names[:fewNames]), more)
 	}
 	fmt.Fprintln(p)
 	for _, line := range terminal.Wrap(line, p.ReadableWidth()) {
@@ -157,36 +154,37 @@ func printNames(p *terminal.Terminal, what string, names []string, all bool) {
 
 // MembersJSON is the JSON form of a group's members.
 type MembersJSON struct {
-	Group      string       `json:"group"`
-	At         time.Time    `json:"at"`
-	Members    []memberJSON `json:"members"`
+	Group      string       `json:"group"`      // the group's name
+	At         time.Time    `json:"at"`         // when all of this was read, by Spanner's clock
+	Members    []memberJSON `json:"members"`    // the members that have renewed within their leases
 	Unassigned []string     `json:"unassigned"` // the partitions that no member has
 }
 
+// memberJSON is the JSON form of a member of a group.
 type memberJSON struct {
-	Slot       int       `json:"slot"`
-	Name       string    `json:"name"` // of its lock
-	ID         string    `json:"id"`
-	Value      string    `json:"value,omitempty"`
-	Token      string    `json:"token"`
-	Since      time.Time `json:"since"`
-	Heartbeat  time.Time `json:"heartbeat"`
-	Age        float64   `json:"heartbeat_age_seconds"`
-	Lease      float64   `json:"lease_seconds"`
-	Leaving    bool      `json:"leaving"`
-	List       string    `json:"list"`
-	Partitions []string  `json:"partitions"`
-	Paused     []string  `json:"paused"`
+	Slot       int       `json:"slot" schema:"minimum=0"`           // its slot
+	Name       string    `json:"name"`                              // the name of its lock
+	ID         string    `json:"id"`                                // its id
+	Value      string    `json:"value,omitempty"`                   // what it published
+	Token      string    `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of its term
+	Since      time.Time `json:"since"`                             // when it joined
+	Heartbeat  time.Time `json:"heartbeat"`                         // its last heartbeat
+	Age        float64   `json:"heartbeat_age_seconds"`             // its age
+	Lease      float64   `json:"lease_seconds"`                     // its lease
+	Leaving    bool      `json:"leaving"`                           // it has announced that it leaves
+	List       string    `json:"list"`                              // a digest of its list of partitions: members with different digests have different lists
+	Partitions []string  `json:"partitions"`                        // the partitions that it has
+	Paused     []string  `json:"paused"`                            // the partitions that its program has paused
 }
 
-func viewOf(name string, v groups.View) MembersJSON {
-	sorted := func(partitions []string) []string {
-		return append([]string{}, slices.SortedFunc(slices.Values(partitions), model.ByNumber)...) // none is []
-	}
-	j := MembersJSON{Group: name, At: v.At.UTC(), Members: []memberJSON{}, Unassigned: sorted(v.Unassigned)}
-	for _, m := range v.Members {
-		j.Members = append(j.Members, memberJSON{m.Slot, table.SlotName(name, m.Slot), m.ID, m.Value, m.Token.String(), m.Since.UTC(), m.Heartbeat.UTC(),
-			v.At.Sub(m.Heartbeat).Seconds(), m.Lease.Seconds(), m.Leaving, m.List, sorted(m.Partitions), sorted(m.Paused)})
+func membersOf(g *model.Group) MembersJSON {
+	j := MembersJSON{Group: g.JSON.Group, At: g.JSON.At, Members: []memberJSON{}, Unassigned: g.Named(unassigned)}
+	has, pauses := g.Has(operator.Held, operator.Leaving), g.Has(operator.Paused)
+	for _, l := range g.Members {
+		part, _ := table.PartOf(l.Name)
+		m := model.JSONOf(l)
+		j.Members = append(j.Members, memberJSON{part.Slot, m.Name, m.Holder, m.Value, m.Token, m.Since, m.Heartbeat, *m.AgeSeconds, m.LeaseSeconds, l.Leaving(),
+			l.LeaseRecord.ListDigest, append([]string{}, has[l.Name]...), append([]string{}, pauses[l.Name]...)}) // none is []
 	}
 	return j
 }

@@ -17,7 +17,7 @@ func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 	a, b := commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(103))
 	texts := func(all ...operator.Listing) (texts []string) {
 		_, groups := model.Gather(all, "")
-		for _, c := range s.next(look{groups: groups, at: commandtest.At(200)}) {
+		for _, c := range s.next(nil, groups, commandtest.At(200)) {
 			texts = append(texts, c.Name+" "+c.Text)
 		}
 		return texts
@@ -50,10 +50,7 @@ func TestMovesAreTheNumberOfPartitions(t *testing.T) {
 	left := commandtest.FreeSince(b.Name, commandtest.At(104))
 	assert.Equal(t, []string{"orders/member/0001 left by b", "orders/ 2 partitions moved from b to a"},
 		texts(all([]operator.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
-	assert.Empty(t, s.next(look{groups: func() []*model.Group {
-		_, g := model.Gather(all([]operator.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10)), "")
-		return g
-	}(), at: commandtest.At(201)}))
+	assert.Empty(t, texts(all([]operator.Listing{a, left}, of(a, 130, 0, 2), of(a, 141, 2, 4), of(a, 102, 4, 10))...))
 }
 
 // A killed member did not leave: nobody should look for a person who stopped it.
@@ -71,7 +68,7 @@ func TestAMemberThatWasBuriedDidNotLeave(t *testing.T) {
 		var s story
 		look := func(l operator.Listing) []change {
 			_, groups := model.Gather([]operator.Listing{l}, "")
-			return s.next(look{groups: groups, at: l.At})
+			return s.next(nil, groups, l.At)
 		}
 		b := commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(103))
 		b.At = commandtest.At(c.seen)
@@ -96,7 +93,7 @@ func TestAMemberWhoseClaimWasSeenHasJoined(t *testing.T) {
 			b.LeaseRecord = nil
 		}
 		_, groups := model.Gather([]operator.Listing{b}, "")
-		for _, c := range s.next(look{groups: groups, at: b.At}) {
+		for _, c := range s.next(nil, groups, b.At) {
 			told = append(told, c.Text)
 		}
 	}
@@ -111,7 +108,7 @@ func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 		b := commandtest.MemberOf(1, "b", commandtest.At(101), commandtest.At(heartbeat))
 		b.At = commandtest.At(103 + 12*float64(len(told)))
 		_, groups := model.Gather([]operator.Listing{b}, "")
-		for _, c := range s.next(look{groups: groups, at: b.At}) {
+		for _, c := range s.next(nil, groups, b.At) {
 			told = append(told, c.Text)
 		}
 	}
@@ -121,5 +118,5 @@ func TestAMemberThatIsHeardFromAgainHasNotJoined(t *testing.T) {
 func TestASlotThatWasInUseOnceIsNoNews(t *testing.T) {
 	var s story
 	_, groups := model.Gather([]operator.Listing{commandtest.MemberOf(0, "a", commandtest.At(100), commandtest.At(103)), commandtest.FreeSince(table.SlotName("orders", 1), commandtest.At(50))}, "")
-	assert.Len(t, s.next(look{groups: groups, at: commandtest.At(103)}), 1)
+	assert.Len(t, s.next(nil, groups, commandtest.At(103)), 1)
 }

@@ -1,7 +1,13 @@
 package view
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
@@ -13,9 +19,9 @@ import (
 // A selection determines which locks are listed.
 type selection struct {
 	prefix string
-	all    bool    // released locks too
-	states choices // only locks in these states; overrides all
-	group  string  // only the members and partitions of this group
+	all    bool     // released locks too
+	states inStates // only locks in these states; overrides all
+	group  string   // only the members and partitions of this group
 }
 
 // check returns an error if flags exclude each other.
@@ -29,7 +35,7 @@ func (s *selection) check() (err error) {
 	switch {
 	case s.prefix != "":
 		return exit.Misuse("give only one of the prefix %q and --group %q", s.prefix, s.group)
-	case slices.Contains(s.states.values, model.Partial):
+	case slices.Contains(s.states, model.Partial):
 		return exit.Misuse("--state partial applies only to groups, but --group lists members and partitions")
 	}
 	s.prefix = table.GroupPrefix(s.group)
@@ -38,25 +44,18 @@ func (s *selection) check() (err error) {
 
 // idle reports whether unused locks have to be read as well.
 func (s *selection) idle() bool {
-	return s.all || slices.Contains(s.states.values, operator.Released) || slices.Contains(s.states.values, operator.Free)
+	return s.all || slices.Contains(s.states, operator.Released) || slices.Contains(s.states, operator.Free)
 }
 
 // wants reports whether a lock is listed.
 func (s *selection) wants(l operator.Listing) bool {
-	if s.states.values != nil {
-		return slices.Contains(s.states.values, l.State())
-	}
-	return s.all || l.State() != operator.Released || len(l.Waiters) > 0
+	return s.in(l.State()) && (s.states != nil || s.all || l.State() != operator.Released || len(l.Waiters) > 0)
 }
 
-// wantsGroup reports whether a group is listed.
-func (s *selection) wantsGroup(g *model.Group) bool {
-	return s.states.values == nil || slices.Contains(s.states.values, g.State())
-}
-
-// wantsPart reports whether a partition of an open group is listed.
-func (s *selection) wantsPart(l operator.Listing) bool {
-	return s.states.values == nil || slices.Contains(s.states.values, l.State())
+// in reports whether --state allows a state. It determines which groups, and which partitions of an open group, are
+// listed.
+func (s *selection) in(state operator.State) bool {
+	return s.states == nil || slices.Contains(s.states, state)
 }
 
 // none returns the message for an empty list.
@@ -66,15 +65,15 @@ func (s *selection) none() string {
 	}
 	which := "There are no locks in the table"
 	switch {
-	case s.states.values != nil:
-		which = "No lock in the table is " + oneOrMore(texts(s.states.values))
+	case s.states != nil:
+		which = "No lock in the table is " + oneOrMore(texts(s.states))
 	case !s.all:
 		which = "No lock in the table is in use"
 	}
 	if s.prefix != "" {
 		which += ", among those whose names begin with " + terminal.Show(s.prefix)
 	}
-	if s.states.values == nil && !s.all {
+	if s.states == nil && !s.all {
 		which += ". To list released locks, use --all"
 	}
 	return which + "."
@@ -85,4 +84,112 @@ func oneOrMore(words []string) string {
 		return words[0]
 	}
 	return terminal.OneOf(words)
+}
+
+// orders has a comparison function for each value of --sort. Each function puts the entries first that operators
+// usually look for, such as the oldest term or the longest wait.
+var orders = map[string]func(a, b model.Entry) int{
+	"name":  func(model.Entry, model.Entry) int { return 0 }, // as it is
+	"state": func(a, b model.Entry) int { return cmp.Compare(model.Concern(a.State), model.Concern(b.State)) },
+	"holder": func(a, b model.Entry) int {
+		return cmp.Or(last(a.Holder() == "", b.Holder() == ""), cmp.Compare(a.Holder(), b.Holder()))
+	},
+	"age": func(a, b model.Entry) int {
+		return cmp.Or(last(a.Token == 0, b.Token == 0), a.Since().Compare(b.Since()))
+	},
+	"beat": func(a, b model.Entry) int {
+		return cmp.Or(last(a.Heartbeat.IsZero(), b.Heartbeat.IsZero()), a.Heartbeat.Compare(b.Heartbeat))
+	},
+	"lease": func(a, b model.Entry) int { return cmp.Compare(leaseOf(b), leaseOf(a)) },
+	"waiting": func(a, b model.Entry) int {
+		return cmp.Or(cmp.Compare(len(b.Waiters), len(a.Waiters)), cmp.Compare(b.LongestWait(), a.LongestWait()))
+	},
+}
+
+var orderNames = []string{"name", "state", "holder", "age", "beat", "lease", "waiting"}
+
+// last puts entries that lack a value after entries that have one.
+func last(without, other bool) int {
+	switch {
+	case without == other:
+		return 0
+	case without:
+		return 1
+	}
+	return -1
+}
+
+func leaseOf(e model.Entry) time.Duration {
+	if e.LeaseRecord == nil {
+		return 0
+	}
+	return e.LeaseRecord.Lease
+}
+
+// sorted sorts entries, which have to be in the order of their names, by the key that --sort names.
+func sorted(all []model.Entry, by string) []model.Entry {
+	slices.SortStableFunc(all, orders[by])
+	return all
+}
+
+// A choice is a flag whose value is one of a list of words.
+type choice struct {
+	value string
+	of    []string
+}
+
+// Words returns its possible values.
+func (c *choice) Words() []string { return c.of }
+
+// String implements pflag.Value.
+func (c *choice) String() string { return c.value }
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "choice" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.of, s) {
+		return fmt.Errorf("want %s", terminal.OneOf(c.of))
+	}
+	c.value = s
+	return nil
+}
+
+// inStates is a flag whose value is a comma-separated list of states.
+type inStates []operator.State
+
+// String implements pflag.Value.
+func (in *inStates) String() string { return strings.Join(texts(*in), ",") }
+
+// Type implements pflag.Value.
+func (in *inStates) Type() string { return "choices" }
+
+// Set implements pflag.Value.
+func (in *inStates) Set(s string) error {
+	for word := range strings.SplitSeq(s, ",") {
+		if !slices.Contains(model.All, operator.State(word)) {
+			return fmt.Errorf("there is no state %q: want %s", word, terminal.OneOf(texts(model.All)))
+		}
+		*in = append(*in, operator.State(word))
+	}
+	return nil
+}
+
+func texts(states []operator.State) (all []string) {
+	for _, s := range states {
+		all = append(all, string(s))
+	}
+	return all
+}
+
+// Complete completes the last word in the flag's value, and offers only words that the value does not have yet.
+func (in *inStates) Complete(begun string) (found []cobra.Completion) {
+	before := begun[:strings.LastIndexByte(begun, ',')+1]
+	for _, s := range model.All {
+		if !strings.Contains(","+before, ","+string(s)+",") {
+			found = append(found, before+string(s))
+		}
+	}
+	return found
 }

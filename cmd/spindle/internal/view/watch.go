@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -76,7 +76,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 			if w.name != "" && w.prefix != "" {
 				return exit.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
 			}
-			return w.run(c.Context())
+			return w.run(c.Context(), terminal.On(os.Stdout))
 		},
 	}
 	c.Flags().DurationVar(&w.every, "every", time.Second, "the shortest pause between two reads of the table")
@@ -85,126 +85,31 @@ func NewWatch(o *connect.Database) *cobra.Command {
 	return c
 }
 
-// A look is the result of one read of the table.
-type look struct {
-	locks  []operator.Listing
-	groups []*model.Group
-	at     time.Time     // by Spanner's clock
-	took   time.Duration // 0 if it failed
-	pause  time.Duration // until the next one
-	err    error
-}
-
-func (w *watching) run(ctx context.Context) error {
+// run prints a line for each change. It also reads released locks, because a new token shows that a lock was held in the
+// meantime.
+func (w *watching) run(ctx context.Context, p *terminal.Terminal) error {
 	if w.every < 10*time.Millisecond {
 		return exit.Misuse("--every %v: must be at least 10ms", w.every)
 	}
-	db, err := w.Open(spindle.ClientOptions(0)...)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	terminal.Stderr.Time()
-	ctx, stop := exit.UntilInterrupted(ctx)
-	defer stop()
-	looks := make(chan look)
-	go w.follow(ctx, db.Locks(), looks)
-	return w.print(ctx, terminal.On(os.Stdout), looks)
-}
-
-// follow reads the table until ctx ends, and sends the results to looks. It also reads released locks, because a new
-// token shows that a lock was held in the meantime. This makes reads of a large table slow, so follow pauses longer
-// between them.
-func (w *watching) follow(ctx context.Context, t table.Table, looks chan<- look) {
-	var before time.Duration
-	for ctx.Err() == nil {
-		l := w.look(ctx, t)
-		l.pause = pause(w.every, l.took, before)
-		before = l.took
-		select {
-		case looks <- l:
-		case <-ctx.Done():
-		}
-		select {
-		case <-time.After(l.pause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-const (
-	share        = 4
-	longestPause = 15 * time.Second
-)
-
-// pause returns how long to wait before the next read, given the durations of the last two reads. The pause is a
-// multiple of the shorter duration, so that reads of a large table take up only a small part of Spanner's time. The
-// longer duration is ignored, because a single read that hangs does not mean that the table is large.
-func pause(every, took, before time.Duration) time.Duration {
-	return max(every, min(share*min(took, before), longestPause))
-}
-
-func (w *watching) look(ctx context.Context, t table.Table) (l look) {
-	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
-	defer cancel()
-	began := time.Now()
-	if w.name == "" {
-		l.locks, l.at, l.err = operator.List(ctx, t, w.prefix, true)
-		l.locks, l.groups = model.Gather(l.locks, w.prefix)
-	} else {
-		var one operator.Listing
-		one, l.err = operator.ListOne(ctx, t, w.name)
-		l.locks, l.at = []operator.Listing{one}, one.At
-	}
-	if l.err == nil {
-		l.took = time.Since(began)
-	}
-	return l
-}
-
-// suspicious is how long a read can take before watch reports that Spanner does not answer.
-const suspicious = 2 * time.Second
-
-// print prints a line for each change. An outage is one message when reads begin to fail or hang, and one when it ends.
-func (w *watching) print(ctx context.Context, p *terminal.Terminal, looks <-chan look) error {
 	var s story
-	seen, failing := "", false
-	fail := func(format string, args ...any) {
-		if !failing {
-			terminal.Complain(format, args...)
-		}
-		failing = true
-	}
-	late := time.NewTimer(suspicious)
-	defer late.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-late.C:
-			fail("no answer from Spanner for %v%s", suspicious, seen)
-		case l := <-looks:
-			late.Reset(l.pause + suspicious)
-			switch {
-			case l.err != nil && seen == "":
-				return w.Explain(l.err) // probably a mistake by the user rather than a temporary failure
-			case l.err != nil && ctx.Err() == nil:
-				fail("can't read the locks, will try again: %v", w.Explain(l.err))
+	f := follower{Database: w.Database, every: w.every, patience: 2 * time.Second,
+		read: func(ctx context.Context, t table.Table) ([]operator.Listing, time.Time, error) {
+			if w.name == "" {
+				return operator.List(ctx, t, w.prefix, true)
 			}
-			if l.err != nil {
-				continue
-			}
-			if seen = "; the last output is as of " + l.at.UTC().Format("15:04:05Z"); failing {
-				failing = false
-				terminal.Complain("the locks can be read again")
-			}
-			for _, c := range s.next(l) {
+			one, err := operator.ListOne(ctx, t, w.name)
+			return []operator.Listing{one}, one.At, err
+		},
+		show: func(found []operator.Listing, at time.Time) error {
+			locks, groups := model.Gather(found, cmp.Or(w.name, w.prefix))
+			for _, c := range s.next(locks, groups, at) {
 				if err := w.line(p, c); err != nil {
 					return err
 				}
 			}
-		}
-	}
+			return nil
+		}}
+	return f.run(ctx)
 }
 
 func (w *watching) line(p *terminal.Terminal, c change) error {

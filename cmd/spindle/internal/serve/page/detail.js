@@ -1,8 +1,8 @@
 // All about one lock: what the table says of it, its terms, and the command that would break it.
 
-import {model, now, held, missing, left, colour, partitions, named} from "./model.js";
+import {model, now, held, left, mood, colour, partitions, named} from "./model.js";
 import {pieces, ending} from "./timeline.js";
-import {show, short, seconds, when, release, plain, doer, element} from "./text.js";
+import {show, short, seconds, when, release, plain, doer, put, plural, element} from "./text.js";
 
 export class Detail {
   constructor(panel, closed) {
@@ -43,41 +43,41 @@ export class Detail {
       this.draw(lock, at);
       if (had) this.panel.querySelector(`[data-keep="${had}"]`)?.focus();
     }
-    this.since.textContent = lock.token ? short(at - Number(lock.token) / 1000) : "";
-    const share = left(lock, at);
-    this.lease.textContent = share === null ? "" : `${short(lock.lease)}, ${share > 0 ? seconds(share * lock.lease) + " left" : short(-share * lock.lease) + " over"}`;
-    this.done.textContent = lock.done ? `${short(at - lock.done_at)} ago` : "";
-    this.waiting.textContent = lock.waiting ? short(at - lock.waiting_since) : "";
-    this.beat.textContent = lock.heartbeat ? `${seconds(at - lock.heartbeat)} ago` : "";
+    for (const [e, text] of this.timely) put(e, text(at));
   }
 
   draw(lock, at) {
     const close = button("✕", "close", () => this.close());
     close.setAttribute("aria-label", "Close");
     const title = element("h2", "", element("bdi", "", show(lock.name)));
-    this.since = element("span", "");
-    this.lease = element("span", "");
-    this.beat = element("span", "");
-    this.done = element("span", "");
-    this.waiting = element("span", "");
+    this.timely = []; // elements whose text changes with time
+    const timely = (text) => {
+      this.timely.push([element("span", ""), text]);
+      return this.timely.at(-1)[0];
+    };
+    const lease = (at) => {
+      const share = left(lock, at);
+      return share === null ? short(lock.lease) : `${short(lock.lease)}, ${share > 0 ? seconds(share * lock.lease) + " left" : short(-share * lock.lease) + " over"}`;
+    };
     const facts = element("dl", "facts");
     const fact = (name, ...what) => facts.append(element("dt", "", name), element("dd", "", ...what));
-    fact("State", element("span", "chip " + (missing(lock) ? "expired" : lock.state), lock.state));
+    fact("State", element("span", "chip", lock.state));
     if (lock.expected) fact("Expected", held(lock) ? "it should be held, and is" : "it should be held");
     if (lock.kind) fact("Kind", element("bdi", "", show(lock.kind)));
     if (lock.holder) fact("Holder", element("i", "swatch c" + colour(lock, lock.holder)), element("bdi", "", show(lock.holder)));
     if (lock.value) fact("Value", element("bdi", "value", show(lock.value)));
-    if (lock.token) fact("Token", lock.token), fact("Since", when(Number(lock.token) / 1000, at, 3) + " UTC, ", this.since);
-    if (lock.lease) fact("Lease", this.lease), fact("Heartbeat", this.beat);
+    if (lock.token) fact("Token", lock.token), fact("Since", when(Number(lock.token) / 1000, at, 3) + " UTC, ", timely((at) => short(at - Number(lock.token) / 1000)));
+    if (lock.lease) fact("Lease", timely(lease)), fact("Heartbeat", timely((at) => lock.heartbeat ? `${seconds(at - lock.heartbeat)} ago` : ""));
     if (lock.member) fact("Member", element("bdi", "", show(lock.member)));
     const parts = partitions(lock);
     if (parts.length) fact("Partitions", ...parts.slice(0, 500).map((p) => element("bdi", "value", show(p.name.slice(p.name.indexOf("/partition/") + 11)))));
     if (lock.successor) fact("Next", element("bdi", "", show(lock.successor)));
-    if (lock.waiting) fact("Waiting", `${lock.waiting} ${lock.waiting === 1 ? "process" : "processes"}, the first for `, this.waiting);
-    if (lock.done) fact("Last done", element("bdi", "value", show(lock.done)), when(lock.done_at, at, 3) + " UTC, ", this.done, ", by ", doer(lock));
+    if (lock.waiting) fact("Waiting", `${plural(lock.waiting, "process", "processes")}, the first for `, timely((at) => short(at - lock.waiting_since)));
+    if (lock.done) fact("Last done", element("bdi", "value", show(lock.done)), when(lock.done_at, at, 3) + " UTC, ", timely((at) => `${short(at - lock.done_at)} ago`), ", by ", doer(lock));
     fact("Changes", `${lock.changes} since spindle serve was started`);
-    if (lock.jeopardies) fact("Late", `${lock.jeopardies} ${lock.jeopardies === 1 ? "time" : "times"}, two thirds of the lease passed without a heartbeat`);
+    if (lock.jeopardies) fact("Late", `${plural(lock.jeopardies, "time")}, two thirds of the lease passed without a heartbeat`);
     if (lock.problem) fact("Problem", plain(lock.problem));
+    facts.dataset.mood = mood(lock, at);
     this.panel.replaceChildren(element("div", "detail-head", title, close), facts, ...this.command(lock), this.terms(lock, at));
   }
 

@@ -1,8 +1,8 @@
 // The locks as rows. Only those that are seen are in the document, so thousands cost no more than a few.
 
-import {model, now, stale, held, damaged, missing, left, late, colour} from "./model.js";
+import {model, now, stale, held, damaged, missing, left, late, mood, colour} from "./model.js";
 import {Strip, axis, spans, summary, describe} from "./timeline.js";
-import {show, short, seconds, plain, doer, element} from "./text.js";
+import {show, short, seconds, plain, doer, put, plural, element} from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -33,7 +33,7 @@ function urgency(lock, at) {
   return {unconfirmed: 3, leaving: 4, held: 5, paused: 6, released: 6}[lock.state] || 7;
 }
 
-const columns = {
+export const columns = {
   name: ["Lock", byName],
   holder: ["Holder", (a, b) => collator.compare(a.holder, b.holder)],
   state: ["Lease", (a, b, at) => urgency(a, at) - urgency(b, at)],
@@ -44,7 +44,7 @@ export class List {
   // chosen is called with the lock that somebody opens.
   constructor(chosen) {
     this.chosen = chosen;
-    this.view = {q: "", filter: "all", sort: "name", down: false, span: "1h"};
+    this.view = {q: "", show: "all", sort: "name", down: false, span: "1h"};
     this.locks = [];
     this.rows = new Map(); // by lock id
     this.places = new Map(); // of members and their partitions, by lock id: {level, parts, open}
@@ -70,12 +70,10 @@ export class List {
     for (const [key, [name]] of Object.entries(columns)) {
       const button = element("button", "", name, element("span", "arrow"));
       button.type = "button";
-      button.tabIndex = -1; // the grid is one stop; S sorts by the next column
       button.addEventListener("click", () => this.sortBy(key));
       const cell = element("div", "cell " + key, button);
       cell.setAttribute("role", "columnheader");
       cell.dataset.key = key;
-      button.tabIndex = 0;
       $("head").append(cell);
     }
     const cell = element("div", "cell time");
@@ -95,7 +93,7 @@ export class List {
   // refresh chooses and sorts the locks.
   refresh() {
     const at = now();
-    const {q, filter, sort, down, span} = this.view;
+    const {q, show: filter, sort, down, span} = this.view;
     const chosen = filters[filter][1];
     const found = wanted(q);
     const all = [];
@@ -104,7 +102,8 @@ export class List {
     }
     const compare = columns[sort][1];
     all.sort((a, b) => (down ? -1 : 1) * compare(a, b, at) || byName(a, b));
-    this.locks = q.trim() || filter !== "all" ? this.flat(all) : this.tree(all);
+    this.places.clear();
+    this.locks = q.trim() || filter !== "all" ? all : this.tree(all);
     if (!this.locks.some((l) => l.id === this.active)) this.active = null;
     this.grid.setAttribute("aria-rowcount", this.locks.length + 1);
     for (const cell of $("head").querySelectorAll("[data-key]")) {
@@ -141,7 +140,6 @@ export class List {
   // tree puts the partitions that a member has below it, where they can be folded away. What nobody has stays for
   // itself: it is what somebody should see.
   tree(all) {
-    this.places.clear();
     const members = new Map();
     for (const l of all) if (l.group && !l.member) members.set(l.name, {lock: l, parts: []});
     const top = all.filter((l) => {
@@ -160,11 +158,6 @@ export class List {
     });
   }
 
-  flat(all) {
-    this.places.clear();
-    return all;
-  }
-
   fold(id, open) {
     const place = this.places.get(id);
     if (!place || !place.parts || place.open === open) return;
@@ -181,6 +174,7 @@ export class List {
     this.place();
     const row = this.rows.values().next().value;
     this.width = row ? row.strip.element.clientWidth : 0;
+    this.frame();
   }
 
   // place puts the rows that are seen into the document, and takes the others out.
@@ -358,27 +352,26 @@ class Row {
     const lock = this.lock;
     if (this.rev !== lock.rev) {
       this.rev = lock.rev;
-      this.text(this.name, show(lock.name));
-      const parts = this.parts ? `${this.parts} ${this.parts === 1 ? "partition" : "partitions"}` : "";
-      this.text(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
+      put(this.name, show(lock.name));
+      const parts = this.parts ? plural(this.parts, "partition") : "";
+      put(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
       this.done.replaceChildren(...this.last(lock));
-      this.text(this.missing, missing(lock) ? "should be held" : "");
-      this.missing.hidden = !missing(lock);
-      this.text(this.holder, lock.holder ? show(lock.holder) : "nobody");
+      put(this.missing, missing(lock) ? "should be held" : "");
+      put(this.holder, lock.holder ? show(lock.holder) : "nobody");
       this.holder.classList.toggle("faint", !lock.holder);
       this.swatch.className = "swatch " + (lock.holder ? "c" + colour(lock, lock.holder) : "none");
-      this.text(this.changes, String(lock.changes));
+      put(this.changes, String(lock.changes));
       this.changes.classList.toggle("faint", !lock.changes);
       this.element.dataset.state = lock.state;
-      this.text(this.words, summary(lock, at, 3600e3));
+      put(this.words, summary(lock, at, 3600e3));
     }
     const last = lock.terms[lock.terms.length - 1];
     let since = "";
     if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
     else if (last && last.to) since = `for ${short(at - last.to)}`;
-    this.text(this.token, since);
-    this.text(this.waiting, this.wait(lock, at));
-    if (lock.done) this.text(this.ago, short(at - lock.done_at));
+    put(this.token, since);
+    put(this.waiting, this.wait(lock, at));
+    if (lock.done) put(this.ago, short(at - lock.done_at));
     this.lease(at);
   }
 
@@ -398,21 +391,14 @@ class Row {
   lease(at) {
     const lock = this.lock;
     let share = left(lock, at);
-    const mood = damaged(lock) || missing(lock) || lock.state === "expired" || share !== null && share <= 0 ? "bad"
-      : share === null ? "idle" : share < 1 / 3 ? "bad" : share < 0.6 ? "warn" : "good";
-    if (this.mood !== mood) this.element.dataset.mood = this.mood = mood;
-    let state = lock.state;
-    if (held(lock) && share <= 0) state = "silent";
-    this.text(this.state, state);
-    this.text(this.left, share === null ? "" : share > 0 ? `${seconds(share * lock.lease)} of ${short(lock.lease)}` : `${short(-share * lock.lease)} over`);
+    const feels = mood(lock, at);
+    if (this.mood !== feels) this.element.dataset.mood = this.mood = feels;
+    put(this.state, held(lock) && share <= 0 ? "silent" : lock.state);
+    put(this.left, share === null ? "" : share > 0 ? `${seconds(share * lock.lease)} of ${short(lock.lease)}` : `${short(-share * lock.lease)} over`);
     share = Math.min(Math.max(share || 0, 0), 1);
     // A bar is refilled in a few frames, and runs out as time does.
     this.share = share > this.share && !still.matches ? this.share + (share - this.share) * 0.3 : share;
     this.fill.style.transform = `scaleX(${this.share.toFixed(4)})`;
-  }
-
-  text(e, text) {
-    if (e.textContent !== text) e.textContent = text;
   }
 }
 

@@ -2,10 +2,10 @@
 
 import {model, now, stale, age, snapshot, old, look, away} from "./model.js";
 import {listen} from "./stream.js";
-import {List, filters} from "./list.js";
+import {List, filters, columns} from "./list.js";
 import {Detail} from "./detail.js";
 import {spans} from "./timeline.js";
-import {clock, short, plain, element} from "./text.js";
+import {clock, short, plain, put, plural, element} from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -31,31 +31,23 @@ function choices(parent, names, key) {
   }
 }
 
-choices($("filters"), Object.fromEntries(Object.entries(filters).map(([k, [label]]) => [k, label])), "filter");
+choices($("filters"), Object.fromEntries(Object.entries(filters).map(([k, [label]]) => [k, label])), "show");
 choices($("spans"), {"2m": "2 min", "15m": "15 min", "1h": "1 h"}, "span");
 
 // The view is in the address, so that it can be kept and sent.
+const initial = {...list.view};
+const allowed = {show: filters, span: spans, sort: columns};
+
 function fromAddress() {
-  const q = new URLSearchParams(location.search);
-  const view = list.view;
-  view.q = q.get("q") || "";
-  if (Object.hasOwn(filters, q.get("show"))) view.filter = q.get("show");
-  if (Object.hasOwn(spans, q.get("span"))) view.span = q.get("span");
-  if (["name", "holder", "state", "changes"].includes(q.get("sort"))) view.sort = q.get("sort");
-  view.down = q.has("down");
-  $("search").value = view.q;
+  for (const [key, value] of new URLSearchParams(location.search)) {
+    if (key in initial && (!allowed[key] || Object.hasOwn(allowed[key], value))) list.view[key] = value;
+  }
+  $("search").value = list.view.q;
 }
 
 function toAddress() {
-  const {q, filter, span, sort, down} = list.view;
-  const p = new URLSearchParams();
-  if (q) p.set("q", q);
-  if (filter !== "all") p.set("show", filter);
-  if (span !== "1h") p.set("span", span);
-  if (sort !== "name") p.set("sort", sort);
-  if (down) p.set("down", "");
-  const text = p.toString();
-  history.replaceState(null, "", text ? "?" + text : location.pathname);
+  const p = new URLSearchParams(Object.entries(list.view).filter(([key, value]) => value !== initial[key]));
+  history.replaceState(null, "", p.size ? "?" + p : location.pathname);
 }
 
 function changed() {
@@ -68,19 +60,17 @@ function changed() {
 list.onView = toAddress;
 
 function press() {
-  for (const b of $("filters").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.filter));
+  for (const b of $("filters").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.show));
   for (const b of $("spans").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.span));
 }
 
 function count() {
   const n = list.counts();
   for (const b of $("filters").children) {
-    const text = n[b.dataset.name].toLocaleString("en");
-    const number = b.querySelector(".number");
-    if (number.textContent !== text) number.textContent = text;
+    put(b.querySelector(".number"), n[b.dataset.name].toLocaleString("en"));
     b.classList.toggle("some", n[b.dataset.name] > 0);
     // Few tables have locks that are expected.
-    if (b.dataset.name === "missing") b.hidden = !n.missing && list.view.filter !== "missing";
+    if (b.dataset.name === "missing") b.hidden = !n.missing && list.view.show !== "missing";
   }
 }
 
@@ -91,7 +81,7 @@ $("search").addEventListener("input", () => {
     list.view.q = $("search").value;
     list.scroller.scrollTop = 0;
     changed();
-    say(`${list.locks.length} ${list.locks.length === 1 ? "lock" : "locks"}`);
+    put($("said"), plural(list.locks.length, "lock"));
   }, 80);
 });
 $("search").addEventListener("keydown", (e) => {
@@ -108,10 +98,6 @@ document.addEventListener("keydown", (e) => {
   }
   if (e.key === "Escape" && e.target === $("grid")) detail.close();
 });
-
-function say(text) {
-  if ($("said").textContent !== text) $("said").textContent = text;
-}
 
 // ago does not change more often than somebody reads.
 function ago(ms) {
@@ -134,13 +120,11 @@ function status() {
     banner = `The database has not answered for ${short(performance.now() - since)}.` + shown + (model.away ? " " + plain(model.away.error) : "");
   }
   document.body.dataset.state = state;
-  if ($("pulse-text").textContent !== text) $("pulse-text").textContent = text;
-  const at = model.at ? clock(now()) + " UTC" : "";
-  if ($("clock").textContent !== at) $("clock").textContent = at;
-  const read = !model.looked ? "" : ago(age()) + (model.next > 3000 ? `, every ${short(model.next)}` : "");
-  if ($("age").textContent !== read) $("age").textContent = read;
+  put($("pulse-text"), text);
+  put($("clock"), model.at ? clock(now()) + " UTC" : "");
+  put($("age"), !model.looked ? "" : ago(age()) + (model.next > 3000 ? `, every ${short(model.next)}` : ""));
   const box = $("banner");
-  if (box.hidden !== !banner) box.hidden = !banner;
+  box.hidden = !banner;
   if (banner && box.textContent !== banner) {
     // Only what is new is read out, and not each second that passes.
     box.setAttribute("aria-live", box.dataset.kind === state ? "off" : "polite");
@@ -152,9 +136,11 @@ function status() {
 
 let drawn = -1;
 function redraw() {
-  if (drawn === model.rev) return;
+  const timely = list.view.show === "late" || list.view.sort === "state"; // what is there, and where, changes with time
+  if (drawn !== model.rev || timely) list.refresh();
   drawn = model.rev;
-  list.refresh();
+  count();
+  status();
 }
 
 function live() {
@@ -169,34 +155,24 @@ listen({
     $("where").textContent = `${model.table}${model.prefix ? " · " + model.prefix + "…" : ""} · ${model.database}`;
     document.title = model.table + " · spindle";
     redraw();
-    count();
-    status();
-  },
-  age(f) {
-    old(f);
-    list.refresh();
-    count();
-    status();
   },
   look(f) {
     live();
     look(f);
-    count();
     redraw();
-    status();
   },
   away(f) {
     live();
     away(f);
     status();
   },
-  tick: live,
-  lost() {
-    link = "lost";
-    status();
+  tick(f) {
+    live();
+    old(f);
+    redraw();
   },
-  resting() {
-    link = "resting";
+  silent(how) {
+    link = how;
     status();
   },
 });
@@ -217,8 +193,4 @@ function frame(t) {
   detail.update();
 }
 requestAnimationFrame(frame);
-setInterval(() => {
-  status();
-  count();
-  if (list.view.filter === "late" || list.view.sort === "state") list.refresh();
-}, 1000);
+setInterval(redraw, 1000);

@@ -2,7 +2,7 @@
 
 const hour = 3600e3;
 const colours = 10;
-const palette = new Map(); // of all holders: the first ones have a colour of their own
+const holders = new Map(); // their colours: the first ones have one of their own
 
 export const model = {
   database: "", table: "", prefix: "", released: false,
@@ -81,13 +81,19 @@ export function away(f) {
   model.away = {since: performance.now() - f.for, error: f.error};
 }
 
+// none is what a lock has that has nothing: keys without a value are left out.
+const none = {holder: "", value: "", token: "", successor: "", problem: "", group: "", member: "", done: "", done_by: "", kind: "", changes: 0, jeopardies: 0, waiting: 0, expected: false};
+
+// put takes in a lock: what spindle status says of it, and its history.
 function put(l, was) {
   const lock = was || {terms: [], palette: new Map(), rev: 0};
-  for (const key of ["holder", "value", "token", "successor", "problem", "group", "member", "done", "done_by", "kind"]) lock[key] = l[key] || "";
-  for (const key of ["heartbeat", "lease", "changes", "jeopardies", "done_at", "waiting", "waiting_since"]) lock[key] = l[key] || 0;
-  Object.assign(lock, {id: l.id, name: l.name, state: l.state, known: l.known, expected: Boolean(l.expected), rev: lock.rev + 1});
-  lock.terms = l.all ? (l.terms || []) : joined(lock.terms, l.terms || []);
-  lock.text = [l.name, l.holder, l.value, l.token, l.done, l.done_by, l.kind].join("\n").toLowerCase();
+  const terms = l.all ? l.terms || [] : joined(lock.terms, l.terms || []);
+  Object.assign(lock, none, l, {
+    terms, rev: lock.rev + 1,
+    heartbeat: Date.parse(l.heartbeat) || 0, lease: (l.lease_seconds || 0) * 1000, done_at: Date.parse(l.done_at) || 0,
+    waiting_since: Date.parse(l.at) - (l.longest_wait_seconds || 0) * 1000,
+    text: [l.name, l.holder, l.value, l.token, l.done, l.done_by, l.kind].join("\n").toLowerCase(),
+  });
   model.locks.set(l.id, lock);
 }
 
@@ -134,33 +140,23 @@ export function late(lock, at) {
   return held(lock) && left(lock, at) < 1 / 3;
 }
 
+// mood is how well a lock is.
+export function mood(lock, at) {
+  const share = left(lock, at);
+  if (damaged(lock) || missing(lock) || lock.state === "expired" || share !== null && share < 1 / 3) return "bad";
+  return share === null ? "idle" : share < 0.6 ? "warn" : "good";
+}
+
 // colour is the number of a holder's colour: the same for all its locks, unless another holder of the lock has it.
 export function colour(lock, holder) {
-  let c = lock.palette.get(holder);
-  if (c !== undefined) return c;
-  if (lock.palette.size >= colours) lock.palette.clear();
-  c = free(general(holder), [...lock.palette.values()]);
-  lock.palette.set(holder, c);
-  return c;
-}
-
-function general(holder) {
-  let c = palette.get(holder);
-  if (c !== undefined) return c;
-  if (palette.size > 10000) palette.clear();
-  c = free(hash(holder) % colours, [...palette.values()].slice(0, colours));
-  palette.set(holder, c);
-  return c;
-}
-
-function free(c, taken) {
-  const used = new Set(taken);
-  if (used.size < colours) while (used.has(c)) c = (c + 1) % colours;
-  return c;
-}
-
-function hash(text) {
-  let h = 2166136261;
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 16777619);
-  return (h ^ h >>> 15) >>> 0;
+  if (holders.size > 10000) holders.clear();
+  if (!holders.has(holder)) holders.set(holder, holders.size % colours);
+  if (!lock.palette.has(holder)) {
+    if (lock.palette.size >= colours) lock.palette.clear();
+    const taken = new Set(lock.palette.values());
+    let c = holders.get(holder);
+    while (taken.has(c)) c = (c + 1) % colours;
+    lock.palette.set(holder, c);
+  }
+  return lock.palette.get(holder);
 }

@@ -3,7 +3,7 @@
 const silent = 7000; // the server says something every two seconds
 const rest = 30000;  // a page that nobody sees lets go: browsers allow six connections to a server
 
-// listen calls one of the functions for each event, and lost or resting when none come.
+// listen calls one of the functions for each event, and silent with "lost" or "resting" when none come.
 export function listen(on) {
   let source = null;
   let heard = 0;
@@ -13,13 +13,13 @@ export function listen(on) {
     close();
     heard = performance.now();
     source = new EventSource("events");
-    for (const name of ["snapshot", "age", "look", "away", "tick"]) {
+    for (const name of ["snapshot", "look", "away", "tick"]) {
       source.addEventListener(name, (event) => {
         heard = performance.now();
         on[name](event.data ? JSON.parse(event.data) : null);
       });
     }
-    source.onerror = () => on.lost();
+    source.onerror = () => on.silent("lost");
   }
 
   function close() {
@@ -30,14 +30,14 @@ export function listen(on) {
   setInterval(() => {
     if (document.hidden || !source) return;
     const since = performance.now() - heard;
-    if (since > silent) on.lost();
+    if (since > silent) on.silent("lost");
     if (source.readyState === EventSource.CLOSED || since > 2 * silent) open();
   }, 1000);
 
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiding);
     if (document.hidden) {
-      hiding = setTimeout(() => { close(); on.resting(); }, rest);
+      hiding = setTimeout(() => { close(); on.silent("resting"); }, rest);
     } else if (!source) {
       open();
     }

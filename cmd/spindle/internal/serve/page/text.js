@@ -74,6 +74,16 @@ export function doer(lock) {
   return lock.done_by ? element("bdi", "", show(lock.done_by)) : "an unknown holder";
 }
 
+// put changes the text of an element, unless that is its text already.
+export function put(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+// plural is a number with what is counted.
+export function plural(n, one, more = one + "s") {
+  return `${n} ${n === 1 ? one : more}`;
+}
+
 // element makes an element with a class and a text, or with children.
 export function element(tag, className, ...children) {
   const e = document.createElement(tag);

@@ -1,7 +1,7 @@
 // The terms of a lock as bars on a strip of time that moves to the left.
 
 import {now, colour} from "./model.js";
-import {show, short, when, element} from "./text.js";
+import {show, short, when, plural, element} from "./text.js";
 
 export const spans = {"2m": 120e3, "15m": 900e3, "1h": 3600e3};
 
@@ -37,7 +37,6 @@ export function ending(t) {
   return why[t.end] || t.end;
 }
 
-
 export function describe(lock, piece, at) {
   const to = piece.to || at;
   const span = `${when(piece.from, at)} – ${piece.to ? when(piece.to, at) : "now"} UTC, ${short(to - piece.from)}`;
@@ -49,7 +48,7 @@ export function describe(lock, piece, at) {
   const t = piece.term;
   if (t.count) return [`${t.count} terms`, span, `held for ${short(t.held)} of it`, t.holder ? show(t.holder) : "by several holders"];
   if (t.end === "missed") return ["held by an unknown holder", `between ${when(t.from, at)} and ${when(t.to, at)} UTC`, ending(t)];
-  return [t.holder ? show(t.holder) : "holder not known", span, t.to ? ending(t) : "lasts", "token " + t.token];
+  return [t.holder ? show(t.holder) : "holder not known", span, t.to ? ending(t) : "lasts", "token " + t.key];
 }
 
 // Strip draws one lock's timeline.
@@ -152,5 +151,5 @@ export function summary(lock, at, span) {
     if (p.kind === "term") terms += p.term.count || 1;
     else gap += to - from;
   }
-  return `${terms} ${terms === 1 ? "term" : "terms"}, ${gap > 0 ? "without a holder for " + short(gap) : "no gap"}`;
+  return `${plural(terms, "term")}, ${gap > 0 ? "without a holder for " + short(gap) : "no gap"}`;
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -45,4 +47,23 @@ func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]operat
 		found = append(found, l)
 	}
 	return found, nil
+}
+
+// ExpectFlag adds the flag --expect, which names the locks that should always have a holder.
+func ExpectFlag(flags *pflag.FlagSet, names *[]string) {
+	flags.StringSliceVar(names, "expect", nil, "comma-separated `names` of locks that should have a holder; can be repeated")
+}
+
+// CheckExpected returns the names without duplicates, or an error if one of them can't be the name of a lock.
+func CheckExpected(names []string) ([]string, error) {
+	var once []string
+	for _, name := range names {
+		if err := table.CheckKey(name); err != nil {
+			return nil, exit.Misuse("--expect: %w", err)
+		}
+		if !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	return once, nil
 }

@@ -1,0 +1,55 @@
+package model
+
+import (
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/operator"
+)
+
+// An End is the reason why a term ended, as far as the table shows it.
+type End string
+
+// The ends of terms.
+const (
+	EndExpired    End = "expired"     // its holder sent no heartbeat for a lease
+	EndReleased   End = "released"    // its holder released the lock, or an operator broke it
+	EndHandedOver End = "handed over" // its holder announced that it was leaving, and released the lock
+	EndReclaimed  End = "reclaimed"   // the same holder has the next term
+	EndDeleted    End = "deleted"     // its rows were deleted
+	EndUnseen     End = "unseen"      // the reads were too far apart to show why it ended
+	EndMissed     End = "missed"      // it began and ended between two reads, so its holder is not known either
+)
+
+// Ending returns when and why a term ended. Was is the last listing that showed the term, and now is the next one.
+func Ending(was, now operator.Listing) (time.Time, End) {
+	end := now.Since() // of the release, or of the next claim
+	var lapse time.Time
+	if was.LeaseRecord != nil {
+		lapse = was.Heartbeat.Add(was.LeaseRecord.Lease)
+	}
+	switch {
+	case was.State() == operator.Expired:
+		return lapse, EndExpired
+	case !now.Exists:
+		return now.At, EndDeleted
+	case was.LeaseRecord == nil:
+		return end, EndReleased
+	case !end.Before(lapse):
+		// Heartbeats after the previous read may have extended the lease. They probably did not if that read had found the
+		// holder late, and the next claim followed within half a lease. If a later read finds the lock released, it must
+		// itself follow that soon, because the holder may have recovered and released the lock.
+		within := end.Sub(was.At)
+		if now.Heartbeat.IsZero() {
+			within = now.At.Sub(was.At)
+		}
+		if within < was.LeaseRecord.Lease/2 {
+			return lapse, EndExpired
+		}
+		return end, EndUnseen
+	case was.Leaving():
+		return end, EndHandedOver
+	case !now.Heartbeat.IsZero() && now.Holder() == was.Holder():
+		return end, EndReclaimed
+	}
+	return end, EndReleased
+}

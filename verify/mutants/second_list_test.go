@@ -1,0 +1,29 @@
+//go:build mutants
+
+package mutants
+
+import "slices"
+
+// secondMutants break what happens the second time, or to the second of two.
+var secondMutants = slices.Concat(
+	of("./lock",
+		one("only the innermost work is checked for a lost lock", "TestALostLockIsRefusedAtEveryDepthOfItsWork", mutexGo,
+			"for w := working(ctx); w != nil; w = w.within {", "if w := working(ctx); w != nil {"),
+		one("a set heeds only its last queue", "TestASetHeedsEachOfItsQueues", "lock/line.go", "wait = max(wait, q.Wait(", "wait = max(0, q.Wait("),
+		one("the tick of a strong read", "TestTheTickOfAQuietTableIsThePresentOne", onceGo, "o.last(ctx, table.Present, try)", "o.last(ctx, table.Strong, try)"),
+		one("a try that stays in the queue", "TestATryLeavesNoTicket", queueGo, "\tdefault:\n\t\tq.leave()\n", "\tdefault:\n")),
+	of("./internal/loop",
+		one("the end of an Inbox wakes nobody", "TestAReceiverOfOneEventAtATimeIsWokenForEachAndForTheEnd", "internal/loop/inbox.go",
+			"len(i.events) > 0 || i.closed", "len(i.events) > 0")),
+	of("./internal/table",
+		one("partitions of a member that is gone are confirmed", "TestAMemberThatIsGoneConfirmsNothing", "internal/table/member.go",
+			", requireLease(member.Name, member.Token))", ")"),
+		one("a page begins with the last row of the one before", "TestPagesOfAFullReadHaveEachRowOnce", "internal/table/spanner.go",
+			"all.Start, all.Kind = spanner.Key{k.After}, spanner.OpenClosed", "all.Start = spanner.Key{k.After}")),
+	of(".",
+		one("a gap from the last release", "TestTheGapOfAHandoverCountsFromTheFirstRelease", "stepdown.go", " && !f.free: //", ": //"),
+		one("a view after Run", "TestTheLeaderIsKnownWithoutAnRPC", "run.go", "\te.lock.show(view{})\n", "")),
+	of(agentPkg,
+		one("lasting promises are forgotten", "TestOnlyPromisesThatAreOverAreForgotten", agentFolder+"barred.go",
+			"b.without(name, func(o bar) bool { return o.over(now) <= 0 }))\n\t}\n\tb.prune", "b.without(name, func(o bar) bool { return o.over(now) > 0 }))\n\t}\n\tb.prune")),
+)
