@@ -30,8 +30,8 @@ var groupMutants = []mutant{
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 
 	// The interpretation of a look.
-	one("eviction by the local clock", "evicted in time", whoGo,
-		"s.At.Sub(o.Heartbeat) < m.LeaseOf(o) {", "time.Now().Sub(o.Heartbeat) < m.LeaseOf(o) {"),
+	one("eviction by a clock that is ahead", "evicted in time", whoGo,
+		"s.At.Sub(o.Heartbeat) < m.LeaseOf(o) {", "s.At.Add(m.LeaseOf(o)/3).Sub(o.Heartbeat) < m.LeaseOf(o) {"),
 	one("eviction by the own lease", "evicted in time", whoGo,
 		"\treturn cmp.Or(m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}], m.Lease)\n", "\treturn m.Lease\n"),
 	{"two reads for one snapshot", "claimed in time", []edit{

@@ -178,7 +178,7 @@ var mutants = []mutant{
 		"s.LeaseRecord.Rank <= c.LeaseRecord.Rank", "s.LeaseRecord.Rank < c.LeaseRecord.Rank"),
 	one("StepDown that returns before the release", "step down", leadGo,
 		"\tl.keeper.CancelWork(cause)\n", "\tl.keeper.CancelWork(cause)\n\tl.calls.answer(nil)\n"),
-	one("holder that goes on after its announcement", "leaving ends", courseGo,
+	one("holder that goes on after its announcement", "stop ends", courseGo,
 		"\t\tif before == leaving {\n", "\t\tif false {\n"),
 	one("requests accepted by everybody", "asked for", leadGo,
 		"\tif e.config.Handover {\n\t\tl.keeper.Watch", "\tif true {\n\t\tl.keeper.Watch"),
