@@ -117,7 +117,8 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	default:
 		return writes
 	}
-	l.own.Beat, l.own.Grace, l.own.RoundTrip, l.gone = l.at, l.pace().Grace(), l.trip, false
+	l.stamp(l.at)
+	l.gone = false
 	for _, t := range l.tickets() {
 		writes = append(writes, write(t))
 	}
@@ -143,9 +144,14 @@ func (l *line) isFirst(seen []elect.LockView) bool {
 // take gives the waiter a new ticket with the time at.
 func (l *line) take(nonce string, at table.Token) {
 	l.own = l.ticket
-	l.own.Time, l.own.Nonce, l.own.Beat = at, nonce, at.Time()
-	l.own.Grace, l.own.RoundTrip = l.pace().Grace(), l.trip
+	l.own.Time, l.own.Nonce = at, nonce
+	l.stamp(at.Time())
 	l.missing = 0
+}
+
+// stamp puts into the waiter's ticket when it is written, and how fast the waiter is.
+func (l *line) stamp(at time.Time) {
+	l.own.Beat, l.own.Grace, l.own.RoundTrip = at, l.pace().Grace(), l.trip
 }
 
 // goToTheEnd returns the writes with which the release also puts a new ticket at the end of the queue, for the next goroutine

@@ -174,7 +174,7 @@ type HandoverJSON struct {
 	From  string  `json:"from"`                              // the id of the holder that was asked
 	To    string  `json:"to"`                                // the id of the next holder
 	Token string  `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of its term
-	Gap   float64 `json:"gap_seconds"`                       // nobody held the lock for at most so long
+	Gap   float64 `json:"gap_seconds"`                       // an upper bound of the time during which the lock had no holder
 }
 
 func (h *handover) print(done spindle.Handover) error {
