@@ -2,7 +2,7 @@
 // process's state to systemd.
 //
 //   - health.go: the health checks and their HTTP server
-//   - metrics.go: the metrics
+//   - collector.go: the metrics
 //   - systemd.go: the reports to systemd
 package health
 

@@ -6,9 +6,9 @@
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
 //   - exec.go, once.go: the exec command, and its flags --every and --once
 //   - execmachine.go: the state machine, which decides what exec does after each event
-//   - runner.go: exec's loop, which does what the machine decides, with acquire.go, program.go and release.go
-//   - notices.go, jobcontrol.go, deadlines.go, system_*.go: callbacks, the terminal, when to end the program, and signals
-//   - guard.go, watchdog.go: the guard command, and its watchdog
+//   - runner.go: exec's loop, which does what the machine decides, with acquire.go, programs.go and giveback.go
+//   - notices.go, jobcontrol.go, deadlines.go, signals_*.go: callbacks, the terminal, when to end the program, and signals
+//   - guard.go, arm.go: the guard command, and its watchdog
 //   - guardmachine.go, service.go: guard's state machine, and its loop
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
 //   - beside.go: the auxiliary processes of exec and guard
