@@ -171,7 +171,7 @@ func runDetached(args []string) {
 	terminal.Stderr.Time()
 	exit.OutliveReaders()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	r := reports{lock: &lockCommand{name: args[0], id: args[1]}}
+	r := reports{narrator: narrator{lockCommand: &lockCommand{name: args[0], id: args[1]}}}
 	h := hooks{Commands: map[hookKind]string{onStuck: args[3]}, Warn: r.warn}
 	h.Limit, _ = time.ParseDuration(args[2])
 	h.Run(onStuck, os.Environ)

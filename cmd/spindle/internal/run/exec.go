@@ -111,9 +111,10 @@ Exit codes:
   126  CMD can't be run
   127  CMD was not found`
 
-// execution is one run of exec. It is the job of an Exec.
+// execution is one run of exec. It is the job of an Exec, and its reports implement part of that.
 type execution struct {
 	lockCommand
+	reports
 	lease   time.Duration
 	grace   time.Duration
 	try     bool
@@ -121,10 +122,8 @@ type execution struct {
 	stop    time.Duration // how long the program may take to end, or 0 for no limit
 	once    once
 	args    []string
-	reports reports
 
 	candidate elect.Candidate
-	found     narrator
 }
 
 // NewExec returns the command exec.
@@ -215,18 +214,15 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	e := x.exec(signals, time.Since(began))
 	x.reports.compete()
-	return e.Run(ctx)
+	return e.Run()
 }
 
 // exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
-	x.found.lockCommand = &x.lockCommand
 	e := &Exec{
-		Candidate: &x.candidate, Job: x, Program: x.args[0], Grace: x.grace,
-		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble},
-		Once:     x.doesOnce(), Handover: x.handover, Restart: x.restart,
-		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
-		Asks: x.reports.asks, Notices: Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
+		command: command{Candidate: &x.candidate, Handover: x.handover, Say: x.say, Warn: x.complain, Asks: x.reports.asks},
+		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.doesOnce(), Restart: x.restart,
+		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals,
 	}
 	if t := child.OpenTerminal(); t != nil {
 		e.Terminal = controlling{t}
@@ -293,8 +289,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *exit.Error) {
 	case x.try:
 		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
-	x.reports.waits(step)
-	x.found.report(step)
+	x.Seen(step)
 	return step, nil
 }
 
@@ -309,7 +304,7 @@ func whyNot(step elect.Step) error {
 func (x *execution) Begin(t *elect.Term) {
 	x.token = t.Token()
 	x.say("holding %s, token %v", x.name, t.Token())
-	x.reports.acquired(t)
+	x.reports.Begin(t)
 	x.reports.does(true, "holding %s, token %v; running %s", x.name, t.Token(), x.args[0])
 }
 
@@ -324,7 +319,7 @@ func (x *execution) Safe() { x.relieve("safe: heartbeats for %s are acknowledged
 // Over implements Job.
 func (x *execution) Over() {
 	x.token = 0
-	x.reports.over()
+	x.reports.Over()
 	x.reports.ranOut()
 	x.reports.does(false, "%s is no longer held", x.name)
 }

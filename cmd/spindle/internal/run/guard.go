@@ -86,14 +86,14 @@ Exit codes:
   130  a second signal (SIGINT) killed guard
   143  a second signal (SIGTERM) killed guard`
 
-// guarding is one run of guard.
+// guarding is one run of guard. It is the service of a Guard, and its reports implement part of that.
 type guarding struct {
 	lockCommand
+	reports
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
 	failures, confirm, unhealthy      int
 
-	reports   reports
 	stuckHook []string        // in a watchdog: the token, the time limit and the command of --on-stuck
 	lockFile  *child.LockFile // or nil, if there is no safe directory for it
 
@@ -175,7 +175,7 @@ func (g *guarding) run(ctx context.Context) error {
 		return err
 	}
 	defer g.reports.end(nil) // last, so that the next guard does not wait for hooks
-	context.AfterFunc(ctx, func() { g.reports.ending(nil) })
+	context.AfterFunc(ctx, func() { g.Ending() })
 	if err := g.verify(ctx, db.Client()); err != nil {
 		return err
 	}
@@ -185,14 +185,14 @@ func (g *guarding) run(ctx context.Context) error {
 	if g.lockFile != nil {
 		defer g.lockFile.End()
 	}
-	found := narrator{lockCommand: &g.lockCommand}
 	g.reports.looping()
 	service := Guard{
-		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,
-		Say:      func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
-		Warn:     func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen:     func(step elect.Step) { g.reports.waits(step); found.report(step) },
-		Observer: g, Asks: g.reports.asks,
+		command: command{
+			Candidate: &candidate, Handover: g.handover, Asks: g.reports.asks,
+			Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
+			Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
+		},
+		Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation,
 	}
 	service.Run(ctx)
 	return nil
@@ -209,13 +209,13 @@ func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
 
 // Deactivate implements Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	stop := whenLate(ctx, g.reports.runsOn) // the command may still be running after it was killed
+	stop := whenLate(ctx, g.Stuck) // the command may still be running after it was killed
 	err := g.turnOff(ctx)
 	stop()
 	if err == nil {
 		g.reports.ranOut()
 	} else if ctx.Err() == nil {
-		g.reports.runsOn(err)
+		g.Stuck(err)
 	}
 	return err
 }
@@ -231,7 +231,7 @@ func (g *guarding) turnOff(ctx context.Context) error {
 			return err
 		}
 	}
-	return g.switchOff(ctx, g.reports.runsOn)
+	return g.switchOff(ctx, g.Stuck)
 }
 
 // switchOff runs the --deactivate command. It calls late if the command takes too long.
@@ -265,16 +265,7 @@ func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	})
 }
 
-// Elected implements Observer.
-func (g *guarding) Elected(t *elect.Term) { g.reports.acquired(t) }
-
-// Lost implements Observer.
-func (g *guarding) Lost(why error) { g.reports.lost(why) }
-
-// Over implements Observer.
-func (g *guarding) Over() { g.reports.over() }
-
-// Changed implements Observer.
+// Changed implements Service.
 func (g *guarding) Changed(s State) {
 	if s == Competing {
 		g.reports.ready()

@@ -1,15 +1,14 @@
 // Package run implements exec and guard, the two commands that run something while they hold a lock. Exec runs a
 // program. Guard keeps a service active.
 //
-//   - lockcommand.go, holding.go: what both commands share
-//   - events.go: the events and actions of both state machines
+//   - lockcommand.go: the flags, messages and environment that both commands share
+//   - events.go, machine.go: the events, and the state machine, which decides what both do after each of them
+//   - runner.go, holding.go: the loop, which does what the machine decides, and the terms
+//   - programs.go, deadlines.go, jobcontrol.go, signals_*.go: exec's program, when it must end, the terminal, and signals
+//   - service.go: guard's service
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
 //   - exec.go, once.go: the exec command, and its flags --every and --once
-//   - execmachine.go: the state machine, which decides what exec does after each event
-//   - runner.go: exec's loop, which does what the machine decides, with acquire.go, programs.go and giveback.go
-//   - notices.go, jobcontrol.go, deadlines.go, signals_*.go: callbacks, the terminal, when to end the program, and signals
 //   - guard.go, arm.go: the guard command, and its watchdog
-//   - guardmachine.go, service.go: guard's state machine, and its loop
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
 //   - beside.go: the auxiliary processes of exec and guard
 package run

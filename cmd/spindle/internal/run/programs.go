@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,63 +9,175 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// process is a running program. The methods that return channels also work on nil.
-type process struct {
-	Program
-	deadlines
-	allowed time.Time // the deadline that the watchdog knows
-	alone   bool      // the watchdog exited and could not be replaced
-	stalls  time.Time // when a stopped program becomes unfit, or zero
-	stopBy  time.Time // when the StopTimeout ends, or zero
-	tick    *time.Ticker
+// A Job connects an Exec to a lock and a program. Exec calls its methods one at a time.
+type Job interface {
+	Holder
+	// Try polls the lock once, and claims it if possible. If Try returns an *exit.Error, exec ends with it.
+	Try(ctx context.Context) (elect.Step, *exit.Error)
+	// Due checks, while the lock is held, whether the program still has to run. If so, it returns nil. If it returns an
+	// *exit.Error, exec ends with it: without an error in it, the work was already done. After any other error, exec calls
+	// Due again.
+	Due(ctx context.Context) error
+	// Begin is called when the lock has been acquired, before the first heartbeat.
+	Begin(t *elect.Term)
+	// Jeopardy is called when a heartbeat of the term has failed, and Safe when a heartbeat is acknowledged again.
+	Jeopardy(t *elect.Term, err error)
+	Safe()
+	// Ending is called for each signal to end. Stuck is called if the program's group was killed but has not exited when
+	// the lock is lost; it may be called again.
+	Ending()
+	Stuck(why error)
+	// Start starts the program. The program must exit before the time that until returns, even if this process is stopped
+	// or killed. Start calls until when it begins and just before the program begins. Later, the program's Allow can
+	// extend that time. If trying again would not help, the error is an *exit.Error.
+	Start(t *elect.Term, until func() time.Time) (Program, error)
+	// Explain adds a hint to a database error.
+	Explain(err error) error
 }
 
-func (p *process) ends() <-chan struct{} {
-	if p == nil {
-		return nil
+// A Program is a running program, with all processes that it has started.
+type Program interface {
+	Done() <-chan struct{} // closed when none of its processes is left
+	Code() int             // the exit code, once Done is closed
+	Strays() int           // once Done is closed, the number of processes that had left the group and were killed
+	Spared() int           // once Done is closed, the number of its processes still running because they belong to other users
+	Pid() int              // the id of the process and of its group
+	Signal(s os.Signal)    // sends a signal to the group
+	Continue()             // continues the group if it was stopped; Stopped returns nil from then on, until the next stop
+	Kill()                 // kills the group
+
+	Changed() <-chan struct{} // has a value after the program was stopped or continued
+	Stopped() os.Signal       // the signal that stopped the program, or nil
+
+	Allow(until time.Time)      // lets the watchdog kill the group at that time, unless Allow is called again
+	Unwatched() <-chan struct{} // closed when the watchdog has exited
+	Rewatch() (bool, error)     // starts a new watchdog; false if the program has exited
+}
+
+// Exec runs a program while a lock is held.
+type Exec struct {
+	command
+	Job
+	Program  string // its name
+	Grace    time.Duration
+	Patience                  // for the lock
+	Once     bool             // ask Due before the program starts
+	Restart  bool             // run the program again
+	Signals  <-chan os.Signal // see Signals
+	Terminal Terminal         // or nil
+
+	// StopTimeout is how long the program may take to exit after a signal that ends exec, or 0 for no limit.
+	StopTimeout time.Duration
+}
+
+// Patience is how long exec waits for the lock.
+type Patience struct {
+	Wait    time.Duration // 0 for no limit
+	Waited  time.Duration // the part of Wait that elapsed before Run
+	Trouble error         // why the last poll before Run failed
+}
+
+// Run competes for the lock, and runs the program while it holds the lock. When Run returns, all of the program's
+// processes have exited, and the lock has been released or lost. Run returns nil if exec succeeded, and otherwise an
+// *exit.Error.
+func (x *Exec) Run() error {
+	p := x.newPrograms()
+	p.run.run()
+	if end := p.end(p.run.m.last); *end != (exit.Error{}) {
+		return end
 	}
-	return p.Done()
-}
-
-func (p *process) ticks() <-chan time.Time {
-	if p == nil {
-		return nil
-	}
-	return p.tick.C
-}
-
-func (p *process) changes() <-chan struct{} {
-	if p == nil {
-		return nil
-	}
-	return p.Changed()
-}
-
-func (p *process) unwatched() <-chan struct{} {
-	if p == nil || p.alone {
-		return nil
-	}
-	return p.Unwatched()
-}
-
-func (p *process) end() *process {
-	p.tick.Stop()
 	return nil
 }
 
-// start starts the program under a term that is still held.
-func (r *runner) start() event {
-	t := r.term
-	if !t.Held() {
-		return event{what: lost, err: t.cause()}
+func (x *Exec) newPrograms() *programs {
+	p := &programs{Exec: x}
+	p.run = &runner{command: &x.command, edge: p, lock: x.Candidate.Names[0], events: loop.NewInbox[event](),
+		m: machine{once: x.Once, handover: x.Handover, restart: x.Restart}}
+	p.run.signals, p.run.asks = x.Signals, x.Asks
+	if x.Terminal != nil {
+		p.run.keys = x.Terminal.Stops()
 	}
-	p := &process{deadlines: deadlines{lease: r.lease(), grace: r.Grace}}
+	return p
+}
+
+// programs are the programs of one exec.
+type programs struct {
+	*Exec
+	run     *runner
+	program *process // while it runs, or nil
+}
+
+// process is a running program.
+type process struct {
+	Program
+	deadlines
+	stalls time.Time // when a stopped program becomes unfit, or zero
+	stopBy time.Time // when the StopTimeout ends, or zero
+	tick   *time.Ticker
+}
+
+func (p *programs) competes(how deed) (pause time.Duration, until time.Time, trouble error) {
+	limit := p.Wait
+	switch how {
+	case compete:
+		limit, trouble = limit-p.Waited, p.Trouble
+	case competeAtOnce:
+		p.Say("%s was handed over; competing again", p.run.lock)
+	case competeLater:
+		if o := p.run.m.last; o.Code == 0 {
+			p.Say("%s has ended; competing again", p.Program)
+		} else {
+			p.Warn("%v; competing again", p.end(o))
+		}
+		pause = max(p.lease()/3-time.Since(p.run.began), p.lease()/30) // so that other candidates have a chance
+	}
+	if p.Wait != 0 {
+		until = time.Now().Add(limit + pause) // the pause is no wait for another holder
+	}
+	return pause, until, trouble
+}
+
+func (p *programs) begins(h *holding) { p.Job.Begin(h.Term) }
+
+// check asks whether the program still has to run. It retries until it gets an answer or the term ends.
+func (p *programs) check(h *holding) {
+	h.all.Go(func() {
+		clock, retry := p.Candidate.Clock, elect.Backoff{Max: p.lease() / 3}
+		for told := false; ; told = true {
+			var over *exit.Error
+			switch err := p.Job.Due(h.ctx); {
+			case h.ctx.Err() != nil:
+				return
+			case errors.As(err, &over) && over.Err == nil:
+				h.put(event{what: done, end: *over})
+				return
+			case errors.As(err, &over):
+				h.put(event{what: unable, end: *over})
+				return
+			case err == nil:
+				h.put(event{what: due})
+				return
+			case !told:
+				p.Warn("%s can't be started yet: %v", p.Program, p.Job.Explain(err))
+			}
+			elect.Sleep(h.ctx, clock, retry.Pause(clock))
+		}
+	})
+}
+
+// start starts the program under a term that is still held.
+func (p *programs) start(h *holding) event {
+	if !h.Held() {
+		return event{what: lost, err: h.cause()}
+	}
+	n := &process{deadlines: deadlines{lease: p.lease(), grace: p.Grace}}
 	var err error
-	p.Program, err = r.Job.Start(t.Term, func() time.Time { // heartbeats go on during the start
-		p.allowed = p.deadlines.extend(time.Now(), t.Left())
-		return p.allowed.Add(-p.margin() / 2)
+	n.Program, err = p.Job.Start(h.Term, func() time.Time { // heartbeats go on during the start
+		n.extend(time.Now(), h.Left())
+		return n.watched()
 	})
 	var never *exit.Error
 	switch {
@@ -73,113 +186,175 @@ func (r *runner) start() event {
 	case err != nil:
 		return event{what: notStarted, end: exit.Error{Code: exit.Failed, Err: err}}
 	}
-	p.tick = time.NewTicker(p.margin() / 4)
-	r.program = p
+	n.tick = time.NewTicker(n.margin() / 4)
+	p.program = n
+	from := &p.run.sources
+	from.ends, from.changes, from.unwatched, from.ticks = n.Done(), n.Changed(), n.Unwatched(), n.tick.C
 	return event{what: started}
 }
 
-// extend lets the program run until the lock's current deadline.
-func (p *process) extend(t *holding) {
-	if p.final || t.Over().Err() != nil { // a term that is announced to end is held, and a suspension shortens it
-		return
+// announces says which signal the program will get.
+func (p *programs) announces(s os.Signal) {
+	what := "about to give up"
+	if p.run.m.turn.by != "" {
+		what = "asked to hand over"
 	}
-	if until := p.deadlines.extend(time.Now(), t.Left()); until.After(p.allowed) {
-		p.allowed = until
-		p.Allow(until.Add(-p.margin() / 2))
-	}
+	p.Say(what+" %s; %s will be signaled (%v) as soon as the other candidates have been told", p.run.lock, p.Program, s)
 }
 
-// due returns the event that is due for the program.
-func (r *runner) due(now time.Time) event {
-	p := r.program
-	if what := p.deadlines.due(now); what != nothing {
-		return event{what: what}
+func (p *programs) handled() {}
+
+// hears updates what is known of the program, and reports an event to the job.
+func (p *programs) hears(e event) event {
+	switch e.what {
+	case ending:
+		p.Job.Ending()
+	case jeopardy:
+		p.Job.Jeopardy(p.run.term.Term, e.err)
+	case safe:
+		p.Job.Safe()
+	case ticked:
+		return p.hears(p.look(time.Now()))
+	case unwatched:
+		return p.hears(p.rewatch())
+	case late, overdue:
+		p.run.loses(p.run.term, errLate)
+	case unfit:
+		p.run.loses(p.run.term, e.err)
+	case paused:
+		p.handleStop()
+	case stopKey:
+		p.handleKey()
+	case exited:
+		e.code = p.program.Code()
+		p.exits()
 	}
+	return e
+}
+
+// exits takes leave of a program that has exited.
+func (p *programs) exits() {
+	key := p.interrupted()
+	if p.Terminal != nil {
+		p.Terminal.TakeBack(p.program.Code() > 128)
+	}
+	if n := p.program.Strays(); n > 0 {
+		p.Warn("%s left processes outside its process group; %d killed", p.Program, n)
+	}
+	if n := p.program.Spared(); n > 0 {
+		p.Warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", p.Program, n, p.run.lock)
+	}
+	if key != nil {
+		p.run.handle(got(key))
+	}
+	p.program.tick.Stop()
+	p.program = nil
+	from := &p.run.sources
+	from.ends, from.changes, from.unwatched, from.ticks = nil, nil, nil, nil
+}
+
+// look returns the event that is due for the program. Before that, heartbeats extend the program's time, unless the term
+// is over.
+func (p *programs) look(now time.Time) event {
+	n := p.program
+	if over := p.run.term.Over().Err() != nil; !over && n.extend(now, p.run.term.Left()) {
+		n.Allow(n.watched())
+	}
+	what := n.due(now)
 	switch {
-	case !p.stalls.IsZero() && !now.Before(p.stalls):
-		p.stalls = time.Time{}
-		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", r.Program, r.lease())}
-	case !p.stopBy.IsZero() && !now.Before(p.stopBy):
-		p.stopBy = time.Time{}
-		r.Warn("%s has not exited %v after it was signaled to end; killing it", r.Program, r.StopTimeout)
+	case n.told && !now.Before(n.until) && !p.run.term.Held():
+		p.Job.Stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", p.Program, p.run.lock))
+	case what != nothing:
+	case !n.stalls.IsZero() && !now.Before(n.stalls):
+		n.stalls = time.Time{}
+		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", p.Program, p.lease())}
+	case !n.stopBy.IsZero() && !now.Before(n.stopBy):
+		n.stopBy = time.Time{}
+		p.Warn("%s has not exited %v after it was signaled to end; killing it", p.Program, p.StopTimeout)
 		return event{what: overstayed}
 	}
-	return event{}
+	return event{what: what}
+}
+
+func (p *programs) stop(a action) {
+	switch a.do {
+	case pass:
+		p.pass(a.signal)
+	case limit:
+		p.limit(a.after)
+	case kill:
+		p.program.Kill()
+	}
 }
 
 // pass sends the program a signal. If the signal also ends exec and the program is stopped, pass continues the program,
 // because a stopped program can't handle the signal.
-func (r *runner) pass(s os.Signal) {
-	r.program.Signal(s)
+func (p *programs) pass(s os.Signal) {
+	p.program.Signal(s)
 	if !ends(s) {
 		return
 	}
-	r.program.Continue()
-	if r.StopTimeout > 0 && r.program.stopBy.IsZero() {
-		r.program.stopBy = time.Now().Add(r.StopTimeout)
+	p.program.Continue()
+	if p.StopTimeout > 0 && p.program.stopBy.IsZero() {
+		p.program.stopBy = time.Now().Add(p.StopTimeout)
 	}
-}
-
-// rewatch starts a new watchdog for the program, which could outlive this process without one.
-func (r *runner) rewatch() event {
-	another, err := r.program.Rewatch()
-	r.program.alone = !another
-	switch {
-	case err != nil:
-		return event{what: unfit, err: fmt.Errorf("the watchdog for %s died and could not be replaced: %w", r.Program, err)}
-	case another:
-		r.Warn("the watchdog for %s was killed and has been replaced", r.Program)
-	}
-	return event{}
 }
 
 // limit gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
 // machine was suspended, and another process may hold the lock: the program then has no time left.
-func (r *runner) limit(after event) {
+func (p *programs) limit(after event) {
 	now := time.Now()
 	if errors.Is(after.err, elect.ErrExpired) {
-		r.program.expire(now)
+		p.program.expire(now)
 	} else {
-		r.program.lose(now)
+		p.program.lose(now)
 	}
 	why := after.err
 	if after.what == lost {
-		why = fmt.Errorf("%s is lost: %w", r.name(), why)
+		why = fmt.Errorf("%s is lost: %w", p.run.lock, why)
 	}
-	if left := r.program.left(now); left > 0 {
-		r.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, r.Program, left.Round(time.Millisecond))
+	if left := p.program.left(now); left > 0 {
+		p.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, p.Program, left.Round(time.Millisecond))
 	} else {
-		r.Warn("%v; killing %s", why, r.Program)
+		p.Warn("%v; killing %s", why, p.Program)
 	}
+	p.run.handle(event{what: ticked})
 }
 
-// check asks whether the program still has to run. It retries until it gets an answer or the term ends.
-func (r *runner) check() {
-	h := r.term
-	h.all.Go(func() {
-		clock, retry := r.Candidate.Clock, elect.Backoff{Max: r.lease() / 3}
-		for told := false; ; told = true {
-			var over *exit.Error
-			switch err := r.Job.Due(h.ctx); {
-			case h.ctx.Err() != nil:
-				return
-			case errors.As(err, &over):
-				h.events.Put(event{what: foundBy(over), end: *over})
-				return
-			case err == nil:
-				h.events.Put(event{what: due})
-				return
-			case !told:
-				r.Warn("%s can't be started yet: %v", r.Program, r.Job.Explain(err))
-			}
-			elect.Sleep(h.ctx, clock, retry.Pause(clock))
+// rewatch starts a new watchdog for the program, which could outlive this process without one.
+func (p *programs) rewatch() event {
+	another, err := p.program.Rewatch()
+	p.run.unwatched = nil
+	switch {
+	case err != nil:
+		return event{what: unfit, err: fmt.Errorf("the watchdog for %s died and could not be replaced: %w", p.Program, err)}
+	case another:
+		p.run.unwatched = p.program.Unwatched()
+		p.Warn("the watchdog for %s was killed and has been replaced", p.Program)
+	}
+	return event{}
+}
+
+// end returns the error that corresponds to an outcome, with its exit code.
+func (p *programs) end(o outcome) *exit.Error {
+	err, lock := o.Err, p.run.lock
+	switch o.why {
+	case tooLate:
+		err = fmt.Errorf("%s was not acquired within %v", lock, p.Wait)
+		switch {
+		case o.Code == NotInTime && o.Err != nil:
+			err = fmt.Errorf("%w because it is held: %w", err, o.Err)
+		case o.Err != nil:
+			err = p.Job.Explain(fmt.Errorf("%w: %w", err, o.Err))
 		}
-	})
-}
-
-func foundBy(end *exit.Error) happening {
-	if end.Err == nil {
-		return done
+	case wasLost:
+		err = fmt.Errorf("%s was lost: %w", lock, o.Err)
+	case hadToEnd:
+		if err = fmt.Errorf("%s was given up: %w", lock, o.Err); errors.Is(o.Err, errLate) {
+			err = fmt.Errorf("%s was lost because %w, so exec ended %s", lock, errLate, p.Program)
+		}
+	case notRecorded:
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", lock, p.Program, p.Job.Done().Key, o.Err)
 	}
-	return unable
+	return &exit.Error{Code: o.Code, Err: err}
 }

@@ -70,6 +70,7 @@ func (w *guardWorld) who() string {
 type guardSite struct {
 	*guardWorld
 	memstore.Link // its way to the table
+	story         // what it has heard
 	name          string
 
 	faults      sync.Mutex
@@ -92,11 +93,9 @@ func (w *guardWorld) start(name string, change ...func(*Guard)) *guardSite {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}
 	g := &Guard{
-		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
-			LeaseRecord: table.LeaseRecord{Lease: guardLease}},
+		command: command{Candidate: &elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
+			LeaseRecord: table.LeaseRecord{Lease: guardLease}}, Say: say, Warn: say},
 		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: time.Minute,
-		Say: say, Warn: say,
-		Seen: func(elect.Step) {},
 	}
 	for _, f := range change {
 		f(g)
