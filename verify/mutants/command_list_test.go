@@ -227,7 +227,7 @@ var (
 		one("a service that could be deactivated stays stuck", "TestAServiceIsStuckUntilItIsDeactivated", competeGuardGo,
 			"\t\tg.reports.ranOut()\n", "\t\t_ = 0\n"),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
-			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
+			"if dog := g.dog.Load(); dog != nil {", "if dog := g.dog.Load(); dog != nil && g.failures < 0 {"),
 	)
 
 	doctorMutants = of("./doctor",

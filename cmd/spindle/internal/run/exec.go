@@ -168,7 +168,7 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD exits or the lock is lost")
 	x.once.flags(f)
-	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
+	x.reportFlags.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	return c
 }
 
@@ -219,15 +219,11 @@ func (x *execution) run(ctx context.Context) error {
 
 // exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
-	e := &Exec{
+	return &Exec{
 		command: command{Candidate: &x.candidate, Handover: x.handover, Say: x.say, Warn: x.complain, Asks: x.reports.asks},
 		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.doesOnce(), Restart: x.restart,
-		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals,
+		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals, Terminal: openTerminal(),
 	}
-	if t := child.OpenTerminal(); t != nil {
-		e.Terminal = controlling{t}
-	}
-	return e
 }
 
 func (x *execution) check() error {
@@ -258,15 +254,6 @@ func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 		}
 	}
 	return x.verify(ctx, db.Client())
-}
-
-// controlling is exec's controlling terminal. It flushes exec's messages before exec is stopped.
-type controlling struct{ *child.Terminal }
-
-// Suspend implements Terminal.
-func (t controlling) Suspend() bool {
-	terminal.Stderr.Flush()
-	return t.Terminal.Suspend()
 }
 
 // Try implements Job.
@@ -326,8 +313,8 @@ func (x *execution) Over() {
 
 // Start implements Job.
 func (x *execution) Start(t *elect.Term, until func() time.Time) (Program, error) {
-	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(),
-		watchdogCommand, "exec", x.Path, x.Table, x.name, x.id, x.lease.String(), t.Token().String()))
+	d := duty{Command: "exec", Path: x.Path, Table: x.Table, Name: x.name, ID: x.id, Token: t.Token(), Lease: x.lease}
+	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(), d.args(watchdogCommand)...))
 }
 
 // Done implements Job.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,12 +96,17 @@ type guarding struct {
 	renew, activation                 time.Duration
 	failures, confirm, unhealthy      int
 
-	stuckHook []string        // in a watchdog: the token, the time limit and the command of --on-stuck
-	lockFile  *child.LockFile // or nil, if there is no safe directory for it
+	lockFile *child.LockFile       // or nil, if there is no safe directory for it
+	dog      atomic.Pointer[armed] // while the service may be active; only the watchdog deactivates the service then
+	duty     duty                  // in a watchdog
+}
 
-	mu   sync.Mutex // guards the rest
+// armed is a watchdog, and the term that it knows. The watchdog deactivates the service when guard tells it to, when
+// guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service at the same time,
+// and a deactivation continues even if guard is killed.
+type armed struct {
+	*child.Watchdog
 	term *elect.Term
-	dog  *child.Watchdog // while the service may be active
 }
 
 // NewGuard returns the command guard.
@@ -126,7 +133,7 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
-	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
+	g.reportFlags.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	return c
 }
 
@@ -200,11 +207,33 @@ func (g *guarding) run(ctx context.Context) error {
 
 // Activate implements Service.
 func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
-	dog, err := g.arm(t)
+	d := duty{Command: "guard", Path: g.Path, Table: g.Table, Name: g.name, ID: g.id, Token: t.Token(), Renew: g.renew, Confirm: g.confirm,
+		Deactivate: g.deactivate, OnStuck: g.hooks.Commands[onStuck], HookLimit: g.limit}
+	var files []*os.File
+	if g.lockFile != nil {
+		files = append(files, g.lockFile.File)
+	}
+	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), d.args(watchdogCommand), files...)
 	if err != nil {
 		return err
 	}
+	g.dog.Store(&armed{dog, t})
+	g.Extended() // the term may just have been extended
 	return g.shell(ctx, g.activate, t.Token(), child.Leaving, child.WatchedBy(dog))
+}
+
+// Extended implements Service.
+func (g *guarding) Extended() {
+	if dog := g.dog.Load(); dog != nil {
+		dog.Allow(until(dog.term))
+	}
+}
+
+// until returns the time at which the term is lost if no heartbeat extends it. If this process is stopped after it has
+// read the time, the result is too early, which is safe.
+func until(t *elect.Term) time.Time {
+	now := time.Now()
+	return now.Add(t.Left())
 }
 
 // Deactivate implements Service.
@@ -222,10 +251,10 @@ func (g *guarding) Deactivate(ctx context.Context) error {
 
 // turnOff lets the watchdog deactivate the service. If there is no watchdog, turnOff deactivates the service itself.
 func (g *guarding) turnOff(ctx context.Context) error {
-	if dog := g.watchdog(); dog != nil {
+	if dog := g.dog.Load(); dog != nil {
 		err := dog.Finish(ctx)
 		if err == nil || errors.Is(err, child.ErrGone) {
-			g.disarm()
+			g.dog.Store(nil)
 		}
 		if !errors.Is(err, child.ErrGone) {
 			return err
@@ -275,7 +304,7 @@ func (g *guarding) Changed(s State) {
 
 // Check implements Service.
 func (g *guarding) Check(ctx context.Context, role Role) error {
-	if dog := g.watchdog(); dog != nil && role == Active {
+	if dog := g.dog.Load(); dog != nil && role == Active {
 		select {
 		case <-dog.Begun():
 			return errors.New("the watchdog is already deactivating the service, or has exited")

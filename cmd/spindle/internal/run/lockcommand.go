@@ -8,9 +8,9 @@
 //   - service.go: guard's service
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
 //   - exec.go, once.go: the exec command, and its flags --every and --once
-//   - guard.go, arm.go: the guard command, and its watchdog
+//   - guard.go: the guard command
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
-//   - beside.go: the auxiliary processes of exec and guard
+//   - beside.go: the auxiliary processes of exec and guard, such as their watchdogs
 package run
 
 import (
@@ -200,32 +200,4 @@ func (c *lockCommand) about() []slog.Attr {
 		about = append(about, slog.String("key", c.key))
 	}
 	return about
-}
-
-// A narrator logs what polls of a lock find. It logs each holder once, and each new kind of error once.
-type narrator struct {
-	*lockCommand
-	seen    table.Token
-	trouble string
-}
-
-func (n *narrator) report(step elect.Step) {
-	kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
-	if errors.Is(step.Err, table.ErrNewer) {
-		kind = "newer"
-	}
-	switch err := step.Err; {
-	case err != nil && kind != n.trouble:
-		n.trouble = kind
-		n.complain("can't compete for %s, will try again: %v", n.name, n.Explain(err))
-	case err == nil && n.trouble != "":
-		n.trouble = ""
-		n.relieve("competing for %s again", n.name)
-	}
-	for _, s := range step.Seen {
-		if s.Confirmed() && s.FreeIn > 0 && s.Token != n.seen {
-			n.seen = s.Token
-			n.say("waiting for %s: held by %s, token %v", n.name, terminal.Show(s.Holder()), s.Token)
-		}
-	}
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -43,7 +44,8 @@ With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
 // reports passes events on to hooks, probes and systemd.
 type reports struct {
 	reportFlags
-	narrator
+	*lockCommand
+	told  narrated
 	asks  chan struct{} // the main loop receives from it
 	hooks hooks
 	probe *health.Probe // or nil
@@ -224,17 +226,40 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// Seen reports the result of a poll of the lock.
+// narrated is what was logged of the polls of a lock.
+type narrated struct {
+	holder  table.Token
+	trouble string // the kind of the last error
+}
+
+// Seen reports the result of a poll of the lock. It logs each holder once, and each new kind of error once.
 func (r *reports) Seen(step elect.Step) {
-	r.report(step)
+	name := r.lockCommand.name
+	if step.Err == nil && r.told.trouble != "" {
+		r.told.trouble = ""
+		r.relieve("competing for %s again", name)
+	}
 	switch {
 	case step.Err != nil:
-		r.does(false, "on standby: can't compete for %s: %v", r.lockCommand.name, spanner.ErrCode(step.Err))
+		kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
+		r.does(false, "on standby: can't compete for %s: %v", name, kind)
+		if errors.Is(step.Err, table.ErrNewer) {
+			kind = "newer"
+		}
+		if kind != r.told.trouble {
+			r.told.trouble = kind
+			r.complain("can't compete for %s, will try again: %v", name, r.Explain(step.Err))
+		}
 	case len(step.Seen) == 0: // the poll was interrupted
 	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
-		r.does(false, "on standby: %s is held by %s, token %v", r.lockCommand.name, terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token)
+		holder, token := terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token
+		if token != r.told.holder {
+			r.told.holder = token
+			r.say("waiting for %s: held by %s, token %v", name, holder, token)
+		}
+		r.does(false, "on standby: %s is held by %s, token %v", name, holder, token)
 	default:
-		r.does(false, "on standby: competing for %s", r.lockCommand.name)
+		r.does(false, "on standby: competing for %s", name)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 		g := guards()
 		g.deactivate = tooLong
 		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
-		assert.Nil(t, g.watchdog())
+		assert.Nil(t, g.dog.Load())
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -118,9 +118,9 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 		g := guards()
 		g.activate = tooLong
 		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
-		assert.NotNil(t, g.watchdog(), "the service may be active")
+		assert.NotNil(t, g.dog.Load(), "the service may be active")
 		assert.NoError(t, g.Deactivate(ctx))
-		assert.Nil(t, g.watchdog())
+		assert.Nil(t, g.dog.Load())
 	})
 }
 
@@ -194,7 +194,7 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 			g.reports.lockCommand = &g.lockCommand
 			candidate := candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew)
 			(&Guard{command: command{Candidate: &candidate, Say: tell, Warn: tell}, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1, Activation: time.Minute}).Run(ctx)
-			assert.Nil(t, g.watchdog())
+			assert.Nil(t, g.dog.Load())
 		})
 	}
 }
