@@ -177,7 +177,7 @@ var (
 	)
 
 	probeMutants = of("./cmd/spindle/internal/health",
-		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "\tcase <-limit.C:\n", "\tcase <-limit.C:\n\t\treturn true\n"),
+		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "answer(w, false, fmt.Sprintf(", "answer(w, true, fmt.Sprintf("),
 	)
 
 	systemdMutants = of("./cmd/spindle/internal/health",

@@ -127,7 +127,7 @@ func (g *guarding) watchdogAction(a child.Act) {
 			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
 			stuck(err)
 		}
-		time.Sleep(Pause(g.renew))
+		time.Sleep(g.renew / 2)
 	}
 	if a.Why != child.Told {
 		g.complain("%s: the service is inactive", g.name)

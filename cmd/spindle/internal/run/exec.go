@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -182,26 +181,24 @@ func (x *execution) run(ctx context.Context) error {
 	if x.try { // --try does not wait for a database that hangs
 		x.Timeout = min(x.Timeout, elect.Attempt(x.lease))
 	}
-	signals := Signals()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passedOn...)
 	exit.OutliveReaders()
 	defer terminal.Stderr.Detach()()
 	child.ReapAsInit()
-	db, err := x.Open(spindle.ClientOptions(x.lease)...)
+	db, candidate, err := x.open(table.Exec, x.lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if x.candidate, err = x.newCandidate(db, x.lease); err != nil {
-		return err
-	}
-	x.candidate.LeaseRecord.Kind = table.Exec
+	x.candidate = candidate
 	if err := child.Find(x.args[0]); err != nil {
 		return err // a candidate that can't do the work must not keep the lock from the others
 	}
 	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
 		return err
 	}
-	defer func() { x.reports.end(UntilEnding(signals)) }()
+	defer func() { x.reports.end(untilEnding(signals)) }()
 	began := time.Now()
 	if x.doesOnce() {
 		x.beginOnce()
@@ -226,6 +223,21 @@ func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
 	}
 }
 
+// untilEnding returns a channel that is closed when exec receives the next signal to end. It is for work that exec does
+// after it has released the lock.
+func untilEnding(signals <-chan os.Signal) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		for s := range signals {
+			if ends(s) {
+				close(over)
+				return
+			}
+		}
+	}()
+	return over
+}
+
 func (x *execution) check() error {
 	switch {
 	case x.try && x.wait != 0:
@@ -246,7 +258,7 @@ func (x *execution) check() error {
 // prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
-	ctx, stop := signal.NotifyContext(ctx, Endings()...)
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	if x.doesOnce() {
 		if err := x.glance(ctx); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -137,6 +136,8 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	return c
 }
 
+func (g *guarding) confirmation() time.Duration { return time.Duration(g.confirm) * g.renew }
+
 func (g *guarding) check() error {
 	lease := g.renew * time.Duration(g.failures)
 	switch {
@@ -168,16 +169,11 @@ func (g *guarding) run(ctx context.Context) error {
 	ctx, stop := exit.UntilEnded(ctx)
 	defer stop()
 	lease := g.renew * time.Duration(g.failures)
-	db, err := g.Open(spindle.ClientOptions(lease)...)
+	db, candidate, err := g.open(table.Guard, lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	candidate, err := g.newCandidate(db, lease)
-	if err != nil {
-		return err
-	}
-	candidate.LeaseRecord.Kind = table.Guard
 	if err := g.reports.begin(&g.lockCommand, &candidate); err != nil {
 		return err
 	}
@@ -192,14 +188,14 @@ func (g *guarding) run(ctx context.Context) error {
 	if g.lockFile != nil {
 		defer g.lockFile.End()
 	}
-	g.reports.looping()
+	g.probe.Looping()
 	service := Guard{
 		command: command{
 			Candidate: &candidate, Handover: g.handover, Asks: g.reports.asks,
 			Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
 			Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
 		},
-		Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation,
+		Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: g.unhealthy, Activation: g.activation,
 	}
 	service.Run(ctx)
 	return nil
@@ -265,7 +261,7 @@ func (g *guarding) turnOff(ctx context.Context) error {
 
 // switchOff runs the --deactivate command. It calls late if the command takes too long.
 func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
-	limit := Deactivation(g.renew, g.confirm)
+	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stop := whenLate(limited, late)

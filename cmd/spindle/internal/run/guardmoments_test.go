@@ -98,7 +98,7 @@ func (s *slowService) guarded(ctx context.Context, id string, handover bool, sto
 	g := &Guard{
 		command: command{Candidate: &elect.Candidate{Table: table.Table{Store: &s.link}, Clock: clock, Names: []string{"lock"}, ID: id,
 			LeaseRecord: table.LeaseRecord{Lease: 3 * renew, AcceptsHandover: handover}}, Handover: handover, Say: quiet, Warn: quiet},
-		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: 3 * moments.Lease,
+		Service: s, Renew: renew, Confirmation: 2 * renew, Unhealthy: 1, Activation: 3 * moments.Lease,
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	go func() { defer close(s.done); g.Run(ctx) }()

@@ -68,6 +68,20 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 
+// open opens the database, and returns it with the candidate that the flags describe.
+func (x *lockCommand) open(kind table.LockKind, lease time.Duration) (*connect.Connection, elect.Candidate, error) {
+	db, err := x.Open(spindle.ClientOptions(lease)...)
+	if err != nil {
+		return nil, elect.Candidate{}, err
+	}
+	c, err := x.newCandidate(db, lease)
+	if err != nil {
+		db.Close()
+	}
+	c.LeaseRecord.Kind = kind
+	return db, c, err
+}
+
 // newCandidate returns the candidate that the flags describe. It checks the flags by the library's rules.
 func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) (elect.Candidate, error) {
 	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}

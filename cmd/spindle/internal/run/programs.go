@@ -66,7 +66,7 @@ type Exec struct {
 	Patience                  // for the lock
 	Once     bool             // ask Due before the program starts
 	Restart  bool             // run the program again
-	Signals  <-chan os.Signal // see Signals
+	Signals  <-chan os.Signal // those that exec handles or passes on
 	Terminal Terminal         // or nil
 
 	// StopTimeout is how long the program may take to exit after a signal that ends exec, or 0 for no limit.

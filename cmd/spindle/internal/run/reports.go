@@ -130,20 +130,13 @@ func (r *reports) warn(format string, args ...any) {
 	r.lockCommand.complain("%s: "+format, append([]any{r.lockCommand.name}, args...)...)
 }
 
-// looping reports that the main loop begins.
-func (r *reports) looping() {
-	if r.probe != nil {
-		r.probe.Looping()
-	}
-}
-
 // ready reports to systemd, once, that this process competes for the lock.
 func (r *reports) ready() { r.once.Do(r.unit.Ready) }
 
 // compete reports that the main loop begins and immediately competes for the lock.
 func (r *reports) compete() {
 	r.does(false, "on standby: competing for %s", r.lockCommand.name)
-	r.looping()
+	r.probe.Looping()
 	r.ready()
 }
 
@@ -165,17 +158,13 @@ func (r *reports) Begin(t *elect.Term) {
 	r.mu.Lock()
 	r.term, r.last = t, t.Token()
 	r.mu.Unlock()
-	if r.probe != nil {
-		r.probe.Count(health.Begun)
-	}
+	r.probe.Count(health.Begun)
 	r.hooks.Run(onAcquire, func() []string { return r.lockCommand.environment(t.Token()) })
 }
 
 // Lost reports that the lock was lost.
 func (r *reports) Lost(why error) {
-	if r.probe != nil {
-		r.probe.Count(health.Lost)
-	}
+	r.probe.Count(health.Lost)
 	r.does(false, "the lock is lost: %v", why)
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
 }

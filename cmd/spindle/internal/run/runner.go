@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"os"
-	"os/signal"
-	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -161,30 +159,4 @@ func (r *runner) do(a action) event {
 		r.abandon()
 	}
 	return event{}
-}
-
-// Signals returns a channel for the signals that exec handles or passes on to the program. After the call, these
-// signals no longer kill this process.
-func Signals() <-chan os.Signal {
-	c := make(chan os.Signal, 16)
-	signal.Notify(c, passedOn...)
-	return c
-}
-
-// Endings returns the signals that end exec.
-func Endings() []os.Signal { return slices.Clone(endings) }
-
-// UntilEnding returns a channel that is closed when exec receives the next signal to end. It is for work that exec does
-// after Run has returned.
-func UntilEnding(signals <-chan os.Signal) <-chan struct{} {
-	over := make(chan struct{})
-	go func() {
-		for s := range signals {
-			if ends(s) {
-				close(over)
-				return
-			}
-		}
-	}()
-	return over
 }

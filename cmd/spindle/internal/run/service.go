@@ -64,9 +64,12 @@ type Guard struct {
 	command
 	Service
 	Renew      time.Duration // the time between two heartbeats
-	Confirm    int           // the confirmation, as a multiple of Renew
 	Unhealthy  int           // how many checks in a row must fail before the lock is given up
 	Activation time.Duration // how long an activation may take
+
+	// Confirmation is how long guard holds the lock before it activates the service. This wait is necessary if the last
+	// holder did not release the lock, because its machine may still be deactivating the service.
+	Confirmation time.Duration
 }
 
 // services is one run of a guard.
@@ -83,24 +86,6 @@ type services struct {
 	well     bool               // while guard competes: the service is healthy
 	checked  elect.Instant      // while guard competes: when it was checked
 }
-
-// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the
-// last holder did not release the lock, because its machine may still be deactivating the service.
-func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
-
-// deactivation returns how long guard waits for a deactivation to finish. It is slightly longer than the limit for the
-// --deactivate command, which Deactivation returns.
-func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
-
-// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The limit is
-// nine tenths of the confirmation. The rest is for starting and killing the command.
-func Deactivation(renew time.Duration, confirm int) time.Duration {
-	confirmation := time.Duration(confirm) * renew
-	return confirmation - confirmation/10
-}
-
-// Pause returns the time between two attempts to deactivate.
-func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
@@ -164,8 +149,8 @@ func (s *services) begins(h *holding) {
 
 // check waits for the confirmation.
 func (s *services) check(h *holding) {
-	s.Say("waiting %v because the service may still be active on the last holder's machine", s.confirmation())
-	timer := s.Candidate.Clock.AfterFunc(s.confirmation(), func() { h.put(event{what: due}) })
+	s.Say("waiting %v because the service may still be active on the last holder's machine", s.Confirmation)
+	timer := s.Candidate.Clock.AfterFunc(s.Confirmation, func() { h.put(event{what: due}) })
 	context.AfterFunc(h.ctx, func() { timer.Stop() })
 }
 
@@ -178,9 +163,10 @@ func (s *services) start(h *holding) event {
 func (s *services) stop(action) {
 	pause := time.Duration(0)
 	if s.retry {
-		pause = Pause(s.Renew)
+		pause = s.Renew / 2
 	}
-	s.do(s.deactivation(), pause, exited, notExited, s.Deactivate)
+	limit := s.Confirmation * 19 / 20 // slightly more than the --deactivate command may take
+	s.do(limit, pause, exited, notExited, s.Deactivate)
 }
 
 func (s *services) announces(os.Signal) {}

@@ -193,7 +193,7 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 			}
 			g.reports.lockCommand = &g.lockCommand
 			candidate := candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew)
-			(&Guard{command: command{Candidate: &candidate, Say: tell, Warn: tell}, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1, Activation: time.Minute}).Run(ctx)
+			(&Guard{command: command{Candidate: &candidate, Say: tell, Warn: tell}, Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: 1, Activation: time.Minute}).Run(ctx)
 			assert.Nil(t, g.dog.Load())
 		})
 	}
