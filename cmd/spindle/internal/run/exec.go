@@ -200,7 +200,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	defer func() { x.reports.end(untilEnding(signals)) }()
 	began := time.Now()
-	if x.doesOnce() {
+	if x.once.wanted() {
 		x.beginOnce()
 	}
 	if err := x.prepare(ctx, db); err != nil {
@@ -218,7 +218,7 @@ func (x *execution) run(ctx context.Context) error {
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
 	return &Exec{
 		command: command{Candidate: &x.candidate, Handover: x.handover, Say: x.say, Warn: x.complain, Asks: x.reports.asks},
-		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.doesOnce(), Restart: x.restart,
+		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.once.wanted(), Restart: x.restart,
 		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals, Terminal: openTerminal(),
 	}
 }
@@ -260,7 +260,7 @@ func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
-	if x.doesOnce() {
+	if x.once.wanted() {
 		if err := x.glance(ctx); err != nil {
 			return err
 		}
@@ -328,6 +328,3 @@ func (x *execution) Start(t *elect.Term, until func() time.Time) (Program, error
 	d := duty{Command: "exec", Path: x.Path, Table: x.Table, Name: x.name, ID: x.id, Token: t.Token(), Lease: x.lease}
 	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(), d.args(watchdogCommand)...))
 }
-
-// Done implements Job.
-func (x *execution) Done() table.Due { return x.due() }

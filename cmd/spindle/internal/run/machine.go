@@ -329,3 +329,7 @@ func (m *machine) again() bool {
 
 // handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
+
+// announcesEnd reports whether exec has received a signal to end, and will pass it on to the program once the other
+// candidates know that the lock will be released. If exec stopped then, the signal would have no effect.
+func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }

@@ -71,6 +71,9 @@ type Exec struct {
 
 	// StopTimeout is how long the program may take to exit after a signal that ends exec, or 0 for no limit.
 	StopTimeout time.Duration
+
+	run     *runner
+	program *process // while it runs, or nil
 }
 
 // Patience is how long exec waits for the lock.
@@ -84,30 +87,21 @@ type Patience struct {
 // processes have exited, and the lock has been released or lost. Run returns nil if exec succeeded, and otherwise an
 // *exit.Error.
 func (x *Exec) Run() error {
-	p := x.newPrograms()
-	p.run.run()
-	if end := p.end(p.run.m.last); *end != (exit.Error{}) {
+	x.prepare()
+	x.run.run()
+	if end := x.end(x.run.m.last); *end != (exit.Error{}) {
 		return end
 	}
 	return nil
 }
 
-func (x *Exec) newPrograms() *programs {
-	p := &programs{Exec: x}
-	p.run = &runner{command: &x.command, edge: p, lock: x.Candidate.Names[0], events: loop.NewInbox[event](),
+func (x *Exec) prepare() {
+	x.run = &runner{command: &x.command, edge: x, lock: x.Candidate.Names[0], events: loop.NewInbox[event](),
 		m: machine{once: x.Once, handover: x.Handover, restart: x.Restart}}
-	p.run.signals, p.run.asks = x.Signals, x.Asks
+	x.run.signals, x.run.asks = x.Signals, x.Asks
 	if x.Terminal != nil {
-		p.run.keys = x.Terminal.Stops()
+		x.run.keys = x.Terminal.Stops()
 	}
-	return p
-}
-
-// programs are the programs of one exec.
-type programs struct {
-	*Exec
-	run     *runner
-	program *process // while it runs, or nil
 }
 
 // process is a running program.
@@ -119,36 +113,36 @@ type process struct {
 	tick   *time.Ticker
 }
 
-func (p *programs) competes(how deed) (pause time.Duration, until time.Time, trouble error) {
-	limit := p.Wait
+func (x *Exec) competes(how deed) (pause time.Duration, until time.Time, trouble error) {
+	limit := x.Wait
 	switch how {
 	case compete:
-		limit, trouble = limit-p.Waited, p.Trouble
+		limit, trouble = limit-x.Waited, x.Trouble
 	case competeAtOnce:
-		p.Say("%s was handed over; competing again", p.run.lock)
+		x.Say("%s was handed over; competing again", x.run.lock)
 	case competeLater:
-		if o := p.run.m.last; o.Code == 0 {
-			p.Say("%s has ended; competing again", p.Program)
+		if o := x.run.m.last; o.Code == 0 {
+			x.Say("%s has ended; competing again", x.Program)
 		} else {
-			p.Warn("%v; competing again", p.end(o))
+			x.Warn("%v; competing again", x.end(o))
 		}
-		pause = max(p.lease()/3-time.Since(p.run.began), p.lease()/30) // so that other candidates have a chance
+		pause = max(x.lease()/3-time.Since(x.run.began), x.lease()/30) // so that other candidates have a chance
 	}
-	if p.Wait != 0 {
+	if x.Wait != 0 {
 		until = time.Now().Add(limit + pause) // the pause is no wait for another holder
 	}
 	return pause, until, trouble
 }
 
-func (p *programs) begins(h *holding) { p.Job.Begin(h.Term) }
+func (x *Exec) begins(h *holding) { x.Job.Begin(h.Term) }
 
 // check asks whether the program still has to run. It retries until it gets an answer or the term ends.
-func (p *programs) check(h *holding) {
+func (x *Exec) check(h *holding) {
 	h.all.Go(func() {
-		clock, retry := p.Candidate.Clock, elect.Backoff{Max: p.lease() / 3}
+		clock, retry := x.Candidate.Clock, elect.Backoff{Max: x.lease() / 3}
 		for told := false; ; told = true {
 			var over *exit.Error
-			switch err := p.Job.Due(h.ctx); {
+			switch err := x.Job.Due(h.ctx); {
 			case h.ctx.Err() != nil:
 				return
 			case errors.As(err, &over) && over.Err == nil:
@@ -161,7 +155,7 @@ func (p *programs) check(h *holding) {
 				h.put(event{what: due})
 				return
 			case !told:
-				p.Warn("%s can't be started yet: %v", p.Program, p.Job.Explain(err))
+				x.Warn("%s can't be started yet: %v", x.Program, x.Job.Explain(err))
 			}
 			elect.Sleep(h.ctx, clock, retry.Pause(clock))
 		}
@@ -169,13 +163,13 @@ func (p *programs) check(h *holding) {
 }
 
 // start starts the program under a term that is still held.
-func (p *programs) start(h *holding) event {
+func (x *Exec) start(h *holding) event {
 	if !h.Held() {
 		return event{what: lost, err: h.cause()}
 	}
-	n := &process{deadlines: deadlines{lease: p.lease(), grace: p.Grace}}
+	n := &process{deadlines: deadlines{lease: x.lease(), grace: x.Grace}}
 	var err error
-	n.Program, err = p.Job.Start(h.Term, func() time.Time { // heartbeats go on during the start
+	n.Program, err = x.Job.Start(h.Term, func() time.Time { // heartbeats go on during the start
 		n.extend(time.Now(), h.Left())
 		return n.watched()
 	})
@@ -187,174 +181,170 @@ func (p *programs) start(h *holding) event {
 		return event{what: notStarted, end: exit.Error{Code: exit.Failed, Err: err}}
 	}
 	n.tick = time.NewTicker(n.margin() / 4)
-	p.program = n
-	from := &p.run.sources
+	x.program = n
+	from := &x.run.sources
 	from.ends, from.changes, from.unwatched, from.ticks = n.Done(), n.Changed(), n.Unwatched(), n.tick.C
 	return event{what: started}
 }
 
 // announces says which signal the program will get.
-func (p *programs) announces(s os.Signal) {
+func (x *Exec) announces(s os.Signal) {
 	what := "about to give up"
-	if p.run.m.turn.by != "" {
+	if x.run.m.turn.by != "" {
 		what = "asked to hand over"
 	}
-	p.Say(what+" %s; %s will be signaled (%v) as soon as the other candidates have been told", p.run.lock, p.Program, s)
+	x.Say(what+" %s; %s will be signaled (%v) as soon as the other candidates have been told", x.run.lock, x.Program, s)
 }
 
-func (p *programs) handled() {}
+func (x *Exec) handled() {}
 
 // hears updates what is known of the program, and reports an event to the job.
-func (p *programs) hears(e event) event {
+func (x *Exec) hears(e event) event {
 	switch e.what {
 	case ending:
-		p.Job.Ending()
+		x.Job.Ending()
 	case jeopardy:
-		p.Job.Jeopardy(p.run.term.Term, e.err)
+		x.Job.Jeopardy(x.run.term.Term, e.err)
 	case safe:
-		p.Job.Safe()
+		x.Job.Safe()
 	case ticked:
-		return p.hears(p.look(time.Now()))
+		return x.hears(x.look(time.Now()))
 	case unwatched:
-		return p.hears(p.rewatch())
+		return x.hears(x.rewatch())
 	case late, overdue:
-		p.run.loses(p.run.term, errLate)
+		x.run.loses(x.run.term, errLate)
 	case unfit:
-		p.run.loses(p.run.term, e.err)
+		x.run.loses(x.run.term, e.err)
 	case paused:
-		p.handleStop()
+		x.handleStop()
 	case stopKey:
-		p.handleKey()
+		x.handleKey()
 	case exited:
-		e.code = p.program.Code()
-		p.exits()
+		e.code = x.program.Code()
+		x.exits()
 	}
 	return e
 }
 
 // exits takes leave of a program that has exited.
-func (p *programs) exits() {
-	key := p.interrupted()
-	if p.Terminal != nil {
-		p.Terminal.TakeBack(p.program.Code() > 128)
+func (x *Exec) exits() {
+	key := x.interrupted()
+	if x.Terminal != nil {
+		x.Terminal.TakeBack(x.program.Code() > 128)
 	}
-	if n := p.program.Strays(); n > 0 {
-		p.Warn("%s left processes outside its process group; %d killed", p.Program, n)
+	if n := x.program.Strays(); n > 0 {
+		x.Warn("%s left processes outside its process group; %d killed", x.Program, n)
 	}
-	if n := p.program.Spared(); n > 0 {
-		p.Warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", p.Program, n, p.run.lock)
+	if n := x.program.Spared(); n > 0 {
+		x.Warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", x.Program, n, x.run.lock)
 	}
 	if key != nil {
-		p.run.handle(got(key))
+		x.run.handle(got(key))
 	}
-	p.program.tick.Stop()
-	p.program = nil
-	from := &p.run.sources
+	x.program.tick.Stop()
+	x.program = nil
+	from := &x.run.sources
 	from.ends, from.changes, from.unwatched, from.ticks = nil, nil, nil, nil
 }
 
 // look returns the event that is due for the program. Before that, heartbeats extend the program's time, unless the term
 // is over.
-func (p *programs) look(now time.Time) event {
-	n := p.program
-	if over := p.run.term.Over().Err() != nil; !over && n.extend(now, p.run.term.Left()) {
+func (x *Exec) look(now time.Time) event {
+	n := x.program
+	if over := x.run.term.Over().Err() != nil; !over && n.extend(now, x.run.term.Left()) {
 		n.Allow(n.watched())
 	}
 	what := n.due(now)
 	switch {
-	case n.told && !now.Before(n.until) && !p.run.term.Held():
-		p.Job.Stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", p.Program, p.run.lock))
+	case n.told && !now.Before(n.until) && !x.run.term.Held():
+		x.Job.Stuck(fmt.Errorf("%s was killed, but had not exited by the deadline of %s", x.Program, x.run.lock))
 	case what != nothing:
 	case !n.stalls.IsZero() && !now.Before(n.stalls):
 		n.stalls = time.Time{}
-		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", p.Program, p.lease())}
+		return event{what: unfit, err: fmt.Errorf("%s was stopped for %v", x.Program, x.lease())}
 	case !n.stopBy.IsZero() && !now.Before(n.stopBy):
 		n.stopBy = time.Time{}
-		p.Warn("%s has not exited %v after it was signaled to end; killing it", p.Program, p.StopTimeout)
+		x.Warn("%s has not exited %v after it was signaled to end; killing it", x.Program, x.StopTimeout)
 		return event{what: overstayed}
 	}
 	return event{what: what}
 }
 
-func (p *programs) stop(a action) {
+// stop ends the program, or passes a signal on to it. If the signal also ends exec and the program is stopped, stop
+// continues the program, because a stopped program can't handle the signal.
+func (x *Exec) stop(a action) {
 	switch a.do {
 	case pass:
-		p.pass(a.signal)
+		x.program.Signal(a.signal)
+		if !ends(a.signal) {
+			return
+		}
+		x.program.Continue()
+		if x.StopTimeout > 0 && x.program.stopBy.IsZero() {
+			x.program.stopBy = time.Now().Add(x.StopTimeout)
+		}
 	case limit:
-		p.limit(a.after)
+		x.limit(a.after)
 	case kill:
-		p.program.Kill()
-	}
-}
-
-// pass sends the program a signal. If the signal also ends exec and the program is stopped, pass continues the program,
-// because a stopped program can't handle the signal.
-func (p *programs) pass(s os.Signal) {
-	p.program.Signal(s)
-	if !ends(s) {
-		return
-	}
-	p.program.Continue()
-	if p.StopTimeout > 0 && p.program.stopBy.IsZero() {
-		p.program.stopBy = time.Now().Add(p.StopTimeout)
+		x.program.Kill()
 	}
 }
 
 // limit gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
 // machine was suspended, and another process may hold the lock: the program then has no time left.
-func (p *programs) limit(after event) {
+func (x *Exec) limit(after event) {
 	now := time.Now()
 	if errors.Is(after.err, elect.ErrExpired) {
-		p.program.expire(now)
+		x.program.expire(now)
 	} else {
-		p.program.lose(now)
+		x.program.lose(now)
 	}
 	why := after.err
 	if after.what == lost {
-		why = fmt.Errorf("%s is lost: %w", p.run.lock, why)
+		why = fmt.Errorf("%s is lost: %w", x.run.lock, why)
 	}
-	if left := p.program.left(now); left > 0 {
-		p.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, p.Program, left.Round(time.Millisecond))
+	if left := x.program.left(now); left > 0 {
+		x.Warn("%v; ending %s, which will be killed if it has not exited after %v", why, x.Program, left.Round(time.Millisecond))
 	} else {
-		p.Warn("%v; killing %s", why, p.Program)
+		x.Warn("%v; killing %s", why, x.Program)
 	}
-	p.run.handle(event{what: ticked})
+	x.run.handle(event{what: ticked})
 }
 
 // rewatch starts a new watchdog for the program, which could outlive this process without one.
-func (p *programs) rewatch() event {
-	another, err := p.program.Rewatch()
-	p.run.unwatched = nil
+func (x *Exec) rewatch() event {
+	another, err := x.program.Rewatch()
+	x.run.unwatched = nil
 	switch {
 	case err != nil:
-		return event{what: unfit, err: fmt.Errorf("the watchdog for %s died and could not be replaced: %w", p.Program, err)}
+		return event{what: unfit, err: fmt.Errorf("the watchdog for %s died and could not be replaced: %w", x.Program, err)}
 	case another:
-		p.run.unwatched = p.program.Unwatched()
-		p.Warn("the watchdog for %s was killed and has been replaced", p.Program)
+		x.run.unwatched = x.program.Unwatched()
+		x.Warn("the watchdog for %s was killed and has been replaced", x.Program)
 	}
 	return event{}
 }
 
 // end returns the error that corresponds to an outcome, with its exit code.
-func (p *programs) end(o outcome) *exit.Error {
-	err, lock := o.Err, p.run.lock
+func (x *Exec) end(o outcome) *exit.Error {
+	err, lock := o.Err, x.run.lock
 	switch o.why {
 	case tooLate:
-		err = fmt.Errorf("%s was not acquired within %v", lock, p.Wait)
+		err = fmt.Errorf("%s was not acquired within %v", lock, x.Wait)
 		switch {
 		case o.Code == NotInTime && o.Err != nil:
 			err = fmt.Errorf("%w because it is held: %w", err, o.Err)
 		case o.Err != nil:
-			err = p.Job.Explain(fmt.Errorf("%w: %w", err, o.Err))
+			err = x.Job.Explain(fmt.Errorf("%w: %w", err, o.Err))
 		}
 	case wasLost:
 		err = fmt.Errorf("%s was lost: %w", lock, o.Err)
 	case hadToEnd:
 		if err = fmt.Errorf("%s was given up: %w", lock, o.Err); errors.Is(o.Err, errLate) {
-			err = fmt.Errorf("%s was lost because %w, so exec ended %s", lock, errLate, p.Program)
+			err = fmt.Errorf("%s was lost because %w, so exec ended %s", lock, errLate, x.Program)
 		}
 	case notRecorded:
-		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", lock, p.Program, p.Job.Done().Key, o.Err)
+		err = fmt.Errorf("%s: %s SUCCEEDED, BUT IT WAS NOT RECORDED THAT %s IS DONE, so the next exec will run it again: %w", lock, x.Program, x.Job.Done().Key, o.Err)
 	}
 	return &exit.Error{Code: o.Code, Err: err}
 }

@@ -32,8 +32,8 @@ type Holder interface {
 	Done() table.Due
 }
 
-// edge is what differs between exec and guard: what they start and end under the lock. The methods programs and services
-// implement it.
+// edge is what differs between exec and guard: what they start and end under the lock. Exec and services implement
+// it.
 type edge interface {
 	Holder
 	// competes returns how to compete: after which pause, until when, or zero for ever, and why the last poll failed.

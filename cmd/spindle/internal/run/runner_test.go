@@ -703,8 +703,8 @@ func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", doingOnce(failing))
-			p := s.exec.newPrograms()
-			r := p.run
+			s.exec.prepare()
+			r := s.exec.run
 			r.handle(event{what: begun})
 			for r.m.phase != checking {
 				for _, e := range r.await() {
@@ -718,7 +718,7 @@ func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
 					r.receive(e)
 				}
 			}
-			assert.Equal(t, byTerm, p.end(r.m.last).Code)
+			assert.Equal(t, byTerm, s.exec.end(r.m.last).Code)
 			assert.True(t, free(store))
 		})
 	}
