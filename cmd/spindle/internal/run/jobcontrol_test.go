@@ -209,13 +209,14 @@ func TestASignalLetsAProgramThatIsStoppedGoOn(t *testing.T) {
 func TestASignalComesBeforeAStop(t *testing.T) {
 	for range 20 { // exec chooses at random among the events of an instant
 		synctest.Test(t, func(t *testing.T) {
-			tty := &fakeTerminal{shell: time.Second}
-			s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
+			tty, asks := &fakeTerminal{shell: time.Second}, make(chan struct{})
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Asks = asks }).start()
 			work := s.running()
 			work.allows = sync.OnceFunc(func() { // after a heartbeat, while exec waits for no event
 				work.stop(syscall.SIGTTIN)
 				s.signals <- syscall.SIGTERM
 			})
+			asks <- struct{}{}
 			assert.Equal(t, byTerm, s.ends().Code)
 			assert.Zero(t, tty.suspended)
 		})
