@@ -151,17 +151,22 @@ func TestAMemberThatCanNotClaimLeavesItToOthers(t *testing.T) {
 			assert.Contains(t, b.log.String(), errUseless.Error())
 			b.link.Refuse(nil)
 			c.until(15*lease, "an even spread", spreadOver(64, a, b))
+			joined := strings.Count(b.log.String(), "msg=joined")
+			c.loseTerm(b)
+			c.until(lease, "b to be back", func() bool { return strings.Count(b.log.String(), "msg=joined") > joined })
+			assert.False(t, c.onTrial(b), "it has passed its trial")
 			c.end(a, b)
 		})
 	}
 }
 
 // A claim that fails is tried again immediately, in halves, until it is known that more than one partition fails. From
-// then on, it is tried less and less often, a few times per lease, however many partitions there are.
+// then on, it is tried less and less often, a few times per lease, however many partitions there are. Once claims succeed
+// again, they run in parallel as before.
 func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
-			a := c.process("a", Numbered(64))
+			a := c.process("a", Numbered(64), batchesOf(16))
 			a.link.Refuse(fleet.Refusing(step, errors.New("not today")))
 			c.run(a)
 			c.sleep(lease)
@@ -172,6 +177,16 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			assert.InDelta(t, 2, a.link.Counts()["claim-partitions"], 1)
 			a.link.Refuse(nil)
 			c.until(lease/2, "a to have all", spreadOver(64, a))
+			all := func(do func(string) error) {
+				for i := range 64 {
+					require.NoError(t, do(fmt.Sprint(i)))
+				}
+			}
+			all(a.Pause)
+			c.until(lease, "a to release all", func() bool { return a.has() == 0 && c.listedAsPaused() == 64 })
+			slowly(a, lease/50)
+			all(a.Resume)
+			c.until(5*lease/50, "one look, one claim and one confirmation at a time", spreadOver(64, a))
 			c.end(a)
 		})
 	}
