@@ -172,7 +172,7 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			c.sleep(lease / 2)
 			assert.InDelta(t, 2, a.link.Counts()["claim-partitions"], 1)
 			a.link.Refuse(nil)
-			c.until(lease/2, "a to have all", spreadOver(64, a))
+			c.until(lease, "a to have all", spreadOver(64, a))
 			all := func(do func(string) error) {
 				for i := range 64 {
 					require.NoError(t, do(fmt.Sprint(i)))
