@@ -128,8 +128,10 @@ func (r *Response) Hears(event string) string {
 		bad = !slices.Equal(r.lines, []string{"hello"})
 	case "held":
 		bad = last("held")
-	case "stop": // like until and jeopardy, it may follow a held that was left out because no time was left
-		bad = last("stop")
+	case "until", "jeopardy":
+		bad = !last("held")
+	case "stop":
+		bad = !last("held") || last("stop")
 	case "refused", "timeout", "done":
 		bad = last("held")
 	}
