@@ -102,7 +102,7 @@ func requireLease(name string, token Token) Write {
 // unchanged.
 func (t Table) superseded(ctx context.Context, token Token, names []string, err error) error {
 	switch {
-	case rowIsMissing(err):
+	case answered(err) == noRow:
 		return ErrSuperseded // err has no further information
 	case errors.Is(err, ErrMissing):
 		return gone{err}

@@ -221,7 +221,7 @@ func overtaken(err error) bool {
 	case codes.Aborted, codes.AlreadyExists:
 		return true
 	}
-	return rowIsMissing(err) || Dropped(err)
+	return answered(err) == noRow || Dropped(err)
 }
 
 type reader struct {

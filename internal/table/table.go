@@ -8,8 +8,7 @@
 //   - format.go: rows written by newer versions
 //   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
 //   - ticket.go: the queues of waiters, which package lock uses
-//   - missing.go: errors about missing rows
-//   - fault.go: what is wrong with Spanner, and whether waiting helps; heard.go: the last answer to a request that timed out
+//   - fault.go: what an error says, and whether waiting helps; heard.go: the last answer to a request that timed out
 //   - rows.go: the rows of one snapshot, decoded
 //   - busy.go: a faster read of the whole table, without released locks
 //   - prune.go: deletes rows that package operator has found
