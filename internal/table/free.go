@@ -62,8 +62,7 @@ func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
-		writes = append(writes, consume(o.Name, o.Token)...)
-		writes = append(writes,
+		writes = append(writes, requireLease(o.Name, o.Token), Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)},
 			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.record.encode()}}},
 			Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.id}}})
 	}
@@ -120,11 +119,9 @@ func (c FreeClaim) owns(lease Row) bool {
 // claim.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
-	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
-	if errors.Is(err, ErrExists) { // a row was inserted there by hand
-		err = t.Store.Commit(ctx, "retract", release(LeaseRef{o.Name, o.Token}))
-	}
-	if errors.Is(err, ErrMissing) {
+	t.also = nil
+	err := t.release(ctx, "retract", o.Token, c.record.Lease, o.Freed, []string{o.Name})
+	if errors.Is(err, ErrSuperseded) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	return err
@@ -135,9 +132,11 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 // row for an ordinary lease row.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
-	return append(consume(h.Name, h.Token),
-		Write{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, LeaseRecord{Lease: lease, Free: true}.encode()}}},
-		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
+	return []Write{
+		{Kind: Delete, Name: h.Key()},
+		{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, LeaseRecord{Lease: lease, Free: true}.encode()}}},
+		{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}},
+	}
 }
 
 // freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns

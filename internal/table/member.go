@@ -14,7 +14,7 @@ import (
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	gone, _, err := each(ctx, t, "evict", claimed(dead), dead, ErrChanged, func(o Observation, rows Rows) []Write {
 		if unchanged(o, rows) {
-			return append(drop(o), Write{Kind: Update, Name: o.Name, Set: released})
+			return append(drop(o), release(LeaseRef{o.Name, o.Token})...)
 		}
 		return nil
 	})
@@ -62,7 +62,7 @@ func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRe
 func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	var writes []Write
 	for _, h := range refs {
-		writes = append(writes, release(h)...)
+		writes = append(append(writes, requireLease(h.Name, h.Token)), release(h)...)
 	}
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
@@ -82,7 +82,7 @@ func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseR
 				if with, is := MemberOf(row.Writer); !is || !over(with) {
 					continue
 				}
-				writes = append(writes, Write{Kind: Update, Name: name, Set: released}, Write{Kind: Delete, Name: LeaseKey(name, TokenAt(row.Token))})
+				writes = append(writes, release(LeaseRef{name, TokenAt(row.Token)})...)
 			}
 			marked = append(marked, name)
 			if exists && row.Writer != member.Key() {
@@ -115,7 +115,7 @@ func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ..
 
 func reconcile(member LeaseRef, o Observation) (writes []Write) {
 	if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
-		writes = append(writes, Write{Kind: Update, Name: o.Name, Set: released}, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
+		writes = release(LeaseRef{o.Name, o.Token})
 	}
 	for _, token := range slices.Sorted(maps.Keys(o.OrphanLeases)) {
 		if o.OrphanLeases[token].With == member.Key() {

@@ -6,7 +6,7 @@
 //   - spanner.go: the implementation of this interface
 //   - record.go: the lease record
 //   - format.go: rows written by newer versions
-//   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
+//   - observe.go, claim.go, hold.go, release.go: the steps, in the order of docs/locks.md
 //   - ticket.go: the queues of waiters, which package lock uses
 //   - fault.go: what an error says, and whether waiting helps; heard.go: the last answer to a request that timed out
 //   - rows.go: the rows of one snapshot, decoded

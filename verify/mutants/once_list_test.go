@@ -11,11 +11,11 @@ const (
 
 // onceMutants concern work that is done once, and the mutex that protects it.
 var onceMutants = slices.Concat(pauseMutants, of("./lock",
-	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", holdGo,
+	one("a release that records nothing", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableReleaseGo,
 		"[]string{name}, record(name, token, due, id))", "[]string{name})"),
-	one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", holdGo,
-		"\treturn t.release(ctx, \"finish\", token, lease, []string{name}, record(name, token, due, id))\n",
-		"\tif err := t.release(ctx, \"finish\", token, lease, []string{name}); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
+	one("a record of its own after the release", "TestEachTickIsDoneOnceHoweverWrongTheClocksAre", tableReleaseGo,
+		"\treturn t.release(ctx, \"finish\", token, lease, Now, []string{name}, record(name, token, due, id))\n",
+		"\tif err := t.release(ctx, \"finish\", token, lease, Now, []string{name}); err != nil {\n\t\treturn err\n\t}\n\treturn t.Store.Commit(ctx, \"finish\", []Write{record(name, token, due, id)})\n"),
 	one("a smaller key is said to be done", "TestAKeyThatNeverRanIsNotSaidToBeDone", doneGo,
 		`return fmt.Errorf("key %q will not run, and may never have run: %w: %q", due.Key, ErrPassed, d.Key)`, "return ErrDone"),
 	one("a smaller key is run after a larger one", "TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore", doneGo,
