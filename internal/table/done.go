@@ -1,13 +1,12 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // A lock's done row, such as "nightly!done", records the key of the last work that was done under the lock. The row's
@@ -84,27 +83,17 @@ func (d Done) OtherPeriod(due Due) bool {
 
 // CheckDone returns an error if a key can't be recorded as done.
 func CheckDone(key string) error {
-	switch {
-	case key == "":
-		return fmt.Errorf("key is empty: it must have 1 to %d bytes", MaxDone)
-	case len(key) > MaxDone:
-		return fmt.Errorf("key %.32q... has %d bytes, but at most %d are allowed", key, len(key), MaxDone)
-	case !utf8.ValidString(key):
-		return fmt.Errorf("key %q is not valid UTF-8", key)
-	case strings.ContainsFunc(key, Unprintable):
-		return fmt.Errorf("key %q: control characters, line separators and bidirectional marks are not allowed", key)
-	}
-	return nil
+	return cmp.Or(checkLength("key", key, MaxDone), checkPrintable("key", key))
 }
 
 // Done reads the key that was done last under a lock. It also returns the timestamp of the snapshot that bound selects.
 func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
+	rows, err := t.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
 	if err != nil {
-		return Done{}, at, err
+		return Done{}, rows.At, err
 	}
-	d, err := RowsAt(at, rows).Done(name)
-	return d, at, err
+	d, err := rows.Done(name)
+	return d, rows.At, err
 }
 
 // DoneRow returns the key of a lock's done row.

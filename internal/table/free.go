@@ -88,11 +88,11 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	for _, o := range c.seen {
 		keys.Names = append(keys.Names, o.Name, LeaseKey(o.Name, o.Token), LeaseKey(o.Name, c.Token))
 	}
-	rows, at, err := t.Store.Read(ctx, "outcome", Strong, keys)
+	read, err := t.Read(ctx, "outcome", Strong, keys)
 	if err != nil {
 		return Open, err
 	}
-	outcome, read := Open, RowsAt(at, rows)
+	outcome := Open
 	for _, o := range c.seen {
 		lease, held := read.byName[LeaseKey(o.Name, c.Token)]
 		if held && c.owns(lease) {

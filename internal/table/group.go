@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -83,25 +84,20 @@ func MemberOf(key string) (LeaseRef, bool) {
 
 // CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
-	if partition == "" {
+	n := len(PartitionName(group, partition))
+	switch {
+	case partition == "":
 		return fmt.Errorf("a partition of group %.64q has no name: every name must have at least one byte", group)
-	}
-	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
-		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
-	}
-	if n := len(PartitionName(group, partition)); n > MaxName {
+	case n > MaxName:
 		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock name would be %d bytes long (each /, _ and non-ASCII byte counts as three), and the maximum is %d; use a shorter partition name", partition, len(partition), group, n, MaxName)
 	}
-	return nil
+	return cmp.Or(checkLength("partition", partition, MaxName), checkPrintable("partition", partition))
 }
 
 // CheckGroup returns an error if a group can't have that name.
 func CheckGroup(group string) error {
-	if err := CheckName(Join(group)); err != nil {
+	if err := cmp.Or(CheckName(Join(group)), checkLength("name", group, MaxName), checkPrintable("name", group)); err != nil {
 		return fmt.Errorf("group %.64q: %w", group, err)
-	}
-	if strings.ContainsFunc(group, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }) {
-		return fmt.Errorf("group %.200q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", group)
 	}
 	return nil
 }

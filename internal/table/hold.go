@@ -101,11 +101,11 @@ func (t Table) Ask(ctx context.Context, r Request, name string, token Token) err
 // longer valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})
-	switch {
-	case err != nil:
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("%w: it has no lease row", ErrSuperseded)
+	}
+	if err != nil {
 		return false, false, err
-	case len(rows) == 0:
-		return false, false, fmt.Errorf("%w: it has no lease row", ErrSuperseded)
 	}
 	return rows[0].Token.IsZero(), rows[0].Heartbeat.IsZero(), nil
 }

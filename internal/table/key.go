@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -45,12 +46,26 @@ var (
 
 // CheckName returns an error if name can't be the name of a lock.
 func CheckName(name string) error {
-	if err := CheckKey(name); err != nil {
-		return err
+	return cmp.Or(CheckKey(name), checkPrintable("lock name", name))
+}
+
+// checkLength returns an error unless what has 1 to most bytes of UTF-8, since Spanner would reject anything else.
+func checkLength(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
+	case len(s) > most:
+		return fmt.Errorf("%s %.32q... has %d bytes, but at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
 	}
-	if i := strings.IndexFunc(name, Unprintable); i >= 0 {
-		r, _ := utf8.DecodeRuneInString(name[i:])
-		return fmt.Errorf("lock name %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", name, r, i)
+	return nil
+}
+
+func checkPrintable(what, s string) error {
+	if i := strings.IndexFunc(s, Unprintable); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		return fmt.Errorf("%s %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", what, s, r, i)
 	}
 	return nil
 }
@@ -63,15 +78,12 @@ func Unprintable(r rune) bool {
 // CheckKey returns an error if no lock row can have this name. It is less strict than CheckName, because the table may
 // contain rows that other programs have written.
 func CheckKey(name string) error {
+	if err := checkLength("lock name", name, MaxName); err != nil {
+		return err
+	}
 	switch {
-	case name == "":
-		return fmt.Errorf("lock name is empty: it must have 1 to %d bytes", MaxName)
-	case len(name) > MaxName:
-		return fmt.Errorf("lock name %.32q... has %d bytes, but at most %d are allowed", name, len(name), MaxName)
 	case IsTicket(name):
 		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, TicketPrefix)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("lock name %q is not valid UTF-8, which Spanner would reject", name)
 	case leaseLike.MatchString(name):
 		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])

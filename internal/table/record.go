@@ -144,3 +144,20 @@ func parseLeaseRecord(key, s string) (LeaseRecord, error) {
 	}
 	return p, nil
 }
+
+// ErrNewer means that a row was written by a newer version of this program, in a format that this version can't read. A
+// lock with such a row counts as held.
+var ErrNewer = errors.New("written by a newer version of spindle")
+
+// format is the version of the JSON in rows. This program writes it into the field v, and can read this version and all
+// earlier ones. Rows without the field have version 1. A change to the JSON needs a new version if older programs would
+// misread it.
+const format = 1
+
+// known returns ErrNewer if v, the format of the row, is newer than this program can read.
+func known(row string, v int) error {
+	if v <= format {
+		return nil
+	}
+	return fmt.Errorf("row %q was %w (it has format %d, and this program reads formats up to %d): update this program", row, ErrNewer, v, format)
+}

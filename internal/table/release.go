@@ -70,11 +70,10 @@ func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...s
 	for _, name := range names {
 		keys.Names = append(keys.Names, name, BrokenRow(name))
 	}
-	rows, at, err := t.Store.Read(ctx, "released", Strong, keys)
+	all, err := t.Read(ctx, "released", Strong, keys)
 	if err != nil {
 		return false, err
 	}
-	all := RowsAt(at, rows)
 	for _, name := range names {
 		row, exists := all.byName[name]
 		reclaimed := id != "" && row.Writer == id && !row.Heartbeat.IsZero()

@@ -189,12 +189,12 @@ func content(row Row) Ticket {
 // MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// ReadQueues reads keys and the first MostTickets tickets of each queue. It may return a few more tickets. A queue is
+// readQueues reads keys and the first MostTickets tickets of each queue. It may return a few more tickets. A queue is
 // given as the key range of its tickets.
 //
-// ReadQueues usually makes one request. If there are many tickets, it reads the queues in separate requests. Tickets
+// readQueues usually makes one request. If there are many tickets, it reads the queues in separate requests. Tickets
 // need not come from the same snapshot.
-func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
+func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
 	if err != nil || len(rows) < all.Limit {

@@ -90,6 +90,6 @@ var electorMutants = of(".",
 		"if c.contests >= lostInARow {", "if c.contests < 0 {"),
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
 		"hung > age {", "hung < 0 {"),
-	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", "internal/table/prune.go",
-		", {Kind: Delete, Name: BrokenRow(o.Name)}}", "}"),
+	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", claimGo,
+		", Write{Kind: Delete, Name: BrokenRow(o.Name)})", ")"),
 )

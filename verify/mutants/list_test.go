@@ -72,7 +72,7 @@ var mutants = []mutant{
 	one("withdrawal of another's claim", "rows", claimGo,
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
-		"{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t{Kind: Update", "{Kind: Update"),
+		"[]Write{{Kind: Delete, Name: LeaseKey(name, token)}, {Kind: Update", "[]Write{{Kind: Update"),
 	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
 		"return on.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = on.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
@@ -119,8 +119,8 @@ var mutants = []mutant{
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
 		"\tsent, err := c.confirm(ctx, token)\n", "\tsent, err := c.confirm(ctx, token)\n\tsent = c.Clock.Now()\n"),
-	one("expiry judged by a strong read", "a holder again", observeGo,
-		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
+	one("expiry judged by a strong read", "a holder again", tableGo,
+		"rows, at, err := t.Store.Read(ctx, step, bound, keys)", "rows, at, err := t.Store.Read(ctx, step, Strong, keys)"),
 
 	// The holder.
 	one("deadline counted from the reply", "one holder", termGo,
