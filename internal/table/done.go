@@ -119,10 +119,6 @@ func Record(name string, token Token, due Due, id string) []Write {
 }
 
 func record(name string, token Token, due Due, id string) Write {
-	j := doneJSON{V: format, Key: due.Key, By: id}
-	if due.Period != 0 {
-		j.Period = due.Period.String()
-	}
-	said, _ := json.Marshal(j) // can't fail
+	said, _ := json.Marshal(doneJSON{V: format, Key: due.Key, Period: orNothing(due.Period), By: id}) // can't fail
 	return Write{Kind: Put, Name: DoneRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }

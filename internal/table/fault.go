@@ -16,18 +16,10 @@ import (
 type FaultKind int
 
 const (
-	// Unclassified errors do not come from Spanner, or are answers. For example, another candidate was first.
-	Unclassified FaultKind = iota
-
-	// Outage means that Spanner can't answer now. Waiting helps.
-	Outage
-
-	// Refusal means that something is missing or not permitted. That can pass: permissions change, credentials are
-	// renewed, and databases are restored.
-	Refusal
-
-	// Lasting means that the request, the table or the client is wrong. Waiting does not help.
-	Lasting
+	Unclassified FaultKind = iota // it does not come from Spanner, or is an answer: another candidate was first
+	Outage                        // Spanner can't answer now; waiting helps
+	Refusal                       // something is missing or not permitted, which can pass: credentials are renewed, databases restored
+	Lasting                       // the request, the table or the client is wrong; waiting does not help
 )
 
 // Fault is one of the things that can be wrong with a request to Spanner.

@@ -72,13 +72,11 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 // Outcome is the outcome of a FreeClaim.
 type Outcome int
 
+// The outcomes.
 const (
-	// Open means that the claim has not been applied, but still can be.
-	Open Outcome = iota
-	// Won means that the claim was applied and that its token is valid.
-	Won
-	// Lost means that the claim will never be applied, or that its token is no longer valid.
-	Lost
+	Open Outcome = iota // it has not been applied, but still can be
+	Won                 // it was applied, and its token is valid
+	Lost                // it will never be applied, or its token is no longer valid
 )
 
 // Outcome reads the rows of the claimed locks and returns the outcome of the claim. Another claimant may have chosen
@@ -95,7 +93,7 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	outcome := Open
 	for _, o := range c.seen {
 		lease, held := read.byName[LeaseKey(o.Name, c.Token)]
-		if held && c.owns(lease) {
+		if p, err := decodeLeaseRecord(lease); err == nil && p.Nonce == c.record.Nonce && !p.Free {
 			return Won, nil
 		}
 		now, _ := read.Observe(o.Name)
@@ -104,11 +102,6 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 		}
 	}
 	return outcome, nil
-}
-
-func (c FreeClaim) owns(lease Row) bool {
-	p, err := parseLeaseRecord(lease.Name, lease.Writer)
-	return err == nil && p.Nonce == c.record.Nonce && !p.Free
 }
 
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
@@ -142,8 +135,8 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 // freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns
 // the zero time.
 func freedSince(row Row) time.Time {
-	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
-		return time.Time{}
+	if p, err := decodeLeaseRecord(row); err == nil && p.Free {
+		return row.Heartbeat
 	}
-	return row.Heartbeat
+	return time.Time{}
 }

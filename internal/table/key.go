@@ -57,7 +57,7 @@ func checkLength(what, s string, most int) error {
 	case len(s) > most:
 		return fmt.Errorf("%s %.32q... has %d bytes, but at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("%s %q is not valid UTF-8", what, s)
+		return fmt.Errorf("%s %q has invalid UTF-8, which Spanner would reject", what, s)
 	}
 	return nil
 }

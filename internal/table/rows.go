@@ -115,7 +115,7 @@ func (r Rows) Observe(name string) (Observation, error) {
 		return o, nil
 	}
 	if leaseRow, ok := r.byName[LeaseKey(name, o.Token)]; ok && o.Exists {
-		p, err := decodeLeaseRecord(leaseRow.Name, leaseRow.Writer)
+		p, err := decodeLeaseRecord(leaseRow)
 		o.LeaseRecord = &p
 		if p.Nonce != "" {
 			o.Began = leaseRow.Heartbeat
@@ -139,7 +139,7 @@ func (r Rows) lockRow(name string) Observation {
 func orphanLeases(rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
 	found = map[Token]LeaseRecord{}
 	for _, row := range rows {
-		p, err := decodeLeaseRecord(row.Name, row.Writer)
+		p, err := decodeLeaseRecord(row)
 		switch {
 		case err != nil:
 			return nil, nil, err

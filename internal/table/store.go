@@ -48,18 +48,15 @@ type Store interface {
 // once, repeatedly or not at all.
 type Via func(ctx context.Context, step string, call func(context.Context, Store) error) error
 
-// Read implements Store.
 func (v Via) Read(ctx context.Context, step string, bound Bound, keys Keys) (rows []Row, at time.Time, err error) {
 	err = v(ctx, step, func(ctx context.Context, s Store) error { rows, at, err = s.Read(ctx, step, bound, keys); return err })
 	return rows, at, err
 }
 
-// Commit implements Store.
 func (v Via) Commit(ctx context.Context, step string, writes []Write) error {
 	return v(ctx, step, func(ctx context.Context, s Store) error { return s.Commit(ctx, step, writes) })
 }
 
-// Transact implements Store.
 func (v Via) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (at time.Time, err error) {
 	err = v(ctx, step, func(ctx context.Context, s Store) error { at, err = s.Transact(ctx, step, fn); return err })
 	return at, err

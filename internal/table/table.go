@@ -1,17 +1,5 @@
-// Package table implements the steps of the protocol on the lock table. Other packages contain the loops that run these
-// steps.
-//
-//   - key.go: the names of locks, and the keys of their rows
-//   - store.go: the protocol's interface to Spanner
-//   - spanner.go: the implementation of this interface
-//   - record.go: the lease record, and rows written by newer versions
-//   - rows.go: the rows of one snapshot, decoded
-//   - observe.go, claim.go, hold.go, release.go: the steps, in the order of docs/locks.md
-//   - ticket.go: the queues of waiters, which package lock uses
-//   - fault.go: what an error says, and whether waiting helps; heard.go: the last answer to a request that timed out
-//   - busy.go: a faster read of the whole table, without released locks
-//
-// Every step that writes can handle several locks in one commit.
+// Package table implements the steps of the protocol on the lock table, in the order of docs/locks.md. Other packages
+// contain the loops that run these steps. Every step that writes can handle several locks in one commit.
 package table
 
 import (

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -96,13 +95,7 @@ func (t Ticket) Put() Write { return t.write(Put) }
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
-	j := ticketJSON{V: format, Grace: t.Grace.String(), Ticket: t}
-	if t.Lasts > 0 {
-		j.Lasts = t.Lasts.String()
-	}
-	if t.RoundTrip > 0 {
-		j.Trip = t.RoundTrip.String()
-	}
+	j := ticketJSON{V: format, Grace: t.Grace.String(), Lasts: orNothing(t.Lasts), Trip: orNothing(t.RoundTrip), Ticket: t}
 	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: kind, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
 }
@@ -156,8 +149,7 @@ func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	if !IsTicket(row.Name) || len(parts) < 3 || parts[2] == "" || len(parts[1]) != tokenDigits || strings.Trim(parts[1], "0123456789") != "" {
 		return t, "", false
 	}
-	n, _ := strconv.ParseInt(parts[1], 10, 64)
-	t.Time, t.Nonce = Token(n), parts[2]
+	t.Time, t.Nonce = tokenOf(parts[1]), parts[2]
 	if queue, err := url.PathUnescape(parts[0]); err == nil && !strings.HasPrefix(parts[0], hashMark) {
 		t.Queue = queue
 	}
@@ -178,11 +170,11 @@ func content(row Row) Ticket {
 	if err != nil && j.Set {
 		lasts = lastsOfSet
 	}
-	trip, _ := time.ParseDuration(j.Trip) // zero if it can't be read
+	trip, _ := time.ParseDuration(j.Trip)
 	t := j.Ticket
-	t.RoundTrip = min(max(trip, 0), MaxGrace)
-	t.Grace, t.Slots, t.Ready = min(max(grace, time.Millisecond), MaxGrace), max(t.Slots, 0), t.Set && t.Ready
+	t.Grace, t.RoundTrip = min(max(grace, time.Millisecond), MaxGrace), min(max(trip, 0), MaxGrace)
 	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
+	t.Slots, t.Ready = max(t.Slots, 0), t.Set && t.Ready
 	return t
 }
 
