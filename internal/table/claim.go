@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -89,21 +88,15 @@ func unchanged(o Observation, rows Rows) bool {
 	if exists {
 		return true
 	}
-	for _, lease := range rows.leases[o.Name] {
-		token := tokenOf(lease.Name)
-		if _, known := o.OrphanLeases[token]; !known && !slices.Contains(o.OrphanFreeRows, token) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(rows.leases[o.Name], func(lease Row) bool { return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })
 }
 
-// drop returns the writes that delete the lease row of the observed token and the orphan leases.
+// drop returns the writes that delete all observed lease rows. Whoever drops orphan leases has waited for their expiry.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
-	for _, token := range slices.Concat(slices.Sorted(maps.Keys(o.OrphanLeases)), o.OrphanFreeRows) {
+	for _, token := range o.Orphans {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
 	return writes

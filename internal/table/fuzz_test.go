@@ -46,7 +46,7 @@ func FuzzLeaseKey(f *testing.F) {
 		if role, lock := RoleOf(key); role != OfLease || lock != name || tokenOf(key) != token {
 			t.Errorf("%q is not the lease row of %q under %d", key, name, token)
 		}
-		if r := leaseKeys(name, token.Time()); key < r.From || key > r.To && micros < 9999999999999999-int64(24*time.Hour/time.Microsecond) {
+		if r := WithLeases([]string{name}, token.Time()).Ranges[0]; key < r.From || key > r.To && micros < 9999999999999999-int64(24*time.Hour/time.Microsecond) {
 			t.Errorf("%q is not among %v", key, r)
 		}
 		if CheckName(key) == nil {

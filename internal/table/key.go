@@ -136,13 +136,6 @@ func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys returns a range of keys that contains all lease rows that the lock can have at the given time. The range
-// also contains rows of other locks. For example, the range for job contains job_1 to job_179. Transactions must not
-// read the range, because commits to these other rows would make them fail.
-func leaseKeys(name string, at time.Time) Range {
-	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
-}
-
 // recent is the maximum age of an observation on which a claim can be based. newLeaseKeys covers all lease rows that
 // may have been inserted within this time.
 const recent = time.Hour

@@ -3,8 +3,6 @@ package table
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
@@ -69,7 +67,7 @@ func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ..
 		if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
 			writes = release(LeaseRef{o.Name, o.Token})
 		}
-		for _, token := range slices.Sorted(maps.Keys(o.OrphanLeases)) {
+		for _, token := range o.Orphans {
 			if o.OrphanLeases[token].With == member.Key() {
 				writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 			}

@@ -24,20 +24,16 @@ type Observation struct {
 
 	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
 	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
-	// The holder may not have noticed yet. OrphanFreeRows contains the tokens of free rows that match no lock row. Both
-	// are empty if the lease rows were not read.
-	OrphanLeases   map[Token]LeaseRecord
-	OrphanFreeRows []Token
+	// The holder may not have noticed yet. Orphans are the tokens of these rows, and of free rows that match no lock row.
+	OrphanLeases map[Token]LeaseRecord
+	Orphans      []Token
 }
 
-// Confirmed reports whether the lock has a holder. It returns false if the lock is released, or claimed but not
-// confirmed. The claim writes its commit timestamp as both token and heartbeat, and the confirmation writes a later
-// heartbeat.
-func (o Observation) Confirmed() bool {
-	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
-}
+// Confirmed reports whether the lock has a holder.
+func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && !o.Bare() }
 
-// Bare reports whether the row is an unconfirmed claim.
+// Bare reports whether the row is an unconfirmed claim. The claim writes its commit timestamp as both token and heartbeat,
+// and the confirmation writes a later heartbeat.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
 // ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, ReleasedAt
@@ -82,11 +78,12 @@ func (o Observation) Holder() string {
 }
 
 // WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
-// the given time.
+// the given time. The ranges also contain rows of other locks. For example, the range for job contains job_1 to job_179.
+// Transactions must not read them, because commits to these other rows would make them fail.
 func WithLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {
-		keys.Ranges = append(keys.Ranges, leaseKeys(name, at))
+		keys.Ranges = append(keys.Ranges, Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))})
 	}
 	return keys
 }

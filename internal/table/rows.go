@@ -122,9 +122,19 @@ func (r Rows) Observe(name string) (Observation, error) {
 		}
 		return o, err
 	}
-	var err error
-	o.OrphanLeases, o.OrphanFreeRows, err = orphanLeases(r.leases[name])
-	return o, err
+	o.OrphanLeases = map[Token]LeaseRecord{}
+	for _, row := range r.leases[name] {
+		p, err := decodeLeaseRecord(row)
+		if err != nil {
+			o.OrphanLeases, o.Orphans = nil, nil
+			return o, err
+		}
+		if !p.Free {
+			o.OrphanLeases[tokenOf(row.Name)] = p
+		}
+		o.Orphans = append(o.Orphans, tokenOf(row.Name))
+	}
+	return o, nil
 }
 
 // lockRow returns an observation based on the lock row alone.
@@ -134,20 +144,4 @@ func (r Rows) lockRow(name string) Observation {
 		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
 	}
 	return o
-}
-
-func orphanLeases(rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
-	found = map[Token]LeaseRecord{}
-	for _, row := range rows {
-		p, err := decodeLeaseRecord(row)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case p.Free:
-			free = append(free, tokenOf(row.Name))
-		default:
-			found[tokenOf(row.Name)] = p
-		}
-	}
-	return found, free, nil
 }

@@ -140,9 +140,8 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 }
 
 // TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The ticket has no Queue if its key only has
-// a hash of the queue's name. If the content can't be read, for example after a manual change, the ticket gets default
-// values, and other waiters soon pass it. If the key is not valid, TicketOf reports false, and the ticket has only the
-// content.
+// a hash of the queue's name. Content that can't be read counts as default values, and other waiters soon pass the
+// ticket. If the key is not valid, TicketOf reports false, and the ticket has only the content.
 func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	t = content(row)
 	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)
@@ -181,11 +180,8 @@ func content(row Row) Ticket {
 // MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// readQueues reads keys and the first MostTickets tickets of each queue. It may return a few more tickets. A queue is
-// given as the key range of its tickets.
-//
-// readQueues usually makes one request. If there are many tickets, it reads the queues in separate requests. Tickets
-// need not come from the same snapshot.
+// readQueues reads keys and the first MostTickets tickets of each queue, or a few more. It usually makes one request. If
+// there are many tickets, it reads the queues in separate requests, because they need not come from the same snapshot.
 func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
@@ -201,20 +197,13 @@ func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 		tickets, err := readTickets(ctx, s, bound, queues)
 		return append(rows, tickets...), at, err
 	}
-	for _, row := range first { // rows are in key order, so all tickets were read, and other rows reached the limit
-		if IsTicket(row.Name) {
-			rows = append(rows, row)
-		}
-	}
-	return rows, at, nil
+	// Rows are in key order, so all tickets were read, and other rows reached the limit.
+	return append(rows, slices.DeleteFunc(first, func(row Row) bool { return !IsTicket(row.Name) })...), at, nil
 }
 
 // readTickets reads the first tickets of each queue. It bisects the queues to find the few that are long. If it read
 // each queue of a large set separately, the poll would time out.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
-	if len(queues) == 0 {
-		return nil, nil
-	}
 	limit := 2 * MostTickets * len(queues)
 	if len(queues) == 1 {
 		limit = MostTickets

@@ -66,7 +66,7 @@ var mutants = []mutant{
 	one("claim that leaves orphanLeases", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
 	one("claim over orphanLeases that nobody waited for", "one holder", claimGo,
-		"!known && !slices.Contains(o.OrphanFreeRows, token) {", "false && !known {"),
+		"return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })", "return false && lease.Name == \"\" })"),
 	one("confirm without the token check", "rows", claimGo,
 		"return TokenAt(row.Token) == token && row", "return row"),
 	one("withdrawal of another's claim", "rows", claimGo,
