@@ -15,7 +15,6 @@ import (
 // State is the state of a lock at one instant of Spanner's time.
 type State string
 
-// The states.
 const (
 	Free        State = "free"        // it has no row, because it was never claimed or its row was deleted
 	Held        State = "held"        // its holder's last heartbeat is within the lease
@@ -43,7 +42,6 @@ type Listing struct {
 	Cut     bool           // there may be more waiters, because not all tickets were read
 }
 
-// State returns the state of the lock.
 func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:

@@ -166,7 +166,6 @@ func withdraw(name string, token Token) []Write {
 	return []Write{{Kind: Delete, Name: LeaseKey(name, token)}, {Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
 }
 
-// bare reports whether a row is an unconfirmed claim under token.
 func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }

@@ -16,17 +16,14 @@ import (
 
 const doneSuffix = "!done"
 
-// MaxDone is the maximum length of a recorded key, in bytes.
 const MaxDone = 1 << 10
 
 var (
-	// ErrGarbled means that a done row can't be read.
 	ErrGarbled = errors.New("the key that was done last is not known")
 
 	// ErrUnordered means that a key can't be ordered relative to the key that was done last.
 	ErrUnordered = errors.New("only one of the keys is a tick of a schedule")
 
-	// ErrDone means that a key has already been done.
 	ErrDone = errors.New("the key is already done")
 
 	// ErrPassed means that the work for a larger key is already done. The work for the smaller key must not run any
@@ -34,7 +31,6 @@ var (
 	ErrPassed = errors.New("a larger key is already done")
 )
 
-// Due is work to be done. It consists of a key and, if the key is a tick of a schedule, the schedule's period.
 type Due struct {
 	Key    string
 	Period time.Duration // zero if no schedule is known
@@ -55,13 +51,12 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns an error if the work for due.Key must not run. The error is ErrDone if this key is already done, and
-// ErrPassed if a larger key is done. It is ErrUnordered if only one of the two keys is a tick of a schedule. Keys are
-// compared as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for due.Key must not run. Keys are compared as text, so a
+// key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
-// There is one exception: a smaller tick is allowed if the schedule's period has changed. The last tick that was done
-// can be up to half a period in the future, and ticks of the new period should not have to wait until then. So Forbids
-// allows a smaller tick if it has a different period and was not yet due when the last tick was recorded.
+// There is one exception. The last tick that was done can be up to half a period in the future, and if the schedule's
+// period changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
+// period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
@@ -81,7 +76,6 @@ func (d Done) OtherPeriod(due Due) bool {
 	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
 
-// CheckDone returns an error if a key can't be recorded as done.
 func CheckDone(key string) error {
 	return cmp.Or(checkLength("key", key, MaxDone), checkPrintable("key", key))
 }
@@ -96,7 +90,6 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 	return d, rows.At, err
 }
 
-// DoneRow returns the key of a lock's done row.
 func DoneRow(name string) string { return name + doneSuffix }
 
 // decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.

@@ -77,7 +77,6 @@ func FaultOf(err error) *Fault {
 	return NotAFault
 }
 
-// Refused reports whether Spanner does not permit a request, now or at all.
 func Refused(err error) bool { return FaultOf(err).Kind >= Refusal }
 
 // answered returns the fault in Spanner's answer.

@@ -33,12 +33,11 @@ type FreeClaim struct {
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
-// false if one of them has no free row, and therefore has to be claimed in the ordinary way. It also reports false if a
-// free row's token is not older than the observation, which can happen only after a manual change.
+// false if one of them has to be claimed in the ordinary way, because it has no free row, or one from the future, which
+// only a manual change can make.
 //
-// The claim's token is later than all earlier tokens of these locks, but earlier than the claim's commit timestamp. It
-// must not be equal to the commit timestamp, because a lock row whose token equals its heartbeat counts as an
-// unconfirmed claim.
+// The claim's token is later than all earlier tokens of these locks. It must be earlier than the claim's commit timestamp,
+// because a lock row whose token equals its heartbeat counts as an unconfirmed claim.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -53,7 +52,6 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, record: p, seen: slices.Clone(seen)}, true
 }
 
-// Names returns the names of the locks that c claims.
 func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
@@ -69,10 +67,8 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	return t.Store.Commit(ctx, "claim", append(writes, t.also...))
 }
 
-// Outcome is the outcome of a FreeClaim.
 type Outcome int
 
-// The outcomes.
 const (
 	Open Outcome = iota // it has not been applied, but still can be
 	Won                 // it was applied, and its token is valid
@@ -107,9 +103,8 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
 // locks with a free row of the next token, which records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. The row may have been deleted by this claim, by
-// another claim, or by an earlier attempt to retract. The caller must call Outcome to find out whether it was this
-// claim.
+// Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt to
+// retract may have deleted it, and only Outcome tells which.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	t.also = nil
@@ -132,8 +127,7 @@ func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	}
 }
 
-// freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns
-// the zero time.
+// freedSince returns the time of the release if row is a free row, or the zero time.
 func freedSince(row Row) time.Time {
 	if p, err := decodeLeaseRecord(row); err == nil && p.Free {
 		return row.Heartbeat

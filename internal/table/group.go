@@ -17,7 +17,6 @@ import (
 // Two places store the key of the member's lease row: the writer column of the partition's lock row, and the
 // partition's lease record.
 
-// MaxSlot is the highest slot number of a member.
 const MaxSlot = 9999
 
 // ErrGroup means that a lock is a member or a partition of a group. Candidates for other locks leave such a lock alone.
@@ -28,10 +27,8 @@ var (
 	memberRow = regexp.MustCompile(`^[^/]+/member/[0-9]{4}_[0-9]{16}$`)
 )
 
-// GroupPrefix returns the prefix of the names of all locks of a group.
 func GroupPrefix(group string) string { return url.PathEscape(group) + "/" }
 
-// SlotName returns the name of a member's lock.
 func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
@@ -71,7 +68,6 @@ type LeaseRef struct {
 	Token Token
 }
 
-// Key returns the key of the lease row.
 func (h LeaseRef) Key() string { return LeaseKey(h.Name, h.Token) }
 
 // MemberOf returns the member whose lease row has this key.
@@ -82,7 +78,6 @@ func MemberOf(key string) (LeaseRef, bool) {
 	return LeaseRef{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
 }
 
-// CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
 	n := len(PartitionName(group, partition))
 	switch {
@@ -94,7 +89,6 @@ func CheckPartition(group, partition string) error {
 	return cmp.Or(checkLength("partition", partition, MaxName), checkPrintable("partition", partition))
 }
 
-// CheckGroup returns an error if a group can't have that name.
 func CheckGroup(group string) error {
 	if err := cmp.Or(CheckName(Join(group)), checkLength("name", group, MaxName), checkPrintable("name", group)); err != nil {
 		return fmt.Errorf("group %.64q: %w", group, err)

@@ -58,7 +58,6 @@ type apartKey struct{}
 // acknowledged, and the others in its commit may be the reason.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
-// ApartOf returns the number that Apart has put into ctx, or 0.
 func ApartOf(ctx context.Context) int {
 	n, _ := ctx.Value(apartKey{}).(int)
 	return n
@@ -110,7 +109,6 @@ func (t Table) Asked(ctx context.Context, name string, token Token) (operator, p
 	return rows[0].Token.IsZero(), rows[0].Heartbeat.IsZero(), nil
 }
 
-// Valid reports whether all names are held under token.
 func (t Table) Valid(ctx context.Context, token Token, names ...string) (bool, error) {
 	var keys Keys
 	for _, name := range names {

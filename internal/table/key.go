@@ -23,10 +23,8 @@ func TokenAt(t time.Time) Token {
 	return Token(t.UnixMicro())
 }
 
-// Time returns the token as a time.
 func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
 // MaxName is the maximum length of a lock's name, in bytes. Spanner allows at most 8 KiB for a key after encoding, and
@@ -35,7 +33,6 @@ const MaxName = 4096
 
 const tokenDigits = 16
 
-// MaxKey is the maximum length of a lease row's key, in bytes.
 const MaxKey = MaxName + len("_") + tokenDigits
 
 var (
@@ -44,7 +41,6 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
 )
 
-// CheckName returns an error if name can't be the name of a lock.
 func CheckName(name string) error {
 	return cmp.Or(CheckKey(name), checkPrintable("lock name", name))
 }
@@ -109,7 +105,6 @@ func Join(parts ...string) string {
 	return longDigits.ReplaceAllString(strings.Join(escaped, "/"), "%5F$1")
 }
 
-// CheckTable returns an error if table can't be the name of a table.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
 		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; a schema and a dot may come first", table)
@@ -148,7 +143,6 @@ func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// tokenOf returns the token in a lease row's key.
 func tokenOf(leaseKey string) Token {
 	n, _ := strconv.ParseInt(leaseKey[len(leaseKey)-tokenDigits:], 10, 64) // digits only: can't fail
 	return Token(n)

@@ -50,7 +50,6 @@ func release(h LeaseRef) []Write {
 
 const brokenSuffix = "!broken"
 
-// BrokenRow returns the key of the row that Break writes.
 func BrokenRow(name string) string { return name + brokenSuffix }
 
 // Break releases a lock on behalf of an operator rather than the holder.

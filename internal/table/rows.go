@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-// Role is the purpose of a row.
 type Role int
 
-// The roles.
 const (
 	OfLock Role = iota
 	OfLease
@@ -50,7 +48,6 @@ type Rows struct {
 	leases map[string][]Row // by lock
 }
 
-// RowsAt returns the rows of the snapshot at a time.
 func RowsAt(at time.Time, rows []Row) Rows {
 	r := Rows{at, rows, make(map[string]Row, len(rows)), map[string][]Row{}}
 	for _, row := range rows {
@@ -62,10 +59,8 @@ func RowsAt(at time.Time, rows []Row) Rows {
 	return r
 }
 
-// Row returns the row with this key, or an empty Row.
 func (r Rows) Row(key string) Row { return r.byName[key] }
 
-// Done returns the key that was done last under the lock, or the zero Done.
 func (r Rows) Done(lock string) (Done, error) {
 	if row, ok := r.byName[DoneRow(lock)]; ok {
 		return decodeDone(row)
@@ -73,7 +68,6 @@ func (r Rows) Done(lock string) (Done, error) {
 	return Done{}, nil
 }
 
-// Leases returns the lock's lease rows and free rows.
 func (r Rows) Leases(lock string) []Row { return r.leases[lock] }
 
 // observations decodes the rows of the names, unless they could not be read.
@@ -137,7 +131,6 @@ func (r Rows) Observe(name string) (Observation, error) {
 	return o, nil
 }
 
-// lockRow returns an observation based on the lock row alone.
 func (r Rows) lockRow(name string) Observation {
 	o := Observation{Name: name, At: r.At}
 	if row, exists := r.byName[name]; exists {

@@ -16,7 +16,6 @@ type GroupQuery struct {
 	All        bool       // all of the above, for every partition that has a row
 }
 
-// A GroupSnapshot is the result of a GroupQuery.
 type GroupSnapshot struct {
 	At          time.Time
 	Members     map[string]Observation // by the name of their slot; nil if not read
@@ -27,7 +26,6 @@ type GroupSnapshot struct {
 	Unreadable  map[string]error // by the names of members and partitions whose lease rows can't be read
 }
 
-// A PartitionRow is a partition in a snapshot.
 type PartitionRow struct {
 	Observation
 	LeasesRead bool // its lease rows were also read

@@ -158,7 +158,6 @@ func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, ask
 	return rows, at, err
 }
 
-// Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
 	ctx, explain := listen(ctx)
 	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority(step)),
@@ -236,7 +235,6 @@ type reader struct {
 	step string
 }
 
-// Read implements Reader.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	rows, err := r.readTwice(ctx, keys, nil)
 	if refusedOptions(err) {
@@ -309,7 +307,6 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 	return rows, err
 }
 
-// Mutations converts the writes to the mutations of Spanner's client.
 func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(writes))
 	for i, w := range writes {

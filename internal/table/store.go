@@ -142,7 +142,6 @@ var Now = now{}
 
 type now struct{}
 
-// The columns of the table.
 const (
 	ColName      = "name"
 	ColHeartbeat = "heartbeat"

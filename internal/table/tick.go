@@ -13,7 +13,6 @@ type Tick struct {
 	Nearest        bool // use the nearest beginning, not the last one
 }
 
-// Check returns an error if the schedule is not valid.
 func (t Tick) Check() error {
 	if t.Period < time.Second || t.Period%time.Second != 0 || t.Offset%time.Second != 0 || t.Offset.Abs() >= t.Period {
 		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
@@ -21,7 +20,6 @@ func (t Tick) Check() error {
 	return nil
 }
 
-// Begin returns the beginning of the period to which the time now belongs.
 func (t Tick) Begin(now time.Time) time.Time {
 	begin := now.Add(-t.Offset).Truncate
 	if t.Nearest {
@@ -93,7 +91,6 @@ func UsualOffset(period time.Duration) time.Duration {
 	return quarter / 2
 }
 
-// Key returns the key of the period to which the time now belongs.
 func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 
 func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }

@@ -74,7 +74,6 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 // before that, or as soon as it can. The ticket then counts again, at its old place.
 func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
-// Row returns the key of the ticket's row.
 func (t Ticket) Row() string {
 	return fmt.Sprintf("%s%0*d/%s", QueuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
 }
@@ -100,7 +99,6 @@ func (t Ticket) write(kind Kind) Write {
 	return Write{Kind: kind, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
 }
 
-// Delete returns a write that deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
 // placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
@@ -124,7 +122,6 @@ func Waiting(queue string, last string) Range {
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
 }
 
-// IsTicket reports whether a key is in the range of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, TicketPrefix) }
 
 // Tickets returns the tickets of a queue, in queue order.
@@ -221,7 +218,6 @@ func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]R
 	return append(first, second...), err
 }
 
-// Queue writes and deletes tickets.
 func (t Table) Queue(ctx context.Context, writes ...Write) error {
 	if len(writes) == 0 {
 		return nil
