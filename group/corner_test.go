@@ -122,7 +122,7 @@ func TestAPartitionThatIsPausedWhileItIsClaimedIsNotWorkedOn(t *testing.T) {
 		begun := 0
 		var cause error
 		a := c.process("a", Numbered(1))
-		a.Group = New(nil, "locktable", "orders", Numbered(1), c.seamOf(a.link), spindle.WithID("a"), WithInitialDelay(0), WithWork(func(ctx context.Context, p Partition) error {
+		a.Group = New(nil, "locktable", "orders", Numbered(1), a.seam(), spindle.WithID("a"), WithInitialDelay(0), WithWork(func(ctx context.Context, p Partition) error {
 			mu.Lock()
 			begun++
 			mu.Unlock()

@@ -157,11 +157,12 @@ func TestAMemberThatCanNotClaimLeavesItToOthers(t *testing.T) {
 }
 
 // A claim that fails is tried again immediately, in halves, until it is known that more than one partition fails. From
-// then on, it is tried less and less often, a few times per lease, however many partitions there are.
+// then on, it is tried less and less often, a few times per lease, however many partitions there are. Once claims succeed
+// again, they run in parallel as before.
 func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
 		inVirtualTime(t, func(c *cluster) {
-			a := c.process("a", Numbered(64))
+			a := c.process("a", Numbered(64), batchesOf(16))
 			a.link.Refuse(fleet.Refusing(step, errors.New("not today")))
 			c.run(a)
 			c.sleep(lease)
@@ -171,7 +172,17 @@ func TestAClaimThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			c.sleep(lease / 2)
 			assert.InDelta(t, 2, a.link.Counts()["claim-partitions"], 1)
 			a.link.Refuse(nil)
-			c.until(lease/2, "a to have all", spreadOver(64, a))
+			c.until(lease, "a to have all", spreadOver(64, a))
+			all := func(do func(string) error) {
+				for i := range 64 {
+					require.NoError(t, do(fmt.Sprint(i)))
+				}
+			}
+			all(a.Pause)
+			c.until(lease, "a to release all", func() bool { return a.has() == 0 && c.listedAsPaused() == 64 })
+			slowly(a, lease/50)
+			all(a.Resume)
+			c.until(5*lease/50, "one look, one claim and one confirmation at a time", spreadOver(64, a))
 			c.end(a)
 		})
 	}
@@ -227,7 +238,7 @@ func TestAStepThatFailsOnceIsTakenAgain(t *testing.T) {
 				c.run(a)
 				c.until(lease/2, step+" to be repeated", took(c, a))
 				if step != "mark-paused" && errors.Is(err, table.ErrChanged) {
-					assert.Less(t, time.Since(failed), lease/10, step)
+					assert.Less(t, time.Since(failed), lease/5, step) // a quarter of a lease passes until a member looks by itself
 				}
 				c.end(a)
 			})

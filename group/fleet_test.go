@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,9 +57,25 @@ func inVirtualTime(t *testing.T, f func(*cluster)) {
 			}
 		}()
 		f(c)
-		synctest.Wait()
+		c.check()
 		require.Empty(t, c.clash, "two processes worked on one partition")
 	})
+}
+
+// check fails the test if a process's requests or events were not in order, or if its events don't tell what it has.
+func (c *cluster) check() {
+	c.t.Helper()
+	synctest.Wait()
+	for _, p := range c.all {
+		require.Empty(c.t, append(p.asked.wrong, p.told.wrong...), p.id)
+		if p.told.last == 0 {
+			continue // the test has an observer of its own
+		}
+		require.Equal(c.t, p.told.member != 0, p.runs.Going() && p.told.member != 0, "%s: its end is an event", p.id)
+		for _, h := range p.Held() {
+			require.Equal(c.t, h.Token(), p.told.has[h.Name()], "%s: an event says that it has %s", p.id, h.Name())
+		}
+	}
 }
 
 // counted is a table that counts the rows that are read.
@@ -85,13 +102,111 @@ type process struct {
 	stop   context.CancelFunc
 	done   chan error
 	dead   bool
+	slow   bool                   // each of its requests takes time
 	linger func(partition string) // called before work returns
+	told   told
+	asked  asked
+}
+
+// told is what the events of a process have said so far, and which of them were out of order.
+type told struct {
+	last, member      spindle.Token // of the last term, and of the present one
+	has               map[string]spindle.Token
+	jeopardy, leaving bool
+	wrong             []string
+}
+
+func (s *told) hear(e spindle.Event) {
+	ok := s.member == e.Token || e.Partition != "" && s.member != 0
+	switch e.Kind {
+	case spindle.Elected:
+		ok = s.member == 0 && e.Token > s.last && e.Deadline.After(e.At)
+		*s = told{last: e.Token, member: e.Token, has: map[string]spindle.Token{}, wrong: s.wrong}
+	case spindle.Lost:
+		ok = ok && len(s.has) == 0 && e.Err != nil
+		s.member = 0
+	case spindle.Jeopardy:
+		ok = ok && !s.jeopardy && e.Err != nil && !e.Deadline.IsZero()
+		s.jeopardy = true
+	case spindle.Safe:
+		ok = ok && s.jeopardy && !e.Deadline.IsZero()
+		s.jeopardy = false
+	case spindle.Leaving:
+		ok = ok && !s.leaving
+		s.leaving = true
+	case spindle.PartitionAssigned:
+		ok = ok && s.has[e.Partition] == 0 && e.Token > 0
+		s.has[e.Partition] = e.Token
+	case spindle.PartitionRevoked:
+		ok = ok && s.has[e.Partition] == e.Token && e.Err != nil
+		delete(s.has, e.Partition)
+	}
+	if !ok {
+		s.wrong = append(s.wrong, fmt.Sprintf("out of order: %v %d %s: %v", e.Kind, e.Token, e.Partition, e.Err))
+	}
+}
+
+// asked has the requests of a process that are in progress, and those that should not have been sent beside others.
+type asked struct {
+	mu    sync.Mutex
+	under map[string][]context.Context
+	wrong []string
+
+	released time.Time // when it last sent a release of partitions
+}
+
+// beside says how many requests of a step may be in progress at the same time. Commits that claim or free partitions count
+// as one step.
+var beside = map[string]int{"look": 1, "publish": 1, "evict": 1, "mark-paused": 1, "announce": 1, "move": lanes}
+
+// moves returns the number of commits in progress that claim or free partitions.
+func (a *asked) moves() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.goOn("move")
+}
+
+// goOn returns the number of requests of a step that are in progress.
+func (a *asked) goOn(kind string) int {
+	a.under[kind] = slices.DeleteFunc(a.under[kind], func(c context.Context) bool { return c.Err() != nil })
+	return len(a.under[kind])
+}
+
+// pass sends a request. A request whose ctx has ended is not in progress any more.
+func (p *process) pass(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+	a, kind := &p.asked, step
+	if step == "claim-partitions" || step == "confirm-partitions" || step == "reconcile" {
+		kind = "move"
+	}
+	a.mu.Lock()
+	if most, limited := beside[kind]; limited && a.goOn(kind) >= most {
+		a.wrong = append(a.wrong, step+" is sent while others are in progress")
+	}
+	if step == "release-partitions" {
+		a.released = time.Now()
+	}
+	atOnce := step == "announce" && a.goOn("release-partitions") > 0 && a.released.Equal(time.Now())
+	if !p.config.Handover && (atOnce || step == "release-partitions" && a.goOn("announce") > 0) {
+		a.wrong = append(a.wrong, "partitions are released before the others know that the member leaves")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	a.under[kind] = append(a.under[kind], ctx)
+	a.mu.Unlock()
+	defer cancel()
+	return call(ctx, p.link)
+}
+
+// seam is an option for the member of the process.
+func (p *process) seam() Option {
+	return options.Option(func(o *options.Config) {
+		o.Store, o.Clock = table.Via(p.pass), p.clock
+		spindle.WithObserver(p.told.hear).(options.Option)(o)
+	})
 }
 
 func (c *cluster) process(id string, partitions Partitions, opts ...Option) *process {
-	p := &process{id: id, of: c, link: &memstore.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, done: make(chan error, 1)}
-	seam := options.Option(func(o *options.Config) { o.Store, o.Clock = p.link, p.clock })
-	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{seam, spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
+	p := &process{id: id, of: c, link: &memstore.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, asked: asked{under: map[string][]context.Context{}}, done: make(chan error, 1)}
+	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{p.seam(), spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	return p
 }

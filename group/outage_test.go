@@ -128,6 +128,13 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, sick)
+		for _, p := range rest {
+			if p.Health() != nil {
+				c.loseTerm(p)
+				c.until(lease, "it to be back", func() bool { return strings.Count(p.log.String(), "msg=joined") == 2 })
+				assert.False(t, c.onTrial(p), "it was not useless")
+			}
+		}
 		row.Store("")
 		c.until(5*lease, "all to be worked on", func() bool { return c.worked() == n })
 		c.end(rest...)
@@ -206,15 +213,31 @@ func TestOneShortLeaseMakesNobodyLookMoreThanTenTimesALease(t *testing.T) {
 // A member that can't see the group ends its term and reports the actual reason. Its partitions are free immediately if
 // its work has returned.
 func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a, b := c.shared(16)
-		a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
-		c.until(lease+lease/50, "a to leave", func() bool { return strings.Contains(a.log.String(), "msg=left") })
-		c.until(lease/2, "b to have all", spreadOver(16, b))
-		assert.Contains(t, a.log.String(), "no poll of the group was answered in time")
-		a.link.Refuse(nil)
-		c.end(a, b)
-	})
+	for _, hangs := range []time.Duration{0, lease / 5} { // how long it waits for work that hangs
+		inVirtualTime(t, func(c *cluster) {
+			a, b := c.shared(16)
+			free := c.hung(a)
+			if hangs == 0 {
+				free()
+			}
+			a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
+			c.until(lease+lease/50+hangs, "a to leave", func() bool { return strings.Contains(a.log.String(), "msg=left") })
+			c.until(lease/2+5*hangs, "b to have all", spreadOver(16, b))
+			assert.Contains(t, a.log.String(), "no poll of the group was answered in time")
+			a.link.Refuse(nil)
+			c.clash = nil // the work that hangs has no partition any more
+			free()
+			c.end(a, b)
+		})
+	}
+}
+
+// onTrial reports whether the term of a process is on trial.
+func (c *cluster) onTrial(p *process) bool {
+	c.t.Helper()
+	s, err := table.Table{Store: c.store}.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{Members: true})
+	require.NoError(c.t, err)
+	return s.Members[c.slotOf(p).Name].LeaseRecord.Trial
 }
 
 // Many warnings with the same cause are logged as one line.

@@ -26,7 +26,7 @@ func (c *cluster) worked() int {
 // slowly makes each step of a process take the given time.
 func slowly(p *process, d time.Duration) { p.link.After(func(string) { time.Sleep(d) }) }
 
-// Of many partitions that move, most have work until it is their turn to move.
+// Of many partitions that move, most have work until it is their turn to move, however often their member polls.
 func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n, batch = 400, 20
@@ -40,6 +40,7 @@ func TestManyPartitionsMoveSomeAtATime(t *testing.T) {
 		c.run(b)
 		idle := 0
 		c.until(6*lease, "an even spread", func() bool {
+			require.NoError(t, a.Resume("0")) // causes a poll
 			idle = max(idle, n-c.worked())
 			return spreadOver(n, a, b)()
 		})

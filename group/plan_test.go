@@ -95,7 +95,7 @@ func TestAGroupThatBeginsBeginsItsWorkOnce(t *testing.T) {
 func TestTheFirstMemberWaitsForOthersForAThirdOfALease(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		p := c.process("a", Numbered(4))
-		p.Group = New(nil, "locktable", "orders", Numbered(4), c.seamOf(p.link), spindle.WithID("a"), WithWork(p.work))
+		p.Group = New(nil, "locktable", "orders", Numbered(4), p.seam(), spindle.WithID("a"), WithWork(p.work))
 		c.run(p)
 		assert.InDelta(t, lease/3, c.until(lease, "a to have all", spreadOver(4, p)), float64(lease/20))
 		c.end(p)

@@ -67,6 +67,27 @@ func TestCommitsThatAreAbortedGoOneAtATime(t *testing.T) {
 	assert.Equal(t, lanes, of.commits.width())
 }
 
+// So does a member whose commits are aborted: at first all at once, and then one at a time, until half a lease after the last.
+func TestAMemberWhoseClaimsAreAbortedSendsOneAtATime(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, aborts := c.process("a", Numbered(64), batchesOf(16)), true
+		a.link.Refuse(func(step string) error {
+			if aborts && step == "claim-partitions" {
+				return table.ErrAborted
+			}
+			return nil
+		})
+		slowly(a, lease/200)
+		c.run(a)
+		c.sleep(lease / 10) // the first four are given up
+		aborts = false
+		most := 0
+		c.until(2*lease, "a to have all", func() bool { most = max(most, a.asked.moves()); return spreadOver(64, a)() })
+		assert.Equal(t, 1, most)
+		c.end(a)
+	})
+}
+
 // A step that Spanner aborts each time is given up after a twentieth of a lease, because its observations become
 // outdated.
 func TestAStepThatIsAbortedEachTimeIsGivenUpSoon(t *testing.T) {

@@ -84,7 +84,7 @@ func (s *storm) launch() {
 	s.launched++
 	id := fmt.Sprint("p", s.launched%7)
 	p := s.process(id, Numbered(1))
-	opts := []Option{s.seamOf(p.link), spindle.WithID(id), WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
+	opts := []Option{p.seam(), spindle.WithID(id), WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
 		WithIdentity(choose(s, 0, 0, lease, 20*lease)), batchesOf(choose(s, 1, 2, 7, 50)), spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil))),
 		WithEarlyReturn(choose(s, BeginAgain, Release)), WithWork(func(ctx context.Context, of Partition) error { return s.work(ctx, p, of) })}
 	if s.dice.IntN(2) == 0 {
@@ -98,6 +98,8 @@ func (s *storm) launch() {
 		}
 	}
 	p.Group = New(nil, "locktable", "orders", choose(s, s.lists...), opts...)
+	p.slow = s.launched%2 == 0
+	s.mend(p)
 	s.cluster.run(p)
 	s.run = append(s.run, p)
 }
@@ -181,8 +183,10 @@ func (s *storm) mend(ps ...*process) {
 	for _, p := range ps {
 		p.link.Mend()
 		p.link.Heal()
-		p.link.After(nil)
 		p.link.Again(nil)
+		if slowly(p, lease/100); !p.slow {
+			p.link.After(nil)
+		}
 	}
 }
 

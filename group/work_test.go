@@ -19,7 +19,7 @@ import (
 // doing starts a member whose work is do.
 func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Context, p Partition) error, opts ...Option) *process {
 	p := c.process(id, partitions)
-	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{c.seamOf(p.link), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
+	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{p.seam(), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	c.run(p)
 	return p
@@ -240,7 +240,10 @@ func TestAnObserverIsToldOfPartitions(t *testing.T) {
 		c.sleep(2 * lease)
 		b := c.start("b", Numbered(2))
 		c.until(3*lease, "an even spread", spreadOver(2, a, b))
+		a.link.Counts()
 		c.end(a)
+		counts := a.link.Counts()
+		assert.Equal(t, []int{1, 0, 0}, []int{counts["release"], counts["release-partitions"], counts["announce"]}, "everything is released in one commit")
 		require.Len(t, seen, 4)
 		for i, kind := range []spindle.EventKind{spindle.PartitionAssigned, spindle.PartitionAssigned, spindle.PartitionRevoked, spindle.PartitionRevoked} {
 			assert.Equal(t, kind, seen[i].Kind)

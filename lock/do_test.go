@@ -346,6 +346,8 @@ func TestGivingBackInDoEndsWithItsCtx(t *testing.T) {
 				began := time.Now()
 				assert.ErrorContains(t, giveBack(ctx), "left to expire")
 				assert.Equal(t, time.Second, time.Since(began))
+				assert.Zero(t, s.Permit(ctx).Token())
+				assert.Zero(t, s.Permit(ctx).Left(), "it is given up, though its lease still runs")
 				return nil
 			})
 			assert.ErrorIs(t, err, ErrNotHeld)

@@ -386,9 +386,10 @@ func (p *slotLock) Lock(ctx context.Context) (err error) {
 func (p *slotLock) Unlock(ctx context.Context) error { return p.permit.Release(ctx) }
 
 // The second waiter may still be in a pause that it began in a long turn when a short one ends. Those behind it know that and
-// leave the lock to it.
+// leave the lock to it, even if they have polled during the short turn.
 func TestNobodyIsPassedOverAfterAShortTurn(t *testing.T) {
-	for range 5 {
+	for i := range 40 {
+		turn := time.Duration(1+i%20) * 5 * time.Millisecond
 		takingTurns(t, func(g *fairground) {
 			holder := g.mutex("holder", "m")
 			require.NoError(t, holder.Lock(g.ctx))
@@ -399,7 +400,7 @@ func TestNobodyIsPassedOverAfterAShortTurn(t *testing.T) {
 				g.all.Go(func() {
 					assert.NoError(t, m.Lock(g.ctx))
 					order = append(order, i)
-					time.Sleep(time.Millisecond)
+					time.Sleep(turn)
 					assert.NoError(t, m.Unlock(context.Background()))
 				})
 				time.Sleep(time.Second)

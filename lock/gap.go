@@ -30,7 +30,7 @@ func (l *line) gap(q fair.Line, s elect.LockView) fair.Gap {
 }
 
 // heldFor returns how long a free lock was held before, at most: its rows have the start and the end of its last term.
-// Waiters ahead may still be in a pause that they began in an earlier and longer term, as this one was at its last poll.
+// Waiters ahead may still be in a pause that they began in an earlier and longer term, as this one was not long ago.
 func (l *line) heldFor(s elect.LockView) time.Duration {
 	end := s.Freed
 	switch {

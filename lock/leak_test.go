@@ -155,7 +155,8 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 		trouble()
 		soon, cancel := context.WithTimeout(ctx, hanging)
 		defer cancel()
-		return errors.Join(unlock(ctx, s.set, s.set.Lock(soon)), s.blocked(s.mutex.Lock(soon)), s.mutex.Unlock(ctx))
+		_, err := s.mutex.TryLock(soon)
+		return errors.Join(err, unlock(ctx, s.set, s.set.Lock(soon)), s.blocked(s.mutex.Lock(soon)), s.mutex.Unlock(ctx))
 	},
 	"Do": func(s *site, ctx context.Context, trouble func()) error {
 		trouble()
@@ -233,7 +234,17 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 		trouble()
 		soon, cancel := context.WithTimeout(ctx, hanging)
 		defer cancel()
+		sooner, end := context.WithTimeout(soon, hanging/2)
+		defer end()
+		behind := make(chan error, 1)
+		time.AfterFunc(hanging/4, func() { // the third is in line
+			p, _, err := s.semaphore.TryAcquire(sooner)
+			tried := release(ctx, p, err)
+			p, err = s.semaphore.Acquire(sooner)
+			behind <- errors.Join(release(ctx, p, err), tried)
+		})
 		third, err := s.semaphore.Acquire(soon)
+		<-behind        // whose outcome depends on the third's
 		if err == nil { // one of the two was lost
 			err = third.Release(ctx)
 		} else {

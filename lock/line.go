@@ -52,12 +52,16 @@ type shown struct {
 	began elect.Instant    // when the last poll was sent
 	ended elect.Instant    // when the reply to the last poll arrived
 	trip  time.Duration    // how long the last poll took
-	ago   time.Duration    // how long before that poll the locks had changed hands
+	ago   time.Duration    // for how long, at most, the locks had been held when other waiters began their pauses
+	agoAt time.Time        // the time of the poll that has shown it
 	free  map[string]since // since when each lock has been seen to be free
 }
 
 // maxFirstTrip limits what a waiter says of its first poll, which may also have opened the connection to Spanner.
 const maxFirstTrip = 100 * time.Millisecond
+
+// longestPause is the longest pause of any waiter between two polls.
+const longestPause = time.Second
 
 // stand puts a waiter in line for the queues. own is the ticket that the waiter's process already has, if any.
 func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
@@ -215,8 +219,12 @@ func (l *line) pause(seen []elect.LockView) time.Duration {
 	place := l.place()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ago = l.lastChange(seen)
-	pause := elect.Jitter(l.clock, l.pace().Pause(place, l.ago))
+	ago := l.lastChange(seen)
+	// Its own pause may have ended in a short turn, while others are still in one that began before that turn.
+	if ago >= l.ago || l.at.Sub(l.agoAt) > 2*(longestPause+l.trip) {
+		l.ago, l.agoAt = ago, l.at
+	}
+	pause := elect.Jitter(l.clock, l.pace().Pause(place, ago))
 	if l.wait > 0 {
 		pause = min(pause, l.wait)
 	}

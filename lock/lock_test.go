@@ -492,7 +492,7 @@ func TestSemaphoresOfTwoSizesShareTheSlotsThatBothHave(t *testing.T) {
 // The emulator forgets concurrent transactions of one client, where Spanner aborts them.
 func TestManyWhoAskAtOnceForFreeSlotsGetOneEach(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		s := lock.NewSemaphore(db.Client, db.Table, "s", 100, quiet)
+		s := lock.NewSemaphore(db.Client, db.Table, "s", 100, quiet, spindle.WithLease(time.Minute)) // a request has a part of it
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -28,16 +29,23 @@ func spells(p *process, step string, err error, in ...[2]time.Duration) {
 	})
 }
 
-// waits makes another process hold the lock for that long, and returns how long a waiter waited for it.
-func waits(b *bed, p *process, held time.Duration, opts ...Option) (time.Duration, error) {
+// waits makes another process hold the lock for that long, and returns how long a waiter waited for it. The lock is a mutex,
+// or a slot if the step is one that only semaphores have.
+func waits(b *bed, p *process, step string, held time.Duration, opts ...Option) (time.Duration, error) {
 	b.Helper()
-	holder := b.process().mutex("m")
+	lock := func(p *process, opts ...Option) locking {
+		if step == "holders" {
+			return &slotLock{Semaphore: p.semaphore("m", 1, opts...)}
+		}
+		return p.mutex("m", opts...)
+	}
+	holder := lock(b.process())
 	require.NoError(b, holder.Lock(b.Context()))
 	unlock := func() { assert.NoError(b, holder.Unlock(context.WithoutCancel(b.Context()))) }
 	timer := time.AfterFunc(held, unlock)
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
-	start, m := time.Now(), p.mutex("m", opts...)
+	start, m := time.Now(), lock(p, opts...)
 	err := m.Lock(ctx)
 	took := time.Since(start)
 	if err == nil {
@@ -104,7 +112,7 @@ func TestARefusalThatPassesDoesNotEndAWait(t *testing.T) {
 					}
 					at := func(from, to time.Duration) [2]time.Duration { return [2]time.Duration{from, to} }
 					spells(p, step, err, at(from, 9*time.Second), at(10*time.Second, 19*time.Second), at(20*time.Second, 29*time.Second), at(held-time.Second, held+8*time.Second))
-					took, got := waits(b, p, held, spindle.WithLease(2*time.Second))
+					took, got := waits(b, p, step, held, spindle.WithLease(2*time.Second))
 					require.NoError(t, got)
 					assert.Less(t, took, held+10*time.Second)
 				})
@@ -116,7 +124,7 @@ func TestARefusalThatPassesDoesNotEndAWait(t *testing.T) {
 // A step that has been refused for one lease, or for 10 s if that is longer, ends the wait with the advice. Before, the
 // waiter would have waited for nothing until its ctx ends.
 func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
-	for _, step := range []string{"observe", "queue", "claim"} {
+	for _, step := range []string{"observe", "queue", "claim", "holders"} {
 		for _, lease := range []time.Duration{time.Second, 30 * time.Second} {
 			t.Run(step+" "+lease.String(), func(t *testing.T) {
 				inVirtualTime(t, func(b *bed) {
@@ -125,11 +133,19 @@ func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
 					switch step {
 					case "queue":
 						from = 0
-					case "claim":
+					case "claim", "holders":
 						held = from
 					}
-					spells(p, step, refused(codes.PermissionDenied), [2]time.Duration{from, time.Hour})
-					took, err := waits(b, p, held, spindle.WithLease(lease))
+					if step == "holders" { // the poll after the claim of a slot
+						p.After(func(sent string) {
+							if sent == "claim" { // of a released slot, which needs no confirmation
+								p.Refuse(fleet.Refusing("observe", refused(codes.PermissionDenied)))
+							}
+						})
+					} else {
+						spells(p, step, refused(codes.PermissionDenied), [2]time.Duration{from, time.Hour})
+					}
+					took, err := waits(b, p, step, held, spindle.WithLease(lease))
 					require.ErrorContains(t, err, "refused here")
 					assert.ErrorContains(t, err, "roles/spanner.databaseUser")
 					assert.GreaterOrEqual(t, took, from+limit)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // The programs that clients/README.md shows are the files beside it, which the next tests run.
@@ -111,8 +114,9 @@ func TestTheRecipesForClientsEndAsTheTableSays(t *testing.T) {
 		if strings.HasPrefix(answer, "404") && answer != "404 none" { // recipes do not ask /v1/release
 			continue
 		}
-		status, _ := strconv.Atoi(strings.Fields(answer)[0]) // 0: no answer
-		for work, is := range ending {
+		status, _ := strconv.Atoi(strings.Fields(answer)[0])                   // 0: no answer
+		for _, work := range fleet.Some(slices.Sorted(maps.Keys(ending))...) { // each starts a Java machine
+			is := ending[work]
 			t.Run("Java, "+answer+", "+work, func(t *testing.T) {
 				r := endingAgent(t, classes, status)
 				java := r.example("job")

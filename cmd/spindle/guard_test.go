@@ -23,7 +23,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-var failovers = flag.Int("failovers", 4, "how many failovers each pair of guarded machines has; there are four pairs if SPINDLE_ALL_CASES is set, or else one")
+var failovers = flag.Int("failovers", 2, "how many failovers each pair of guarded machines has; there are four pairs if SPINDLE_ALL_CASES is set, or else one")
 
 // The scripts of a service that says when it was active: from before its activation to after its
 // deactivation. Files say whether it is sick, or hangs.

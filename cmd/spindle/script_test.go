@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,6 +45,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programs["spindle"] = func() { os.Exit(cli.Main(os.Args[1:])) }
+	// If these tests run under nohup, what they start does not: as they handle the signal, it is not ignored there.
+	if isTest := programs[filepath.Base(os.Args[0])] == nil; isTest && signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, programs)
 }
 

@@ -3,15 +3,20 @@ package batch_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/batch"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -24,6 +29,7 @@ type counted struct {
 	reads   int
 	slow    time.Duration
 	fail    error
+	keys    []table.Keys // of each read
 }
 
 func (c *counted) note(n *int) (time.Duration, error) {
@@ -45,10 +51,15 @@ func (c *counted) Commit(ctx context.Context, step string, writes []table.Write)
 
 func (c *counted) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
 	slow, fail := c.note(&c.reads)
+	c.mu.Lock()
+	c.keys = append(c.keys, keys)
+	c.mu.Unlock()
 	if wait(ctx, slow); fail != nil {
 		return nil, time.Time{}, fail
 	}
-	return c.Store.Read(ctx, step, bound, keys)
+	rows, at, err := c.Store.Read(ctx, step, bound, keys)
+	slices.Reverse(rows) // Spanner promises no order
+	return rows, at, err
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -130,6 +141,18 @@ func TestOneSupersededLockAmongManyStopsOnlyItself(t *testing.T) {
 	})
 }
 
+// Requests are shared among the locks of one client and table.
+func TestEachTableOfAClientHasItsOwnRequests(t *testing.T) {
+	one, other := &spanner.Client{}, &spanner.Client{}
+	r := batch.Of(one, "Locks")
+	assert.Same(t, r, batch.Of(one, "locks"))
+	assert.NotSame(t, r, batch.Of(one, "others"))
+	assert.NotSame(t, r, batch.Of(other, "Locks"))
+	assert.Same(t, r, batch.Of(one, "Locks"))
+	runtime.KeepAlive(one)
+	runtime.KeepAlive(other)
+}
+
 // What fails for all is everybody's error, and is not repeated here: each holder repeats its heartbeat itself.
 func TestAnOutageIsEveryLocksOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -166,6 +189,58 @@ func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
 		all.Wait()
 		assert.Equal(t, 2, c.commits)
 	})
+}
+
+// Heartbeats at different attempts wait together, but each attempt has its own commits. Those are sent side by side, unless
+// transactions abort each other: then one after the other, and no claim is sent meanwhile.
+func TestWhereTransactionsAbortEachOtherCommitsAreSentInTurn(t *testing.T) {
+	for _, bounded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, r := counted{slow: lease / 4}, &batch.Requests{}
+			tokens := holders(t, &c, 500)
+			link := &memstore.Link{Store: &c}
+			candidate := &elect.Candidate{Table: table.Table{Store: link}, Clock: elect.SystemClock{}, Names: []string{"other"}, ID: "me",
+				LeaseRecord: table.LeaseRecord{Lease: lease}, Gate: elect.Entrance{Gate: &r.Claims}}
+			if bounded {
+				link.Refuse(func(step string) error {
+					if step == "claim" {
+						return table.ErrAborted
+					}
+					return nil
+				})
+				for !r.Claims.Bounded() {
+					require.True(t, candidate.Try(t.Context(), elect.All, 0).Lost)
+				}
+				link.Refuse(nil)
+			}
+			start := time.Now()
+			var all sync.WaitGroup
+			i := 0
+			for name, token := range tokens {
+				ctx := table.Apart(t.Context(), i%2)
+				all.Go(func() { beats(ctx, r, &c, map[string]table.Token{name: token}) })
+				i++
+			}
+			var claimed time.Duration
+			link.Refuse(func(step string) error {
+				if step == "claim" {
+					claimed = time.Since(start)
+				}
+				return nil
+			})
+			time.Sleep(lease / 40)
+			var step elect.Step
+			var claim sync.WaitGroup
+			claim.Go(func() { step = candidate.Try(t.Context(), elect.All, 0) })
+			all.Wait()
+			assert.Equal(t, 2, c.commits)
+			assert.Equal(t, bounded, time.Since(start) > lease/2)
+			claim.Wait()
+			require.NotNil(t, step.Term, "%v", step.Err)
+			assert.Equal(t, bounded, claimed > lease/2)
+			step.Term.End(nil)
+		})
+	}
 }
 
 // pace sends heartbeats of a lock each, one soon after the other.
@@ -410,6 +485,46 @@ func TestALookJoinsOneThatWaits(t *testing.T) {
 	})
 }
 
+// Whatever is read at one instant, each sees what it would have read alone. No read asks for more than a thousand keys, for a
+// key twice, or for more rows than its looks want.
+func TestSharedReadsAreTheReadsOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		holders(t, &c, 100)
+		for seed := range uint64(40) {
+			dice := rand.New(rand.NewPCG(seed, 0))
+			c.slow, c.keys = time.Millisecond, nil
+			keys, rows := []table.Keys{{Names: []string{"first"}, Limit: 1}}, 1
+			for range 2 + dice.IntN(20) {
+				var k table.Keys
+				for _, n := range dice.Perm(1000)[:1+dice.IntN(4)*dice.IntN(100)] {
+					k.Names = append(k.Names, fmt.Sprintf("lock-%04d", n))
+				}
+				for _, n := range dice.Perm(100)[:dice.IntN(3)] {
+					from := fmt.Sprintf("lock-%04d", n)
+					k.Ranges = append(k.Ranges, table.Range{From: from, To: from + "~"})
+				}
+				k.Limit = (1 + dice.IntN(200)) * int(seed%3) // of some seeds, no look has a limit
+				keys, rows = append(keys, k), rows+k.Limit
+			}
+			var r batch.Requests
+			for i, seen := range looks(t, &r, &c, keys...) {
+				c.slow = 0
+				alone, _, err := c.Store.Read(t.Context(), "observe", table.Present, keys[i])
+				require.NoError(t, err)
+				assert.Equal(t, alone, seen, "seed %d: %v", seed, keys[i])
+			}
+			for _, k := range c.keys {
+				assert.LessOrEqual(t, len(k.Names)+len(k.Ranges), 1000)
+				assert.LessOrEqual(t, k.Limit, rows)
+				assert.True(t, k.Limit > 0 || seed%3 == 0, "seed %d", seed)
+				assert.Len(t, slices.Compact(slices.Sorted(slices.Values(k.Names))), len(k.Names), "seed %d", seed)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // Everything but heartbeats and looks is passed on as it is.
 func TestOtherRequestsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -418,5 +533,14 @@ func TestOtherRequestsAreNotShared(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, shared.Release(t.Context(), hold(t, shared, "a"), "a"))
 		assert.Zero(t, time.Since(start))
+		for step, keys := range map[string]table.Keys{"list": {Names: []string{"a"}}, "observe": {All: true}} {
+			c.reads, c.slow = 0, time.Second
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() { _, _, _ = shared.Store.Read(t.Context(), step, table.Present, keys) })
+			}
+			all.Wait()
+			assert.Equal(t, 3, c.reads, step)
+		}
 	})
 }

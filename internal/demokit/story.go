@@ -15,8 +15,8 @@ const (
 	// glance is the interval at which a story calls Look.
 	glance = 50 * time.Millisecond
 
-	// patience is how long a story waits for its next step. Normally, far less is enough.
-	patience = 20 * time.Second
+	// patience is how long a story waits for its next step. A second or two is enough, unless the machine is busy.
+	patience = 2 * time.Minute
 )
 
 // A Story is a timeline of what happens to child processes and to the resources that they share.

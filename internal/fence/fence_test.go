@@ -363,22 +363,29 @@ func TestAWriteToATableInMemoryIsAnsweredByItsToken(t *testing.T) {
 	for _, err := range both() {
 		assert.ErrorIs(t, err, fence.ErrFenced, "only one of the two is held")
 	}
-	f.Names = []string{"a"}
+	gone := 0
+	f.Names, f.Gone = []string{"a"}, func() { gone++ }
+	both()
+	assert.Zero(t, gone)
 	hold("a")
 	for _, err := range both() {
 		assert.ErrorIs(t, err, fence.ErrFenced)
 		assert.ErrorContains(t, err, "wrapped")
 		assert.ErrorContains(t, err, "only the token was checked")
 	}
+	assert.Equal(t, 2, gone, "each says that the lock is gone")
 }
 
-// Each refused write is reported once with its reason, and no other write is reported.
+// Each refused write is reported once with its reason, and the owner learns once that its lock is gone. No other write is
+// reported.
 func TestAFencedWriteIsReportedOnce(t *testing.T) {
 	for how, try := range ways {
 		r := fleet.NewReports()
 		s, db := serve(t, leaseA, own)
 		f := behind(db, "a", "b")
 		f.About.Meters, f.About.Tracers = r.Meters, r.Tracers
+		gone := 0
+		f.Gone = func() { gone++ }
 		s.rows[leaseB] = true
 		_, err := try(t.Context(), f)
 		require.NoError(t, err)
@@ -387,9 +394,11 @@ func TestAFencedWriteIsReportedOnce(t *testing.T) {
 		require.Error(t, err)
 		assert.Empty(t, r.Metrics(t), how)
 		assert.Empty(t, r.Spans(), how)
+		assert.Zero(t, gone, how)
 		s.remove(leaseB)
 		_, err = try(t.Context(), f)
 		require.ErrorIs(t, err, fence.ErrFenced)
+		assert.Equal(t, 1, gone, how)
 		assert.Equal(t, map[string]float64{"fenced{lock=a}": 1, "fenced{lock=b}": 1}, r.Metrics(t), how)
 		require.Equal(t, []string{"fence!"}, r.Spans(), how)
 		assert.Equal(t, err.Error(), r.Ended()[0].Status().Description, how)

@@ -53,6 +53,7 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	seen := history{assumed: 15 * time.Second, absent: ago(4 * time.Second)}
 	since := map[table.LeaseRef]time.Time{gone: ago(5 * time.Second)}
 	lock := table.LeaseRecord{Lease: 30 * time.Second}
+	slow := member(6, time.Hour) // its row is missing as well, and its lease is known to be long
 
 	vanished := table.SlotName("orders", 5) // its lock row is missing, and its lease row can't be read
 	defer func() {
@@ -82,6 +83,7 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"a missing member has it, just seen":                   {o: with(gone), wait: never},
 		"a missing member has it, seen a while ago":            {o: with(gone), missing: since, wait: 15 * time.Second},
 		"a missing member has it, its lease rows not read":     {o: unread(with(gone)), missing: since, wait: never, leases: true},
+		"a missing member has a longer lease":                  {o: with(slow), missing: map[table.LeaseRef]time.Time{slow: ago(5 * time.Second)}, wait: 35 * time.Second},
 		"a missing member has waited long enough":              {o: with(gone), missing: map[table.LeaseRef]time.Time{gone: ago(20 * time.Second)}},
 		"an earlier term of a missing member was waited for":   {o: with(gone), missing: map[table.LeaseRef]time.Time{member(4, 3*time.Hour): ago(time.Hour)}, wait: never},
 		"a member of another group has it":                     {o: with(other), wait: never},
@@ -105,8 +107,9 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"an orphan lease of a missing member":                  {o: absent(table.LeaseRecord{With: gone.Key(), Lease: 8 * time.Second}), missing: since, wait: 5 * time.Second},
 		"orphan leases of an evicted and of a live member":     {o: absent(table.LeaseRecord{With: evicted.Key(), Lease: time.Second}, table.LeaseRecord{With: live.Key(), Lease: time.Second}), wait: never},
 		"an orphan lease of a lock":                            {o: absent(lock), m: seen, wait: 26 * time.Second},
+		"orphan leases of two locks":                           {o: absent(table.LeaseRecord{Lease: 20 * time.Second}, lock, table.LeaseRecord{Lease: 10 * time.Second}, table.LeaseRecord{Lease: 5 * time.Second}), m: seen, wait: 26 * time.Second},
 	} {
-		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members}, Own: own, Memory: &plan.Memory{Lease: 10 * time.Second, Missing: c.missing}}
+		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members}, Own: own, Memory: &plan.Memory{Lease: 10 * time.Second, Missing: c.missing, Leases: map[table.LeaseRef]time.Duration{slow: 40 * time.Second}}}
 		wait, leases := j.claimableIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
 		assert.Equal(t, c.leases, leases, what)
@@ -126,14 +129,15 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 const lease = 10 * time.Second
 
 // If a partition's row vanishes for the second time, its last holder may act for a lease from then on, whether the row showed
-// a holder or a release in between.
+// a holder or a release in between. After a release, there was no holder.
 func TestASecondAbsenceCountsFromItsBeginning(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, heartbeat := range []time.Time{at, {}} {
-		var h history
+		h := history{assumed: time.Hour}
 		for i, exists := range []bool{true, false, false, true, false, false} {
 			h.learn(table.PartitionRow{Observation: table.Observation{At: at.Add(time.Duration(i) * time.Second), Exists: exists, Heartbeat: heartbeat}}, lease)
 		}
 		assert.Equal(t, at.Add(4*time.Second), h.absent)
+		assert.Equal(t, heartbeat.IsZero(), h.assumed == 0)
 	}
 }

@@ -67,7 +67,7 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		{"unresolved: this term's and a target", Unresolved, []partitionView{me}, []local{target}, toClaim, NoLook},
 		{"unresolved: a target, and can't be had now", Unresolved, []partitionView{me}, []local{busy, over}, toLeave, NoLook},
 		{"unresolved: its back-off is not over", Unresolved, []partitionView{me}, []local{waits, with(func(l *local) { l.target, l.backoff = false, d })}, toLeave, d},
-		{"unresolved: no target", Unresolved, []partitionView{me}, []local{noTarget, leaving}, toReconcile, NoLook},
+		{"unresolved: no target", Unresolved, []partitionView{me}, []local{noTarget, leaving, with(func(l *local) { l.Planned, l.Leaving = false, true })}, toReconcile, NoLook},
 		{"unresolved: a target, and another's too", Unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{target}, toReconcile, NoLook},
 		{"unresolved: no plan", Unresolved, []partitionView{me}, []local{noPlan}, toLeave, awaited},
 	} {

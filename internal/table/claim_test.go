@@ -47,6 +47,79 @@ func TestAClaimThatIsAbortedHasBeenOvertaken(t *testing.T) {
 	assert.Equal(t, "another", store.Rows()["m"].Writer)
 }
 
+// A claim commits exactly if the lock is as it was observed, and leaves no other lease row. It is confirmed once.
+func TestAClaimIsRefusedWhateverHasChangedSinceTheLook(t *testing.T) {
+	ctx := t.Context()
+	remove := func(key string) table.Write { return table.Write{Kind: table.Delete, Name: key} }
+	for _, before := range []string{"free", "released", "held"} {
+		for what, change := range map[string]func(tab table.Table, token table.Token) error{
+			"nothing":   nil,
+			"claimed":   func(tab table.Table, _ table.Token) error { return claimAnew(ctx, tab, "another", false) },
+			"confirmed": func(tab table.Table, _ table.Token) error { return claimAnew(ctx, tab, "another", true) },
+			"its row is gone after that": func(tab table.Table, _ table.Token) error {
+				return errors.Join(claimAnew(ctx, tab, "another", true), tab.Store.Commit(ctx, "operator", []table.Write{remove("m")}))
+			},
+			"released after that": func(tab table.Table, _ table.Token) error { return claimAndRelease(ctx, tab) },
+			"a heartbeat":         func(tab table.Table, token table.Token) error { return tab.Heartbeat(ctx, token, "m") },
+			"a release":           func(tab table.Table, token table.Token) error { return tab.Release(ctx, token, "m") },
+			"its row is gone": func(tab table.Table, _ table.Token) error {
+				return tab.Store.Commit(ctx, "operator", []table.Write{remove("m")})
+			},
+		} {
+			store := &memstore.Store{}
+			tab := table.Table{Store: store}
+			switch before {
+			case "released":
+				require.NoError(t, claimAndRelease(ctx, tab))
+			case "held":
+				require.NoError(t, claimAnew(ctx, tab, "holder", true))
+			}
+			seen, err := tab.LookAtLeases(ctx, time.Now(), "m")
+			require.NoError(t, err)
+			if change != nil && change(tab, seen[0].Token) != nil {
+				continue // only a lock that is held has heartbeats, and so on
+			}
+			now, err := tab.LookAtLeases(ctx, time.Now(), "m")
+			require.NoError(t, err)
+			now[0].At = seen[0].At
+			token, err := tab.Claim(ctx, "me", seen...)
+			if changed := !assert.ObjectsAreEqual(seen, now); changed {
+				assert.ErrorIs(t, err, table.ErrChanged, "%s, then %s", before, what)
+				continue
+			}
+			require.NoError(t, err, "%s, then %s", before, what)
+			assert.Len(t, store.Rows(), 1)
+			assert.ErrorIs(t, tab.Confirm(ctx, token-1, table.LeaseRecord{Lease: time.Minute}, "m"), table.ErrSuperseded)
+			require.NoError(t, tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Minute}, "m"))
+			assert.ErrorIs(t, tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Minute}, "m"), table.ErrSuperseded)
+		}
+	}
+}
+
+// claimAnew claims m whoever has it.
+func claimAnew(ctx context.Context, tab table.Table, id string, confirm bool) error {
+	seen, err := tab.LookAtLeases(ctx, time.Now(), "m")
+	if err != nil {
+		return err
+	}
+	token, err := tab.Claim(ctx, id, seen...)
+	if err != nil || !confirm {
+		return err
+	}
+	return tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Minute}, "m")
+}
+
+func claimAndRelease(ctx context.Context, tab table.Table) error {
+	if err := claimAnew(ctx, tab, "another", true); err != nil {
+		return err
+	}
+	seen, err := tab.Observe(ctx, "m")
+	if err != nil {
+		return err
+	}
+	return tab.Release(ctx, seen[0].Token, "m")
+}
+
 // held returns a table in which m is held, after replacing text in its lease row.
 func held(t *testing.T, says string) (table.Table, *memstore.Store, table.Token) {
 	store := &memstore.Store{}

@@ -48,6 +48,13 @@ func TestMutexAtEachMoment(t *testing.T) {
 					_ = s.Unlock(context.Background())
 				}
 			},
+			"another goroutine tries it": func(w *moments.World) {
+				s := w.Values.(*mutexes).sibling
+				if had, _ := s.TryLock(w.Ctx); had {
+					time.Sleep(moments.Lease / 10)
+					_ = s.Unlock(context.Background())
+				}
+			},
 		}),
 		After: func(w *moments.World) {
 			m := w.Values.(*mutexes)
@@ -139,6 +146,12 @@ func TestQueueOfAProcessAtEachMoment(t *testing.T) {
 			"two give up":             func(w *moments.World) { ends(0)(w); ends(1)(w) },
 			"the holder unlocks":      func(w *moments.World) { _ = w.Values.(*crowd).beside[0].Unlock(context.Background()) },
 			"an operator releases it": moments.Operator("m"),
+			"a fourth tries it": func(w *moments.World) {
+				m := lock.New(nil, "locktable", "m", w.Options())
+				if had, _ := m.TryLock(w.Ctx); had {
+					_ = m.Unlock(context.Background())
+				}
+			},
 		}),
 		After: func(w *moments.World) {
 			c := w.Values.(*crowd)
@@ -222,6 +235,12 @@ func TestSemaphoreAtEachMoment(t *testing.T) {
 			"a permit is released": func(w *moments.World) { _ = w.Values.(*semaphores).taken[0].Release(context.Background()) },
 			"another goroutine wants one": func(w *moments.World) {
 				if p, err := w.Values.(*semaphores).own.Acquire(w.Ctx); err == nil {
+					_ = p.Release(context.Background())
+				}
+			},
+			"another goroutine tries it": func(w *moments.World) {
+				if p, _, _ := w.Values.(*semaphores).own.TryAcquire(w.Ctx); p != nil {
+					time.Sleep(moments.Lease / 10)
 					_ = p.Release(context.Background())
 				}
 			},

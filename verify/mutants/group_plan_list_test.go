@@ -43,7 +43,7 @@ var planningMutants = of("./group",
 )
 
 var nextPlanMutants = of("./internal/plan",
-	one("the age of heartbeats counts", "TestAMemberCountsUntilItIsEvicted", planningGo,
+	one("the age of heartbeats counts", "TestWhoCounts", planningGo,
 		"if !Present(o) || s.Unreadable[name] != nil {", "if !Present(o) || !Lives(o) || s.Unreadable[name] != nil {"),
 	one("members on trial are limited only once", "TestAnyCrowdComesToRest", planAssignGo,
 		"n != len(in) && !trial; {", "n == 0 && !trial; {"),

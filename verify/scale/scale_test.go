@@ -130,14 +130,17 @@ func TestTenThousandProcessesOnOneElector(t *testing.T) {
 
 // The locks of one process share their commits, so the number of commits follows the number of processes.
 func TestAHundredThousandLocksInATable(t *testing.T) {
-	const processes = 20
+	const (
+		processes = 20
+		apart     = 200 * time.Microsecond // between two beginnings
+	)
 	var each []float64
 	for _, n := range sizes(100_000, 100) {
 		fleet.Bubble(t, func(t *testing.T) {
 			m := newMeter()
-			ctx, stop := context.WithCancel(context.Background())
 			var all []*spindle.Lock
 			var done []chan error
+			var stops []context.CancelFunc
 			bytes := memory(t, n, func() {
 				for p := range processes {
 					_, opts := process(m, fmt.Sprint("p", p))
@@ -145,8 +148,10 @@ func TestAHundredThousandLocksInATable(t *testing.T) {
 					share := options.Option(func(c *options.Config) { c.Requests = requests })
 					for i := range n / processes {
 						l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%d-%d", p, i), opts, share, spindle.WithSharedRequests())
-						all, done = append(all, l), append(done, make(chan error, 1))
+						ctx, stop := context.WithCancel(context.Background())
+						all, done, stops = append(all, l), append(done, make(chan error, 1)), append(stops, stop)
 						require.NoError(t, l.Run(ctx, done[len(done)-1]))
+						time.Sleep(apart)
 					}
 				}
 				time.Sleep(3 * lease)
@@ -163,9 +168,9 @@ func TestAHundredThousandLocksInATable(t *testing.T) {
 			t.Logf("%d locks in %d processes, %d held: %s; %d KiB each", n, processes, held, m.costs(), bytes>>10)
 			assert.Equal(t, n, held)
 			each = append(each, float64(r)/float64(n))
-			stop()
-			for _, d := range done {
-				<-d
+			for i := range stops {
+				stops[i]()
+				<-done[i]
 			}
 			time.Sleep(time.Hour)
 		})

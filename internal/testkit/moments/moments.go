@@ -132,6 +132,7 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 		m.Live(w)
 		w.End()
 		w.Link.Mend()
+		w.Until("its tickets are deleted", 4*Lease, func() bool { return len(w.tickets("machine")) == 0 })
 		if m.After != nil {
 			m.After(w)
 		}
@@ -141,11 +142,24 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 		if kept := w.Remains.Kept(t); len(kept) > 0 {
 			w.Errorf("something is left: %v", kept)
 		}
+		if left := w.tickets(""); len(left) > 0 {
+			w.Errorf("tickets are left: %v", left)
+		}
 		if took := time.Since(before); took > 2*time.Hour {
 			w.Errorf("it took %v", took)
 		}
 	})
 	return w.steps
+}
+
+// tickets returns the rows of the tickets of a process, or of all processes.
+func (w *World) tickets(of string) (left []string) {
+	for name, row := range w.Store.Rows() {
+		if table.IsTicket(name) && strings.Contains(row.Writer, of) {
+			left = append(left, name+" "+row.Writer)
+		}
+	}
+	return left
 }
 
 // Errorf fails the test, and names the case.

@@ -47,8 +47,14 @@ func newBed(t *testing.T, with ...func(*agent.Config)) *bed {
 	b.agent = agent.New(c)
 	on, err := net.Listen("unix", b.socket)
 	require.NoError(t, err)
+	peers := agent.CountPeers(b.agent)
 	server := b.agent.Serve(on)
-	t.Cleanup(func() { _ = server.Close() })
+	t.Cleanup(func() { // the connections have been closed
+		b.link.Refuse(func(string) error { return nil })
+		agent.EndAll(b.agent)
+		assert.EventuallyWithT(t, func(c *assert.CollectT) { assert.Empty(c, agent.Kept(b.agent, peers)) }, 30*time.Second, time.Millisecond)
+		_ = server.Close()
+	})
 	return b
 }
 
@@ -76,6 +82,7 @@ type stream struct {
 	reader *bufio.Reader
 	body   *bufio.Scanner
 	status int
+	lines  agent.Response
 }
 
 // open sends a request for a hold and reads the headers of the response. It uses HTTP/1.0, so that the body is not
@@ -100,6 +107,7 @@ func (s *stream) next() (l said, ok bool) {
 	for s.body.Scan() {
 		if len(s.body.Bytes()) > 0 {
 			require.NoError(s, json.Unmarshal(s.body.Bytes(), &l), s.body.Text())
+			require.Empty(s, s.lines.Hears(l.Event))
 			return l, true
 		}
 	}

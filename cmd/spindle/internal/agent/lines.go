@@ -98,7 +98,7 @@ func (l *lines) send(conn net.Conn, stamp func(*line)) {
 		l.limit()
 	}
 	l.mu.Unlock()
-	text := []byte(head)
+	text, over := []byte(head), false
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
@@ -112,8 +112,11 @@ func (l *lines) send(conn net.Conn, stamp func(*line)) {
 		}
 		next, ended := l.take()
 		for i := range next {
-			if stamp(&next[i]); next[i].Event == "held" && next[i].Left == 0 {
-				continue // lost follows
+			// A program that was not told in time that it holds the lock hears only that the lock is lost.
+			stamp(&next[i])
+			over = over || next[i].Event == "held" && next[i].Left == 0
+			if over && slices.Contains([]string{"held", "until", "jeopardy", "stop"}, next[i].Event) {
+				continue
 			}
 			b, _ := json.Marshal(next[i]) // never fails for strings and numbers
 			text = append(append(text, b...), '\n')

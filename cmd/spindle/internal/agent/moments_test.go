@@ -22,6 +22,7 @@ import (
 type caller struct {
 	*moments.World
 	agent        *Agent
+	peers        *Peers
 	accepts      chan net.Conn
 	stream       net.Conn
 	before, next *lock.Mutex
@@ -66,11 +67,7 @@ func TestAHoldAtEachMoment(t *testing.T) {
 				return
 			}
 			_ = c.next.Unlock(ctx)
-			w.Until("nothing of the hold is left", 4*moments.Lease, func() bool {
-				c.agent.programs.mu.Lock()
-				defer c.agent.programs.mu.Unlock()
-				return len(c.agent.all()) == 0 && len(c.agent.programs.byKey) == 0 && c.agent.programs.holds == 0
-			})
+			w.Until("nothing of the hold is left", 4*moments.Lease, func() bool { return len(Kept(c.agent, c.peers)) == 0 })
 		},
 	})
 }
@@ -83,6 +80,7 @@ func liveHold(w *moments.World) {
 	evidence := &wire{key: "program", gone: c.closed, exits: c.exited}
 	c.agent.clock, c.agent.barred.clock = w.Clock, w.Clock
 	c.agent.identify = func(net.Conn) (process, *problem) { return known{evidence}, nil }
+	c.peers = CountPeers(c.agent)
 	server := c.agent.Serve(&crowd{ears: c.accepts})
 	defer func() { close(c.accepts); _ = server.Close() }()
 	defer w.Apart(c.mayAct, holdsMutex(c.before), holdsMutex(c.next))()
@@ -163,10 +161,14 @@ func (c *caller) reads() {
 			}
 		}
 	}()
+	var all Response
 	for lines := bufio.NewScanner(c.stream); lines.Scan(); {
 		var l line
 		if json.Unmarshal(lines.Bytes(), &l) != nil {
 			continue // a header
+		}
+		if wrong := all.Hears(l.Event); wrong != "" {
+			c.Errorf("%s", wrong)
 		}
 		c.mu.Lock()
 		switch l.Event {

@@ -101,7 +101,7 @@ func among(t *testing.T, maxHolds int, test func(c *crowd)) {
 		})
 		c.agent = New(Config{Locks: table.Table{Store: store}, TableName: "locktable", MaxHolds: maxHolds, Host: "host", Log: slog.New(slog.DiscardHandler)})
 		c.agent.identify = func(conn net.Conn) (process, *problem) { return known{conn.(far).wire}, nil }
-		server := c.agent.Serve(c)
+		peers, server := CountPeers(c.agent), c.agent.Serve(c)
 		test(c)
 		c.before(func(string) {})
 		for _, w := range c.conns {
@@ -110,10 +110,7 @@ func among(t *testing.T, maxHolds int, test func(c *crowd)) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Empty(t, c.agent.programs.byKey)
-		assert.Zero(t, c.agent.programs.holds)
-		assert.Zero(t, c.agent.beginnings.busy)
-		assert.Empty(t, c.agent.beginnings.queue)
+		assert.Empty(t, Kept(c.agent, peers))
 		close(c.ears)
 		_ = server.Close()
 	})
@@ -151,10 +148,12 @@ func (w *wire) answer() *http.Response {
 
 // reads reads a response until a line has the event. It returns all lines in one.
 func (w *wire) reads(event string) (l said) {
+	var all Response
 	lines := bufio.NewScanner(w.answer().Body)
 	for lines.Scan() {
 		if len(lines.Bytes()) > 0 {
 			require.NoError(w.crowd, json.Unmarshal(lines.Bytes(), &l))
+			assert.Empty(w.crowd, all.Hears(l.Event))
 		}
 		if l.Event == event {
 			w.drains()

@@ -22,6 +22,7 @@ import (
 //	                   are sent, unless a fault delays its agent
 //	once               no program acts for a key after another program has recorded the key as done
 //	turns              after the last fault, every program has its turn; in elections and semaphores, some program has
+//	lines              come in an order that docs/agent.md allows
 //	nothing left over  when all programs have ended
 type observed struct {
 	tenures    []*tenure        // that may act

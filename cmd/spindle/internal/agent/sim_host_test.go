@@ -98,6 +98,7 @@ type agentProcess struct {
 	dead    bool
 	resumes time.Time // until when it is stopped
 	sockets []*socket
+	peers   *Peers
 }
 
 // startAgent starts an agent. w.mu is held.
@@ -120,6 +121,7 @@ func (h *host) startAgent() {
 		}
 		return &evidence{c.(agentEnd).socket, make(chan struct{}), make(chan struct{})}, nil
 	}
+	a.peers = CountPeers(a.agent)
 	h.agent = a
 	a.server = a.agent.Serve(a.at)
 	w.tracef(a.name, "starts")

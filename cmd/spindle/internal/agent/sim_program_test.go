@@ -46,6 +46,7 @@ type tenure struct {
 	working bool    // the program acts, as long as it may
 	stop    bool    // the agent has asked for the release
 	ended   bool    // the response has ended, or the program has closed it
+	lines   Response
 	news    chan struct{}
 }
 
@@ -217,6 +218,9 @@ func (t *tenure) hear(l said, before reading) {
 	}
 	t.tell(func() {
 		w, p := t.p.w, t.p
+		if wrong := t.lines.Hears(l.Event); l.Event != "" && wrong != "" { // otherwise it is a problem
+			w.violate("lines", "%s: %s", p.name, wrong)
+		}
 		if p.dead {
 			return
 		}

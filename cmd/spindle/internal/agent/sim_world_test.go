@@ -360,8 +360,8 @@ func (w *world) finish() {
 		if h.agent == nil {
 			continue
 		}
-		for _, left := range h.agent.agent.all() {
-			w.violate("nothing left over", "%s has a hold in phase %d", h.agent.name, left.status().phase)
+		for _, left := range Kept(h.agent.agent, h.agent.peers) {
+			w.violate("nothing left over", "%s has %s", h.agent.name, left)
 		}
 		h.agent.ends("over")
 	}

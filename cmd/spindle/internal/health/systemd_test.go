@@ -67,6 +67,12 @@ func TestSystemdHearsOfEachState(t *testing.T) {
 	u.Stopping()
 	u.End()
 	m.hears("STOPPING=1")
+	for range 50 {
+		last := Notify(nil)
+		last.Stopping()
+		last.End()
+		m.hears("STOPPING=1") // although the end follows at once
+	}
 }
 
 // The name of a holder, which any program can write, must not be an assignment of its own.
@@ -85,6 +91,7 @@ func TestPingsComeOnlyFromTheLoop(t *testing.T) {
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	asks := make(chan struct{})
 	u := Notify(asks)
+	assert.Equal(t, 10*time.Millisecond, u.ping, "two pings may be late")
 	u.Status("hangs")
 	assert.NotContains(t, m.hears("STATUS=hangs"), "WATCHDOG=1")
 	for range 3 {

@@ -21,4 +21,9 @@ func TestALargeTableIsReadAFifthOfTheTime(t *testing.T) {
 		p.Took(c.took)
 		assert.Equal(t, c.want, p.Pause, "%+v", c)
 	}
+	for took, want := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 8 * time.Second: 8 * time.Second, time.Minute: 15 * time.Second} {
+		p := Pace{Every: time.Second, Longest: 15 * time.Second}
+		p.Failed(took)
+		assert.Equal(t, want, p.Pause, "after a failed read of %v", took)
+	}
 }

@@ -66,3 +66,30 @@ func TestOnlyWhatWasAskedForHappens(t *testing.T) {
 	polling.happens(unix.EpollEvent{Events: unix.EPOLLHUP, Fd: int32(p.waits[1]), Pad: int32(p.waits[1] >> 32)})
 	assert.False(t, happened(p.Exited()))
 }
+
+// A peer that is closed is watched no longer.
+func TestNothingIsLeftOfAClosedPeer(t *testing.T) {
+	waits := func() int {
+		polling.mu.Lock()
+		defer polling.mu.Unlock()
+		return len(polling.waits)
+	}
+	before := waits()
+	p := watch(t, connect(t))
+	assert.Greater(t, waits(), before)
+	p.Close()
+	assert.Equal(t, before, waits())
+}
+
+func TestAProcessIsNamedByItsOwnService(t *testing.T) {
+	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for group, want := range map[string]string{
+		"/system.slice/billing.service":                                                    "billing.service",
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope":                  "",
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/job.service/worker.scope": "job.service",
+		"/system.slice/docker-" + id + ".scope":                                            id[:12],
+		"/":                                                                                "",
+	} {
+		assert.Equal(t, want, unitOf(group), group)
+	}
+}

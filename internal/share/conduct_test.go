@@ -1,0 +1,79 @@
+package share
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// How a term ended: for how long it had heard nothing, of requests and of heartbeats, and whether it was useless. On trial, one
+// failure that lasts is enough, and a lease without success; otherwise it is a lease and a half.
+func TestHowATermEnded(t *testing.T) {
+	c := &still{}
+	began := c.Now()
+	p := Conduct{Lease: lease, Began: began, Acked: began}
+	c.now += lease
+	assert.Equal(t, Ending{Lasted: lease, Silence: lease / 2}, p.Ending(c.Now(), lease/2, 1, false))
+	assert.Equal(t, Ending{Lasted: lease, Silence: lease}, p.Ending(c.Now(), 2*lease, 1, false))
+	p.Failed(c.Now(), errors.New("no"), false)
+	assert.EqualError(t, p.Err, "no")
+	for _, trial := range []bool{false, true} {
+		p.Trial = trial
+		assert.Equal(t, trial, p.Ending(c.Now(), 0, 0, false).Useless)
+		assert.True(t, p.Ending(c.Now(), 0, 0, true).Useless)
+	}
+	c.now += lease
+	assert.True(t, p.Useless(c.Now(), 0))
+	p.Trial = false
+	assert.False(t, p.Useless(c.Now(), 0))
+	assert.False(t, p.Ending(c.Now(), 0, 0, false).Useless)
+	c.now += lease / 2
+	assert.True(t, p.Ending(c.Now(), 0, 0, false).Useless)
+}
+
+// A trial is passed once, a lease after the member began to act on partitions, and without a break.
+func TestATrialIsPassedByALeaseOfWork(t *testing.T) {
+	c := &still{}
+	p := Conduct{Lease: lease, Trial: true}
+	for _, step := range []struct {
+		acted  int
+		passes bool
+	}{{0, false}, {1, false}, {0, false}, {1, false}, {1, true}, {1, false}} {
+		assert.Equal(t, step.passes, p.Passes(c.Now(), step.acted))
+		c.now += lease
+	}
+}
+
+// The partition that has failed for longest, and the work that was revoked first, are those that are reported. A partition that
+// need not be claimed is not owed.
+func TestTheOldestProblemIsReported(t *testing.T) {
+	v, _ := numbered(3, 1)
+	c := &still{}
+	var since []elect.Instant
+	for _, i := range []int{1, 0, 2} {
+		since = append(since, c.Now())
+		v.All[i].Suspect.illegible(c.Now(), errors.New("first"))
+		v.All[i].Busy = &Assignment{Since: c.Now()}
+		c.now += lease / 2
+		v.All[i].Suspect.illegible(c.Now(), errors.New("second"))
+		v.All[i].Suspect.Fail(c.Now(), lease, errors.New("third"))
+	}
+	name, s := v.All.Oldest()
+	assert.Equal(t, []any{"001", since[0]}, []any{name, s.Since})
+	first, n := v.All.Overdue(c.Now(), lease)
+	assert.Equal(t, []any{v.All[1], 2}, []any{first, n})
+	assert.True(t, v.All.Owe())
+	for _, e := range v.All {
+		e.Target = false
+	}
+	assert.False(t, v.All.Owe())
+	v.All[0].State = Held
+	assert.False(t, v.All.Settled(), "it must move")
+	v.All[0].Target = true
+	assert.True(t, v.All.Settled())
+	v.All[1].Target = true
+	assert.False(t, v.All.Settled(), "it must be claimed")
+}
