@@ -15,7 +15,6 @@ import (
 // State is the state of a lock at one instant of Spanner's time.
 type State string
 
-// The states.
 const (
 	Free        State = "free"        // it has no row, because it was never claimed or its row was deleted
 	Held        State = "held"        // its holder's last heartbeat is within the lease
@@ -43,7 +42,6 @@ type Listing struct {
 	Cut     bool           // there may be more waiters, because not all tickets were read
 }
 
-// State returns the state of the lock.
 func (l Listing) State() State {
 	switch {
 	case l.Unreadable != nil:
@@ -128,60 +126,63 @@ func read(ctx context.Context, t table.Table, prefix string, all bool, named ...
 	if members, ok := membersBeside(prefix); ok {
 		keys = table.Keys{Ranges: []table.Range{{From: prefix, To: prefix + "\U0010FFFF"}, members}}
 	}
-	rows, at, err := t.Store.Read(ctx, "list", table.Present, keys)
+	rows, err := t.Read(ctx, "list", table.Present, keys)
 	if err != nil {
-		return nil, at, err
+		return nil, rows.At, err
 	}
 	names := namesIn(rows, prefix)
-	q, err := readQueues(ctx, t, prefix, names, rows, at)
+	q, err := readQueues(ctx, t, prefix, names, rows)
 	if err != nil {
-		return nil, at, err
+		return nil, rows.At, err
 	}
-	waiting := q.locks(slices.Sorted(maps.Keys(names)), prefix)
+	waiting := q.waiters(slices.Sorted(maps.Keys(names)), prefix)
 	for name := range waiting {
 		names[name] = true
 	}
 	for _, name := range named {
 		names[name] = true
 	}
-	found := list(slices.Sorted(maps.Keys(names)), table.RowsAt(at, rows))
-	var again []string
+	found := list(slices.Sorted(maps.Keys(names)), rows)
+	var again []int
 	for i := range found {
 		l := &found[i]
-		l.attach(q, waiting[l.Name])
+		l.Waiters = waiting[l.Name]
 		if !l.Exists && (keys.Busy && (len(l.Waiters) > 0 || l.State() != Free) || slices.Contains(named, l.Name)) {
-			again = append(again, l.Name)
+			again = append(again, i)
 		}
 	}
-	return found, at, reread(ctx, t, found, again)
-}
-
-// reread replaces the listings of some locks in found.
-func reread(ctx context.Context, t table.Table, found []Listing, names []string) error {
-	for some := range slices.Chunk(names, batch) {
-		keys := table.WithLeases(some, found[0].At)
-		for _, name := range some {
-			keys.Names = append(keys.Names, table.DoneRow(name))
+	for some := range slices.Chunk(again, batch) {
+		names := make([]string, len(some))
+		for n, i := range some {
+			names[n] = found[i].Name
 		}
-		rows, at, err := t.Store.Read(ctx, "list", table.Present, keys)
+		more, err := t.Read(ctx, "list", table.Present, keysOf(names, rows.At))
 		if err != nil {
-			return err
+			return found, rows.At, err
 		}
-		for _, l := range list(some, table.RowsAt(at, rows)) {
-			i, _ := slices.BinarySearchFunc(found, l.Name, func(l Listing, name string) int { return strings.Compare(l.Name, name) })
-			if l.Exists || found[i].State() == Free {
-				l.Waiters = found[i].Waiters
-				found[i] = l
+		for n, l := range list(names, more) {
+			if old := &found[some[n]]; l.Exists || old.State() == Free {
+				l.Waiters = old.Waiters
+				*old = l
 			}
 		}
 	}
-	return nil
+	return found, rows.At, nil
+}
+
+// keysOf returns the keys of the rows of some locks.
+func keysOf(names []string, about time.Time) table.Keys {
+	keys := table.WithLeases(names, about)
+	for _, name := range names {
+		keys.Names = append(keys.Names, table.DoneRow(name))
+	}
+	return keys
 }
 
 // namesIn returns the names of the locks to which the rows belong, if they begin with prefix.
-func namesIn(rows []table.Row, prefix string) map[string]bool {
+func namesIn(rows table.Rows, prefix string) map[string]bool {
 	names := map[string]bool{}
-	for _, row := range rows {
+	for _, row := range rows.All {
 		// The lease rows of lock a begin with a_, but its name does not.
 		if role, lock := table.RoleOf(row.Name); role != table.OfPlan && role != table.OfTicket && strings.HasPrefix(lock, prefix) {
 			names[lock] = true
@@ -204,41 +205,33 @@ func membersBeside(prefix string) (table.Range, bool) {
 // ListOne is like List for a single lock. It takes one RPC, unless the lock has many waiters or the local clock is far
 // behind Spanner's clock. If there are many waiters, the listing contains only the first ones.
 func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
-	for about := time.Now(); ; {
-		keys := table.WithLeases([]string{name}, about)
-		keys.Names = append(keys.Names, table.DoneRow(name))
+	var beside table.Beside
+	for _, queue := range queuesOf(name) {
+		beside.Queues = append(beside.Queues, table.Waiting(queue, ""))
+	}
+	rows, err := t.Beside(&beside).ReadAbout(ctx, "list", time.Now(), func(about time.Time) table.Keys {
+		keys := keysOf([]string{name}, about)
 		if members, ok := membersBeside(name); ok {
 			keys.Ranges = append(keys.Ranges, members)
 		}
-		var queues []table.Range
-		for _, queue := range queuesOf(name) {
-			queues = append(queues, table.Waiting(queue, ""))
-		}
-		rows, at, err := table.ReadQueues(ctx, t.Store, "list", table.Present, keys, queues...)
-		if err != nil {
-			return Listing{}, err
-		}
-		if !at.After(about.Add(12 * time.Hour)) {
-			return listOne(name, at, rows), nil
-		}
-		about = at
+		return keys
+	})
+	if err != nil {
+		return Listing{}, err
 	}
+	l := list([]string{name}, rows)[0]
+	l.Waiters = queuesIn(rows.All, rows.At).waiters([]string{name}, name)[name]
+	for _, queue := range queuesOf(name) {
+		l.Cut = l.Cut || len(table.Tickets(queue, rows.All)) >= table.MostTickets
+	}
+	return l, nil
 }
 
 // ListGroup is like List for all locks of a group, in one request, without their waiters.
 func ListGroup(ctx context.Context, t table.Table, group string) ([]Listing, time.Time, error) {
 	prefix := table.GroupPrefix(group)
-	rows, at, err := t.Store.Read(ctx, "list", table.Present, table.Keys{All: true, Prefix: prefix})
-	return list(slices.Sorted(maps.Keys(namesIn(rows, prefix))), table.RowsAt(at, rows)), at, err
-}
-
-func listOne(name string, at time.Time, rows []table.Row) Listing {
-	l := list([]string{name}, table.RowsAt(at, rows))[0]
-	l.attach(queuesIn(rows, at), queuesOf(name))
-	for _, queue := range queuesOf(name) {
-		l.Cut = l.Cut || len(table.Tickets(queue, rows)) >= table.MostTickets
-	}
-	return l
+	rows, err := t.Read(ctx, "list", table.Present, table.Keys{All: true, Prefix: prefix})
+	return list(slices.Sorted(maps.Keys(namesIn(rows, prefix))), rows), rows.At, err
 }
 
 // list combines rows into listings of the named locks.
@@ -275,14 +268,12 @@ func list(names []string, rows table.Rows) []Listing {
 // MarkPaused).
 func (l Listing) namesMember() (table.LeaseRef, bool) {
 	switch {
-	case l.Heartbeat.IsZero():
+	case l.Heartbeat.IsZero(), l.LeaseRecord == nil && l.Unreadable == nil:
 		return table.MemberOf(l.Writer)
-	case l.Unreadable != nil:
+	case l.LeaseRecord == nil:
 		return table.LeaseRef{}, false
-	case l.LeaseRecord != nil:
-		return table.MemberOf(l.LeaseRecord.With)
 	}
-	return table.MemberOf(l.Writer)
+	return table.MemberOf(l.LeaseRecord.With)
 }
 
 // follow sets the state of a partition to that of the member that its rows name.

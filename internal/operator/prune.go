@@ -79,8 +79,7 @@ func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.O
 		for _, name := range names {
 			keys.Names = append(keys.Names, table.BrokenRow(name))
 		}
-		found, at, err := t.Store.Read(ctx, "prune", table.Present, keys)
-		rows := table.RowsAt(at, found)
+		rows, err := t.Read(ctx, "prune", table.Present, keys)
 		for _, name := range names {
 			if o, old := ages.end(name, rows); old {
 				seen = append(seen, o)

@@ -39,10 +39,10 @@ func queuesIn(rows []table.Row, at time.Time) queues {
 	return q
 }
 
-// locks returns the queues of each lock in names, which must be sorted. A semaphore's queue is listed under the first
-// of its slots in names. If a queue belongs to a lock that is not in names but begins with prefix, locks adds the lock.
-func (q queues) locks(names []string, prefix string) map[string][]string {
-	all, known := map[string][]string{}, map[string]bool{}
+// waiters returns the tickets for each lock in names, which must be sorted. A semaphore's queue is listed under the first
+// of its slots in names. If a queue belongs to a lock that is not in names but begins with prefix, waiters adds the lock.
+func (q queues) waiters(names []string, prefix string) map[string][]table.Ticket {
+	all, known := map[string][]table.Ticket{}, map[string]bool{}
 	if len(q) == 0 {
 		return all
 	}
@@ -50,7 +50,7 @@ func (q queues) locks(names []string, prefix string) map[string][]string {
 		for _, queue := range queuesOf(name) {
 			if key := table.QueuePrefix(queue); !known[key] && len(q[key]) > 0 {
 				known[key] = true
-				all[name] = append(all[name], queue)
+				all[name] = append(all[name], q[key]...)
 			}
 		}
 	}
@@ -60,18 +60,13 @@ func (q queues) locks(names []string, prefix string) map[string][]string {
 			name += "0000"
 		}
 		if !known[key] && strings.HasPrefix(name, prefix) && table.CheckKey(name) == nil {
-			all[name] = append(all[name], tickets[0].Queue)
+			all[name] = append(all[name], tickets...)
 		}
 	}
-	return all
-}
-
-// attach adds the waiters in the given queues to the listing of a lock.
-func (l *Listing) attach(q queues, of []string) {
-	for _, queue := range of {
-		l.Waiters = append(l.Waiters, q[table.QueuePrefix(queue)]...)
+	for _, tickets := range all {
+		slices.SortFunc(tickets, func(a, b table.Ticket) int { return cmp.Or(a.Compare(b), cmp.Compare(a.Queue, b.Queue)) })
 	}
-	slices.SortFunc(l.Waiters, func(a, b table.Ticket) int { return cmp.Or(a.Compare(b), cmp.Compare(a.Queue, b.Queue)) })
+	return all
 }
 
 // LongestWait returns how long the first waiter has waited, or 0 if there are no waiters.
@@ -84,28 +79,28 @@ func (l Listing) LongestWait() time.Duration {
 
 // readQueues returns the queues of all locks with the prefix and of the named locks. The argument rows was read with that
 // prefix. Tickets may come from a different snapshot than the locks, because the protocol does not rely on tickets.
-func readQueues(ctx context.Context, t table.Table, prefix string, names map[string]bool, rows []table.Row, at time.Time) (queues, error) {
+func readQueues(ctx context.Context, t table.Table, prefix string, names map[string]bool, rows table.Rows) (queues, error) {
 	if prefix == "" {
-		return queuesIn(rows, at), nil
+		return queuesIn(rows.All, rows.At), nil
 	}
-	var reads []table.Keys
 	below := prefix
 	if i := strings.LastIndex(prefix, slotsOf); i >= 0 {
 		below = prefix[:i+len(slotsOf)] // the name of a semaphore's queue has no digits
 	}
-	if escaped := url.PathEscape(below); len(escaped) <= table.MaxName { // otherwise the keys of all these queues have hashes
-		reads = append(reads, table.Keys{All: true, Prefix: table.TicketPrefix + escaped})
+	reads := []table.Keys{{All: true, Prefix: table.TicketPrefix + url.PathEscape(below)}}
+	if len(reads[0].Prefix) > len(table.TicketPrefix)+table.MaxName {
+		reads = nil // the keys of all these queues have hashes
 	}
-	var hashed []table.Range
+	var hashed table.Keys
 	for name := range names {
 		for _, queue := range queuesOf(name) {
 			if table.QueuePrefix(queue) != table.TicketPrefix+url.PathEscape(queue)+"/" {
-				hashed = append(hashed, table.Waiting(queue, ""))
+				hashed.Ranges = append(hashed.Ranges, table.Waiting(queue, ""))
 			}
 		}
 	}
-	if len(hashed) > 0 {
-		reads = append(reads, table.Keys{Ranges: hashed})
+	if len(hashed.Ranges) > 0 {
+		reads = append(reads, hashed)
 	}
 	var tickets []table.Row
 	for _, keys := range reads {
@@ -115,5 +110,5 @@ func readQueues(ctx context.Context, t table.Table, prefix string, names map[str
 		}
 		tickets = append(tickets, some...)
 	}
-	return queuesIn(tickets, at), nil
+	return queuesIn(tickets, rows.At), nil
 }

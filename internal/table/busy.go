@@ -1,11 +1,10 @@
 package table
 
 import (
-	"time"
-
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
@@ -31,13 +30,10 @@ func (s Spanner) busy(ctx context.Context, step string, bound spanner.TimestampB
 		return nil, time.Time{}, spanner.ToSpannerError(status.Error(codes.InvalidArgument, err.Error()))
 	}
 	keys := Keys{All: true, Busy: true}
-	txn := s.DB.Single().WithTimestampBound(bound)
-	rows, err := collect(txn.QueryWithOptions(ctx, spanner.Statement{SQL: strings.Replace(busyQuery, "{table}", s.Table, 1)},
-		spanner.QueryOptions{Priority: readPriority(step, keys), RequestTag: tag(step), DirectedReadOptions: undirected}))
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	at, err := txn.Timestamp()
+	rows, at, err := s.snapshot(ctx, bound, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
+		return txn.QueryWithOptions(ctx, spanner.Statement{SQL: strings.Replace(busyQuery, "{table}", s.Table, 1)},
+			spanner.QueryOptions{Priority: readPriority(step, keys), RequestTag: tag(step), DirectedReadOptions: undirected})
+	})
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Name, b.Name) }) // sorted here because few rows are left
 	return slices.DeleteFunc(rows, keys.Skips), at, err
 }

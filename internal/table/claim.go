@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -25,26 +24,50 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // instead of retrying. If a hundred candidates all retried, they would keep the first of them from confirming its
 // claim. Their next polls will show which of them has claimed the lock.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
-	at, err := t.change(ctx, "claim", claimed(seen), func(rows Rows) ([]Write, error) {
-		var writes []Write
-		for _, o := range seen {
-			w, err := claim(id, o, rows)
-			if err != nil {
-				return nil, err
-			}
-			writes = append(writes, w...)
-		}
-		return append(writes, t.also...), nil
-	})
-	return claimedAt(at, err, seen)
+	token, _, err := t.claim(ctx, "claim", id, true, seen)
+	return token, err
 }
 
-// claimedAt returns the token of a claim that was committed at a time.
-func claimedAt(at time.Time, err error, seen []Observation) (Token, error) {
-	if err == nil && at.After(seen[0].At.Add(recent)) {
-		return 0, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
+// ClaimPartitions claims partitions for a member, which is identified by its lease row. It skips partitions that have
+// changed since they were observed, and fails with ErrChanged if all of them have.
+func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
+	return t.claim(ctx, "claim-partitions", member.Key(), false, seen)
+}
+
+func (t Table) claim(ctx context.Context, step, id string, all bool, seen []Observation) (Token, []string, error) {
+	taken, at, err := t.replace(ctx, step, seen, all, func(o Observation) []Write {
+		kind := Insert
+		if o.Exists {
+			kind = Update
+		}
+		return append(drop(o), Write{Kind: kind, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}})
+	}, t.also...)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case at.After(seen[0].At.Add(recent)):
+		return 0, nil, fmt.Errorf("%w: the claim was committed %v after the observation", ErrChanged, at.Sub(seen[0].At))
 	}
-	return TokenAt(at), changed(err)
+	return TokenAt(at), namesOf(taken), nil
+}
+
+// replace runs one transaction that changes those of the observed locks that have not changed since, or all or none of
+// them. It fails with ErrChanged if there are none. It reads the lock rows and, for each lock without a lock row, the
+// lease rows of all terms that may have begun since the observation.
+func (t Table) replace(ctx context.Context, step string, seen []Observation, all bool, writes func(Observation) []Write, also ...Write) ([]Observation, time.Time, error) {
+	keys := Keys{Names: namesOf(seen)}
+	for _, o := range seen {
+		if !o.Exists {
+			keys.Ranges = append(keys.Ranges, newLeaseKeys(o.Name, o.At))
+		}
+	}
+	done, at, err := each(ctx, t, step, keys, seen, all, ErrChanged, func(o Observation, rows Rows) []Write {
+		if !unchanged(o, rows) {
+			return nil
+		}
+		return writes(o)
+	}, also...)
+	return done, at, changed(err)
 }
 
 // changed wraps the error of an aborted transaction in ErrChanged. It returns other errors unchanged.
@@ -53,33 +76,6 @@ func changed(err error) error {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	return err
-}
-
-// claimed returns the keys that a claim has to read before its commit: the lock rows and, for each lock without a lock
-// row, the lease rows of all terms that may have begun since the observation.
-func claimed(seen []Observation) Keys {
-	var keys Keys
-	for _, o := range seen {
-		keys.Names = append(keys.Names, o.Name)
-		if !o.Exists {
-			keys.Ranges = append(keys.Ranges, newLeaseKeys(o.Name, o.At))
-		}
-	}
-	return keys
-}
-
-// claim returns the writes that claim one lock. They insert or update the lock row, and delete the lease row of the
-// superseded token. They also delete the lock's orphan leases, whose expiry the candidate has waited for.
-func claim(id string, o Observation, rows Rows) ([]Write, error) {
-	if !unchanged(o, rows) {
-		return nil, ErrChanged
-	}
-	kind := Insert
-	if o.Exists {
-		kind = Update
-	}
-	writes := []Write{{Kind: kind, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, Now}, {ColWriter, id}}}}
-	return append(writes, drop(o)...), nil
 }
 
 // unchanged reports whether a lock is still in the state that was observed. A lock that had no lock row must still have
@@ -92,21 +88,15 @@ func unchanged(o Observation, rows Rows) bool {
 	if exists {
 		return true
 	}
-	for _, lease := range rows.leases[o.Name] {
-		token := tokenOf(lease.Name)
-		if _, known := o.OrphanLeases[token]; !known && !slices.Contains(o.OrphanFreeRows, token) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(rows.leases[o.Name], func(lease Row) bool { return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })
 }
 
-// drop returns the writes that delete the lease row of the observed token and the orphan leases.
+// drop returns the writes that delete all observed lease rows. Whoever drops orphan leases has waited for their expiry.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
 	}
-	for _, token := range slices.Concat(slices.Sorted(maps.Keys(o.OrphanLeases)), o.OrphanFreeRows) {
+	for _, token := range o.Orphans {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
 	}
 	return writes
@@ -117,25 +107,32 @@ func drop(o Observation) (writes []Write) {
 // there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
 // After any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
-	_, err := t.change(ctx, "confirm", Keys{Names: names}, func(rows Rows) ([]Write, error) {
-		var writes []Write
-		for _, name := range names {
-			row := rows.byName[name]
-			if !bare(row, token) {
-				return nil, ErrSuperseded
-			}
-			writes = append(writes, confirm(row, token, p)...)
-		}
-		return writes, nil
-	})
+	_, err := t.confirm(ctx, "confirm", token, p, true, names)
 	return err
 }
 
-func confirm(row Row, token Token, p LeaseRecord) []Write {
-	return []Write{
-		{Kind: Insert, Name: LeaseKey(row.Name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
-		{Kind: Update, Name: row.Name, Set: []Cell{{ColHeartbeat, Now}}},
-	}
+// ConfirmPartitions confirms partitions that were claimed under token, and returns their names. It skips partitions
+// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if none remains.
+//
+// The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
+// read that row. If it did, heartbeats would have to wait for the transaction.
+func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
+	p.With = member.Key()
+	return t.confirm(ctx, "confirm-partitions", token, p, false, names, requireLease(member.Name, member.Token))
+}
+
+func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRecord, all bool, names []string, also ...Write) ([]string, error) {
+	confirmed, _, err := each(ctx, t, step, Keys{Names: names}, names, all, ErrSuperseded, func(name string, rows Rows) []Write {
+		row := rows.byName[name]
+		if !bare(row, token) {
+			return nil
+		}
+		return []Write{
+			{Kind: Insert, Name: LeaseKey(name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
+			{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, Now}}},
+		}
+	}, also...)
+	return confirmed, err
 }
 
 // Withdraw frees the named locks that are still claimed or held under token. It fails with ErrSuperseded if there are
@@ -144,10 +141,9 @@ func confirm(row Row, token Token, p LeaseRecord) []Write {
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
 // holder gave the lock back.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
-	_, _, err := each(ctx, t, "withdraw", Keys{Names: names}, names, ErrSuperseded, func(name string, rows Rows) []Write {
+	_, _, err := each(ctx, t, "withdraw", Keys{Names: names}, names, false, ErrSuperseded, func(name string, rows Rows) []Write {
 		if row := rows.byName[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
-			return []Write{{Kind: Delete, Name: LeaseKey(name, token)},
-				{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
+			return withdraw(name, token)
 		}
 		return nil
 	})
@@ -155,38 +151,39 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 }
 
 // Disown frees the observed locks that id has claimed but not confirmed, if they are still under the observed token. A
-// candidate calls it if its claim was applied but the reply was lost. Like Withdraw, Disown leaves the id in the
-// row. It fails with ErrChanged if there is no such lock.
+// candidate calls it if its claim was applied but the reply was lost. It fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
-	_, _, err := each(ctx, t, "withdraw", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
+	_, _, err := each(ctx, t, "withdraw", Keys{Names: namesOf(seen)}, seen, false, ErrChanged, func(o Observation, rows Rows) []Write {
 		if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
-			return []Write{{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
+			return withdraw(o.Name, o.Token)
 		}
 		return nil
 	})
 	return err
 }
 
-// bare reports whether a row is an unconfirmed claim under token.
+func withdraw(name string, token Token) []Write {
+	return []Write{{Kind: Delete, Name: LeaseKey(name, token)}, {Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}}}}
+}
+
 func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// each runs one transaction for all items, and returns those for which writes returns something. If there are none, each
-// fails with the error none. The commit also makes the other writes.
-func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
-	at, err = t.change(ctx, step, keys, func(rows Rows) ([]Write, error) {
-		all := slices.Clone(also)
+// each runs one transaction for all items, and returns those for which writes returns something. If there are none, or
+// if all is set and one is not among them, each fails with the error none. The commit also makes the other writes.
+func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
+	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil
 		for _, item := range items {
 			if w := writes(item, rows); w != nil {
-				all, done = append(all, w...), append(done, item)
+				made, done = append(made, w...), append(done, item)
 			}
 		}
-		if done == nil {
+		if done == nil || all && len(done) < len(items) {
 			return nil, none
 		}
-		return all, nil
+		return append(made, also...), nil
 	})
 	return done, at, err
 }
@@ -201,4 +198,36 @@ func (t Table) change(ctx context.Context, step string, keys Keys, writes func(r
 		}
 		return writes(RowsAt(time.Time{}, rows))
 	})
+}
+
+func namesOf(seen []Observation) []string {
+	names := make([]string, len(seen))
+	for i, o := range seen {
+		names[i] = o.Name
+	}
+	return names
+}
+
+// Prune deletes the rows of the observed locks and returns the number of locks that it deleted. It skips a lock,
+// without an error, if the lock was claimed or received a heartbeat after it was observed. In both cases, the lock row
+// has changed.
+func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
+	pruned, _, err := t.replace(ctx, "prune", seen, false, func(o Observation) []Write {
+		if !o.Exists {
+			return nil
+		}
+		return append(drop(o), Write{Kind: Delete, Name: o.Name}, Write{Kind: Delete, Name: BrokenRow(o.Name)})
+	})
+	switch {
+	case errors.Is(err, ErrAborted) && len(seen) > 1: // one of the locks is being claimed, which must not delay the others
+		a, err := t.Prune(ctx, seen[:len(seen)/2]...)
+		if err != nil {
+			return a, err
+		}
+		b, err := t.Prune(ctx, seen[len(seen)/2:]...)
+		return a + b, err
+	case errors.Is(err, ErrChanged):
+		return 0, nil
+	}
+	return len(pruned), err
 }

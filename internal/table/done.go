@@ -1,13 +1,12 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // A lock's done row, such as "nightly!done", records the key of the last work that was done under the lock. The row's
@@ -17,17 +16,14 @@ import (
 
 const doneSuffix = "!done"
 
-// MaxDone is the maximum length of a recorded key, in bytes.
 const MaxDone = 1 << 10
 
 var (
-	// ErrGarbled means that a done row can't be read.
 	ErrGarbled = errors.New("the key that was done last is not known")
 
 	// ErrUnordered means that a key can't be ordered relative to the key that was done last.
 	ErrUnordered = errors.New("only one of the keys is a tick of a schedule")
 
-	// ErrDone means that a key has already been done.
 	ErrDone = errors.New("the key is already done")
 
 	// ErrPassed means that the work for a larger key is already done. The work for the smaller key must not run any
@@ -35,7 +31,6 @@ var (
 	ErrPassed = errors.New("a larger key is already done")
 )
 
-// Due is work to be done. It consists of a key and, if the key is a tick of a schedule, the schedule's period.
 type Due struct {
 	Key    string
 	Period time.Duration // zero if no schedule is known
@@ -56,13 +51,12 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns an error if the work for due.Key must not run. The error is ErrDone if this key is already done, and
-// ErrPassed if a larger key is done. It is ErrUnordered if only one of the two keys is a tick of a schedule. Keys are
-// compared as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for due.Key must not run. Keys are compared as text, so a
+// key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
-// There is one exception: a smaller tick is allowed if the schedule's period has changed. The last tick that was done
-// can be up to half a period in the future, and ticks of the new period should not have to wait until then. So Forbids
-// allows a smaller tick if it has a different period and was not yet due when the last tick was recorded.
+// There is one exception. The last tick that was done can be up to half a period in the future, and if the schedule's
+// period changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
+// period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
@@ -82,32 +76,20 @@ func (d Done) OtherPeriod(due Due) bool {
 	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
 
-// CheckDone returns an error if a key can't be recorded as done.
 func CheckDone(key string) error {
-	switch {
-	case key == "":
-		return fmt.Errorf("key is empty: it must have 1 to %d bytes", MaxDone)
-	case len(key) > MaxDone:
-		return fmt.Errorf("key %.32q... has %d bytes, but at most %d are allowed", key, len(key), MaxDone)
-	case !utf8.ValidString(key):
-		return fmt.Errorf("key %q is not valid UTF-8", key)
-	case strings.ContainsFunc(key, Unprintable):
-		return fmt.Errorf("key %q: control characters, line separators and bidirectional marks are not allowed", key)
-	}
-	return nil
+	return cmp.Or(checkLength("key", key, MaxDone), checkPrintable("key", key))
 }
 
 // Done reads the key that was done last under a lock. It also returns the timestamp of the snapshot that bound selects.
 func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.Time, error) {
-	rows, at, err := t.Store.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
+	rows, err := t.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
 	if err != nil {
-		return Done{}, at, err
+		return Done{}, rows.At, err
 	}
-	d, err := RowsAt(at, rows).Done(name)
-	return d, at, err
+	d, err := rows.Done(name)
+	return d, rows.At, err
 }
 
-// DoneRow returns the key of a lock's done row.
 func DoneRow(name string) string { return name + doneSuffix }
 
 // decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.
@@ -130,10 +112,6 @@ func Record(name string, token Token, due Due, id string) []Write {
 }
 
 func record(name string, token Token, due Due, id string) Write {
-	j := doneJSON{V: format, Key: due.Key, By: id}
-	if due.Period != 0 {
-		j.Period = due.Period.String()
-	}
-	said, _ := json.Marshal(j) // can't fail
+	said, _ := json.Marshal(doneJSON{V: format, Key: due.Key, Period: orNothing(due.Period), By: id}) // can't fail
 	return Write{Kind: Put, Name: DoneRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}, {ColWriter, string(said)}}}
 }

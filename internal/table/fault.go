@@ -3,28 +3,23 @@ package table
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
+	"cloud.google.com/go/spanner"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // FaultKind says whether a request that failed may succeed later.
 type FaultKind int
 
 const (
-	// Unclassified errors do not come from Spanner, or are answers. For example, another candidate was first.
-	Unclassified FaultKind = iota
-
-	// Outage means that Spanner can't answer now. Waiting helps.
-	Outage
-
-	// Refusal means that something is missing or not permitted. That can pass: permissions change, credentials are
-	// renewed, and databases are restored.
-	Refusal
-
-	// Lasting means that the request, the table or the client is wrong. Waiting does not help.
-	Lasting
+	Unclassified FaultKind = iota // it does not come from Spanner, or is an answer: another candidate was first
+	Outage                        // Spanner can't answer now; waiting helps
+	Refusal                       // something is missing or not permitted, which can pass: credentials are renewed, databases restored
+	Lasting                       // the request, the table or the client is wrong; waiting does not help
 )
 
 // Fault is one of the things that can be wrong with a request to Spanner.
@@ -38,6 +33,7 @@ type Fault struct {
 // The faults. FaultOf tells them apart.
 var (
 	NotAFault     = &Fault{}
+	noRow         = &Fault{} // an answer too: the token is no longer valid
 	Passing       = &Fault{Kind: Outage}
 	Unreachable   = &Fault{Kind: Outage, Command: "the database can't be reached"}
 	Exhausted     = &Fault{Kind: Outage, Hint: overloaded, Command: overloaded}
@@ -66,26 +62,27 @@ const (
 
 // FaultOf returns the fault that err reports. It never returns nil.
 func FaultOf(err error) *Fault {
-	switch said := statusOf(err); {
+	switch {
 	case err == nil:
 		return NotAFault
 	case errors.Is(err, ErrGroup), errors.Is(err, ErrGarbled), errors.Is(err, ErrUnordered):
 		return Wrong
 	case strings.Contains(err.Error(), "default credentials"):
 		return NoCredentials
-	case said != nil:
-		return faultOf(err, said.Code(), said.Message())
+	case statusOf(err) != nil:
+		return answered(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return Unreachable
 	}
 	return NotAFault
 }
 
-// Refused reports whether Spanner does not permit a request, now or at all.
 func Refused(err error) bool { return FaultOf(err).Kind >= Refusal }
 
-func faultOf(err error, code codes.Code, desc string) *Fault {
-	switch code {
+// answered returns the fault in Spanner's answer.
+func answered(err error) *Fault {
+	desc := statusOf(err).Message()
+	switch code := statusOf(err).Code(); code {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return Unreachable
 	case codes.ResourceExhausted:
@@ -98,37 +95,26 @@ func faultOf(err error, code codes.Code, desc string) *Fault {
 		}
 		return NoCredentials
 	case codes.Aborted, codes.Internal, codes.Canceled, codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
-		return faultByText(err, code, desc)
+		return faultByText(code, desc, resourceKind(err))
 	case codes.OutOfRange, codes.Unimplemented:
 		return Wrong
 	}
 	return NotAFault
 }
 
-// faultByText tells apart the faults that share a code.
-func faultByText(err error, code codes.Code, desc string) *Fault {
-	switch {
-	case closedTexts[code] != "" && strings.Contains(desc, closedTexts[code]):
-		return NoClient
-	case code == codes.Aborted, code == codes.Internal, code == codes.Canceled:
-		return Passing
-	case strings.Contains(desc, "nested transactions"):
-		return Nested
-	case transactionIsLost(desc):
-		return Passing
-	case strings.HasPrefix(desc, "Table not found"):
-		return NoTable
-	case code != codes.NotFound, strings.HasPrefix(desc, "Column not found"):
-		return BadTable
-	case rowIsMissing(err):
-		return NotAFault
-	case goneText.MatchString(desc), goneKind.MatchString(resourceKind(err)):
-		return NoDatabase
-	case strings.HasSuffix(resourceKind(err), ".Session"), strings.Contains(desc, "Session"):
-		return NoSession
-	}
-	return NotFound
-}
+// Spanner returns the same code for a missing row, table, database, session or transaction, and the texts of these
+// errors have changed over time. The protocol relies on such an error only if the error says that a row, a table, a
+// database or an instance is missing. If the error contains the type of the missing resource, that type decides.
+//
+// The name of a database, table or column can contain the word "transaction" too. In messages about those, the name
+// follows a colon or a word such as "table".
+var (
+	rowMissing      = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
+	goneText        = regexp.MustCompile(`^(Table|Database|Instance) not found`)
+	goneKind        = regexp.MustCompile(`\.(Table|Database|Instance)$`)
+	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
+	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
+)
 
 // closedTexts are the texts of a client that this process has closed. The client itself creates these errors. Some are
 // only returned by calls that were in progress when the client was closed.
@@ -136,14 +122,111 @@ var closedTexts = map[codes.Code]string{
 	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
 }
 
-// lostTransaction matches messages about a lost transaction, from Spanner, its client or the emulator. The name of a
-// database, table or column can contain the word "transaction" too. In messages about those, the name follows a colon
-// or a word such as "table".
+// faultByText tells apart the faults that share a code, by the text and the type of what is missing.
+func faultByText(code codes.Code, desc, kind string) *Fault {
+	switch {
+	case closedTexts[code] != "" && strings.Contains(desc, closedTexts[code]):
+		return NoClient
+	case code == codes.Aborted, code == codes.Internal, code == codes.Canceled:
+		return Passing
+	case code == codes.NotFound && rowMissing.MatchString(desc) && (kind == "" || goneKind.MatchString(kind)):
+		return noRow
+	case strings.Contains(desc, "nested transactions"):
+		return Nested
+	case lostTransaction.MatchString(desc) && !named.MatchString(desc):
+		return Passing
+	case strings.HasPrefix(desc, "Table not found"):
+		return NoTable
+	case code != codes.NotFound, strings.HasPrefix(desc, "Column not found"):
+		return BadTable
+	case goneKind.MatchString(kind), kind == "" && goneText.MatchString(desc):
+		return NoDatabase
+	case strings.HasSuffix(kind, ".Session"), strings.Contains(desc, "Session"):
+		return NoSession
+	}
+	return NotFound
+}
+
+// Missing reports whether err means that a row, the table or the database does not exist. It returns false if a session
+// or transaction was lost, or if the error does not say what is missing.
+func Missing(err error) bool {
+	switch answered(err) {
+	case noRow, NoDatabase:
+		return true
+	case NoTable: // some commits of mutations return InvalidArgument
+		return statusOf(err).Code() != codes.FailedPrecondition
+	}
+	return false
+}
+
+// namedRow matches Spanner's text for a missing row, and the emulator's. No part of the key can be mistaken for the
+// table, because the table comes after the key in Spanner's text and before the key in the emulator's.
 var (
-	lostTransaction = regexp.MustCompile(`^(?i)[^:]*\btransaction\b`)
-	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
+	namedRow = regexp.MustCompile(`(?s)^(?:Row \[(.*)\] in table (\S+) is missing\b|Table (\S+): Row \{String\((.*)\)\} not found\b)`)
+	leaseKey = regexp.MustCompile(`_[0-9]{16}["']?$`)
 )
 
-func transactionIsLost(desc string) bool {
-	return lostTransaction.MatchString(desc) && !named.MatchString(desc)
+// LeaseMissing reports whether err means that a lease row in that table does not exist. The row can belong to any lock.
+func LeaseMissing(err error, table string) bool {
+	is := namedRow.FindStringSubmatch(statusOf(err).Message())
+	return is != nil && answered(err) == noRow && leaseKey.MatchString(is[1]+is[4]) &&
+		Canonical(strings.Trim(is[2]+is[3], "\"`")) == Canonical(table)
+}
+
+// The emulator runs only one transaction at a time, and may discard another one that is waiting. Where Spanner would
+// return ABORTED, the emulator then returns NOT_FOUND or FAILED_PRECONDITION, with one of these texts.
+var dropped = regexp.MustCompile(`^(Transaction not found|Invalid transaction ID|Cannot read or query using a transaction ` +
+	`after it has been committed or rolledback|Cannot commit a transaction after it has been rolled back)`)
+
+// Dropped reports whether err means that the emulator has discarded the request's transaction without applying any of
+// it.
+//
+// Dropped returns false if the client sent the request more than once. In that case, the first attempt may have
+// committed the transaction, and the error may only mean that the second attempt no longer found it. The number of the
+// attempt is the last number in the request's id.
+func Dropped(err error) bool {
+	//lint:ignore SA1019 no other type in the client has the request id
+	var said *spanner.Error
+	code := spanner.ErrCode(err)
+	return (code == codes.NotFound || code == codes.FailedPrecondition) && errors.As(err, &said) &&
+		strings.HasSuffix(said.RequestID, ".1") && dropped.MatchString(said.Desc)
+}
+
+// statusOf returns the status in err, without the texts that wrap it. It returns nil, which means OK, if there is none.
+func statusOf(err error) *status.Status {
+	var said interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &said) {
+		return nil
+	}
+	return said.GRPCStatus()
+}
+
+// resourceKind returns the type of the resource that err is about, or "". Only the innermost error has the details,
+// because the client's own error does not pass them on.
+func resourceKind(err error) string {
+	for ; err != nil; err = errors.Unwrap(err) {
+		said, ok := err.(interface{ GRPCStatus() *status.Status })
+		if !ok {
+			continue
+		}
+		for _, d := range said.GRPCStatus().Details() {
+			if info, ok := d.(interface{ GetResourceType() string }); ok && info.GetResourceType() != "" {
+				return info.GetResourceType()
+			}
+		}
+	}
+	return ""
+}
+
+// missing wraps the error of a commit in ErrMissing, ErrNotFound or ErrExists if one of them applies.
+func missing(err error) error {
+	switch code := spanner.ErrCode(err); {
+	case Missing(err):
+		return fmt.Errorf("%w: %w", ErrMissing, err)
+	case code == codes.NotFound:
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case code == codes.AlreadyExists:
+		return fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	return err
 }

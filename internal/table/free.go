@@ -33,12 +33,11 @@ type FreeClaim struct {
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
-// false if one of them has no free row, and therefore has to be claimed in the ordinary way. It also reports false if a
-// free row's token is not older than the observation, which can happen only after a manual change.
+// false if one of them has to be claimed in the ordinary way, because it has no free row, or one from the future, which
+// only a manual change can make.
 //
-// The claim's token is later than all earlier tokens of these locks, but earlier than the claim's commit timestamp. It
-// must not be equal to the commit timestamp, because a lock row whose token equals its heartbeat counts as an
-// unconfirmed claim.
+// The claim's token is later than all earlier tokens of these locks. It must be earlier than the claim's commit timestamp,
+// because a lock row whose token equals its heartbeat counts as an unconfirmed claim.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -53,7 +52,6 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 	return FreeClaim{Token: max(last+1, TokenAt(seen[0].At.Add(-tokenAge))), id: id, record: p, seen: slices.Clone(seen)}, true
 }
 
-// Names returns the names of the locks that c claims.
 func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
@@ -62,24 +60,19 @@ func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
-		writes = append(writes, consume(o.Name, o.Token)...)
-		writes = append(writes,
+		writes = append(writes, requireLease(o.Name, o.Token), Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)},
 			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.record.encode()}}},
 			Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.id}}})
 	}
 	return t.Store.Commit(ctx, "claim", append(writes, t.also...))
 }
 
-// Outcome is the outcome of a FreeClaim.
 type Outcome int
 
 const (
-	// Open means that the claim has not been applied, but still can be.
-	Open Outcome = iota
-	// Won means that the claim was applied and that its token is valid.
-	Won
-	// Lost means that the claim will never be applied, or that its token is no longer valid.
-	Lost
+	Open Outcome = iota // it has not been applied, but still can be
+	Won                 // it was applied, and its token is valid
+	Lost                // it will never be applied, or its token is no longer valid
 )
 
 // Outcome reads the rows of the claimed locks and returns the outcome of the claim. Another claimant may have chosen
@@ -89,14 +82,14 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	for _, o := range c.seen {
 		keys.Names = append(keys.Names, o.Name, LeaseKey(o.Name, o.Token), LeaseKey(o.Name, c.Token))
 	}
-	rows, at, err := t.Store.Read(ctx, "outcome", Strong, keys)
+	read, err := t.Read(ctx, "outcome", Strong, keys)
 	if err != nil {
 		return Open, err
 	}
-	outcome, read := Open, RowsAt(at, rows)
+	outcome := Open
 	for _, o := range c.seen {
 		lease, held := read.byName[LeaseKey(o.Name, c.Token)]
-		if held && c.owns(lease) {
+		if p, err := decodeLeaseRecord(lease); err == nil && p.Nonce == c.record.Nonce && !p.Free {
 			return Won, nil
 		}
 		now, _ := read.Observe(o.Name)
@@ -107,24 +100,16 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 	return outcome, nil
 }
 
-func (c FreeClaim) owns(lease Row) bool {
-	p, err := parseLeaseRecord(lease.Name, lease.Writer)
-	return err == nil && p.Nonce == c.record.Nonce && !p.Free
-}
-
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
 // locks with a free row of the next token, which records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. The row may have been deleted by this claim, by
-// another claim, or by an earlier attempt to retract. The caller must call Outcome to find out whether it was this
-// claim.
+// Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt to
+// retract may have deleted it, and only Outcome tells which.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
-	err := t.Store.Commit(ctx, "retract", refree(LeaseRef{o.Name, o.Token}, c.record.Lease, o.Freed))
-	if errors.Is(err, ErrExists) { // a row was inserted there by hand
-		err = t.Store.Commit(ctx, "retract", release(LeaseRef{o.Name, o.Token}))
-	}
-	if errors.Is(err, ErrMissing) {
+	t.also = nil
+	err := t.release(ctx, "retract", o.Token, c.record.Lease, o.Freed, []string{o.Name})
+	if errors.Is(err, ErrSuperseded) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	return err
@@ -135,16 +120,17 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 // row for an ordinary lease row.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
-	return append(consume(h.Name, h.Token),
-		Write{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, LeaseRecord{Lease: lease, Free: true}.encode()}}},
-		Write{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}})
+	return []Write{
+		{Kind: Delete, Name: h.Key()},
+		{Kind: Insert, Name: LeaseKey(h.Name, next), Set: []Cell{{ColHeartbeat, since}, {ColToken, next.Time()}, {ColWriter, LeaseRecord{Lease: lease, Free: true}.encode()}}},
+		{Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, next.Time()}, {ColWriter, nil}}},
+	}
 }
 
-// freedSince returns the time at which a released lock became free, if row is the lock's free row. Otherwise it returns
-// the zero time.
+// freedSince returns the time of the release if row is a free row, or the zero time.
 func freedSince(row Row) time.Time {
-	if p, err := parseLeaseRecord(row.Name, row.Writer); err != nil || !p.Free {
-		return time.Time{}
+	if p, err := decodeLeaseRecord(row); err == nil && p.Free {
+		return row.Heartbeat
 	}
-	return row.Heartbeat
+	return time.Time{}
 }

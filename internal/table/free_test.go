@@ -237,7 +237,7 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 	require.NoError(t, g.store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "a"}}))
 	seen := g.look("a")
 	assert.Empty(t, seen[0].OrphanLeases)
-	assert.Len(t, seen[0].OrphanFreeRows, 1)
+	assert.Len(t, seen[0].Orphans, 1)
 	listed, err = operator.ListOne(t.Context(), g.Table, "a")
 	require.NoError(t, err)
 	assert.Equal(t, operator.Free, listed.State())

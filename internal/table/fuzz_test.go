@@ -46,7 +46,7 @@ func FuzzLeaseKey(f *testing.F) {
 		if role, lock := RoleOf(key); role != OfLease || lock != name || tokenOf(key) != token {
 			t.Errorf("%q is not the lease row of %q under %d", key, name, token)
 		}
-		if r := leaseKeys(name, token.Time()); key < r.From || key > r.To && micros < 9999999999999999-int64(24*time.Hour/time.Microsecond) {
+		if r := WithLeases([]string{name}, token.Time()).Ranges[0]; key < r.From || key > r.To && micros < 9999999999999999-int64(24*time.Hour/time.Microsecond) {
 			t.Errorf("%q is not among %v", key, r)
 		}
 		if CheckName(key) == nil {
@@ -64,7 +64,7 @@ func FuzzLeaseRecord(f *testing.F) {
 	}
 	f.Add("", int64(MaxLease-1), strings.Repeat("\x00", MaxValue), strings.Repeat("\x00", MaxID), MaxRank)
 	f.Fuzz(func(t *testing.T, s string, lease int64, value, id string, rank int) {
-		if p, err := parseLeaseRecord("", s); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
+		if p, err := decodeLeaseRecord(Row{Writer: s}); err == nil && (p.Lease <= 0 || p.Lease > MaxLease) {
 			t.Errorf("%q was read as %v", s, p)
 		}
 		if lease <= 0 || lease > int64(MaxLease) || !utf8.ValidString(value) || !utf8.ValidString(id) {
@@ -75,14 +75,14 @@ func FuzzLeaseRecord(f *testing.F) {
 		if n := utf8.RuneCountInString(p.encode()); len(value) <= MaxValue && len(id) <= MaxID && n > MaxWriter {
 			t.Errorf("a value of %d bytes and an id of %d take %d characters, and a table needs to have only %d", len(value), len(id), n, MaxWriter)
 		}
-		if back, err := parseLeaseRecord("", p.encode()); err != nil || back != p {
+		if back, err := decodeLeaseRecord(Row{Writer: p.encode()}); err != nil || back != p {
 			t.Errorf("%v was read back as %v, %v", p, back, err)
 		}
-		if _, err := parseLeaseRecord("", strings.Replace(p.encode(), `"v":1`, `"v":2`, 1)); !errors.Is(err, ErrNewer) {
+		if _, err := decodeLeaseRecord(Row{Writer: strings.Replace(p.encode(), `"v":1`, `"v":2`, 1)}); !errors.Is(err, ErrNewer) {
 			t.Errorf("%v in a newer format: %v", p, err)
 		}
 		with := LeaseRecord{Lease: time.Duration(lease), With: LeaseKey(SlotName("g"+id, 7), 1700000000000000)}
-		if back, err := parseLeaseRecord("", with.encode()); err != nil || back != with {
+		if back, err := decodeLeaseRecord(Row{Writer: with.encode()}); err != nil || back != with {
 			t.Errorf("%v was read back as %v, %v", with, back, err)
 		}
 	})

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,7 +17,6 @@ import (
 // Two places store the key of the member's lease row: the writer column of the partition's lock row, and the
 // partition's lease record.
 
-// MaxSlot is the highest slot number of a member.
 const MaxSlot = 9999
 
 // ErrGroup means that a lock is a member or a partition of a group. Candidates for other locks leave such a lock alone.
@@ -27,10 +27,8 @@ var (
 	memberRow = regexp.MustCompile(`^[^/]+/member/[0-9]{4}_[0-9]{16}$`)
 )
 
-// GroupPrefix returns the prefix of the names of all locks of a group.
 func GroupPrefix(group string) string { return url.PathEscape(group) + "/" }
 
-// SlotName returns the name of a member's lock.
 func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
@@ -70,7 +68,6 @@ type LeaseRef struct {
 	Token Token
 }
 
-// Key returns the key of the lease row.
 func (h LeaseRef) Key() string { return LeaseKey(h.Name, h.Token) }
 
 // MemberOf returns the member whose lease row has this key.
@@ -81,27 +78,20 @@ func MemberOf(key string) (LeaseRef, bool) {
 	return LeaseRef{key[:len(key)-len("_")-tokenDigits], tokenOf(key)}, true
 }
 
-// CheckPartition returns an error if a group can't have a partition with that name.
 func CheckPartition(group, partition string) error {
-	if partition == "" {
+	n := len(PartitionName(group, partition))
+	switch {
+	case partition == "":
 		return fmt.Errorf("a partition of group %.64q has no name: every name must have at least one byte", group)
-	}
-	if i := strings.IndexFunc(partition, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }); i >= 0 {
-		return fmt.Errorf("partition %.200q of group %.64q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", partition, group)
-	}
-	if n := len(PartitionName(group, partition)); n > MaxName {
+	case n > MaxName:
 		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock name would be %d bytes long (each /, _ and non-ASCII byte counts as three), and the maximum is %d; use a shorter partition name", partition, len(partition), group, n, MaxName)
 	}
-	return nil
+	return cmp.Or(checkLength("partition", partition, MaxName), checkPrintable("partition", partition))
 }
 
-// CheckGroup returns an error if a group can't have that name.
 func CheckGroup(group string) error {
-	if err := CheckName(Join(group)); err != nil {
+	if err := cmp.Or(CheckName(Join(group)), checkLength("name", group, MaxName), checkPrintable("name", group)); err != nil {
 		return fmt.Errorf("group %.64q: %w", group, err)
-	}
-	if strings.ContainsFunc(group, func(r rune) bool { return Unprintable(r) || r == '\uFFFD' }) {
-		return fmt.Errorf("group %.200q: control characters, line separators, bidirectional marks and invalid UTF-8 are not allowed", group)
 	}
 	return nil
 }

@@ -14,30 +14,26 @@ import (
 // returns only DEADLINE_EXCEEDED, which does not say what is wrong. So the request's context has a place for the last
 // answer, and the interceptors in DialOptions put it there.
 
-// heard is the last answer to the attempts at one request, or empty.
-type heard struct{ last atomic.Pointer[error] }
-
 type heardKey struct{}
 
-// listen returns a context for one request, and a function that adds the last answer to the request's error.
+// listen returns a context for one request, and a function that adds the last answer to the request's error if the
+// request's time is up. The error code is then that of the answer. Only an outage is added, because other answers mean
+// that nothing was written, which is not known.
 func listen(ctx context.Context) (context.Context, func(error) error) {
-	h := &heard{}
-	return context.WithValue(ctx, heardKey{}, h), h.explain
-}
-
-// explain returns err, together with the last answer if the request's time is up. The error code is then that of the
-// answer. Only an outage is added, because other answers mean that nothing was written, which is not known.
-func (h *heard) explain(err error) error {
-	if last := h.last.Load(); last != nil && FaultOf(err) == Unreachable {
-		return fmt.Errorf("%w; the client repeated the request until its time was up: %w", spanner.ToSpannerError(*last), err)
+	heard := new(atomic.Pointer[error])
+	return context.WithValue(ctx, heardKey{}, heard), func(err error) error {
+		if last := heard.Load(); last != nil && FaultOf(err) == Unreachable {
+			return fmt.Errorf("%w; the client repeated the request until its time was up: %w", spanner.ToSpannerError(*last), err)
+		}
+		return err
 	}
-	return err
 }
 
-func (h *heard) note(err error) error {
+// note keeps an answer for the request to which ctx belongs, and returns it.
+func note(ctx context.Context, err error) error {
 	code := spanner.ErrCode(err)
-	if code != codes.DeadlineExceeded && code != codes.Canceled && FaultOf(err).Kind == Outage {
-		h.last.Store(&err)
+	if heard, ok := ctx.Value(heardKey{}).(*atomic.Pointer[error]); ok && code != codes.DeadlineExceeded && code != codes.Canceled && FaultOf(err).Kind == Outage {
+		heard.Store(&err)
 	}
 	return err
 }
@@ -48,29 +44,21 @@ func DialOptions() []grpc.DialOption {
 }
 
 func noteAnswer(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	if h, ok := ctx.Value(heardKey{}).(*heard); ok {
-		return h.note(err)
-	}
-	return err
+	return note(ctx, invoke(ctx, method, req, reply, cc, opts...))
 }
 
 func noteStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
-	h, ok := ctx.Value(heardKey{}).(*heard)
-	switch {
-	case !ok:
-		return s, err
-	case err != nil:
-		return s, h.note(err)
+	if err != nil {
+		return s, note(ctx, err)
 	}
-	return noting{s, h}, nil
+	return noting{s, ctx}, nil
 }
 
 // noting is a stream whose error is noted.
 type noting struct {
 	grpc.ClientStream
-	heard *heard
+	ctx context.Context
 }
 
-func (n noting) RecvMsg(m any) error { return n.heard.note(n.ClientStream.RecvMsg(m)) }
+func (n noting) RecvMsg(m any) error { return note(n.ctx, n.ClientStream.RecvMsg(m)) }

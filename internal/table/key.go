@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -22,10 +23,8 @@ func TokenAt(t time.Time) Token {
 	return Token(t.UnixMicro())
 }
 
-// Time returns the token as a time.
 func (t Token) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// String returns the token as a decimal number.
 func (t Token) String() string { return strconv.FormatInt(int64(t), 10) }
 
 // MaxName is the maximum length of a lock's name, in bytes. Spanner allows at most 8 KiB for a key after encoding, and
@@ -34,7 +33,6 @@ const MaxName = 4096
 
 const tokenDigits = 16
 
-// MaxKey is the maximum length of a lease row's key, in bytes.
 const MaxKey = MaxName + len("_") + tokenDigits
 
 var (
@@ -43,14 +41,27 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127})?$`)
 )
 
-// CheckName returns an error if name can't be the name of a lock.
 func CheckName(name string) error {
-	if err := CheckKey(name); err != nil {
-		return err
+	return cmp.Or(CheckKey(name), checkPrintable("lock name", name))
+}
+
+// checkLength returns an error unless what has 1 to most bytes of UTF-8, since Spanner would reject anything else.
+func checkLength(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%s is empty: it must have 1 to %d bytes", what, most)
+	case len(s) > most:
+		return fmt.Errorf("%s %.32q... has %d bytes, but at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q has invalid UTF-8, which Spanner would reject", what, s)
 	}
-	if i := strings.IndexFunc(name, Unprintable); i >= 0 {
-		r, _ := utf8.DecodeRuneInString(name[i:])
-		return fmt.Errorf("lock name %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", name, r, i)
+	return nil
+}
+
+func checkPrintable(what, s string) error {
+	if i := strings.IndexFunc(s, Unprintable); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		return fmt.Errorf("%s %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", what, s, r, i)
 	}
 	return nil
 }
@@ -63,15 +74,12 @@ func Unprintable(r rune) bool {
 // CheckKey returns an error if no lock row can have this name. It is less strict than CheckName, because the table may
 // contain rows that other programs have written.
 func CheckKey(name string) error {
+	if err := checkLength("lock name", name, MaxName); err != nil {
+		return err
+	}
 	switch {
-	case name == "":
-		return fmt.Errorf("lock name is empty: it must have 1 to %d bytes", MaxName)
-	case len(name) > MaxName:
-		return fmt.Errorf("lock name %.32q... has %d bytes, but at most %d are allowed", name, len(name), MaxName)
 	case IsTicket(name):
 		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, TicketPrefix)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("lock name %q is not valid UTF-8, which Spanner would reject", name)
 	case leaseLike.MatchString(name):
 		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
@@ -97,7 +105,6 @@ func Join(parts ...string) string {
 	return longDigits.ReplaceAllString(strings.Join(escaped, "/"), "%5F$1")
 }
 
-// CheckTable returns an error if table can't be the name of a table.
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
 		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; a schema and a dot may come first", table)
@@ -124,13 +131,6 @@ func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
 
-// leaseKeys returns a range of keys that contains all lease rows that the lock can have at the given time. The range
-// also contains rows of other locks. For example, the range for job contains job_1 to job_179. Transactions must not
-// read the range, because commits to these other rows would make them fail.
-func leaseKeys(name string, at time.Time) Range {
-	return Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))}
-}
-
 // recent is the maximum age of an observation on which a claim can be based. newLeaseKeys covers all lease rows that
 // may have been inserted within this time.
 const recent = time.Hour
@@ -143,7 +143,6 @@ func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }
 
-// tokenOf returns the token in a lease row's key.
 func tokenOf(leaseKey string) Token {
 	n, _ := strconv.ParseInt(leaseKey[len(leaseKey)-tokenDigits:], 10, 64) // digits only: can't fail
 	return Token(n)

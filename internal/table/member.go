@@ -3,58 +3,17 @@ package table
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
-// rows, so that their heartbeats fail if they still arrive. All members are evicted in one commit. EvictMembers skips
-// members that have changed since they were observed, because their leases may not have expired after all. It returns
-// the names of the freed slots, and fails with ErrChanged if there are none.
+// rows, so that their heartbeats fail if they still arrive. EvictMembers skips members that have changed since they were
+// observed, because their leases may not have expired after all. It returns the names of the freed slots, and fails with
+// ErrChanged if there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
-	gone, _, err := each(ctx, t, "evict", claimed(dead), dead, ErrChanged, func(o Observation, rows Rows) []Write {
-		if unchanged(o, rows) {
-			return append(drop(o), Write{Kind: Update, Name: o.Name, Set: released})
-		}
-		return nil
+	gone, _, err := t.replace(ctx, "evict", dead, false, func(o Observation) []Write {
+		return append(drop(o), release(LeaseRef{o.Name, o.Token})...)
 	})
-	return namesOf(gone), changed(err)
-}
-
-func namesOf(seen []Observation) []string {
-	names := make([]string, len(seen))
-	for i, o := range seen {
-		names[i] = o.Name
-	}
-	return names
-}
-
-// ClaimPartitions claims partitions for a member, which is identified by its lease row. It skips partitions that have
-// changed since they were observed, and fails with ErrChanged if all of them have. The member does not hold the
-// partitions until it has confirmed the claim.
-func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
-	taken, at, err := each(ctx, t, "claim-partitions", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
-		w, _ := claim(member.Key(), o, rows)
-		return w
-	})
-	token, err = claimedAt(at, err, seen)
-	return token, namesOf(taken), err
-}
-
-// ConfirmPartitions confirms partitions that were claimed under token, and returns their names. It skips partitions
-// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if none remains.
-//
-// The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
-// read that row. If it did, heartbeats would have to wait for the transaction.
-func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
-	p.With = member.Key()
-	confirmed, _, err = each(ctx, t, "confirm-partitions", Keys{Names: names}, names, ErrSuperseded, func(name string, rows Rows) []Write {
-		if row := rows.byName[name]; bare(row, token) {
-			return confirm(row, token, p)
-		}
-		return nil
-	}, requireLease(member.Name, member.Token))
-	return confirmed, err
+	return namesOf(gone), err
 }
 
 // ReleasePartitions frees partitions in one blind commit. If any of them is not held under its token, ReleasePartitions
@@ -62,7 +21,7 @@ func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRe
 func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	var writes []Write
 	for _, h := range refs {
-		writes = append(writes, release(h)...)
+		writes = append(append(writes, requireLease(h.Name, h.Token)), release(h)...)
 	}
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
@@ -82,7 +41,7 @@ func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseR
 				if with, is := MemberOf(row.Writer); !is || !over(with) {
 					continue
 				}
-				writes = append(writes, Write{Kind: Update, Name: name, Set: released}, Write{Kind: Delete, Name: LeaseKey(name, TokenAt(row.Token))})
+				writes = append(writes, release(LeaseRef{name, TokenAt(row.Token)})...)
 			}
 			marked = append(marked, name)
 			if exists && row.Writer != member.Key() {
@@ -104,23 +63,16 @@ func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseR
 // they were observed. The member must not be acting on these partitions, and must not have any requests for them in
 // flight. ReconcilePartitions fails with ErrChanged if there is nothing to free.
 func (t Table) ReconcilePartitions(ctx context.Context, member LeaseRef, seen ...Observation) error {
-	_, _, err := each(ctx, t, "reconcile", claimed(seen), seen, ErrChanged, func(o Observation, rows Rows) []Write {
-		if unchanged(o, rows) {
-			return reconcile(member, o)
+	_, _, err := t.replace(ctx, "reconcile", seen, false, func(o Observation) (writes []Write) {
+		if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
+			writes = release(LeaseRef{o.Name, o.Token})
 		}
-		return nil
+		for _, token := range o.Orphans {
+			if o.OrphanLeases[token].With == member.Key() {
+				writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
+			}
+		}
+		return writes
 	})
-	return changed(err)
-}
-
-func reconcile(member LeaseRef, o Observation) (writes []Write) {
-	if o.Exists && o.Writer == member.Key() && !o.Heartbeat.IsZero() {
-		writes = append(writes, Write{Kind: Update, Name: o.Name, Set: released}, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
-	}
-	for _, token := range slices.Sorted(maps.Keys(o.OrphanLeases)) {
-		if o.OrphanLeases[token].With == member.Key() {
-			writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})
-		}
-	}
-	return writes
+	return err
 }

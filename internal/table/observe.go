@@ -2,8 +2,6 @@ package table
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,20 +24,16 @@ type Observation struct {
 
 	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
 	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
-	// The holder may not have noticed yet. OrphanFreeRows contains the tokens of free rows that match no lock row. Both
-	// are empty if the lease rows were not read.
-	OrphanLeases   map[Token]LeaseRecord
-	OrphanFreeRows []Token
+	// The holder may not have noticed yet. Orphans are the tokens of these rows, and of free rows that match no lock row.
+	OrphanLeases map[Token]LeaseRecord
+	Orphans      []Token
 }
 
-// Confirmed reports whether the lock has a holder. It returns false if the lock is released, or claimed but not
-// confirmed. The claim writes its commit timestamp as both token and heartbeat, and the confirmation writes a later
-// heartbeat.
-func (o Observation) Confirmed() bool {
-	return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) != o.Token
-}
+// Confirmed reports whether the lock has a holder.
+func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && !o.Bare() }
 
-// Bare reports whether the row is an unconfirmed claim.
+// Bare reports whether the row is an unconfirmed claim. The claim writes its commit timestamp as both token and heartbeat,
+// and the confirmation writes a later heartbeat.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
 // ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, ReleasedAt
@@ -83,164 +77,64 @@ func (o Observation) Holder() string {
 	return ""
 }
 
+// WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
+// the given time. The ranges also contain rows of other locks. For example, the range for job contains job_1 to job_179.
+// Transactions must not read them, because commits to these other rows would make them fail.
+func WithLeases(names []string, at time.Time) Keys {
+	keys := Keys{Names: names}
+	for _, name := range names {
+		keys.Ranges = append(keys.Ranges, Range{From: LeaseKey(name, 0), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))})
+	}
+	return keys
+}
+
 // Observe reads the lock rows of the names at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
-	return t.observe(ctx, "observe", Keys{Names: names}, names)
+	rows, err := t.Read(ctx, "observe", Present, Keys{Names: names})
+	return rows.observations(names, err)
 }
 
 // Follow is like Observe, but also reads lease rows and free rows. The argument since contains one token for each name.
 // Follow reads the rows of that token and of all later tokens, up to one day after the time at.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
-	keys := Keys{Names: names}
+	keys := WithLeases(names, at)
 	for i, name := range names {
-		keys.Ranges = append(keys.Ranges, Range{From: LeaseKey(name, since[i]), To: LeaseKey(name, TokenAt(at.Add(24*time.Hour)))})
+		keys.Ranges[i].From = LeaseKey(name, since[i])
 	}
-	return t.observe(ctx, "observe", keys, names)
+	rows, err := t.Read(ctx, "observe", Present, keys)
+	return rows.observations(names, err)
 }
 
 // Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations.
 func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
-	var names, leases []string
+	keys := Keys{Names: namesOf(before)}
 	for _, o := range before {
-		names, leases = append(names, o.Name), append(leases, LeaseKey(o.Name, o.Token))
+		keys.Names = append(keys.Names, LeaseKey(o.Name, o.Token))
 	}
 	t.beside = nil
-	return t.observe(ctx, "lease-record", Keys{Names: slices.Concat(names, leases)}, names)
+	rows, err := t.Read(ctx, "lease-record", Present, keys)
+	return rows.observations(namesOf(before), err)
 }
 
 // LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The argument about should be
-// close to the current time, because it limits the range of keys that are read. If Spanner's time turns out to be much
-// later, LookAtLeases repeats the read.
+// close to the current time (see ReadAbout).
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
-	for {
-		observed, err := t.observe(ctx, "observe", WithLeases(names, about), names)
-		if err != nil || !observed[0].At.After(about.Add(12*time.Hour)) {
-			return observed, err
-		}
-		about = observed[0].At
-	}
-}
-
-func (t Table) observe(ctx context.Context, step string, keys Keys, names []string) ([]Observation, error) {
-	rows, at, err := t.poll(ctx, step, keys)
-	if err != nil {
-		return nil, err
-	}
-	return RowsAt(at, rows).observations(names)
-}
-
-// poll reads the keys, and what is beside them.
-func (t Table) poll(ctx context.Context, step string, keys Keys) ([]Row, time.Time, error) {
-	b := t.beside
-	if b == nil {
-		return t.Store.Read(ctx, step, Present, keys)
-	}
-	keys.Names = slices.Concat(keys.Names, b.Names)
-	rows, at, err := ReadQueues(ctx, t.Store, step, Present, keys, b.Queues...)
-	if err == nil {
-		b.Rows, b.At = rows, at
-	}
-	return rows, at, err
+	rows, err := t.ReadAbout(ctx, "observe", about, func(about time.Time) Keys { return WithLeases(names, about) })
+	return rows.observations(names, err)
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
 // unrelated locks. Holders ignores a name if the function is returns false for it.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
-	rows, at, err := t.Store.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
-	if err != nil {
-		return nil, err
-	}
+	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string
-	for _, row := range rows {
+	for _, row := range rows.All {
 		if is(row.Name) {
 			names = append(names, row.Name)
 		}
 	}
-	all, err := RowsAt(at, rows).observations(names)
+	all, err := rows.observations(names, err)
 	return slices.DeleteFunc(all, func(o Observation) bool {
-		return o.LeaseRecord == nil || at.Sub(o.Heartbeat) >= o.LeaseRecord.Lease
+		return o.LeaseRecord == nil || rows.At.Sub(o.Heartbeat) >= o.LeaseRecord.Lease
 	}), err
-}
-
-func (r Rows) observations(names []string) ([]Observation, error) {
-	observed := make([]Observation, len(names))
-	for i, name := range names {
-		var err error
-		if observed[i], err = r.Lock(name); err != nil {
-			return nil, err
-		}
-	}
-	return observed, nil
-}
-
-// Lock is like Observe, but returns ErrGroup if the lock is a partition of a group.
-func (r Rows) Lock(name string) (Observation, error) {
-	o, err := r.Observe(name)
-	records := slices.Collect(maps.Values(o.OrphanLeases))
-	if o.LeaseRecord != nil {
-		records = append(records, *o.LeaseRecord)
-	}
-	for _, p := range records {
-		if err == nil && p.With != "" {
-			err = fmt.Errorf("lock %q %w", name, ErrGroup)
-		}
-	}
-	return o, err
-}
-
-// Observe decodes a lock's rows. Lease rows that were not read count as missing.
-func (r Rows) Observe(name string) (Observation, error) {
-	o := r.lockRow(name)
-	if o.Exists && o.Heartbeat.IsZero() {
-		o.Freed = freedSince(r.byName[LeaseKey(name, o.Token)])
-	}
-	if o.Exists && !o.Confirmed() {
-		return o, nil
-	}
-	if leaseRow, ok := r.byName[LeaseKey(name, o.Token)]; ok && o.Exists {
-		p, err := decodeLeaseRecord(leaseRow.Name, leaseRow.Writer)
-		o.LeaseRecord = &p
-		if p.Nonce != "" {
-			o.Began = leaseRow.Heartbeat
-		}
-		return o, err
-	}
-	var err error
-	o.OrphanLeases, o.OrphanFreeRows, err = orphanLeases(r.leases[name])
-	return o, err
-}
-
-// lockRow returns an observation based on the lock row alone.
-func (r Rows) lockRow(name string) Observation {
-	o := Observation{Name: name, At: r.At}
-	if row, exists := r.byName[name]; exists {
-		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-	}
-	return o
-}
-
-// WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
-// the given time.
-func WithLeases(names []string, at time.Time) Keys {
-	keys := Keys{Names: names}
-	for _, name := range names {
-		keys.Ranges = append(keys.Ranges, leaseKeys(name, at))
-	}
-	return keys
-}
-
-func orphanLeases(rows []Row) (found map[Token]LeaseRecord, free []Token, err error) {
-	found = map[Token]LeaseRecord{}
-	for _, row := range rows {
-		p, err := decodeLeaseRecord(row.Name, row.Writer)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case p.Free:
-			free = append(free, tokenOf(row.Name))
-		default:
-			found[tokenOf(row.Name)] = p
-		}
-	}
-	return found, free, nil
 }

@@ -8,27 +8,19 @@ import (
 	"time"
 )
 
-// MaxLease is the longest possible lease. This limit keeps sums of leases and times far from overflow.
-const MaxLease = 24 * time.Hour
+// The limits of what holders and members write.
+const (
+	MaxLease  = 24 * time.Hour // keeps sums of leases and times far from overflow
+	MaxValue  = 64 << 10       // bytes of a holder's value
+	MaxID     = 1 << 10        // bytes of a holder's id
+	MaxRank   = 9              // of the lowest priority
+	MaxWeight = 1000
+	MaxKeep   = 7 * 24 * time.Hour
 
-// MaxValue is the maximum length of a holder's value, in bytes.
-const MaxValue = 64 << 10
-
-// MaxID is the maximum length of a holder's id, in bytes.
-const MaxID = 1 << 10
-
-// MaxWriter is the maximum length of the text in the writer column, in characters. The longest texts are plans of
-// groups. The limit is high enough for a group whose members have six different lists of 20,000 partitions each.
-const MaxWriter = 2_500_000
-
-// MaxRank is the rank of the lowest priority.
-const MaxRank = 9
-
-// MaxWeight is the largest weight of a member of a group.
-const MaxWeight = 1000
-
-// MaxKeep is the longest time for which a former member's share is remembered.
-const MaxKeep = 7 * 24 * time.Hour
+	// MaxWriter is the maximum length of the text in the writer column, in characters. The longest texts are plans of
+	// groups. The limit is high enough for a group whose members have six different lists of 20,000 partitions each.
+	MaxWriter = 2_500_000
+)
 
 // LeaseRecord is the record that a holder writes into its lease row when its term begins. It never changes.
 //
@@ -87,10 +79,7 @@ const (
 func (k LockKind) IsShort() bool { return slices.Contains([]LockKind{Mutex, Semaphore}, k) }
 
 func (p LeaseRecord) encode() string {
-	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), LeaseRecord: p}
-	if p.Keep > 0 {
-		j.Keep = p.Keep.String()
-	}
+	j := leaseRecordJSON{V: format, Lease: p.Lease.String(), Keep: orNothing(p.Keep), LeaseRecord: p}
 	if p.With != "" {
 		j.Lease, j.For = "", j.Lease
 	}
@@ -98,49 +87,65 @@ func (p LeaseRecord) encode() string {
 	return string(b)
 }
 
+// orNothing returns a duration as text, or no text if it is not positive.
+func orNothing(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return d.String()
+}
+
 // Size returns the size of the lease record in the table, in bytes. JSON encodes some characters as six bytes.
 func (p LeaseRecord) Size() int { return len(p.encode()) }
 
 // decodeLeaseRecord decodes a lease record. If it can't read the record, it returns an error and does not assume a
 // lease, because a lease that is too short could lead to two holders.
-func decodeLeaseRecord(key, s string) (LeaseRecord, error) {
-	p, err := parseLeaseRecord(key, s)
-	switch {
-	case errors.Is(err, ErrNewer):
-		return LeaseRecord{}, err
-	case err != nil:
-		return LeaseRecord{}, fmt.Errorf("lease row %q: %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row", key, err)
-	}
-	return p, nil
-}
-
-func parseLeaseRecord(key, s string) (LeaseRecord, error) {
+func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 	var j leaseRecordJSON
-	err := json.Unmarshal([]byte(s), &j) // a newer version may have written different types
-	if newer := known(key, j.V); newer != nil {
+	err := json.Unmarshal([]byte(row.Writer), &j) // a newer version may have written different types
+	if newer := known(row.Name, j.V); newer != nil {
 		return LeaseRecord{}, newer
-	}
-	if err != nil {
-		return LeaseRecord{}, fmt.Errorf("lease record %q is not JSON such as {\"lease\":\"10s\"}: %w", s, err)
 	}
 	what, given := "lease", j.Lease
 	if j.With != "" && j.Lease == "" {
 		what, given = "for", j.For
-		if _, ok := MemberOf(j.With); !ok {
-			return LeaseRecord{}, fmt.Errorf("lease record %q: %q is not the key of a member's lease row", s, j.With)
-		}
 	}
-	lease, err := time.ParseDuration(given)
-	if err != nil || lease <= 0 || lease > MaxLease {
-		return LeaseRecord{}, fmt.Errorf("lease record %q has %s %q, but a duration of at most %v was expected", s, what, given, MaxLease)
+	lease, unreadable := time.ParseDuration(given)
+	switch _, ok := MemberOf(j.With); {
+	case err != nil:
+		err = fmt.Errorf("is not JSON such as {\"lease\":\"10s\"}: %w", err)
+	case what == "for" && !ok:
+		err = fmt.Errorf("has with %q, which is not the key of a member's lease row", j.With)
+	case unreadable != nil || lease <= 0 || lease > MaxLease:
+		err = fmt.Errorf("has %s %q, but a duration of at most %v was expected", what, given, MaxLease)
+	}
+	if err != nil {
+		return LeaseRecord{}, fmt.Errorf("lease row %q: lease record %q %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row",
+			row.Name, row.Writer, err)
 	}
 	p := j.LeaseRecord
 	p.Lease, p.Rank, p.Weight = lease, min(max(p.Rank, 0), MaxRank), min(max(p.Weight, 0), MaxWeight)
-	if keep, err := time.ParseDuration(j.Keep); err == nil && keep > 0 { // the rest of the record is valid without it
-		p.Keep = min(keep, MaxKeep)
-	}
+	keep, _ := time.ParseDuration(j.Keep) // the rest of the record is valid without it
+	p.Keep = min(max(keep, 0), MaxKeep)
 	if what == "lease" {
 		p.With = ""
 	}
 	return p, nil
+}
+
+// ErrNewer means that a row was written by a newer version of this program, in a format that this version can't read. A
+// lock with such a row counts as held.
+var ErrNewer = errors.New("written by a newer version of spindle")
+
+// format is the version of the JSON in rows. This program writes it into the field v, and can read this version and all
+// earlier ones. Rows without the field have version 1. A change to the JSON needs a new version if older programs would
+// misread it.
+const format = 1
+
+// known returns ErrNewer if v, the format of the row, is newer than this program can read.
+func known(row string, v int) error {
+	if v <= format {
+		return nil
+	}
+	return fmt.Errorf("row %q was %w (it has format %d, and this program reads formats up to %d): update this program", row, ErrNewer, v, format)
 }

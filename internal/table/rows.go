@@ -1,14 +1,15 @@
 package table
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Role is the purpose of a row.
 type Role int
 
-// The roles.
 const (
 	OfLock Role = iota
 	OfLease
@@ -39,16 +40,16 @@ func RoleOf(key string) (role Role, lock string) {
 	return OfLock, key
 }
 
-// Rows are rows of one snapshot. Package operator and the steps decode them by the same methods.
+// Rows are rows of one snapshot.
 type Rows struct {
 	At     time.Time
+	All    []Row
 	byName map[string]Row
 	leases map[string][]Row // by lock
 }
 
-// RowsAt returns the rows of the snapshot at a time.
 func RowsAt(at time.Time, rows []Row) Rows {
-	r := Rows{at, make(map[string]Row, len(rows)), map[string][]Row{}}
+	r := Rows{at, rows, make(map[string]Row, len(rows)), map[string][]Row{}}
 	for _, row := range rows {
 		r.byName[row.Name] = row
 		if role, lock := RoleOf(row.Name); role == OfLease {
@@ -58,10 +59,8 @@ func RowsAt(at time.Time, rows []Row) Rows {
 	return r
 }
 
-// Row returns the row with this key, or an empty Row.
 func (r Rows) Row(key string) Row { return r.byName[key] }
 
-// Done returns the key that was done last under the lock, or the zero Done.
 func (r Rows) Done(lock string) (Done, error) {
 	if row, ok := r.byName[DoneRow(lock)]; ok {
 		return decodeDone(row)
@@ -69,5 +68,73 @@ func (r Rows) Done(lock string) (Done, error) {
 	return Done{}, nil
 }
 
-// Leases returns the lock's lease rows and free rows.
 func (r Rows) Leases(lock string) []Row { return r.leases[lock] }
+
+// observations decodes the rows of the names, unless they could not be read.
+func (r Rows) observations(names []string, err error) ([]Observation, error) {
+	observed := make([]Observation, len(names))
+	for i, name := range names {
+		if err == nil {
+			observed[i], err = r.Lock(name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return observed, nil
+}
+
+// Lock is like Observe, but returns ErrGroup if the lock is a partition of a group.
+func (r Rows) Lock(name string) (Observation, error) {
+	o, err := r.Observe(name)
+	records := slices.Collect(maps.Values(o.OrphanLeases))
+	if o.LeaseRecord != nil {
+		records = append(records, *o.LeaseRecord)
+	}
+	for _, p := range records {
+		if err == nil && p.With != "" {
+			err = fmt.Errorf("lock %q %w", name, ErrGroup)
+		}
+	}
+	return o, err
+}
+
+// Observe decodes a lock's rows. Lease rows that were not read count as missing.
+func (r Rows) Observe(name string) (Observation, error) {
+	o := r.lockRow(name)
+	if o.Exists && o.Heartbeat.IsZero() {
+		o.Freed = freedSince(r.byName[LeaseKey(name, o.Token)])
+	}
+	if o.Exists && !o.Confirmed() {
+		return o, nil
+	}
+	if leaseRow, ok := r.byName[LeaseKey(name, o.Token)]; ok && o.Exists {
+		p, err := decodeLeaseRecord(leaseRow)
+		o.LeaseRecord = &p
+		if p.Nonce != "" {
+			o.Began = leaseRow.Heartbeat
+		}
+		return o, err
+	}
+	o.OrphanLeases = map[Token]LeaseRecord{}
+	for _, row := range r.leases[name] {
+		p, err := decodeLeaseRecord(row)
+		if err != nil {
+			o.OrphanLeases, o.Orphans = nil, nil
+			return o, err
+		}
+		if !p.Free {
+			o.OrphanLeases[tokenOf(row.Name)] = p
+		}
+		o.Orphans = append(o.Orphans, tokenOf(row.Name))
+	}
+	return o, nil
+}
+
+func (r Rows) lockRow(name string) Observation {
+	o := Observation{Name: name, At: r.At}
+	if row, exists := r.byName[name]; exists {
+		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+	}
+	return o
+}

@@ -16,7 +16,6 @@ type GroupQuery struct {
 	All        bool       // all of the above, for every partition that has a row
 }
 
-// A GroupSnapshot is the result of a GroupQuery.
 type GroupSnapshot struct {
 	At          time.Time
 	Members     map[string]Observation // by the name of their slot; nil if not read
@@ -27,7 +26,6 @@ type GroupSnapshot struct {
 	Unreadable  map[string]error // by the names of members and partitions whose lease rows can't be read
 }
 
-// A PartitionRow is a partition in a snapshot.
 type PartitionRow struct {
 	Observation
 	LeasesRead bool // its lease rows were also read
@@ -39,58 +37,46 @@ const manyRanges = 2000
 
 // LookAtGroup reads what the query asks for in one RPC.
 func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (GroupSnapshot, error) {
-	var rows []Row
-	var at time.Time
-	for about := time.Now(); ; about = at {
-		var err error
-		if rows, at, err = t.Store.Read(ctx, "look", Present, q.keys(group, about)); err != nil {
-			return GroupSnapshot{}, err
-		}
-		if q.All || !at.After(about.Add(12*time.Hour)) {
-			break
-		}
+	read, err := t.ReadAbout(ctx, "look", time.Now(), func(about time.Time) Keys { return q.keys(group, about) })
+	if err != nil {
+		return GroupSnapshot{}, err
 	}
-	s := GroupSnapshot{At: at, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
-	read := RowsAt(at, rows)
-	s.Plan, s.Body = planIn(group, read)
-	slots, partitions := partsIn(group, rows)
-	if q.All {
-		q.Members, q.WithLeases = true, partitions
+	s := GroupSnapshot{At: read.At, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
+	s.Plan = TokenAt(read.Row(planHead(group)).Token)
+	if body := read.Row(planBody(group)); TokenAt(body.Token) == s.Plan {
+		s.Body = body.Writer
 	}
-	if q.Members {
+	observe := func(name string) Observation {
+		o, err := read.Observe(name)
+		if err != nil {
+			s.Unreadable[name] = err
+		}
+		return o
+	}
+	if q.Members || q.All {
 		s.Members = map[string]Observation{}
-		for _, name := range slots {
-			o, err := read.Observe(name)
-			s.Members[name] = o
-			s.note(name, err)
+	}
+	for _, name := range read.partsOf(group) {
+		if part, _ := PartOf(name); part.Partition != "" {
+			if q.All {
+				q.WithLeases = append(q.WithLeases, name)
+			}
+		} else if s.Members != nil {
+			s.Members[name] = observe(name)
 		}
 	}
 	for _, h := range q.Leases {
 		_, s.LeaseExists[h] = read.byName[h.Key()]
 	}
 	for _, name := range q.Rows {
-		s.see(name, PartitionRow{Observation: read.lockRow(name)}, nil)
+		s.Partitions[name] = PartitionRow{Observation: read.lockRow(name)}
 	}
 	for _, name := range q.WithLeases {
-		o, err := read.Observe(name)
-		s.see(name, PartitionRow{o, true}, err)
+		s.Partitions[name] = PartitionRow{observe(name), true}
 	}
 	return s, nil
 }
 
-func (s GroupSnapshot) see(name string, p PartitionRow, err error) {
-	s.Partitions[name] = p
-	s.note(name, err)
-}
-
-func (s GroupSnapshot) note(name string, err error) {
-	if err != nil {
-		s.Unreadable[name] = err
-	}
-}
-
-// keys returns the keys that the query reads. The argument about is the approximate current time. Lease rows are read
-// only if their tokens are at most one day later.
 func (q GroupQuery) keys(group string, about time.Time) Keys {
 	if q.All {
 		return Keys{All: true, Prefix: GroupPrefix(group)}
@@ -119,21 +105,44 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 // MembersOf returns the range of the rows of all members of a group, given the prefix of the names of its locks.
 func MembersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
-// partsIn returns the members and partitions of the group that have a row, even if it is only a lease row.
-func partsIn(group string, rows []Row) (slots, partitions []string) {
+// partsOf returns the members and partitions of the group that have a row, even if it is only a lease row.
+func (r Rows) partsOf(group string) (names []string) {
 	seen := map[string]bool{}
-	for _, row := range rows {
+	for _, row := range r.All {
 		_, name := RoleOf(row.Name)
-		part, ok := PartOf(name)
-		if !ok || part.Group != group || seen[name] {
-			continue
-		}
-		seen[name] = true
-		if part.Partition == "" {
-			slots = append(slots, name)
-		} else {
-			partitions = append(partitions, name)
+		if part, ok := PartOf(name); ok && part.Group == group && !seen[name] {
+			seen[name] = true
+			names = append(names, name)
 		}
 	}
-	return slots, partitions
+	return names
+}
+
+// Members of a group publish their plan in two rows, the head and the body. One commit writes both rows, so both have
+// the same token. Members read the head in every poll, and read the body only if the head's token has changed. The rows
+// have no heartbeat, and no lock can have their names.
+//
+// The plan only describes which member should own each partition. Which member actually owns a partition depends on the
+// partition's own rows.
+
+const planSuffix = "!plan"
+
+func planHead(group string) string { return GroupPrefix(group) + planSuffix }
+
+func planBody(group string) string { return GroupPrefix(group) + "body" + planSuffix }
+
+// PublishPlan replaces the published plan. The argument seen is the token of the plan that the caller has read, or 0 if
+// there was none, and by is the caller's id. PublishPlan fails with ErrChanged if another member has published a plan
+// in the meantime.
+func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, body string) (Token, error) {
+	at, err := t.change(ctx, "publish", Keys{Names: []string{planHead(group)}}, func(rows Rows) ([]Write, error) {
+		if TokenAt(rows.byName[planHead(group)].Token) != seen {
+			return nil, ErrChanged
+		}
+		return []Write{
+			{Kind: Put, Name: planHead(group), Set: []Cell{{ColToken, Now}, {ColWriter, by}}},
+			{Kind: Put, Name: planBody(group), Set: []Cell{{ColToken, Now}, {ColWriter, body}}},
+		}, nil
+	})
+	return TokenAt(at), changed(err)
 }

@@ -129,24 +129,28 @@ func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) 
 	}
 }
 
-func (s Spanner) read(ctx context.Context, step string, snapshot spanner.TimestampBound, keys Keys) ([]Row, time.Time, error) {
-	if !plain.Load() {
-		rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, undirected))
-		if !refusedOptions(err) {
-			return rows, at, err
+func (s Spanner) read(ctx context.Context, step string, bound spanner.TimestampBound, keys Keys) (rows []Row, at time.Time, err error) {
+	for _, directed := range []*sppb.DirectedReadOptions{undirected, nil} {
+		if directed == undirected && plain.Load() {
+			continue
 		}
-	}
-	rows, at, err := s.snapshot(ctx, snapshot, keys, readOptions(step, keys, nil))
-	if err == nil {
-		plain.Store(true)
+		rows, at, err = s.snapshot(ctx, bound, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
+			return txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys, directed))
+		})
+		if err == nil && directed == nil {
+			plain.Store(true)
+		}
+		if !refusedOptions(err) {
+			break
+		}
 	}
 	return rows, at, err
 }
 
-func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, keys Keys, opts *spanner.ReadOptions) ([]Row, time.Time, error) {
+func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, ask func(context.Context, *spanner.ReadOnlyTransaction) *spanner.RowIterator) ([]Row, time.Time, error) {
 	ctx, explain := listen(ctx)
 	txn := s.DB.Single().WithTimestampBound(bound)
-	rows, err := collect(txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, opts))
+	rows, err := collect(ask(ctx, txn))
 	if err != nil {
 		return nil, time.Time{}, explain(err)
 	}
@@ -154,7 +158,6 @@ func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, key
 	return rows, at, err
 }
 
-// Commit implements Store.
 func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error {
 	ctx, explain := listen(ctx)
 	_, err := Acknowledged(s.DB.Apply(ctx, s.Mutations(writes), spanner.ApplyAtLeastOnce(), spanner.Priority(priority(step)),
@@ -182,8 +185,10 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 	if err == nil {
 		err = r.txn.BufferWrite(s.Mutations(writes))
 	}
-	if err != nil {
-		r.rollback(ctx)
+	if err != nil { // only the emulator, which runs one transaction at a time, needs the rollback
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		r.txn.Rollback(ctx)
 		return time.Time{}, explain(err)
 	}
 	at, err := Acknowledged(r.txn.Commit(ctx))
@@ -221,7 +226,7 @@ func overtaken(err error) bool {
 	case codes.Aborted, codes.AlreadyExists:
 		return true
 	}
-	return rowIsMissing(err) || Dropped(err)
+	return answered(err) == noRow || Dropped(err)
 }
 
 type reader struct {
@@ -230,7 +235,6 @@ type reader struct {
 	step string
 }
 
-// Read implements Reader.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	rows, err := r.readTwice(ctx, keys, nil)
 	if refusedOptions(err) {
@@ -264,14 +268,6 @@ func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedRea
 	opts := readOptions(r.step, keys, directed)
 	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, even if the client has a different setting
 	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
-}
-
-// rollback rolls the transaction back. This is done only for the emulator, which runs one transaction at a time. The
-// protocol does not depend on it.
-func (r *reader) rollback(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	r.txn.Rollback(ctx)
 }
 
 func tag(step string) string { return "spindle-" + step }
@@ -311,7 +307,6 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 	return rows, err
 }
 
-// Mutations converts the writes to the mutations of Spanner's client.
 func (s Spanner) Mutations(writes []Write) []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(writes))
 	for i, w := range writes {
@@ -327,7 +322,10 @@ func (s Spanner) mutation(w Write) *spanner.Mutation {
 	}
 	cols, vals := []string{ColName}, []any{w.Name}
 	for _, c := range w.Set {
-		cols, vals = append(cols, c.Column), append(vals, value(c.Value))
+		if c.Value == Now {
+			c.Value = spanner.CommitTimestamp
+		}
+		cols, vals = append(cols, c.Column), append(vals, c.Value)
 	}
 	switch w.Kind {
 	case Insert:
@@ -336,11 +334,4 @@ func (s Spanner) mutation(w Write) *spanner.Mutation {
 		return spanner.InsertOrUpdate(table, cols, vals)
 	}
 	return spanner.Update(table, cols, vals)
-}
-
-func value(v any) any {
-	if v == Now {
-		return spanner.CommitTimestamp
-	}
-	return v
 }

@@ -48,18 +48,15 @@ type Store interface {
 // once, repeatedly or not at all.
 type Via func(ctx context.Context, step string, call func(context.Context, Store) error) error
 
-// Read implements Store.
 func (v Via) Read(ctx context.Context, step string, bound Bound, keys Keys) (rows []Row, at time.Time, err error) {
 	err = v(ctx, step, func(ctx context.Context, s Store) error { rows, at, err = s.Read(ctx, step, bound, keys); return err })
 	return rows, at, err
 }
 
-// Commit implements Store.
 func (v Via) Commit(ctx context.Context, step string, writes []Write) error {
 	return v(ctx, step, func(ctx context.Context, s Store) error { return s.Commit(ctx, step, writes) })
 }
 
-// Transact implements Store.
 func (v Via) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (at time.Time, err error) {
 	err = v(ctx, step, func(ctx context.Context, s Store) error { at, err = s.Transact(ctx, step, fn); return err })
 	return at, err
@@ -68,12 +65,10 @@ func (v Via) Transact(ctx context.Context, step string, fn func(context.Context,
 // Bound determines which snapshot is read.
 type Bound int
 
+// Strong shows every commit that was acknowledged before the read began, but the snapshot's timestamp may be as old as
+// the last commit.
 const (
-	// Present is the time of the read by Spanner's clock, which advances even if there are no writes.
-	Present Bound = iota
-
-	// Strong shows every commit that was acknowledged before the read began. The snapshot's timestamp may be old,
-	// because it can be the timestamp of the last commit.
+	Present Bound = iota // the time of the read by Spanner's clock, which advances even if there are no writes
 	Strong
 )
 
@@ -88,9 +83,8 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// The following fields apply only if All is set. They select the keys that begin with Prefix and come after After.
-	// If Limit is not 0, they select only the first Limit of these keys. If Limit is 0, Read omits the rows for which
-	// Skips returns true.
+	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and come after After.
+	// Without a Limit, Read omits the rows for which Skips returns true.
 	Prefix string
 	After  string
 	Limit  int
@@ -148,7 +142,6 @@ var Now = now{}
 
 type now struct{}
 
-// The columns of the table.
 const (
 	ColName      = "name"
 	ColHeartbeat = "heartbeat"

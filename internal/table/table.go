@@ -1,23 +1,12 @@
-// Package table implements the steps of the protocol on the lock table. Other packages contain the loops that run these
-// steps.
-//
-//   - key.go: the names of locks, and the keys of their rows
-//   - store.go: the protocol's interface to Spanner
-//   - spanner.go: the implementation of this interface
-//   - record.go: the lease record
-//   - format.go: rows written by newer versions
-//   - observe.go, claim.go, hold.go: the steps, in the order of docs/locks.md
-//   - ticket.go: the queues of waiters, which package lock uses
-//   - missing.go: errors about missing rows
-//   - fault.go: what is wrong with Spanner, and whether waiting helps; heard.go: the last answer to a request that timed out
-//   - rows.go: the rows of one snapshot, decoded
-//   - busy.go: a faster read of the whole table, without released locks
-//   - prune.go: deletes rows that package operator has found
-//
-// Every step that writes can handle several locks in one commit.
+// Package table implements the steps of the protocol on the lock table, in the order of docs/locks.md. Other packages
+// contain the loops that run these steps. Every step that writes can handle several locks in one commit.
 package table
 
-import "time"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // Table runs the steps of the protocol on a store.
 type Table struct {
@@ -46,4 +35,32 @@ func (t Table) Beside(b *Beside) Table {
 func (t Table) And(also ...Write) Table {
 	t.also = also
 	return t
+}
+
+// Read reads the rows of one snapshot, and what is beside them.
+func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (Rows, error) {
+	b := t.beside
+	if b == nil {
+		rows, at, err := t.Store.Read(ctx, step, bound, keys)
+		return RowsAt(at, rows), err
+	}
+	keys.Names = slices.Concat(keys.Names, b.Names)
+	rows, at, err := readQueues(ctx, t.Store, step, bound, keys, b.Queues...)
+	if err == nil {
+		b.Rows, b.At = rows, at
+	}
+	return RowsAt(at, rows), err
+}
+
+// ReadAbout reads the rows of the present. The keys depend on the approximate time, because lease rows are read only if
+// their tokens are at most one day later. If Spanner's time turns out to be much later, ReadAbout repeats the read.
+func (t Table) ReadAbout(ctx context.Context, step string, about time.Time, keys func(about time.Time) Keys) (Rows, error) {
+	for {
+		k := keys(about)
+		rows, err := t.Read(ctx, step, Present, k)
+		if err != nil || k.All || !rows.At.After(about.Add(12*time.Hour)) {
+			return rows, err
+		}
+		about = rows.At
+	}
 }

@@ -13,7 +13,6 @@ type Tick struct {
 	Nearest        bool // use the nearest beginning, not the last one
 }
 
-// Check returns an error if the schedule is not valid.
 func (t Tick) Check() error {
 	if t.Period < time.Second || t.Period%time.Second != 0 || t.Offset%time.Second != 0 || t.Offset.Abs() >= t.Period {
 		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
@@ -21,7 +20,6 @@ func (t Tick) Check() error {
 	return nil
 }
 
-// Begin returns the beginning of the period to which the time now belongs.
 func (t Tick) Begin(now time.Time) time.Time {
 	begin := now.Add(-t.Offset).Truncate
 	if t.Nearest {
@@ -30,12 +28,9 @@ func (t Tick) Begin(now time.Time) time.Time {
 	return begin(t.Period).Add(t.Offset).UTC()
 }
 
-// BetterOffset suggests an offset for a Nearest tick if now is too close to the time at which the key changes. At such
-// a time, a process with a slightly different clock might compute a different key for the same call. With the suggested
-// offset, a period begins at about now.
-//
-// BetterOffset reports false if no better offset is needed. It also reports false if the period is less than a minute,
-// because calls that are so frequent probably do not follow a schedule.
+// BetterOffset suggests an offset, with which a period begins at about now, if now is too close to the time at which the
+// key of a Nearest tick changes. A process with a slightly different clock might then compute a different key for the
+// same call. Calls more frequent than once a minute probably do not follow a schedule.
 func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
 	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
 	if t.Period < time.Minute || left > t.margin() {
@@ -87,11 +82,8 @@ func (t Tick) NextSpring(now time.Time) (s Spring, found bool) {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods, and this should not happen when timers usually fire, such as at full hours or at midnight.
-//
-// If the period is at least half an hour, the offset moves the change away from all quarter hours, because full hours
-// are at a quarter hour in every time zone. For shorter periods, the offset is zero, so the key changes half a period
-// away from full hours.
+// beginnings of two periods, and this should not happen when timers usually fire. So for periods of half an hour or more,
+// the offset moves the change away from all quarter hours, because full hours are at a quarter hour in every time zone.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
@@ -99,7 +91,6 @@ func UsualOffset(period time.Duration) time.Duration {
 	return quarter / 2
 }
 
-// Key returns the key of the period to which the time now belongs.
 func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 
 func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -75,7 +74,6 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 // before that, or as soon as it can. The ticket then counts again, at its old place.
 func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
-// Row returns the key of the ticket's row.
 func (t Ticket) Row() string {
 	return fmt.Sprintf("%s%0*d/%s", QueuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
 }
@@ -96,18 +94,11 @@ func (t Ticket) Put() Write { return t.write(Put) }
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
-	j := ticketJSON{V: format, Grace: t.Grace.String(), Ticket: t}
-	if t.Lasts > 0 {
-		j.Lasts = t.Lasts.String()
-	}
-	if t.RoundTrip > 0 {
-		j.Trip = t.RoundTrip.String()
-	}
+	j := ticketJSON{V: format, Grace: t.Grace.String(), Lasts: orNothing(t.Lasts), Trip: orNothing(t.RoundTrip), Ticket: t}
 	said, _ := json.Marshal(j) // can't fail
 	return Write{Kind: kind, Name: t.Row(), Set: []Cell{{ColHeartbeat, Now}, {ColToken, nil}, {ColWriter, string(said)}}}
 }
 
-// Delete returns a write that deletes the ticket.
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
 // placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
@@ -131,7 +122,6 @@ func Waiting(queue string, last string) Range {
 	return Range{From: prefix, To: cmp.Or(last, prefix+"\U0010FFFF")}
 }
 
-// IsTicket reports whether a key is in the range of tickets.
 func IsTicket(key string) bool { return strings.HasPrefix(key, TicketPrefix) }
 
 // Tickets returns the tickets of a queue, in queue order.
@@ -147,17 +137,15 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 }
 
 // TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The ticket has no Queue if its key only has
-// a hash of the queue's name. If the content can't be read, for example after a manual change, the ticket gets default
-// values, and other waiters soon pass it. If the key is not valid, TicketOf reports false, and the ticket has only the
-// content.
+// a hash of the queue's name. Content that can't be read counts as default values, and other waiters soon pass the
+// ticket. If the key is not valid, TicketOf reports false, and the ticket has only the content.
 func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	t = content(row)
 	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)
 	if !IsTicket(row.Name) || len(parts) < 3 || parts[2] == "" || len(parts[1]) != tokenDigits || strings.Trim(parts[1], "0123456789") != "" {
 		return t, "", false
 	}
-	n, _ := strconv.ParseInt(parts[1], 10, 64)
-	t.Time, t.Nonce = Token(n), parts[2]
+	t.Time, t.Nonce = tokenOf(parts[1]), parts[2]
 	if queue, err := url.PathUnescape(parts[0]); err == nil && !strings.HasPrefix(parts[0], hashMark) {
 		t.Queue = queue
 	}
@@ -178,23 +166,20 @@ func content(row Row) Ticket {
 	if err != nil && j.Set {
 		lasts = lastsOfSet
 	}
-	trip, _ := time.ParseDuration(j.Trip) // zero if it can't be read
+	trip, _ := time.ParseDuration(j.Trip)
 	t := j.Ticket
-	t.RoundTrip = min(max(trip, 0), MaxGrace)
-	t.Grace, t.Slots, t.Ready = min(max(grace, time.Millisecond), MaxGrace), max(t.Slots, 0), t.Set && t.Ready
+	t.Grace, t.RoundTrip = min(max(grace, time.Millisecond), MaxGrace), min(max(trip, 0), MaxGrace)
 	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
+	t.Slots, t.Ready = max(t.Slots, 0), t.Set && t.Ready
 	return t
 }
 
 // MostTickets is the maximum number of tickets that are read from a queue.
 const MostTickets = 32
 
-// ReadQueues reads keys and the first MostTickets tickets of each queue. It may return a few more tickets. A queue is
-// given as the key range of its tickets.
-//
-// ReadQueues usually makes one request. If there are many tickets, it reads the queues in separate requests. Tickets
-// need not come from the same snapshot.
-func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
+// readQueues reads keys and the first MostTickets tickets of each queue, or a few more. It usually makes one request. If
+// there are many tickets, it reads the queues in separate requests, because they need not come from the same snapshot.
+func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
 	if err != nil || len(rows) < all.Limit {
@@ -209,20 +194,13 @@ func ReadQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 		tickets, err := readTickets(ctx, s, bound, queues)
 		return append(rows, tickets...), at, err
 	}
-	for _, row := range first { // rows are in key order, so all tickets were read, and other rows reached the limit
-		if IsTicket(row.Name) {
-			rows = append(rows, row)
-		}
-	}
-	return rows, at, nil
+	// Rows are in key order, so all tickets were read, and other rows reached the limit.
+	return append(rows, slices.DeleteFunc(first, func(row Row) bool { return !IsTicket(row.Name) })...), at, nil
 }
 
 // readTickets reads the first tickets of each queue. It bisects the queues to find the few that are long. If it read
 // each queue of a large set separately, the poll would time out.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
-	if len(queues) == 0 {
-		return nil, nil
-	}
 	limit := 2 * MostTickets * len(queues)
 	if len(queues) == 1 {
 		limit = MostTickets
@@ -240,7 +218,6 @@ func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]R
 	return append(first, second...), err
 }
 
-// Queue writes and deletes tickets.
 func (t Table) Queue(ctx context.Context, writes ...Write) error {
 	if len(writes) == 0 {
 		return nil

@@ -128,7 +128,7 @@ func TestALookAtALongQueueIsBounded(t *testing.T) {
 		s.rows = append(s.rows, rowOf(Ticket{Queue: "m", Time: Token(i + 1), Nonce: "n"}))
 	}
 	s.rows = append(s.rows, Row{Name: "m"})
-	rows, at, err := ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", ""))
+	rows, at, err := readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", ""))
 	assert.NoError(t, err)
 	assert.Equal(t, time.UnixMicro(9), at)
 	assert.Equal(t, 3, s.reads)
@@ -137,7 +137,7 @@ func TestALookAtALongQueueIsBounded(t *testing.T) {
 	assert.Len(t, Tickets("m", rows), MostTickets)
 
 	s.reads = 0
-	_, _, _ = ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
+	_, _, _ = readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
 	assert.Equal(t, 1, s.reads, "up to the last that was read before")
 }
 
@@ -149,7 +149,7 @@ func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
 		s.rows = append(s.rows, Row{Name: fmt.Sprintf("m_%04d", i)})
 	}
 	keys.Ranges = []Range{{From: "m_", To: "m_9"}}
-	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, keys, Waiting("m", ""))
+	rows, _, err := readQueues(context.Background(), s, "observe", Present, keys, Waiting("m", ""))
 	assert.NoError(t, err)
 	assert.Equal(t, 2, s.reads)
 	assert.Len(t, Tickets("m", rows), 1)
@@ -166,7 +166,7 @@ func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {
 	for i := range 40_000 {
 		s.rows = append(s.rows, rowOf(Ticket{Queue: "077", Time: Token(i + 1), Nonce: "n"}))
 	}
-	rows, _, err := ReadQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, queues...)
+	rows, _, err := readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, queues...)
 	assert.NoError(t, err)
 	assert.Less(t, s.reads, 25)
 	assert.Len(t, Tickets("077", rows), MostTickets)

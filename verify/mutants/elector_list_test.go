@@ -3,7 +3,6 @@
 package mutants
 
 const (
-	brokenGo    = "internal/table/broken.go"
 	requestGo   = "stepdown.go"
 	refusedEnds = "TestARefusedWriteEndsItsTermAtOnce"
 	suspended   = "TestASuspensionMakesNoLockUnhealthyWhateverItDoes"
@@ -81,7 +80,7 @@ var electorMutants = of(".",
 	// Messages and events are exact.
 	one("a refused release is a loss", "TestAReleaseThatWasSentAgainIsNoLoss", releaseGo,
 		" && t.released(ctx):", " && false:"),
-	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", brokenGo,
+	one("a lock that was broken was released", "TestAReleaseAfterTheLockWasBrokenIsALoss", tableReleaseGo,
 		" || TokenAt(all.byName[BrokenRow(name)].Token) >= token {", " {"),
 	one("a withdrawn claim is a release", "TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder", requestGo,
 		"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero() && !f.free"),
@@ -91,6 +90,6 @@ var electorMutants = of(".",
 		"if c.contests >= lostInARow {", "if c.contests < 0 {"),
 	one("a function that hangs after a request is healthy", "TestALeaderFunctionThatHangsAfterARequestIsSaidAndIsUnhealthy", healthGo,
 		"hung > age {", "hung < 0 {"),
-	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", "internal/table/prune.go",
-		", {Kind: Delete, Name: BrokenRow(o.Name)}}", "}"),
+	one("a prune leaves the row of a lock that was broken", "TestAPrunedLockLeavesNoRow", claimGo,
+		", Write{Kind: Delete, Name: BrokenRow(o.Name)})", ")"),
 )

@@ -21,11 +21,10 @@ const (
 // groupMutants must break an invariant of the group simulation (see verify/simulation/group_check_test.go).
 var groupMutants = []mutant{
 	// The steps on the table.
-	one("eviction of another instant than the observation", "evicted in time", memberGo,
-		"\t\tif unchanged(o, rows) {\n\t\t\treturn append(drop(o)",
-		"\t\tif o = rows.lockRow(o.Name); o.Confirmed() {\n\t\t\treturn append(drop(o)"),
-	one("confirmation without the member's check", "member there", memberGo,
-		"\t}, requireLease(member.Name, member.Token))\n", "\t})\n"),
+	one("eviction of another instant than the observation", "evicted in time", claimGo,
+		"\t\tif !unchanged(o, rows) {\n", "\t\tif step == \"evict\" {\n\t\t\to = rows.lockRow(o.Name)\n\t\t}\n\t\tif !unchanged(o, rows) {\n"),
+	one("confirmation without the member's check", "member there", claimGo,
+		"names, requireLease(member.Name, member.Token))", "names)"),
 	one("claim that leaves the old lease row", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})\n", ""),
 

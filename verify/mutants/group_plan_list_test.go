@@ -5,7 +5,6 @@ package mutants
 import "slices"
 
 const (
-	publishedGo  = "internal/table/published.go"
 	planGo       = "internal/plan/plan.go"
 	planAssignGo = "internal/plan/assign.go"
 	planListGo   = "internal/plan/list.go"
@@ -33,10 +32,10 @@ var planningMutants = of("./group",
 		"if !told || p.known.Same(next) {", "if !told {"),
 	one("a garbled plan is never replaced", "TestAPlanThatIsDeletedOrGarbledIsPublishedAgain", planningGo,
 		"\tcase errors.Is(err, ErrNewer):\n", "\tcase errors.Is(err, ErrNewer), err != nil:\n"),
-	one("a plan is published without comparing", "TestOfTwoThatPublishAPlanTheFirstCounts", publishedGo,
+	one("a plan is published without comparing", "TestOfTwoThatPublishAPlanTheFirstCounts", snapshotGo,
 		"if TokenAt(rows.byName[planHead(group)].Token) != seen {", "if false {"),
-	one("a body of another token than the head's", "TestABodyThatDoesNotGoWithTheHeadIsNoPlan", publishedGo,
-		"if TokenAt(body.Token) != head {", "if false {"),
+	one("a body of another token than the head's", "TestABodyThatDoesNotGoWithTheHeadIsNoPlan", snapshotGo,
+		"TokenAt(body.Token) == s.Plan {", "true {"),
 	one("an identity that is not kept", "TestPodsThatComeBackHaveTheirOwnAgain", planningGo,
 		"if o.LeaseRecord.Keep > 0 {", "if false {"),
 	one("all weigh the same", "TestSharesFollowWeights", planningGo,

@@ -37,7 +37,7 @@ const (
 
 	courseGo        = "course.go"
 	electHandoverGo = "internal/elect/handover.go"
-	tableHandoverGo = "internal/table/handover.go"
+	tableReleaseGo  = "internal/table/release.go"
 	preferenceGo    = "internal/elect/preference.go"
 	optionsGo       = "internal/options/options.go"
 	tableGo         = "internal/table/table.go"
@@ -50,13 +50,15 @@ func one(name, breaks, file, old, new string) mutant {
 var mutants = []mutant{
 	// The steps on the table.
 	one("heartbeat without the lease row check", "one holder", holdGo,
-		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
+		"return t.under(ctx, \"heartbeat\", token, names, mark(ColHeartbeat, Now))",
+		"var all []Write\n\tfor _, name := range names {\n\t\tall = append(all, mark(ColHeartbeat, Now)(LeaseRef{name, token})...)\n\t}\n\treturn t.Store.Commit(ctx, \"heartbeat\", all)"),
 	one("required lease is the lock row", "one holder", holdGo,
 		"\treturn Write{Kind: Update, Name: LeaseKey(name, token)}\n", "\treturn Write{Kind: Update, Name: name}\n"),
-	one("release that does not check", "one holder", holdGo,
-		"append(consume(h.Name, h.Token), Write", "append(consume(h.Name, h.Token)[1:], Write"),
-	one("release that leaves the lease row", "rows", holdGo,
-		"append(consume(h.Name, h.Token), Write", "append(consume(h.Name, h.Token)[:1], Write"),
+	one("release that does not check", "one holder", tableReleaseGo,
+		"return t.under(ctx, step, token, names, release, also...)",
+		"var all []Write\n\tfor _, name := range names {\n\t\tall = append(all, release(LeaseRef{name, token})...)\n\t}\n\treturn t.Store.Commit(ctx, step, append(all, also...))"),
+	one("release that leaves the lease row", "rows", tableReleaseGo,
+		"[]Write{{Kind: Delete, Name: h.Key()}, {Kind: Update", "[]Write{{Kind: Update"),
 	one("claim without comparing the heartbeat", "one holder", claimGo,
 		" || !row.Heartbeat.Equal(o.Heartbeat) {", " {"),
 	one("claim that leaves the old lease row", "fence", claimGo,
@@ -64,13 +66,13 @@ var mutants = []mutant{
 	one("claim that leaves orphanLeases", "fence", claimGo,
 		"\t\twrites = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, token)})\n", "\t\t_ = token\n"),
 	one("claim over orphanLeases that nobody waited for", "one holder", claimGo,
-		"!known && !slices.Contains(o.OrphanFreeRows, token) {", "false && !known {"),
+		"return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })", "return false && lease.Name == \"\" })"),
 	one("confirm without the token check", "rows", claimGo,
 		"return TokenAt(row.Token) == token && row", "return row"),
 	one("withdrawal of another's claim", "rows", claimGo,
 		"TokenAt(row.Token) == token && !row.Heartbeat.IsZero()", "!row.Heartbeat.IsZero()"),
 	one("withdrawal that leaves the lease row", "rows", claimGo,
-		"{Kind: Delete, Name: LeaseKey(name, token)},\n\t\t\t\t{Kind: Update", "{Kind: Update"),
+		"[]Write{{Kind: Delete, Name: LeaseKey(name, token)}, {Kind: Update", "[]Write{{Kind: Update"),
 	one("orphanLeases of a later instant than the absence", "one holder", observerGo,
 		"return on.LookAtLeases(ctx, observed[0].At, c.Names...)", "at := observed[0].At\n\t\tif observed, err = on.LookAtLeases(ctx, at, c.Names...); err == nil {\n\t\t\tobserved[0].At = at\n\t\t}\n\t\treturn observed, err"),
 
@@ -117,8 +119,8 @@ var mutants = []mutant{
 		"\t\tcase err == nil:\n\t\t\treturn sent, nil\n", "\t\tcase !First(err):\n\t\t\treturn sent, nil\n"),
 	one("first deadline counted from the reply", "one holder", electGo,
 		"\tsent, err := c.confirm(ctx, token)\n", "\tsent, err := c.confirm(ctx, token)\n\tsent = c.Clock.Now()\n"),
-	one("expiry judged by a strong read", "a holder again", observeGo,
-		"t.Store.Read(ctx, step, Present, keys)", "t.Store.Read(ctx, step, Strong, keys)"),
+	one("expiry judged by a strong read", "a holder again", tableGo,
+		"rows, at, err := t.Store.Read(ctx, step, bound, keys)", "rows, at, err := t.Store.Read(ctx, step, Strong, keys)"),
 
 	// The holder.
 	one("deadline counted from the reply", "one holder", termGo,
@@ -147,17 +149,19 @@ var mutants = []mutant{
 		"\t\tif c.idle {\n\t\t\treturn c.end(lose)", "\t\tif true {\n\t\t\treturn c.end(lose)"),
 
 	// Handovers.
-	one("announcement without the lease row check", "rows", tableHandoverGo,
-		"return []Write{requireLease(name, token), {Kind: Update", "return []Write{{Kind: Update"),
-	one("successor named without the lease row check", "rows", tableHandoverGo,
-		"writes := []Write{requireLease(name, token), {Kind", "writes := []Write{{Kind"),
+	one("announcement without the lease row check", "rows", holdGo,
+		"return t.under(ctx, \"announce\", token, names, mark(ColWriter, nil))",
+		"var all []Write\n\tfor _, name := range names {\n\t\tall = append(all, mark(ColWriter, nil)(LeaseRef{name, token})...)\n\t}\n\treturn t.Store.Commit(ctx, \"announce\", all)"),
+	one("successor named without the lease row check", "rows", holdGo,
+		"return t.under(ctx, \"succeed\", token, []string{name}, mark(ColWriter, succeeds+id))",
+		"return t.Store.Commit(ctx, \"succeed\", mark(ColWriter, succeeds+id)(LeaseRef{name, token}))"),
 	{"heartbeat that writes the mark away", "rows", []edit{
 		{tableGo, "\tStore Store\n", "\tStore Store\n\tID    string\n"},
 		{optionsGo, "\t\tTable: t, Clock", "\t\tTable: table.Table{Store: t.Store, ID: c.ID}, Clock"},
-		{holdGo, "Set: []Cell{{ColHeartbeat, Now}}}}", "Set: []Cell{{ColHeartbeat, Now}, {ColWriter, t.ID}}}}"},
+		{holdGo, "names, mark(ColHeartbeat, Now))", "names, func(h LeaseRef) []Write { return append(mark(ColHeartbeat, Now)(h), mark(ColWriter, t.ID)(h)...) })"},
 	}},
-	one("request that names the lock", "rows", tableHandoverGo,
-		"Write{Kind: Update, Name: LeaseKey(name, token), Set: []Cell{{string(r), nil}}}", "Write{Kind: Update, Name: name, Set: []Cell{{string(r), nil}}}"),
+	one("request that names the lock", "rows", holdGo,
+		"Name: h.Key(), Set: []Cell{{string(r), nil}}", "Name: h.Name, Set: []Cell{{string(r), nil}}"),
 	one("release of a handover before the work has returned", "work first", courseGo,
 		"\tif c.idle {\n\t\treturn c.end(cancelWork, release)", "\tif true {\n\t\treturn c.end(cancelWork, release)"),
 	one("who stepped down may claim at once", "others first", coolDownGo,

@@ -16,7 +16,7 @@ var secondMutants = slices.Concat(
 		one("the end of an Inbox wakes nobody", "TestAReceiverOfOneEventAtATimeIsWokenForEachAndForTheEnd", "internal/loop/inbox.go",
 			"len(i.events) > 0 || i.closed", "len(i.events) > 0")),
 	of("./internal/table",
-		one("partitions of a member that is gone are confirmed", "TestAMemberThatIsGoneConfirmsNothing", "internal/table/member.go",
+		one("partitions of a member that is gone are confirmed", "TestAMemberThatIsGoneConfirmsNothing", claimGo,
 			", requireLease(member.Name, member.Token))", ")"),
 		one("a page begins with the last row of the one before", "TestPagesOfAFullReadHaveEachRowOnce", "internal/table/spanner.go",
 			"all.Start, all.Kind = spanner.Key{k.After}, spanner.OpenClosed", "all.Start = spanner.Key{k.After}")),

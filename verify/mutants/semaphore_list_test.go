@@ -5,9 +5,7 @@ package mutants
 import "slices"
 
 const (
-	formatGo = "internal/table/format.go"
-	pruneGo  = "internal/table/prune.go"
-	agesGo   = "internal/operator/prune.go"
+	agesGo = "internal/operator/prune.go"
 
 	patienceGo = "internal/elect/patience.go"
 )
@@ -74,7 +72,7 @@ var sizeMutants = of("./lock",
 
 var newerMutants = slices.Concat(
 	of("./internal/table",
-		one("a row of a newer version is read", "TestALeaseRowOfANewerVersionSaysSo", formatGo,
+		one("a row of a newer version is read", "TestALeaseRowOfANewerVersionSaysSo", recordGo,
 			"if v <= format {", "if v <= 2*format {"),
 		one("a record of a newer version is one of this", "TestARecordOfANewerVersionSaysSo", doneGo,
 			"if newer := known(row.Name, j.V); newer != nil {", "if newer := known(row.Name, 0*j.V); newer != nil {"),
@@ -100,10 +98,10 @@ var pruneMutants = of("./internal/operator",
 		">= o.LeaseRecord.Lease+a.Expired", ">= a.Expired"),
 	one("rows that somebody changed by hand are pruned", "TestOnlyLocksThatExpiredLongAgoArePruned", agesGo,
 		"case len(leases) > 1 || leases[0].Name != own || o.LeaseRecord == nil:", "case own == \"\" || o.LeaseRecord == nil:"),
-	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", pruneGo,
-		"if !o.Exists || !unchanged(o, rows) {", "if !o.Exists || TokenAt(rows.byName[o.Name].Token) != o.Token {"),
-	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", pruneGo,
-		"\t\treturn append(writes, drop(o)...) // this includes the free row\n", "\t\tif o.Heartbeat.IsZero() {\n\t\t\twrites = append(writes, drop(o)...)\n\t\t}\n\t\treturn writes\n"),
+	one("a holder that comes back is pruned", "TestPruneLeavesALockThatComesBackMeanwhile", claimGo,
+		"\t\tif !unchanged(o, rows) {\n", "\t\tif step == \"prune\" && TokenAt(rows.byName[o.Name].Token) != o.Token || step != \"prune\" && !unchanged(o, rows) {\n"),
+	one("the lease row of an expired lock stays", "TestATermThatIsPrunedIsOver", claimGo,
+		"\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}", "\t\tif !o.Heartbeat.IsZero() {\n\t\t\treturn []Write{{Kind: Delete, Name: o.Name}}\n\t\t}\n\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}"),
 	one("any age is safe", "TestPruneRefusesAgesThatAreNotSafe", agesGo,
 		"case a.Expired != 0 && a.Expired < table.MaxLease:", "case a.Expired != 0 && a.Expired < table.MaxLease/2:"),
 )

@@ -1,0 +1,84 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Release frees the named locks in one blind commit. It never ends the term of a later holder.
+func (t Table) Release(ctx context.Context, token Token, names ...string) error {
+	return t.release(ctx, "release", token, 0, Now, names)
+}
+
+// ReleaseFree is like Release, but leaves a free row for each lock.
+func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration, names ...string) error {
+	return t.release(ctx, "release", token, lease, Now, names)
+}
+
+// Finish is like Release or, if lease is not 0, like ReleaseFree. It also records that id has done the work of due. If
+// the token is no longer valid, Finish records nothing, but an earlier attempt may have succeeded.
+func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, name string, due Due, id string) error {
+	return t.release(ctx, "finish", token, lease, Now, []string{name}, record(name, token, due, id))
+}
+
+// release leaves free rows unless lease is 0, or a row with a free row's key already exists, for example after a manual
+// change. The argument since is the time of the release.
+func (t Table) release(ctx context.Context, step string, token Token, lease time.Duration, since any, names []string, also ...Write) error {
+	also = append(also, t.also...)
+	if lease > 0 {
+		err := t.under(ctx, step, token, names, func(h LeaseRef) []Write { return refree(h, lease, since) }, also...)
+		if !errors.Is(err, ErrExists) {
+			return err
+		}
+	}
+	return t.under(ctx, step, token, names, release, also...)
+}
+
+// release returns the writes that free a lock. The token becomes the time of the release, so that Prune can compute how
+// long ago that was. No lease row has this token.
+func release(h LeaseRef) []Write {
+	return []Write{{Kind: Delete, Name: h.Key()}, {Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}}}
+}
+
+// An operator can take a lock away from its holder with Break. Break also writes a row next to the lock row, such as
+// "nightly!broken". The row's token is the token that the holder has lost, and its heartbeat is the time of the break.
+//
+// This row helps a holder whose release is refused to tell whether an earlier attempt of the same release was applied.
+// Until the holder's lease expires, a candidate can claim the lock only after the holder's own release or after a
+// break. So if the lock has a later token and there was no break, the earlier attempt was applied.
+
+const brokenSuffix = "!broken"
+
+func BrokenRow(name string) string { return name + brokenSuffix }
+
+// Break releases a lock on behalf of an operator rather than the holder.
+func (t Table) Break(ctx context.Context, token Token, name string) error {
+	return t.under(ctx, "break", token, []string{name}, release,
+		Write{Kind: Put, Name: BrokenRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
+}
+
+// GivenBack reports whether the caller itself has released the named locks, which it held under token. The caller must
+// have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a later
+// token, and no lock was broken under this token or a later one.
+//
+// If id is not empty, GivenBack returns false if the candidate with this id holds one of the locks now. Such a
+// candidate can reclaim its own lock without releasing it.
+func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {
+	var keys Keys
+	for _, name := range names {
+		keys.Names = append(keys.Names, name, BrokenRow(name))
+	}
+	all, err := t.Read(ctx, "released", Strong, keys)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		row, exists := all.byName[name]
+		reclaimed := id != "" && row.Writer == id && !row.Heartbeat.IsZero()
+		if !exists || reclaimed || TokenAt(row.Token) <= token || TokenAt(all.byName[BrokenRow(name)].Token) >= token {
+			return false, nil
+		}
+	}
+	return true, nil
+}
