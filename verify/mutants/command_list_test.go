@@ -6,7 +6,7 @@ import "slices"
 
 const (
 	childGo         = "cmd/spindle/internal/child/child.go"
-	childWatchGo    = "cmd/spindle/internal/child/watch.go"
+	childWatchGo    = "cmd/spindle/internal/child/vigil.go"
 	childLeashGo    = "cmd/spindle/internal/child/leash.go"
 	childDogGo      = "cmd/spindle/internal/child/watchdog.go"
 	childOrphansGo  = "cmd/spindle/internal/child/orphans_linux.go"
@@ -15,12 +15,10 @@ const (
 	execJobGo       = "cmd/spindle/internal/run/jobcontrol.go"
 	execDeadlineGo  = "cmd/spindle/internal/run/deadlines.go"
 	execGo          = "cmd/spindle/internal/run/runner.go"
-	execMachineGo   = "cmd/spindle/internal/run/execmachine.go"
-	execAcquireGo   = "cmd/spindle/internal/run/acquire.go"
-	execProgramGo   = "cmd/spindle/internal/run/program.go"
-	execReleaseGo   = "cmd/spindle/internal/run/release.go"
+	machineGo       = "cmd/spindle/internal/run/machine.go"
+	holdingGo       = "cmd/spindle/internal/run/holding.go"
+	execProgramGo   = "cmd/spindle/internal/run/programs.go"
 	guardGo         = "cmd/spindle/internal/run/service.go"
-	guardMachineGo  = "cmd/spindle/internal/run/guardmachine.go"
 	serveHTTPGo     = "cmd/spindle/internal/serve/http.go"
 	serveServerGo   = "cmd/spindle/internal/serve/server.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
@@ -28,7 +26,6 @@ const (
 	competeExecGo   = "cmd/spindle/internal/run/exec.go"
 	competeGuardGo  = "cmd/spindle/internal/run/guard.go"
 	competeFolderGo = "cmd/spindle/internal/run/lockfile.go"
-	execNoticesGo   = "cmd/spindle/internal/run/notices.go"
 	hooksGo         = "cmd/spindle/internal/run/hooks.go"
 	probeGo         = "cmd/spindle/internal/health/health.go"
 	systemdGo       = "cmd/spindle/internal/health/systemd.go"
@@ -74,112 +71,104 @@ var (
 	)
 
 	execMutants = of("./cmd/spindle/internal/run",
-		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", execMachineGo,
-			"if m.phase == leaving { // the lock came too late", "if false {"),
-		one("a claim comes before the signal of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
-			"for len(r.Signals) > 0 {", "for false {"),
-		one("a claim comes before the wait's end of the same instant", "TestASignalAndTheWaitsEndComeBeforeAClaim", execGo,
-			"if r.wait.isOver() {", "if r.wait.isOver() && last.what == nothing {"),
-		one("a wait that ends when its timer runs", "TestAProgramDoesNotStartOnceTheWaitIsOver", execAcquireGo,
-			" || !w.deadline.IsZero() && !time.Now().Before(w.deadline)", ""),
-		one("the wait's end hides a signal", "TestASignalAtTheEndOfTheWaitIsASignal", execMachineGo,
-			"case m.signal != nil && !t.exited:", "case m.signal != nil && !t.exited && !t.tooLate:"),
-		one("a lock that is lost during a handover is handed over", "TestALockThatIsLostDuringAHandoverIsNotHandedOver", execMachineGo,
+		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", machineGo,
+			"case m.signal != nil || e.late:", "case m.signal != nil:"),
+		one("a claim comes before the signal of the same instant", "TestASignalComesBeforeAClaim", execGo,
+			"for len(r.signals) > 0 {", "for false {"),
+		one("a wait that ends when its timer runs", "TestAProgramDoesNotStartOnceTheWaitIsOver", execGo,
+			"e.late = !r.until.IsZero() && !r.began.Before(r.until)", "e.late = false"),
+		one("the wait's end hides a signal", "TestASignalAtTheEndOfTheWaitIsASignal", machineGo,
+			"case m.signal != nil && t.exited == nil:", "case m.signal != nil && t.exited == nil && !t.tooLate:"),
+		one("a lock that is lost during a handover is handed over", "TestALockThatIsLostDuringAHandoverIsNotHandedOver", machineGo,
 			"return m.turn.yielded && m.turn.lost == nil", "return m.turn.yielded"),
-		one("a handover that is announced again at the second signal", "TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce", execMachineGo,
-			"if m.handover && m.phase == running {", "if m.handover {"),
-		one("a lock that is lost before the start waits for a signal", "TestWhileItAsksWhatIsDueExecNoticesALossAndASignal", execMachineGo,
+		one("a handover that is announced again at the second signal", "TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce", machineGo,
+			"case m.handover && m.phase == running && m.turn.active:", "case m.handover && m.turn.active:"),
+		one("a lock that is lost before the start waits for a signal", "TestWhileItAsksWhatIsDueExecNoticesALossAndASignal", machineGo,
 			"\tcase lost:\n\t\treturn m.abandon(e.err)\n", ""),
 		one("a program that starts under a lock that is lost", "TestAProgramDoesNotStartUnderALockThatIsLost", execProgramGo,
-			"if !t.Held() {", "if false {"),
-		one("a lock that is lost when its program ends was held", "TestAProgramThatEndsAfterASuspensionHasLostTheLock", execReleaseGo,
 			"if !h.Held() {", "if false {"),
-		one("a program that had to end has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
-			"m.turn.code == 0 && !m.turn.late", "m.turn.code == 0"),
+		one("a lock that is lost when its program ends was held", "TestAProgramThatEndsAfterASuspensionHasLostTheLock", holdingGo,
+			"if !h.Held() {", "if false {"),
+		one("a program that had to end has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", machineGo,
+			"\tcase late:\n\t\tm.turn.unfit = cmp.Or(m.turn.unfit, errLate)\n", "\tcase late:\n"),
 		one("a watchdog that knows only the first deadline", "TestTheWatchdogKnowsUntilWhenTheLockIsHeld", execProgramGo,
-			"\t\tp.Allow(until.Add(-p.margin() / 2))\n", ""),
+			"\t\tn.Allow(n.watched())\n", ""),
 		one("a program has its grace period after a suspension", "TestAProgramIsKilledAtOnceAfterASuspension", execProgramGo,
-			"\t\tr.program.expire(now)\n", "\t\tr.program.lose(now)\n"),
+			"\t\tx.program.expire(now)\n", "\t\tx.program.lose(now)\n"),
 		one("a suspension does not shorten the time of a program", "TestADeadlineMovesBack", "cmd/spindle/internal/run/deadlines.go",
-			" || until.Before(d.until) {", " {"),
+			" || until.Before(d.until)) {", ") {"),
 		one("a program that has all of the lease after a loss", "TestAProgramIsGoneBeforeTheNextOneStarts", execProgramGo,
-			"\tr.program.lose(now)\n", ""),
+			"\t\tx.program.lose(now)\n", ""),
 		one("a program that reads is left without the terminal", "TestAProgramThatReadsGetsTheTerminalAndGoesOn", execJobGo,
-			"case asksForTerminal(s) && r.lend():", "case false:"),
+			"case asksForTerminal(s) && x.lend():", "case false:"),
 		one("exec goes on while its program is stopped", "TestExecStopsWithItsProgram", execJobGo,
-			"case r.Terminal != nil && !r.announcesEnd() && r.suspend():", "case false:"),
+			"case x.Terminal != nil && !x.run.m.announcesEnd() && x.suspend():", "case false:"),
 		one("exec stops before it has handled a signal", "TestASignalComesBeforeAStop", execGo,
-			"\t\tlast = event{what: paused}\n", "\t\tr.handleStop()\n"),
+			"\t\tlast = event{what: paused}\n", "\t\tr.edge.hears(event{what: paused})\n"),
 		one("exec stops while it announces that it will end", "TestExecDoesNotStopBeforeItHasPassedASignalOn", execJobGo,
-			"case r.Terminal != nil && !r.announcesEnd() && r.suspend():", "case r.Terminal != nil && r.suspend():"),
+			"case x.Terminal != nil && !x.run.m.announcesEnd() && x.suspend():", "case x.Terminal != nil && x.suspend():"),
 		one("a program that goes on has lost the terminal", "TestExecStopsWithItsProgram", execJobGo,
-			"if had {", "if had && r.program == nil {"),
+			"if had {", "if had && x.program == nil {"),
 		one("a key stops what nobody lets go on", "TestWithoutAShellNobodyIsStoppedByAKey", execJobGo,
-			"case r.Terminal != nil && s == keyStop:", "case false:"),
+			"case x.Terminal != nil && s == keyStop:", "case false:"),
 		one("a key ends the program and not exec", "TestAKeyEndsExecWithItsProgram", execJobGo,
-			"return interrupt(r.program.Code())", "return nil"),
-		one("a terminal stays as a killed program left it", "TestAKeyEndsExecWithItsProgram", execJobGo,
-			"TakeBack(r.program.Code() > 128)", "TakeBack(false)"),
+			"return interrupt(x.program.Code())", "return nil"),
+		one("a terminal stays as a killed program left it", "TestAKeyEndsExecWithItsProgram", execProgramGo,
+			"TakeBack(x.program.Code() > 128)", "TakeBack(false)"),
 		one("a program that is stopped keeps the lock", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execJobGo,
-			"\t\tp.stalls = time.Now().Add(r.lease())\n", ""),
+			"\t\tn.stalls = time.Now().Add(x.lease())\n", ""),
 		one("a program that went on counts as stopped", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execJobGo,
-			"\tp.stalls = time.Time{}\n", ""),
+			"\tn.stalls = time.Time{}\n", ""),
 		one("heartbeats extend the grace of an unfit program", "TestAProgramThatIsStoppedForALeaseGivesTheLockUp", execDeadlineGo,
 			"\td.final = true\n", ""),
 		one("heartbeats during a start do not count", "TestAProgramThatTakesLongerThanALeaseToStartBeginsUnderItsLock", execProgramGo,
-			"\t\tp.allowed = p.deadlines.extend(time.Now(), t.Left())\n", "\t\tif p.allowed.IsZero() {\n\t\t\tp.allowed = p.deadlines.extend(time.Now(), t.Left())\n\t\t}\n"),
+			"\t\tn.extend(time.Now(), h.Left())\n", "\t\tif n.until.IsZero() {\n\t\t\tn.extend(time.Now(), h.Left())\n\t\t}\n"),
 		one("a signal to end waits until a stopped program goes on", "TestASignalLetsAProgramThatIsStoppedGoOn", execProgramGo,
-			"\tr.program.Continue()\n", ""),
+			"\t\tx.program.Continue()\n", ""),
 		one("a program that does not end has all the time", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
-			"\t\tr.program.stopBy = time.Now().Add(r.StopTimeout)\n", ""),
+			"\t\t\tx.program.stopBy = time.Now().Add(x.StopTimeout)\n", ""),
 		one("each signal begins the time of a program anew", "TestAProgramThatDoesNotEndInTimeIsKilled", execProgramGo,
-			"r.StopTimeout > 0 && r.program.stopBy.IsZero()", "r.StopTimeout > 0"),
+			"x.StopTimeout > 0 && x.program.stopBy.IsZero()", "x.StopTimeout > 0"),
 		one("a program that was signaled keeps the time that it had", "TestADeadlineMovesBack", execDeadlineGo,
-			"if !d.kill.IsZero() && d.kill.Before(last) {", "if !d.kill.IsZero() {"),
+			"(forward || until.Before(d.until))", "(forward || !d.told && until.Before(d.until))"),
 		one("a program goes on without a watchdog", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
 			"\tcase err != nil:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog", "\tcase false:\n\t\treturn event{what: unfit, err: fmt.Errorf(\"the watchdog"),
-		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", execMachineGo,
-			" && m.turn.unfit == nil", ""),
-		one("a loss that is said again and again", "TestALossIsSaidOnceWhenTheProgramMustEnd", execNoticesGo, " || h == r.noticed.lost {", " {"),
-		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsSaidOnce", execNoticesGo, "!d.kill.IsZero() && !now.Before(d.until)", "false"),
-		one("a request counts in the next turn", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
+		one("an unfit program has done it", "TestOnlyAProgramThatSucceedsByItselfHasDoneIt", machineGo,
+			"\tcase unfit:\n\t\tm.turn.unfit = e.err\n\t\treturn m.stop", "\tcase unfit:\n\t\treturn m.stop"),
+		one("a loss that is said again and again", "TestALossIsSaidOnceWhenTheProgramMustEnd", holdingGo, " && !h.told {", " {"),
+		one("a program that outlives its lock silently", "TestAProgramThatOutlivesItsLockIsSaidOnce", execProgramGo, "case n.told && !now.Before(n.until) && !x.run.term.Held():", "case false:"),
+		one("a request counts in the next turn", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", machineGo,
 			"m.phase, m.turn = waiting, turn{}", "m.phase, m.turn = waiting, turn{by: m.turn.by}"),
-		one("the second program that outlives its lock is not said", "TestAProgramThatOutlivesItsLockIsSaidOnce", execNoticesGo,
-			"p != r.noticed.stuck", "r.noticed.stuck == nil"),
 		one("the second watchdog is not replaced", "TestAProgramHasAnotherWatchdogOrEnds", execProgramGo,
-			"r.program.alone = !another", "r.program.alone = true"),
+			"\t\tx.run.unwatched = x.program.Unwatched()\n", ""),
 		one("the pause after a turn counts from the first one", "TestAProgramIsRunAgainAfterOthersHadTheirTurn", execGo,
-			"r.term, r.began = hold(e.term, r.lease()/3), time.Now()", "r.term = hold(e.term, r.lease()/3)\n\t\tif r.began.IsZero() {\n\t\t\tr.began = time.Now()\n\t\t}"),
-		one("the pause for others is a part of the wait", "TestAProgramIsRunAgainAfterOthersHadTheirTurn", execAcquireGo,
-			"r.begin(limit + pause)", "r.begin(limit)"),
-		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", execMachineGo,
-			"\t\tm.turn.late = true\n\t\treturn m.stop(kill, nil)\n", "\t\tm.turn.late = true\n\t\treturn m.giveUp()\n"),
+			"r.term, r.began = hold(e.term, r.lease()/3, r.events), time.Now()", "r.term = hold(e.term, r.lease()/3, r.events)\n\t\tif r.began.IsZero() {\n\t\t\tr.began = time.Now()\n\t\t}"),
+		one("the pause for others is a part of the wait", "TestAProgramIsRunAgainAfterOthersHadTheirTurn", execProgramGo,
+			"Add(limit + pause)", "Add(limit)"),
+		one("a lock that is released before its program has ended", "TestNoOrderOfEventsStartsAProgramTooLateOrLeavesOne", machineGo,
+			"\tcase overstayed:\n\t\treturn m.stop(action{do: kill})\n", "\tcase overstayed:\n\t\treturn m.giveUp()\n"),
 	)
 
 	guardMutants = of("./cmd/spindle/internal/run",
-		one("a command does not wait for the end of the one before", "TestGuardAtEachMoment", guardGo, "\t\t<-g.finished\n", ""),
+		one("a command does not wait for the end of the one before", "TestGuardAtEachMoment", guardGo, "\t<-s.finished\n", ""),
 		one("checks that failed on standby count when active", "TestChecksThatFailedOnStandbyDoNotCountWhenActive", guardGo,
-			"if err == nil || role != s.role {", "if err == nil {"),
-		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"\tcase unfit:\n\t\tm.failed = true\n", "\tcase unfit:\n"),
-		one("a machine where the activation fails competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"// otherwise guard ended the activation\n\t\tm.failed = true\n", "// otherwise guard ended the activation\n"),
-		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
-			"\tcase unsettled:\n\t\tactions = append(actions, abandon)\n", "\tcase unsettled:\n\t\tactions = append(actions, release)\n"),
-		one("an announcement counts in the next term", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
-			"{ m.lock, m.announcing = none, false }", "{ m.lock = none }"),
-		one("a machine that failed once competes late for ever", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", guardMachineGo,
-			"\tm.failed = false\n", ""),
-		one("a deactivation that failed once is shown to fail for ever", "TestAnObserverHearsThatADeactivationFails", guardGo,
-			"g.retry = m.what == notDeactivated", "g.retry = g.retry || m.what == notDeactivated"),
+			"if err == nil || role != c.role {", "if err == nil {"),
+		one("an unhealthy machine competes again at once", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", machineGo,
+			"m.service && m.turn.unfit == nil {", "m.service {"),
+		one("an unsettled lock is released", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", machineGo,
+			"\tif m.turn.unsettled {\n\t\treturn m.abandon(errUnsettled)\n\t}\n", ""),
+		one("a machine that failed once competes late for ever", "TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease", machineGo,
+			"m.phase, m.turn = waiting, turn{}", "m.phase, m.turn = waiting, turn{unfit: m.turn.unfit}"),
+		one("a deactivation that failed once is shown to fail for ever", "TestAServiceHearsThatADeactivationFails", guardGo,
+			"s.retry = e.what == notExited", "s.retry = s.retry || e.what == notExited"),
 		one("an earlier command counts", "TestWhatIsReportedTooLateChangesNothing", guardGo,
-			"if m.command != g.number {", "if m.command > g.number {"),
+			"e.command != s.number {", "e.command > s.number {"),
 		one("a machine that was sick on standby never competes again", "TestASickServiceGivesTheLockUpAtOnce", guardGo,
-			"\t\t\ts.well = err == nil\n", "\t\t\ts.well = s.well && err == nil\n"),
-		one("a loss that nobody hears of", "TestAnObserverHearsOfEachChange", guardGo, "\t\tg.Observer.Lost(m.err)\n", ""),
-		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", guardGo, "\t\tcase <-g.Asks:\n", ""),
-		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", guardMachineGo,
-			"\t\tcase m.stopping:\n\t\t\treturn m.giveUp()\n", ""),
+			"\t\t\ts.well = well\n", "\t\t\ts.well = s.well && well\n"),
+		one("a loss that nobody hears of", "TestAServiceHearsOfEachChange", execGo, "\t\tr.loses(r.term, e.err)\n", ""),
+		one("a loop that is not asked", "TestTheLoopAnswersWhateverItWaitsFor", execGo, "\tcase <-r.asks:\n", ""),
+		one("a service that is activated after a stop", "TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock", machineGo,
+			"case m.signal != nil || e.late:", "case e.late:"),
 	)
 
 	hooksMutants = of("./cmd/spindle/internal/run",
@@ -188,7 +177,7 @@ var (
 	)
 
 	probeMutants = of("./cmd/spindle/internal/health",
-		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "\tcase <-limit.C:\n", "\tcase <-limit.C:\n\t\treturn true\n"),
+		one("a loop that hangs is alive", "TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond", probeGo, "answer(w, false, fmt.Sprintf(", "answer(w, true, fmt.Sprintf("),
 	)
 
 	systemdMutants = of("./cmd/spindle/internal/health",
@@ -238,7 +227,7 @@ var (
 		one("a service that could be deactivated stays stuck", "TestAServiceIsStuckUntilItIsDeactivated", competeGuardGo,
 			"\t\tg.reports.ranOut()\n", "\t\t_ = 0\n"),
 		one("a guard that leaves its watchdog", "TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted", competeGuardGo,
-			"if dog := g.watchdog(); dog != nil {", "if dog := g.watchdog(); dog != nil && g.failures < 0 {"),
+			"dog != nil {\n\t\terr := dog.Finish", "dog != nil && g.failures < 0 {\n\t\terr := dog.Finish"),
 	)
 
 	doctorMutants = of("./doctor",

@@ -1,7 +1,7 @@
 // Package agent holds locks for the programs of one machine or one pod. Programs ask for locks over a Unix socket, in
 // plain HTTP, and each response is one hold. docs/agent.md describes the protocol and explains why it is safe.
 //
-//   - command.go, stepdown.go, journal.go: the commands agent and agent stepdown, and what they print
+//   - command.go, stepdown.go, logger.go: the commands agent and agent stepdown, and what they print
 //   - machine.go: the state machine of a hold, which decides when a lock may be released
 //   - hold.go: carries out what the state machine decides
 //   - account.go: what requests can see of a hold

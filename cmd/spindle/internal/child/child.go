@@ -8,7 +8,7 @@
 //   - terminal_unix.go: lends the terminal to a program
 //   - orphans_linux.go: finds processes that a program left behind outside its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
-//   - watch.go: the code that runs in the watchdog process
+//   - vigil.go: the code that runs in the watchdog process
 //   - lockfile_*.go: a file that only one process on a machine can hold at a time
 //   - group_unix.go, proc_linux.go, notlinux.go, system_other.go: code that depends on the operating system
 package child

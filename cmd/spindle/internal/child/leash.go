@@ -7,12 +7,11 @@ import (
 
 // leash is a child's connection to its watchdog.
 type leash struct {
-	mu      sync.Mutex
-	dog     *Watchdog                                // or nil
-	again   func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
-	until   func() time.Time                         // the current deadline, for the start; nil if others call the watchdog's Allow
-	leader  string                                   // the start time of the program, which the watchdog knows; see born
-	dropped bool
+	mu     sync.Mutex
+	dog    *Watchdog                                // nil if there is none, or the child has exited
+	again  func(until time.Time) (*Watchdog, error) // starts a new watchdog; nil unless the watchdog is only for this child
+	until  func() time.Time                         // the current deadline, for the start; nil if others call the watchdog's Allow
+	leader string                                   // the start time of the program, which the watchdog knows; see born
 }
 
 // Watched starts a watchdog for this child alone, and ends the watchdog when the child has exited. The function until
@@ -61,7 +60,7 @@ func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dropped {
+	if l.dog == nil {
 		return false, nil
 	}
 	dog, err := l.again(*l.dog.until.Load())
@@ -80,11 +79,11 @@ func (l *leash) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.dropped || l.dog == nil:
+	case l.dog == nil:
 	case l.again != nil:
 		l.dog.dismiss()
 	default:
 		l.dog.watch(0, "")
 	}
-	l.dropped = true
+	l.dog = nil
 }

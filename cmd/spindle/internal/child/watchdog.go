@@ -20,8 +20,7 @@ import (
 var ErrGone = errors.New("the watchdog exited before it was done")
 
 // A Watchdog is a separate process that acts when its deadline passes, when this process exits, or when Finish is
-// called. To act, it kills a process group and then runs an action; see Watch. It has its own session, so signals to
-// this process's group don't reach it.
+// called. To act, it kills a process group and then runs an action; see Watch.
 //
 // The methods are safe for concurrent use, except that only one call of Finish may be in progress at a time.
 type Watchdog struct {
@@ -48,7 +47,7 @@ func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Wat
 }
 
 func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
-	self, err := itself()
+	c, err := another(env, args)
 	if err != nil {
 		return nil, err
 	}
@@ -58,19 +57,13 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	}
 	defer in.Close()
 	defer out.Close()
-	w := &Watchdog{cmd: exec.Command(self, args...), pipe: orders, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
+	w := &Watchdog{cmd: c, pipe: orders, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
 	w.ended = sync.OnceValue(func() error {
 		defer disown(w.cmd.Process.Pid)
 		return w.cmd.Wait()
 	})
-	w.cmd.Args[0], w.cmd.Env = os.Args[0], env
-	w.cmd.Stdin, w.cmd.Stdout, w.cmd.Stderr = in, os.Stdout, os.Stderr
-	w.cmd.ExtraFiles = append([]*os.File{out}, files...)
-	err = ownSession(w.cmd)
-	if err == nil {
-		err = startOwn(w.cmd)
-	}
-	if err != nil {
+	c.Stdin, c.Stdout, c.ExtraFiles = in, os.Stdout, append([]*os.File{out}, files...)
+	if err = startOwn(c); err != nil {
 		_ = orders.Close()
 		_ = replies.Close()
 		return nil, err
@@ -167,23 +160,30 @@ func order(pipe *os.File, format string, args ...any) error {
 }
 
 // Detach starts this program again in a new process, with the given environment and arguments, and returns without
-// waiting for it to exit. The new process has its own session, so signals to this process's group don't reach it.
+// waiting for it to exit.
 func Detach(env []string, args ...string) error {
-	self, err := itself()
+	c, err := another(env, args)
 	if err != nil {
 		return err
 	}
-	c := exec.Command(self, args...)
-	c.Args[0], c.Env = os.Args[0], env
-	c.Stdout, c.Stderr = os.Stderr, os.Stderr
-	if err := ownSession(c); err != nil {
-		return err
-	}
+	c.Stdout = os.Stderr
 	if err := c.Start(); err != nil {
 		return err
 	}
 	go func() { _ = c.Wait() }() // the process logs its own errors
 	return nil
+}
+
+// another returns a command that runs this program again. The new process has its own session, so signals to this
+// process's group don't reach it.
+func another(env, args []string) (*exec.Cmd, error) {
+	self, err := itself()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command(self, args...)
+	c.Args[0], c.Env, c.Stderr = os.Args[0], env, os.Stderr
+	return c, ownSession(c)
 }
 
 // itself returns the path of this program's executable.

@@ -2,7 +2,7 @@
 // process's state to systemd.
 //
 //   - health.go: the health checks and their HTTP server
-//   - metrics.go: the metrics
+//   - collector.go: the metrics
 //   - systemd.go: the reports to systemd
 package health
 
@@ -31,7 +31,7 @@ type Report struct {
 	Stuck bool // a program or service that should have ended may still be running
 }
 
-// A Probe answers requests about one process.
+// A Probe answers requests about one process. On a nil *Probe, Looping and Count do nothing.
 type Probe struct {
 	Table, Lock string
 	Report      func() Report // can be called at any time, and does not wait for the loop
@@ -62,10 +62,18 @@ func New(table, lock string, hooks []string, report func() Report, asks chan<- s
 }
 
 // Looping reports that the main loop begins. Before that, the process counts as alive.
-func (p *Probe) Looping() { p.looping.Store(true) }
+func (p *Probe) Looping() {
+	if p != nil {
+		p.looping.Store(true)
+	}
+}
 
 // Count counts an event.
-func (p *Probe) Count(what Counter) { p.counts[what].Add(1) }
+func (p *Probe) Count(what Counter) {
+	if p != nil {
+		p.counts[what].Add(1)
+	}
+}
 
 // Handler returns the handler for all paths.
 func (p *Probe) Handler() http.Handler {
@@ -83,24 +91,14 @@ func (p *Probe) livez(w http.ResponseWriter, r *http.Request) {
 		answer(w, true, "starting: "+p.Report().Why)
 		return
 	}
-	if p.loops(r.Context()) {
-		answer(w, true, p.Report().Why)
-		return
-	}
-	answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
-}
-
-// loops reports whether the main loop answers.
-func (p *Probe) loops(ctx context.Context) bool {
-	limit := time.NewTimer(answerTimeout)
-	defer limit.Stop()
+	limit, cancel := context.WithTimeout(r.Context(), answerTimeout)
+	defer cancel()
 	select {
 	case p.asks <- struct{}{}:
-		return true
-	case <-limit.C:
-	case <-ctx.Done():
+		answer(w, true, p.Report().Why)
+	case <-limit.Done():
+		answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
 	}
-	return false
 }
 
 func (p *Probe) readyz(w http.ResponseWriter, _ *http.Request) {

@@ -2,11 +2,11 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -39,8 +39,34 @@ func Beside(args []string) (code int, is bool) {
 	return 0, false
 }
 
-// watchdogCommand is the first argument of a watchdog. The remaining arguments describe the watchdog's action.
-const watchdogCommand = "__watchdog"
+// watchdogCommand is the first argument of a watchdog, and hookCommand that of a process that runs --on-stuck for a
+// watchdog. The watchdog can't wait for the hook itself: once the service is inactive, the watchdog must exit, because
+// another guard may be waiting for it. The second argument of both is a duty.
+const (
+	watchdogCommand = "__watchdog"
+	hookCommand     = "__hook"
+)
+
+// A duty is what exec or guard tells such a process.
+type duty struct {
+	Command               string // exec or guard
+	Path, Table, Name, ID string
+	Token                 table.Token
+
+	Lease time.Duration // exec
+
+	Renew      time.Duration // guard
+	Confirm    int
+	Deactivate string
+	OnStuck    string
+	HookLimit  time.Duration
+}
+
+// args returns the arguments of the process.
+func (d duty) args(first string) []string {
+	text, _ := json.Marshal(d) // can't fail
+	return []string{first, string(text)}
+}
 
 // watchdogFormat is the environment variable that passes the parent's log format to a watchdog.
 const watchdogFormat = "SPINDLE_LOG_FORMAT"
@@ -50,34 +76,34 @@ func (x *lockCommand) watchdogEnvironment() []string {
 	return append(x.environment(0), watchdogFormat+"="+terminal.Stderr.Format.String())
 }
 
+// takeUp reads the duty of this process, which logs in its parent's format.
+func takeUp(args []string) (d duty, ok bool) {
+	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
+	terminal.Stderr.Time()
+	return d, len(args) == 1 && json.Unmarshal([]byte(args[0]), &d) == nil
+}
+
 // runWatchdog does the work of a watchdog.
 func runWatchdog(args []string) (code int) {
-	if need := map[string]int{"guard": 11, "exec": 7}; len(args) == 0 || need[args[0]] != len(args) {
+	d, ok := takeUp(args)
+	if !ok {
 		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is an internal command, which only exec and guard start")
 		return exit.Misused
 	}
-	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
-	terminal.Stderr.Time()
 	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
 	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
 	// signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
-	lock := lockCommand{Database: &connect.Database{Path: args[1], Table: args[2], Timeout: longestAttempt}, name: args[3], id: args[4]}
-	switch args[0] { // the parent wrote args, so they can be parsed
-	case "guard":
-		g := &guarding{lockCommand: lock, deactivate: args[7]}
-		g.renew, _ = time.ParseDuration(args[5])
-		g.confirm, _ = strconv.Atoi(args[6])
-		g.stuckHook = args[8:]
+	lock := lockCommand{Database: &connect.Database{Path: d.Path, Table: d.Table, Timeout: longestAttempt}, name: d.Name, id: d.ID}
+	if d.Command == "guard" {
+		g := &guarding{lockCommand: lock, deactivate: d.Deactivate, renew: d.Renew, confirm: d.Confirm, duty: d}
 		child.Watch(g.watchdogAction)
-	case "exec":
-		x := &execution{lockCommand: lock}
-		x.lease, _ = time.ParseDuration(args[5])
-		token, _ := strconv.ParseInt(args[6], 10, 64)
-		x.token = table.Token(token)
-		child.Watch(x.watchdogAction)
+		return 0
 	}
+	lock.token = d.Token
+	x := &execution{lockCommand: lock, lease: d.Lease}
+	child.Watch(x.watchdogAction)
 	return 0
 }
 
@@ -101,7 +127,7 @@ func (g *guarding) watchdogAction(a child.Act) {
 			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
 			stuck(err)
 		}
-		time.Sleep(Pause(g.renew))
+		time.Sleep(g.renew / 2)
 	}
 	if a.Why != child.Told {
 		g.complain("%s: the service is inactive", g.name)
@@ -148,32 +174,25 @@ func (x *execution) watchdogAction(a child.Act) {
 	}
 }
 
-// hookCommand is the first argument of the process that runs --on-stuck for a watchdog. The watchdog can't wait for the
-// hook itself. Once the service is inactive, the watchdog must exit, because another guard may be waiting for it.
-const hookCommand = "__hook"
-
 // detachHook runs --on-stuck in a separate process.
 func (g *guarding) detachHook(why error) {
-	token, limit, command := g.stuckHook[0], g.stuckHook[1], g.stuckHook[2]
-	if command == "" {
+	if g.duty.OnStuck == "" {
 		return
 	}
-	env := append(g.environment(0), tokenVariable+"="+token, reasonVariable+"="+reasonText(why))
-	if err := child.Detach(env, hookCommand, g.name, g.id, limit, command); err != nil {
+	env := append(g.environment(0), tokenVariable+"="+g.duty.Token.String(), reasonVariable+"="+reasonText(why))
+	if err := child.Detach(env, g.duty.args(hookCommand)...); err != nil {
 		g.complain("%s: --%s could not be started: %v", g.name, onStuck, err)
 	}
 }
 
 // runDetached does the work of the process that detachHook starts.
 func runDetached(args []string) {
-	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
+	d, _ := takeUp(args) // without a duty, there is no hook
 	_ = os.Unsetenv(watchdogFormat)
-	terminal.Stderr.Time()
 	exit.OutliveReaders()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	r := reports{lock: &lockCommand{name: args[0], id: args[1]}}
-	h := hooks{Commands: map[hookKind]string{onStuck: args[3]}, Warn: r.warn}
-	h.Limit, _ = time.ParseDuration(args[2])
+	r := reports{lockCommand: &lockCommand{name: d.Name, id: d.ID}}
+	h := hooks{Commands: map[hookKind]string{onStuck: d.OnStuck}, Limit: d.HookLimit, Warn: r.warn}
 	h.Run(onStuck, os.Environ)
 	h.Wait(nil)
 }

@@ -8,12 +8,15 @@ type deadlines struct {
 	lease, grace time.Duration
 
 	until time.Time // when the lock is lost, unless its lease is extended
-	kill  time.Time // when the program is killed; zero until it has been signaled to end
-	final bool      // heartbeats no longer extend until
+	told  bool      // the program was signaled to end
+	final bool      // until no longer changes
 }
 
 // margin returns the time reserved for killing the group. It allows for late scheduling of this process.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
+
+// watched returns when the watchdog kills the program. Exec does so earlier.
+func (d *deadlines) watched() time.Time { return d.until.Add(-d.margin() / 2) }
 
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
@@ -22,17 +25,17 @@ func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(
 // end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend computes the deadline from left, which is how long the lock is still held, and returns it. Because two clocks
-// are read one after the other, the result varies slightly even without a heartbeat. Therefore, extend does not move
-// the deadline forward by less than a hundredth of the lease.
-func (d *deadlines) extend(now time.Time, left time.Duration) time.Time {
-	if d.final {
-		return d.until
-	}
-	if until := now.Add(left); d.until.IsZero() || until.Sub(d.until) > d.lease/100 || until.Before(d.until) {
+// extend computes the deadline from left, which is how long the lock is still held, and reports whether it moved
+// forward. Once the program has been signaled to end, heartbeats no longer postpone its deadline, but a suspension of
+// the machine can still move it back. Because two clocks are read one after the other, the result varies slightly even
+// without a heartbeat. Therefore, extend does not move the deadline forward by less than a hundredth of the lease.
+func (d *deadlines) extend(now time.Time, left time.Duration) (forward bool) {
+	until := now.Add(left)
+	forward = d.until.IsZero() || !d.told && until.Sub(d.until) > d.lease/100
+	if !d.final && (forward || until.Before(d.until)) {
 		d.until = until
 	}
-	return d.until
+	return forward && !d.final
 }
 
 // lose limits the program to its grace period.
@@ -46,17 +49,8 @@ func (d *deadlines) lose(now time.Time) {
 // expire leaves the program no time.
 func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 
-// end returns when the program must be killed. Once it has been signaled to end, heartbeats no longer postpone that.
-func (d *deadlines) end() time.Time {
-	last := d.until.Add(-d.margin())
-	if !d.kill.IsZero() && d.kill.Before(last) {
-		return d.kill
-	}
-	return last
-}
-
 // left returns the time until the program is killed, which is not positive if that is due.
-func (d *deadlines) left(now time.Time) time.Duration { return d.end().Sub(now) }
+func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
 // due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
 // most once, but continues to return overdue.
@@ -65,11 +59,9 @@ func (d *deadlines) due(now time.Time) happening {
 	switch left := d.left(now); {
 	case left <= 0:
 		what = overdue
-	case d.kill.IsZero() && left <= d.gracePeriod():
+	case !d.told && left <= d.gracePeriod():
 		what = late
-	default:
-		return nothing
 	}
-	d.kill = d.end()
+	d.told = d.told || what != nothing
 	return what
 }

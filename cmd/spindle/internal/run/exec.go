@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -111,9 +110,10 @@ Exit codes:
   126  CMD can't be run
   127  CMD was not found`
 
-// execution is one run of exec. It is the job of an Exec.
+// execution is one run of exec. It is the job of an Exec, and its reports implement part of that.
 type execution struct {
 	lockCommand
+	reports
 	lease   time.Duration
 	grace   time.Duration
 	try     bool
@@ -121,10 +121,8 @@ type execution struct {
 	stop    time.Duration // how long the program may take to end, or 0 for no limit
 	once    once
 	args    []string
-	reports reports
 
 	candidate elect.Candidate
-	found     narrator
 }
 
 // NewExec returns the command exec.
@@ -169,7 +167,7 @@ func NewExec(o *connect.Database) *cobra.Command {
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD exits or the lock is lost")
 	x.once.flags(f)
-	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
+	x.reportFlags.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	return c
 }
 
@@ -183,28 +181,26 @@ func (x *execution) run(ctx context.Context) error {
 	if x.try { // --try does not wait for a database that hangs
 		x.Timeout = min(x.Timeout, elect.Attempt(x.lease))
 	}
-	signals := Signals()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passedOn...)
 	exit.OutliveReaders()
 	defer terminal.Stderr.Detach()()
 	child.ReapAsInit()
-	db, err := x.Open(spindle.ClientOptions(x.lease)...)
+	db, candidate, err := x.open(table.Exec, x.lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if x.candidate, err = x.newCandidate(db, x.lease); err != nil {
-		return err
-	}
-	x.candidate.LeaseRecord.Kind = table.Exec
+	x.candidate = candidate
 	if err := child.Find(x.args[0]); err != nil {
 		return err // a candidate that can't do the work must not keep the lock from the others
 	}
 	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
 		return err
 	}
-	defer func() { x.reports.end(UntilEnding(signals)) }()
+	defer func() { x.reports.end(untilEnding(signals)) }()
 	began := time.Now()
-	if x.doesOnce() {
+	if x.once.wanted() {
 		x.beginOnce()
 	}
 	if err := x.prepare(ctx, db); err != nil {
@@ -215,23 +211,31 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	e := x.exec(signals, time.Since(began))
 	x.reports.compete()
-	return e.Run(ctx)
+	return e.Run()
 }
 
 // exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
 func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
-	x.found.lockCommand = &x.lockCommand
-	e := &Exec{
-		Candidate: &x.candidate, Job: x, Program: x.args[0], Grace: x.grace,
-		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble},
-		Once:     x.doesOnce(), Handover: x.handover, Restart: x.restart,
-		Signals: signals, StopTimeout: x.stop, Say: x.say, Warn: x.complain,
-		Asks: x.reports.asks, Notices: Notices{Ending: x.reports.ending, Lost: x.reports.lost, Stuck: x.reports.runsOn},
+	return &Exec{
+		command: command{Candidate: &x.candidate, Handover: x.handover, Say: x.say, Warn: x.complain, Asks: x.reports.asks},
+		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.once.wanted(), Restart: x.restart,
+		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals, Terminal: openTerminal(),
 	}
-	if t := child.OpenTerminal(); t != nil {
-		e.Terminal = controlling{t}
-	}
-	return e
+}
+
+// untilEnding returns a channel that is closed when exec receives the next signal to end. It is for work that exec does
+// after it has released the lock.
+func untilEnding(signals <-chan os.Signal) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		for s := range signals {
+			if ends(s) {
+				close(over)
+				return
+			}
+		}
+	}()
+	return over
 }
 
 func (x *execution) check() error {
@@ -254,23 +258,14 @@ func (x *execution) check() error {
 // prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
 func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	defer x.Audible()()
-	ctx, stop := signal.NotifyContext(ctx, Endings()...)
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
-	if x.doesOnce() {
+	if x.once.wanted() {
 		if err := x.glance(ctx); err != nil {
 			return err
 		}
 	}
 	return x.verify(ctx, db.Client())
-}
-
-// controlling is exec's controlling terminal. It flushes exec's messages before exec is stopped.
-type controlling struct{ *child.Terminal }
-
-// Suspend implements Terminal.
-func (t controlling) Suspend() bool {
-	terminal.Stderr.Flush()
-	return t.Terminal.Suspend()
 }
 
 // Try implements Job.
@@ -293,8 +288,7 @@ func (x *execution) Try(ctx context.Context) (elect.Step, *exit.Error) {
 	case x.try:
 		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
-	x.reports.waits(step)
-	x.found.report(step)
+	x.Seen(step)
 	return step, nil
 }
 
@@ -309,7 +303,7 @@ func whyNot(step elect.Step) error {
 func (x *execution) Begin(t *elect.Term) {
 	x.token = t.Token()
 	x.say("holding %s, token %v", x.name, t.Token())
-	x.reports.acquired(t)
+	x.reports.Begin(t)
 	x.reports.does(true, "holding %s, token %v; running %s", x.name, t.Token(), x.args[0])
 }
 
@@ -324,16 +318,13 @@ func (x *execution) Safe() { x.relieve("safe: heartbeats for %s are acknowledged
 // Over implements Job.
 func (x *execution) Over() {
 	x.token = 0
-	x.reports.over()
+	x.reports.Over()
 	x.reports.ranOut()
 	x.reports.does(false, "%s is no longer held", x.name)
 }
 
 // Start implements Job.
 func (x *execution) Start(t *elect.Term, until func() time.Time) (Program, error) {
-	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(),
-		watchdogCommand, "exec", x.Path, x.Table, x.name, x.id, x.lease.String(), t.Token().String()))
+	d := duty{Command: "exec", Path: x.Path, Table: x.Table, Name: x.name, ID: x.id, Token: t.Token(), Lease: x.lease}
+	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(), d.args(watchdogCommand)...))
 }
-
-// Done implements Job.
-func (x *execution) Done() table.Due { return x.due() }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
@@ -86,20 +87,25 @@ Exit codes:
   130  a second signal (SIGINT) killed guard
   143  a second signal (SIGTERM) killed guard`
 
-// guarding is one run of guard.
+// guarding is one run of guard. It is the service of a Guard, and its reports implement part of that.
 type guarding struct {
 	lockCommand
+	reports
 	activate, deactivate, healthcheck string
 	renew, activation                 time.Duration
 	failures, confirm, unhealthy      int
 
-	reports   reports
-	stuckHook []string        // in a watchdog: the token, the time limit and the command of --on-stuck
-	lockFile  *child.LockFile // or nil, if there is no safe directory for it
+	lockFile *child.LockFile       // or nil, if there is no safe directory for it
+	dog      atomic.Pointer[armed] // while the service may be active; only the watchdog deactivates the service then
+	duty     duty                  // in a watchdog
+}
 
-	mu   sync.Mutex // guards the rest
+// armed is a watchdog, and the term that it knows. The watchdog deactivates the service when guard tells it to, when
+// guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service at the same time,
+// and a deactivation continues even if guard is killed.
+type armed struct {
+	*child.Watchdog
 	term *elect.Term
-	dog  *child.Watchdog // while the service may be active
 }
 
 // NewGuard returns the command guard.
@@ -126,9 +132,11 @@ func NewGuard(o *connect.Database) *cobra.Command {
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
-	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
+	g.reportFlags.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	return c
 }
+
+func (g *guarding) confirmation() time.Duration { return time.Duration(g.confirm) * g.renew }
 
 func (g *guarding) check() error {
 	lease := g.renew * time.Duration(g.failures)
@@ -161,21 +169,16 @@ func (g *guarding) run(ctx context.Context) error {
 	ctx, stop := exit.UntilEnded(ctx)
 	defer stop()
 	lease := g.renew * time.Duration(g.failures)
-	db, err := g.Open(spindle.ClientOptions(lease)...)
+	db, candidate, err := g.open(table.Guard, lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	candidate, err := g.newCandidate(db, lease)
-	if err != nil {
-		return err
-	}
-	candidate.LeaseRecord.Kind = table.Guard
 	if err := g.reports.begin(&g.lockCommand, &candidate); err != nil {
 		return err
 	}
 	defer g.reports.end(nil) // last, so that the next guard does not wait for hooks
-	context.AfterFunc(ctx, func() { g.reports.ending(nil) })
+	context.AfterFunc(ctx, func() { g.Ending() })
 	if err := g.verify(ctx, db.Client()); err != nil {
 		return err
 	}
@@ -185,14 +188,14 @@ func (g *guarding) run(ctx context.Context) error {
 	if g.lockFile != nil {
 		defer g.lockFile.End()
 	}
-	found := narrator{lockCommand: &g.lockCommand}
-	g.reports.looping()
+	g.probe.Looping()
 	service := Guard{
-		Candidate: candidate, Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: g.unhealthy, Activation: g.activation, Handover: g.handover,
-		Say:      func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
-		Warn:     func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
-		Seen:     func(step elect.Step) { g.reports.waits(step); found.report(step) },
-		Observer: g, Asks: g.reports.asks,
+		command: command{
+			Candidate: &candidate, Handover: g.handover, Asks: g.reports.asks,
+			Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
+			Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
+		},
+		Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: g.unhealthy, Activation: g.activation,
 	}
 	service.Run(ctx)
 	return nil
@@ -200,43 +203,65 @@ func (g *guarding) run(ctx context.Context) error {
 
 // Activate implements Service.
 func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
-	dog, err := g.arm(t)
+	d := duty{Command: "guard", Path: g.Path, Table: g.Table, Name: g.name, ID: g.id, Token: t.Token(), Renew: g.renew, Confirm: g.confirm,
+		Deactivate: g.deactivate, OnStuck: g.hooks.Commands[onStuck], HookLimit: g.limit}
+	var files []*os.File
+	if g.lockFile != nil {
+		files = append(files, g.lockFile.File)
+	}
+	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), d.args(watchdogCommand), files...)
 	if err != nil {
 		return err
 	}
+	g.dog.Store(&armed{dog, t})
+	g.Extended() // the term may just have been extended
 	return g.shell(ctx, g.activate, t.Token(), child.Leaving, child.WatchedBy(dog))
+}
+
+// Extended implements Service.
+func (g *guarding) Extended() {
+	if dog := g.dog.Load(); dog != nil {
+		dog.Allow(until(dog.term))
+	}
+}
+
+// until returns the time at which the term is lost if no heartbeat extends it. If this process is stopped after it has
+// read the time, the result is too early, which is safe.
+func until(t *elect.Term) time.Time {
+	now := time.Now()
+	return now.Add(t.Left())
 }
 
 // Deactivate implements Service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	stop := whenLate(ctx, g.reports.runsOn) // the command may still be running after it was killed
+	stop := whenLate(ctx, g.Stuck) // the command may still be running after it was killed
 	err := g.turnOff(ctx)
 	stop()
 	if err == nil {
 		g.reports.ranOut()
 	} else if ctx.Err() == nil {
-		g.reports.runsOn(err)
+		g.Stuck(err)
 	}
 	return err
 }
 
 // turnOff lets the watchdog deactivate the service. If there is no watchdog, turnOff deactivates the service itself.
 func (g *guarding) turnOff(ctx context.Context) error {
-	if dog := g.watchdog(); dog != nil {
+	if dog := g.dog.Load(); dog != nil {
 		err := dog.Finish(ctx)
 		if err == nil || errors.Is(err, child.ErrGone) {
-			g.disarm()
+			g.dog.Store(nil)
 		}
 		if !errors.Is(err, child.ErrGone) {
 			return err
 		}
 	}
-	return g.switchOff(ctx, g.reports.runsOn)
+	return g.switchOff(ctx, g.Stuck)
 }
 
 // switchOff runs the --deactivate command. It calls late if the command takes too long.
 func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
-	limit := Deactivation(g.renew, g.confirm)
+	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stop := whenLate(limited, late)
@@ -265,16 +290,7 @@ func whenLate(ctx context.Context, f func(error)) (stop func()) {
 	})
 }
 
-// Elected implements Observer.
-func (g *guarding) Elected(t *elect.Term) { g.reports.acquired(t) }
-
-// Lost implements Observer.
-func (g *guarding) Lost(why error) { g.reports.lost(why) }
-
-// Over implements Observer.
-func (g *guarding) Over() { g.reports.over() }
-
-// Changed implements Observer.
+// Changed implements Service.
 func (g *guarding) Changed(s State) {
 	if s == Competing {
 		g.reports.ready()
@@ -284,7 +300,7 @@ func (g *guarding) Changed(s State) {
 
 // Check implements Service.
 func (g *guarding) Check(ctx context.Context, role Role) error {
-	if dog := g.watchdog(); dog != nil && role == Active {
+	if dog := g.dog.Load(); dog != nil && role == Active {
 		select {
 		case <-dog.Begun():
 			return errors.New("the watchdog is already deactivating the service, or has exited")

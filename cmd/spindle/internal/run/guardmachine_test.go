@@ -1,28 +1,43 @@
+//go:build unix
+
 package run
 
 import (
 	"errors"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// environment is what can happen around a machine, and what it must not do then.
+// standing is how this machine holds the lock.
+type standing int
+
+const (
+	none standing = iota
+	unsettled
+	settled
+)
+
+// environment is what can happen around a machine with a service, and what it must not do then.
 type environment struct {
-	guardMachine
+	machine
 	t    *testing.T
 	path []happening
 
 	competes, withdrew bool
 	lock               standing
 	waits              bool // for the confirmation
-	command            deed
-	runs               bool // the command
+	runs               bool // a command
+	ends               bool // the command is a deactivation
 	maybeActive        bool // the service
 	accepts            bool // requests, in this term
 	announces          bool // the end of this term
-	stopped, ended     bool
+	stopped            bool
 	terms              int
 }
 
@@ -35,12 +50,12 @@ func (v *environment) next() (all []happening) {
 	}
 	add(v.competes, electedDead, elected)
 	add(v.competes && v.withdrew, withdrawn)
-	add(v.waits, confirmed)
+	add(v.waits, due)
 	add(v.lock != none, lost, unfit)
 	add(v.lock != none && v.accepts && v.handover, requested)
 	add(v.announces, announced)
-	add(v.runs && v.command == activate, activated, notActivated)
-	add(v.runs && v.command == deactivate, deactivated, notDeactivated)
+	add(v.runs && !v.ends, activated, unfit)
+	add(v.runs && v.ends, exited, notExited)
 	add(!v.stopped, ending)
 	return all
 }
@@ -57,7 +72,7 @@ func (v *environment) happens(e happening) {
 		v.terms++
 	case withdrawn:
 		v.competes = false
-	case confirmed:
+	case due:
 		v.waits, v.lock = false, settled
 	case lost:
 		v.leaves()
@@ -67,49 +82,55 @@ func (v *environment) happens(e happening) {
 		v.announces = false
 	case ending:
 		v.stopped = true
-	case activated, notActivated, deactivated, notDeactivated:
+	case activated, exited, notExited:
 		v.runs = false
-		v.maybeActive = v.maybeActive && e != deactivated
+		v.maybeActive = v.maybeActive && e != exited
 	}
-	for _, a := range v.on(e) {
-		v.does(a)
-	}
-	v.holds(e != requested || v.lock != settled || v.announces || v.command == deactivate, "the end of a settled lock that is requested is announced")
-	v.holds(!v.maybeActive || v.lock == settled && (!v.stopped || v.announces) || v.runs && v.command == deactivate,
+	v.tell(event{what: e, signal: syscall.SIGTERM, err: errors.New("why")})
+	v.holds(e != requested || v.lock != settled || v.announces || v.ends, "the end of a settled lock that is requested is announced")
+	v.holds(!v.maybeActive || v.lock == settled && (!v.stopped || v.announces) || v.runs && v.ends,
 		"a service that may be active without a settled lock, or after a stop that is not being announced, is being deactivated")
-	v.holds(!v.ended || !v.maybeActive && v.lock == none && !v.competes && !v.runs, "nothing is left when guard ends")
+	v.holds(v.phase != ended || !v.maybeActive && v.lock == none && !v.competes && !v.runs, "nothing is left when guard ends")
+}
+
+func (v *environment) tell(e event) {
+	for _, a := range v.on(e) {
+		v.does(a.do)
+	}
 }
 
 func (v *environment) leaves() { v.lock, v.waits, v.accepts, v.announces = none, false, false, false }
 
 func (v *environment) does(a deed) {
 	switch a {
-	case activate:
+	case start:
 		v.holds(v.lock == settled && !v.stopped && !v.maybeActive, "an inactive service is activated under a settled lock, before a stop")
-		v.command, v.runs, v.maybeActive, v.accepts = a, true, true, true
-	case deactivate:
-		v.holds(!v.runs || v.command == activate, "one deactivation runs at a time")
-		v.command, v.runs = a, true
+		v.ends, v.runs, v.maybeActive = false, true, true
+		v.tell(event{what: started})
+	case watchRequests:
+		v.accepts = true
+	case pass, limit, kill:
+		v.holds(!v.runs || !v.ends, "one deactivation runs at a time")
+		v.ends, v.runs = true, true
 	case announce:
 		v.holds(v.handover && v.lock == settled && !v.announces, "the end of a settled lock is announced, once")
 		v.announces = true
-	case compete, competeLater:
+	case compete, competeAtOnce, competeLater:
+		v.holds(v.turn == (turn{}), "nothing of a turn counts in the next one")
 		v.holds(!v.competes && v.lock == none && !v.maybeActive && !v.stopped, "guard competes for a lock that it does not hold, with an inactive service, before a stop")
 		v.competes, v.withdrew = true, false
 	case withdraw:
 		v.holds(v.competes && !v.withdrew, "what competes is withdrawn, once")
 		v.withdrew = true
-	case confirm:
+	case check:
 		v.holds(v.lock == unsettled && !v.waits, "guard waits for the confirmation of an unsettled lock, once")
 		v.waits = true
 	case release:
 		v.holds(v.lock == settled && !v.maybeActive, "a settled lock is released once the service is inactive")
 		v.leaves()
+		v.tell(event{what: released})
 	case abandon:
-		v.holds(v.lock != none, "a lock that is held is left")
 		v.leaves()
-	case end:
-		v.ended = true
 	}
 }
 
@@ -121,7 +142,7 @@ func (v *environment) holds(ok bool, what string) {
 
 // explore goes through all orders of events, up to a number of them, and returns how many there are.
 func (v environment) explore(depth int) int {
-	if depth == 0 || v.terms > 3 || v.ended {
+	if depth == 0 || v.terms > 3 || v.phase == ended {
 		return 1
 	}
 	all, n := v.next(), 0
@@ -139,37 +160,29 @@ func (v environment) explore(depth int) int {
 func TestNoOrderOfEventsLeavesAServiceActiveWithoutItsLock(t *testing.T) {
 	for _, handover := range []bool{false, true} {
 		v := environment{t: t, maybeActive: true} // nobody knows, at first
-		v.handover = handover
+		v.machine = machine{service: true, restart: true, handover: handover}
 		v.path = []happening{begun}
-		for _, a := range v.on(begun) {
-			v.does(a)
-		}
+		v.tell(event{what: begun})
 		n := v.explore(12)
 		t.Logf("%d orders", n)
 		assert.Greater(t, n, 10_000)
 	}
 }
 
-// What is reported of an earlier command changes nothing, whatever state guard is in.
+// What is reported of an earlier command changes nothing.
 func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
-	for _, state := range []guardMachine{
-		{service: inactive}, {service: inactive, lock: unsettled}, {service: activating, lock: settled}, {service: active, lock: settled},
-		{service: active, lock: settled, announcing: true}, {service: deactivating, lock: settled}, {service: deactivating},
-	} {
-		for _, late := range []event{{what: activated}, {what: notActivated}, {what: deactivated}, {what: notDeactivated}} {
-			g := &guardRunner{Guard: &Guard{Say: t.Logf, Warn: t.Logf, Observer: nobody{}, Handover: true}, m: state, number: 2}
-			g.m.handover = true
-			late.command, late.err = 1, errors.New("it was long ago")
-			was := g.m
-			assert.Empty(t, g.handle(late), "%+v: %v", state, late.what)
-			assert.Equal(t, was, g.m, "%+v: %v", state, late.what)
-		}
+	for _, what := range []happening{activated, unfit, exited, notExited} {
+		s := (&Guard{command: command{Candidate: &elect.Candidate{}, Say: t.Logf, Warn: t.Logf}}).newServices()
+		s.number = 2
+		assert.Zero(t, s.hears(event{what: what, command: 1}))
+		assert.False(t, s.retry)
+		assert.Equal(t, what, s.hears(event{what: what, command: 2}).what)
 	}
 }
 
 // Of two events at the same instant either may come first.
 func TestOfTwoEventsOfGuardAtTheSameInstantEitherMayComeFirst(t *testing.T) {
-	free := []happening{begun, deactivated, elected}
+	free := []happening{begun, exited, elected}
 	for name, r := range map[string]struct {
 		handover bool
 		before   []happening
@@ -177,48 +190,52 @@ func TestOfTwoEventsOfGuardAtTheSameInstantEitherMayComeFirst(t *testing.T) {
 		ab, ba   []deed      // what is done from the first of the two on
 		after    []happening // while the end is announced, or the service deactivated
 	}{
-		"a stop, a claim": {before: []happening{begun, deactivated}, a: ending, b: elected,
-			ab: []deed{withdraw, release, end}, ba: []deed{activate, deactivate, release, end}, after: []happening{deactivated}},
-		"a stop, a claim over a dead holder": {before: []happening{begun, deactivated}, a: ending, b: electedDead,
-			ab: []deed{withdraw, abandon, end}, ba: []deed{confirm, abandon, end}},
-		"a stop, the end of the wait": {before: []happening{begun, deactivated, electedDead}, a: ending, b: confirmed,
-			ab: []deed{abandon, end}, ba: []deed{activate, deactivate, release, end}, after: []happening{deactivated}},
-		"a stop, a loss": {before: append(free, activated), a: ending, b: lost, after: []happening{deactivated},
-			ab: []deed{deactivate, end}, ba: []deed{deactivate, end}},
-		"a stop, a request": {before: append(free, activated), a: ending, b: requested, after: []happening{announced, deactivated}, handover: true,
-			ab: []deed{announce, deactivate, release, end}, ba: []deed{announce, deactivate, release, end}},
-		"a stop, the end of an activation": {before: free, a: ending, b: activated, after: []happening{deactivated},
-			ab: []deed{deactivate, release, end}, ba: []deed{deactivate, release, end}},
-		"a loss, a request": {before: append(free, activated), a: lost, b: requested, after: []happening{deactivated}, handover: true,
-			ab: []deed{deactivate, compete}, ba: []deed{announce, deactivate, compete}},
-		"a loss, a failed check": {before: append(free, activated), a: lost, b: unfit, after: []happening{deactivated},
-			ab: []deed{deactivate, competeLater}, ba: []deed{deactivate, competeLater}},
-		"a loss, the end of an activation": {before: free, a: lost, b: activated, after: []happening{deactivated},
-			ab: []deed{deactivate, compete}, ba: []deed{deactivate, compete}},
-		"a loss, a deactivation that failed": {before: append(free, activated, unfit), a: lost, b: notDeactivated, after: []happening{deactivated},
-			ab: []deed{deactivate, competeLater}, ba: []deed{abandon, deactivate, competeLater}},
-		"a loss, the end of the wait": {before: []happening{begun, deactivated, electedDead}, a: lost, b: confirmed,
-			ab: []deed{compete}, ba: []deed{activate, deactivate, compete}, after: []happening{deactivated}},
-		"a failed check, the end of the wait": {before: []happening{begun, deactivated, electedDead}, a: unfit, b: confirmed,
-			ab: []deed{abandon, competeLater}, ba: []deed{activate, deactivate, release, competeLater}, after: []happening{deactivated}},
+		"a stop, a claim": {before: []happening{begun, exited}, a: ending, b: elected,
+			ab: []deed{withdraw, release}, ba: []deed{keep, start, pass, release}, after: []happening{exited}},
+		"a stop, a claim over a dead holder": {before: []happening{begun, exited}, a: ending, b: electedDead,
+			ab: []deed{withdraw, abandon}, ba: []deed{keep, check, abandon}},
+		"a stop, the end of the wait": {before: []happening{begun, exited, electedDead}, a: ending, b: due,
+			ab: []deed{abandon}, ba: []deed{start, pass, release}, after: []happening{exited}},
+		"a stop, a loss": {before: append(free, activated), a: ending, b: lost, after: []happening{exited},
+			ab: []deed{pass, abandon}, ba: []deed{limit, abandon}},
+		"a stop, a request": {before: append(free, activated), a: ending, b: requested, after: []happening{announced, exited}, handover: true,
+			ab: []deed{announce, pass, release}, ba: []deed{announce, pass, release}},
+		"a stop, the end of an activation": {before: free, a: ending, b: activated, after: []happening{exited},
+			ab: []deed{pass, release}, ba: []deed{pass, release}},
+		"a stop that is announced, the end of an activation": {before: free, a: ending, b: activated, after: []happening{announced, exited}, handover: true,
+			ab: []deed{pass, release}, ba: []deed{announce, pass, release}},
+		"a loss, a request": {before: append(free, activated), a: lost, b: requested, after: []happening{exited}, handover: true,
+			ab: []deed{limit, abandon, competeAtOnce}, ba: []deed{announce, limit, abandon, competeAtOnce}},
+		"a loss, a failed check": {before: append(free, activated), a: lost, b: unfit, after: []happening{exited},
+			ab: []deed{limit, abandon, competeLater}, ba: []deed{limit, abandon, competeLater}},
+		"a loss, the end of an activation": {before: free, a: lost, b: activated, after: []happening{exited},
+			ab: []deed{limit, abandon, competeAtOnce}, ba: []deed{limit, abandon, competeAtOnce}},
+		"a loss, a deactivation that failed": {before: append(free, activated, unfit), a: lost, b: notExited, after: []happening{exited},
+			ab: []deed{kill, abandon, competeLater}, ba: []deed{abandon, kill, abandon, competeLater}},
+		"a loss, the end of the wait": {before: []happening{begun, exited, electedDead}, a: lost, b: due,
+			ab: []deed{abandon, competeAtOnce}, ba: []deed{start, limit, abandon, competeAtOnce}, after: []happening{exited}},
+		"a failed check, the end of the wait": {before: []happening{begun, exited, electedDead}, a: unfit, b: due,
+			ab: []deed{abandon, competeLater}, ba: []deed{start, limit, release, competeLater}, after: []happening{exited}},
 	} {
+		tell := func(d *drive, all ...happening) {
+			for _, e := range all {
+				d.on(event{what: e, signal: syscall.SIGTERM, by: table.ByOperator, err: errSuperseded})
+			}
+		}
 		for _, order := range []struct {
 			events []happening
 			want   []deed
 		}{{[]happening{r.a, r.b}, r.ab}, {[]happening{r.b, r.a}, r.ba}} {
-			m := guardMachine{handover: r.handover}
-			for _, e := range r.before {
-				m.on(e)
-			}
-			var did []deed
-			for _, e := range order.events {
-				did = append(did, m.on(e)...)
-			}
+			d := &drive{machine: machine{service: true, restart: true, handover: r.handover}}
+			tell(d, r.before...)
+			d.deeds = nil
+			tell(d, order.events...)
 			for _, e := range r.after {
-				if m.service == deactivating || m.announcing && e == announced {
-					did = append(did, m.on(e)...)
+				if d.phase == stopping || d.phase == announcing && e == announced {
+					tell(d, e)
 				}
 			}
+			did := slices.DeleteFunc(d.deeds, func(a deed) bool { return a == watchRequests })
 			assert.Equal(t, order.want, did, name)
 		}
 	}

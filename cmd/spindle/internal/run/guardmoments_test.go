@@ -17,12 +17,13 @@ import (
 // slowService is a service whose commands take time, also to end when they are killed.
 type slowService struct {
 	*moments.World
+	story
 	link   memstore.Link
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu       sync.Mutex
-	command  string // that runs
+	state    sync.Mutex // guards the rest
+	command  string     // that runs
 	isActive bool
 	sick     bool
 	failures int // so many commands fail
@@ -40,8 +41,8 @@ func TestGuardAtEachMoment(t *testing.T) {
 			of := func(f func(*slowService)) func(*moments.World) {
 				return func(w *moments.World) {
 					s := w.Values.(*guards).own
-					s.mu.Lock()
-					defer s.mu.Unlock()
+					s.state.Lock()
+					defer s.state.Unlock()
 					f(s)
 				}
 			}
@@ -95,18 +96,17 @@ func (s *slowService) guarded(ctx context.Context, id string, handover bool, sto
 	quiet := func(string, ...any) {}
 	s.link.Store = store
 	g := &Guard{
-		Candidate: elect.Candidate{Table: table.Table{Store: &s.link}, Clock: clock, Names: []string{"lock"}, ID: id,
-			LeaseRecord: table.LeaseRecord{Lease: 3 * renew, AcceptsHandover: handover}},
-		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: 3 * moments.Lease, Handover: handover,
-		Say: quiet, Warn: quiet, Seen: func(elect.Step) {},
+		command: command{Candidate: &elect.Candidate{Table: table.Table{Store: &s.link}, Clock: clock, Names: []string{"lock"}, ID: id,
+			LeaseRecord: table.LeaseRecord{Lease: 3 * renew, AcceptsHandover: handover}}, Handover: handover, Say: quiet, Warn: quiet},
+		Service: s, Renew: renew, Confirmation: 2 * renew, Unhealthy: 1, Activation: 3 * moments.Lease,
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	go func() { defer close(s.done); g.Run(ctx) }()
 }
 
 func (s *slowService) active() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Lock()
+	defer s.state.Unlock()
 	return s.isActive
 }
 
@@ -124,18 +124,18 @@ func (s *slowService) ends() {
 
 // run runs a command, which may be killed, and calls do at its end unless it fails.
 func (s *slowService) run(ctx context.Context, command string, takes time.Duration, do func()) error {
-	s.mu.Lock()
+	s.state.Lock()
 	if s.command != "" {
 		s.Errorf("%s runs beside %s", command, s.command)
 	}
 	s.command = command
-	s.mu.Unlock()
+	s.state.Unlock()
 	elect.Sleep(ctx, elect.SystemClock{}, takes)
 	if ctx.Err() != nil {
 		time.Sleep(moments.Lease / 50)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Lock()
+	defer s.state.Unlock()
 	s.command = ""
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -149,9 +149,9 @@ func (s *slowService) run(ctx context.Context, command string, takes time.Durati
 }
 
 func (s *slowService) Activate(ctx context.Context, _ *elect.Term) error {
-	s.mu.Lock()
+	s.state.Lock()
 	s.isActive = true // from the first moment on
-	s.mu.Unlock()
+	s.state.Unlock()
 	return s.run(ctx, "an activation", moments.Lease/5, func() {})
 }
 
@@ -162,8 +162,8 @@ func (s *slowService) Deactivate(ctx context.Context) error {
 func (s *slowService) Extended() {}
 
 func (s *slowService) Check(context.Context, Role) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.state.Lock()
+	defer s.state.Unlock()
 	if s.sick {
 		return errors.New("sick")
 	}

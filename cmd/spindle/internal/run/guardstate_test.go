@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// story is what an observer has heard.
+// story is what a service has heard.
 type story struct {
 	mu    sync.Mutex
 	lines []string
@@ -24,7 +24,7 @@ func (o *story) add(line string) {
 	o.lines = append(o.lines, line)
 }
 
-// take returns what the observer has heard since the last call.
+// take returns what the service has heard since the last call.
 func (o *story) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,54 +33,51 @@ func (o *story) take() []string {
 	return lines
 }
 
-func (o *story) Elected(*elect.Term) { o.add("elected") }
-func (o *story) Lost(err error)      { o.add(fmt.Sprintf("lost: %v", err)) }
-func (o *story) Over()               { o.add("over") }
-func (o *story) Changed(s State)     { o.add(string(s)) }
+func (o *story) Seen(elect.Step)   {}
+func (o *story) Begin(*elect.Term) { o.add("elected") }
+func (o *story) Lost(err error)    { o.add(fmt.Sprintf("lost: %v", err)) }
+func (o *story) Over()             { o.add("over") }
+func (o *story) Changed(s State)   { o.add(string(s)) }
 
-func observed(o *story) func(*Guard) { return func(g *Guard) { g.Observer = o } }
-
-// An observer hears each change in its order, and of a loss only if the lock was not given up.
-func TestAnObserverHearsOfEachChange(t *testing.T) {
+// A service hears each change in its order, and of a loss only if the lock was not given up.
+func TestAServiceHearsOfEachChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		var a, b story
-		first := w.start("a", observed(&a))
+		first := w.start("a")
 		w.until("a")
-		assert.Equal(t, []string{string(Deactivating), string(Competing), "elected", string(Activating), string(Working)}, a.take())
+		assert.Equal(t, []string{string(Deactivating), string(Competing), "elected", string(Activating), string(Working)}, first.take())
 
-		second := w.start("b", observed(&b))
+		second := w.start("b")
 		time.Sleep(guardLease)
-		assert.Equal(t, []string{string(Deactivating), string(Competing)}, b.take())
+		assert.Equal(t, []string{string(Deactivating), string(Competing)}, second.take())
 		first.Cut()
 		w.until("b")
-		lost := a.take()
+		lost := first.take()
 		assert.True(t, strings.HasPrefix(lost[0], "lost: "+elect.ErrExpired.Error()+"; the last heartbeat failed: "), lost[0])
-		assert.Equal(t, []string{"over", string(Deactivating), string(Competing)}, lost[1:])
-		assert.Equal(t, []string{"elected", string(Confirming), string(Activating), string(Working)}, b.take())
+		assert.Equal(t, []string{string(Deactivating), "over", string(Competing)}, lost[1:])
+		assert.Equal(t, []string{"elected", string(Confirming), string(Activating), string(Working)}, second.take())
 		first.Mend()
 
 		second.end()
-		assert.Equal(t, []string{string(Deactivating), "over"}, b.take(), "what is released is not lost")
+		assert.Equal(t, []string{string(Deactivating), "over"}, second.take(), "what is released is not lost")
 		first.end()
 	})
 }
 
-func TestAnObserverHearsThatADeactivationFails(t *testing.T) {
+func TestAServiceHearsThatADeactivationFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		var o story
-		s := w.start("a", observed(&o))
+		s := w.start("a")
 		w.until("a")
-		o.take()
+		s.take()
 		s.set(func() { s.sick, s.broken = true, 2 })
 		time.Sleep(2 * renew)
 		s.set(func() { s.sick = false })
 		time.Sleep(2 * guardLease)
-		assert.Equal(t, []string{string(Deactivating), string(Stuck), "over", string(Competing), "elected", string(Confirming), string(Activating), string(Working)}, o.take())
+		assert.Equal(t, []string{string(Deactivating), "over", string(Stuck), string(Competing), "elected", string(Confirming), string(Activating), string(Working)}, s.take())
 		s.set(func() { s.sick = true })
 		time.Sleep(2 * renew)
 		s.set(func() { s.sick = false })
 		time.Sleep(2 * guardLease)
-		assert.Equal(t, []string{string(Deactivating), string(Competing), "over", "elected", string(Activating), string(Working)}, o.take(), "nothing failed this time")
+		assert.Equal(t, []string{string(Deactivating), "over", string(Competing), "elected", string(Activating), string(Working)}, s.take(), "nothing failed this time")
 		s.end()
 	})
 }

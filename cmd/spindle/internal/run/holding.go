@@ -3,23 +3,41 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// acquire competes for a lock until it is held, a try ends the command, or ctx ends. The result is one event. The error
-// trouble is why the last poll failed.
-func acquire(ctx context.Context, clock elect.Clock, pause time.Duration, trouble error, try func(context.Context) (elect.Step, *exit.Error)) event {
+// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. One event
+// is the result.
+func (r *runner) compete(how deed) {
+	var pause time.Duration
+	var trouble error
+	pause, r.until, trouble = r.edge.competes(how)
+	ctx, cancel := context.WithCancel(context.Background()) // which does not interrupt a claim in progress
+	if !r.until.IsZero() {
+		ctx, cancel = context.WithDeadline(context.Background(), r.until)
+	}
+	r.withdraw = cancel
+	go func() {
+		defer cancel()
+		r.events.Put(r.acquire(ctx, pause, trouble))
+	}()
+}
+
+// acquire competes for the lock. The error trouble is why the last poll failed.
+func (r *runner) acquire(ctx context.Context, pause time.Duration, trouble error) event {
 	for {
-		elect.Sleep(ctx, clock, pause)
+		elect.Sleep(ctx, r.Candidate.Clock, pause)
 		if ctx.Err() != nil {
 			return event{what: withdrawn, err: trouble}
 		}
-		step, end := try(ctx)
+		step, end := r.edge.Try(ctx)
 		switch {
 		case step.Term != nil && step.Seen[0].NotReleased:
 			return event{what: electedDead, term: step.Term}
@@ -34,19 +52,21 @@ func acquire(ctx context.Context, clock elect.Clock, pause time.Duration, troubl
 	}
 }
 
-// holding is a term, and the work that runs during it. Its events end with it, so no event of an earlier term is handled.
+// holding is a term, and the work that runs during it.
 type holding struct {
 	*elect.Keeper
-	kept   bool   // by heartbeats; false if the lock came too late
-	beat   func() // called after each heartbeat, or nil
-	events *loop.Inbox[event]
-	ctx    context.Context // for other work during the term
-	quit   context.CancelFunc
-	all    sync.WaitGroup // for that work
+	kept bool   // by heartbeats; false if the lock came too late
+	told bool   // the loss has been reported
+	beat func() // called after each heartbeat, or nil
+	put  func(event) bool
+	ctx  context.Context // for other work during the term
+	quit context.CancelFunc
+	all  sync.WaitGroup // for that work
 }
 
-func hold(t *elect.Term, interval time.Duration) *holding {
-	h := &holding{events: loop.NewInbox[event]()}
+func hold(t *elect.Term, interval time.Duration, events *loop.Inbox[event]) *holding {
+	h := &holding{}
+	h.put = func(e event) bool { e.of = h; return events.Put(e) }
 	h.Keeper = &elect.Keeper{Term: t, Interval: interval, Notify: h.notify}
 	h.ctx, h.quit = context.WithCancel(t.Context())
 	return h
@@ -58,18 +78,10 @@ var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopard
 // notify receives the term's events.
 func (h *holding) notify(e elect.TermEvent) {
 	if what, known := termHappenings[e.What]; known {
-		h.events.Put(event{what: what, err: e.Err, by: e.By})
+		h.put(event{what: what, err: e.Err, by: e.By})
 	} else if e.What == elect.Beat && h.beat != nil {
 		h.beat()
 	}
-}
-
-// happens returns a channel that has a value when an event is waiting. It also works on nil.
-func (h *holding) happens() <-chan struct{} {
-	if h == nil {
-		return nil
-	}
-	return h.events.Ready()
 }
 
 // cause returns the reason why the term ended.
@@ -77,11 +89,110 @@ func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
+// keep keeps the lock by heartbeats, which also detect when it is lost.
+func (r *runner) keep() {
+	r.term.kept = true
+	r.edge.begins(r.term)
+	r.term.Start()
+}
+
 // leave ends the heartbeats and the other work that runs during the term.
-func (h *holding) leave() {
+func (r *runner) leave() *holding {
+	h := r.term
+	r.term = nil
 	h.quit()
 	h.all.Wait()
 	if h.kept {
 		_ = h.Stop() // Held returns the same information
 	}
+	return h
+}
+
+func (r *runner) over(h *holding) {
+	if h.kept {
+		r.edge.Over()
+	}
+}
+
+// loses reports that a term was lost, or is about to be, at most once for each term. It ignores a term that came too
+// late, because the beginning of such a term was not reported either.
+func (r *runner) loses(h *holding, why error) {
+	if h != nil && h.kept && !h.told {
+		h.told = true
+		r.edge.Lost(why)
+	}
+}
+
+var errGivenUp = errors.New("given up")
+
+// release releases the lock if it is still held, and returns the resulting event.
+func (r *runner) release(how deed) event {
+	by := r.m.turn.by
+	h := r.leave()
+	defer r.over(h)
+	if !h.Held() {
+		return r.forget(h)
+	}
+	err := r.giveBack(h, how)
+	if by != "" {
+		r.Candidate.Yield(err == nil, by)
+	}
+	if err == nil {
+		return event{what: released}
+	}
+	if how != recordDone { // otherwise exec ends with this error
+		r.Warn("%v", err)
+	}
+	return event{what: notReleased, err: err}
+}
+
+// abandon ends the term, if there is one, without releasing the lock.
+func (r *runner) abandon() {
+	if r.term == nil {
+		return
+	}
+	h := r.leave()
+	defer r.over(h)
+	if h.Held() {
+		h.End(errGivenUp)
+		r.Say("left %s to expire", r.lock)
+		return
+	}
+	r.forget(h)
+}
+
+func (r *runner) forget(h *holding) event {
+	why := h.cause()
+	h.End(why)
+	r.loses(h, why)
+	return event{what: lost, err: why}
+}
+
+// giveBack releases the lock. If the work was done, the same commit records that.
+func (r *runner) giveBack(h *holding, how deed) error {
+	ctx, key, outcome := context.Background(), "", ""
+	var err error
+	switch how {
+	case recordDone:
+		work := r.edge.Done()
+		key, outcome = work.Key, ": "+work.Key+" is done"
+		err = h.Finish(ctx, errors.New("done"), work, r.Candidate.ID)
+	case releaseUndone:
+		outcome = ": " + r.edge.Done().Key + " is not done"
+		fallthrough
+	default:
+		err = h.Release(ctx, errGivenUp)
+	}
+	switch {
+	case err == nil:
+		r.Say("released %s%s", r.lock, outcome)
+		return nil
+	case errors.Is(err, table.ErrSuperseded):
+		r.loses(h, err)
+		return fmt.Errorf("%s was taken away before it could be released", r.lock)
+	case how == recordDone && h.Recorded(ctx, key): // the commit was applied, but every reply was lost
+		r.Say("left %s to expire%s", r.lock, outcome)
+		return nil
+	}
+	return fmt.Errorf("%s could not be released: %w", r.lock, err)
 }

@@ -1,17 +1,16 @@
 // Package run implements exec and guard, the two commands that run something while they hold a lock. Exec runs a
 // program. Guard keeps a service active.
 //
-//   - lockcommand.go, holding.go: what both commands share
-//   - events.go: the events and actions of both state machines
+//   - lockcommand.go: the flags, messages and environment that both commands share
+//   - events.go, machine.go: the events, and the state machine, which decides what both do after each of them
+//   - runner.go, holding.go: the loop, which does what the machine decides, and the terms
+//   - programs.go, deadlines.go, jobcontrol.go, signals_*.go: exec's program, when it must end, the terminal, and signals
+//   - service.go: guard's service
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
 //   - exec.go, once.go: the exec command, and its flags --every and --once
-//   - execmachine.go: the state machine, which decides what exec does after each event
-//   - runner.go: exec's loop, which does what the machine decides, with acquire.go, program.go and release.go
-//   - notices.go, jobcontrol.go, deadlines.go, system_*.go: callbacks, the terminal, when to end the program, and signals
-//   - guard.go, watchdog.go: the guard command, and its watchdog
-//   - guardmachine.go, service.go: guard's state machine, and its loop
+//   - guard.go: the guard command
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
-//   - beside.go: the auxiliary processes of exec and guard
+//   - beside.go: the auxiliary processes of exec and guard, such as their watchdogs
 package run
 
 import (
@@ -67,6 +66,20 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover gives up the lock to a candidate with a higher priority")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
+}
+
+// open opens the database, and returns it with the candidate that the flags describe.
+func (x *lockCommand) open(kind table.LockKind, lease time.Duration) (*connect.Connection, elect.Candidate, error) {
+	db, err := x.Open(spindle.ClientOptions(lease)...)
+	if err != nil {
+		return nil, elect.Candidate{}, err
+	}
+	c, err := x.newCandidate(db, lease)
+	if err != nil {
+		db.Close()
+	}
+	c.LeaseRecord.Kind = kind
+	return db, c, err
 }
 
 // newCandidate returns the candidate that the flags describe. It checks the flags by the library's rules.
@@ -201,32 +214,4 @@ func (c *lockCommand) about() []slog.Attr {
 		about = append(about, slog.String("key", c.key))
 	}
 	return about
-}
-
-// A narrator logs what polls of a lock find. It logs each holder once, and each new kind of error once.
-type narrator struct {
-	*lockCommand
-	seen    table.Token
-	trouble string
-}
-
-func (n *narrator) report(step elect.Step) {
-	kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
-	if errors.Is(step.Err, table.ErrNewer) {
-		kind = "newer"
-	}
-	switch err := step.Err; {
-	case err != nil && kind != n.trouble:
-		n.trouble = kind
-		n.complain("can't compete for %s, will try again: %v", n.name, n.Explain(err))
-	case err == nil && n.trouble != "":
-		n.trouble = ""
-		n.relieve("competing for %s again", n.name)
-	}
-	for _, s := range step.Seen {
-		if s.Confirmed() && s.FreeIn > 0 && s.Token != n.seen {
-			n.seen = s.Token
-			n.say("waiting for %s: held by %s, token %v", n.name, terminal.Show(s.Holder()), s.Token)
-		}
-	}
 }

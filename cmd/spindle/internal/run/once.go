@@ -160,14 +160,14 @@ func (x *execution) choose(ctx context.Context) error {
 	}
 	x.key = key
 	x.once.pause.Asked(last, now)
-	if last.OtherPeriod(x.due()) {
+	if last.OtherPeriod(x.Done()) {
 		x.say("%s: the last completed key, %s, was recorded with --every %s. Keys for times before it was recorded count as done, but keys for later times do not", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
 	}
 	return x.unless(last, now)
 }
 
-// due returns the work to do. Its key must be known.
-func (x *execution) due() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
+// Done implements Job. It returns the work to do, whose key must be known.
+func (x *execution) Done() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
 
 // last reads the last completed key, and the time by Spanner's clock.
 func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
@@ -186,7 +186,7 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 // unless returns an *exit.Error if CMD must not run, because the key or a larger key is already done, or because the
 // key can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
-	err := last.Forbids(x.due())
+	err := last.Forbids(x.Done())
 	switch {
 	case err == nil:
 		return nil
@@ -202,7 +202,7 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 
 // step takes one step of the competition for the lock. The competition begins once the key is known.
 func (x *execution) step(ctx context.Context) elect.Step {
-	if !x.doesOnce() {
+	if !x.once.wanted() {
 		return x.candidate.Try(ctx, elect.All, 0)
 	}
 	if x.key == "" {
@@ -214,7 +214,8 @@ func (x *execution) step(ctx context.Context) elect.Step {
 	return x.candidate.Try(ctx, x.once.pause.Choose(look, x.unless), 0)
 }
 
-func (x *execution) doesOnce() bool { return x.once.named != "" || x.once.tick.Period != 0 }
+// wanted reports whether there is such work.
+func (o *once) wanted() bool { return o.named != "" || o.tick.Period != 0 }
 
 // Due implements Job. It reads the last completed key again, because the last holder may have recorded a key
 // just before this process acquired the lock. While this process holds the lock, no other process can record a key.

@@ -2,9 +2,9 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -44,7 +44,8 @@ With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
 // reports passes events on to hooks, probes and systemd.
 type reports struct {
 	reportFlags
-	lock  *lockCommand
+	*lockCommand
+	told  narrated
 	asks  chan struct{} // the main loop receives from it
 	hooks hooks
 	probe *health.Probe // or nil
@@ -54,7 +55,7 @@ type reports struct {
 
 	mu     sync.Mutex // guards the rest
 	term   *elect.Term
-	token  table.Token // of the current or last term
+	last   table.Token // the token of the current or last term
 	active bool        // the program is running, or the service is active, as far as is known
 	stuck  bool
 	doing  string
@@ -92,7 +93,7 @@ func (r *reportFlags) check() error {
 
 // begin starts the reports on a candidate. From then on, the candidate's failed heartbeats are counted.
 func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
-	r.lock, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
+	r.lockCommand, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
 	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hookKind]string{}, r.limit, r.warn
 	var names []string
 	for _, kind := range hookKinds {
@@ -126,14 +127,7 @@ func (r *reports) counting(s table.Store) table.Via {
 }
 
 func (r *reports) warn(format string, args ...any) {
-	r.lock.complain("%s: "+format, append([]any{r.lock.name}, args...)...)
-}
-
-// looping reports that the main loop begins.
-func (r *reports) looping() {
-	if r.probe != nil {
-		r.probe.Looping()
-	}
+	r.lockCommand.complain("%s: "+format, append([]any{r.lockCommand.name}, args...)...)
 }
 
 // ready reports to systemd, once, that this process competes for the lock.
@@ -141,13 +135,13 @@ func (r *reports) ready() { r.once.Do(r.unit.Ready) }
 
 // compete reports that the main loop begins and immediately competes for the lock.
 func (r *reports) compete() {
-	r.does(false, "on standby: competing for %s", r.lock.name)
-	r.looping()
+	r.does(false, "on standby: competing for %s", r.lockCommand.name)
+	r.probe.Looping()
 	r.ready()
 }
 
-// ending reports that this process received a signal to end.
-func (r *reports) ending(os.Signal) { r.unit.Stopping() }
+// Ending reports that this process received a signal to end.
+func (r *reports) Ending() { r.unit.Stopping() }
 
 // end waits for hooks, until stop is closed at the latest, and ends the reports.
 func (r *reports) end(stop <-chan struct{}) {
@@ -159,35 +153,32 @@ func (r *reports) end(stop <-chan struct{}) {
 	r.unit.End()
 }
 
-func (r *reports) acquired(t *elect.Term) {
+// Begin reports that the lock was acquired.
+func (r *reports) Begin(t *elect.Term) {
 	r.mu.Lock()
-	r.term, r.token = t, t.Token()
+	r.term, r.last = t, t.Token()
 	r.mu.Unlock()
-	if r.probe != nil {
-		r.probe.Count(health.Begun)
-	}
-	r.hooks.Run(onAcquire, func() []string { return r.lock.environment(t.Token()) })
+	r.probe.Count(health.Begun)
+	r.hooks.Run(onAcquire, func() []string { return r.lockCommand.environment(t.Token()) })
 }
 
-// lost reports that the lock was lost.
-func (r *reports) lost(why error) {
-	if r.probe != nil {
-		r.probe.Count(health.Lost)
-	}
+// Lost reports that the lock was lost.
+func (r *reports) Lost(why error) {
+	r.probe.Count(health.Lost)
 	r.does(false, "the lock is lost: %v", why)
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
 }
 
-// over reports that the lock is no longer held.
-func (r *reports) over() {
+// Over reports that the lock is no longer held.
+func (r *reports) Over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term = nil
 }
 
-// runsOn reports that a program or service that should have ended may still be running. It reports this only once,
+// Stuck reports that a program or service that should have ended may still be running. It reports this only once,
 // until ranOut is called.
-func (r *reports) runsOn(why error) {
+func (r *reports) Stuck(why error) {
 	r.mu.Lock()
 	before := r.stuck
 	r.stuck = true
@@ -209,7 +200,7 @@ func (r *reports) ranOut() {
 func (r *reports) because(why error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(r.lock.environment(r.token), reasonVariable+"="+reasonText(why))
+	return append(r.lockCommand.environment(r.last), reasonVariable+"="+reasonText(why))
 }
 
 // reasonText formats a reason for an environment variable.
@@ -224,16 +215,40 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// waits reports the result of a poll of the lock.
-func (r *reports) waits(step elect.Step) {
+// narrated is what was logged of the polls of a lock.
+type narrated struct {
+	holder  table.Token
+	trouble string // the kind of the last error
+}
+
+// Seen reports the result of a poll of the lock. It logs each holder once, and each new kind of error once.
+func (r *reports) Seen(step elect.Step) {
+	name := r.lockCommand.name
+	if step.Err == nil && r.told.trouble != "" {
+		r.told.trouble = ""
+		r.relieve("competing for %s again", name)
+	}
 	switch {
 	case step.Err != nil:
-		r.does(false, "on standby: can't compete for %s: %v", r.lock.name, spanner.ErrCode(step.Err))
+		kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
+		r.does(false, "on standby: can't compete for %s: %v", name, kind)
+		if errors.Is(step.Err, table.ErrNewer) {
+			kind = "newer"
+		}
+		if kind != r.told.trouble {
+			r.told.trouble = kind
+			r.complain("can't compete for %s, will try again: %v", name, r.Explain(step.Err))
+		}
 	case len(step.Seen) == 0: // the poll was interrupted
 	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
-		r.does(false, "on standby: %s is held by %s, token %v", r.lock.name, terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token)
+		holder, token := terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token
+		if token != r.told.holder {
+			r.told.holder = token
+			r.say("waiting for %s: held by %s, token %v", name, holder, token)
+		}
+		r.does(false, "on standby: %s is held by %s, token %v", name, holder, token)
 	default:
-		r.does(false, "on standby: competing for %s", r.lock.name)
+		r.does(false, "on standby: competing for %s", name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -134,6 +135,7 @@ type site struct {
 	starts  time.Duration               // how long that takes
 	due     func(context.Context) error // for Due
 	begins  func(*elect.Term)           // for Begin
+	heard   *heard                      // or nil
 
 	began chan *program
 	mu    sync.Mutex
@@ -154,7 +156,7 @@ func newSite(t *testing.T, store table.Store, name string, change ...func(*site)
 	say := func(f string, args ...any) {
 		t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}
-	s.exec = Exec{Candidate: &s.candidate, Job: s, Program: "work", Grace: MostGrace(lease), Signals: s.signals, Say: say, Warn: say}
+	s.exec = Exec{command: command{Candidate: &s.candidate, Say: say, Warn: say}, Job: s, Program: "work", Grace: MostGrace(lease), Signals: s.signals}
 	for _, f := range change {
 		f(s)
 	}
@@ -165,7 +167,7 @@ func (s *site) start() *site {
 	s.t.Cleanup(s.stop)
 	go func() {
 		defer close(s.done)
-		if end, failed := s.exec.Run(context.Background()).(*exit.Error); failed {
+		if end, failed := s.exec.Run().(*exit.Error); failed {
 			s.end = *end
 		}
 	}()
@@ -226,6 +228,9 @@ func (s *site) Begin(t *elect.Term) {
 func (s *site) Over()                       { s.over++ }
 func (s *site) Jeopardy(*elect.Term, error) {}
 func (s *site) Safe()                       {}
+func (s *site) Ending()                     { s.heard.notes("ending") }
+func (s *site) Lost(err error)              { s.heard.notes("lost: " + err.Error()) }
+func (s *site) Stuck(err error)             { s.heard.notes("stuck: " + err.Error()) }
 func (s *site) Done() table.Due             { return table.Due{Key: s.key} }
 func (s *site) Explain(err error) error     { return err }
 
@@ -674,30 +679,20 @@ func (c *suspended) Now() elect.Instant {
 }
 
 // Both have happened when exec looks, whichever it finds first.
-func TestASignalAndTheWaitsEndComeBeforeAClaim(t *testing.T) {
-	for _, over := range []bool{false, true} {
-		for range 100 {
-			synctest.Test(t, func(t *testing.T) {
-				signals := make(chan os.Signal, 1)
-				r := &runner{Exec: &Exec{Candidate: &elect.Candidate{}, Signals: signals}, ctx: t.Context(), events: make(chan event)}
-				go func() { r.events <- won }()
-				want := terminated
-				if over {
-					want = timeout
-					r.Wait = time.Second
-					r.begin(0)
-				} else {
-					signals <- syscall.SIGTERM
-				}
-				synctest.Wait()
-				all := r.await()
-				assert.Equal(t, want, all[0])
-				if all[len(all)-1].what != elected {
-					all = r.await()
-				}
-				assert.Equal(t, won, all[len(all)-1])
-			})
-		}
+func TestASignalComesBeforeAClaim(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			signals := make(chan os.Signal, 1)
+			r := &runner{events: loop.NewInbox[event](), sources: sources{signals: signals}}
+			r.events.Put(won)
+			signals <- syscall.SIGTERM
+			all := r.await()
+			assert.Equal(t, terminated, all[0])
+			if all[len(all)-1].what != elected {
+				all = r.await()
+			}
+			assert.Equal(t, won, all[len(all)-1])
+		})
 	}
 }
 
@@ -708,7 +703,8 @@ func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", doingOnce(failing))
-			r := &runner{Exec: &s.exec, ctx: t.Context(), events: make(chan event), m: machine{once: true}}
+			s.exec.prepare()
+			r := s.exec.run
 			r.handle(event{what: begun})
 			for r.m.phase != checking {
 				for _, e := range r.await() {
@@ -722,7 +718,7 @@ func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
 					r.receive(e)
 				}
 			}
-			assert.Equal(t, byTerm, r.end(r.m.last).Code)
+			assert.Equal(t, byTerm, s.exec.end(r.m.last).Code)
 			assert.True(t, free(store))
 		})
 	}

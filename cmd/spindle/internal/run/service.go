@@ -2,9 +2,8 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +25,15 @@ type Service interface {
 	Deactivate(ctx context.Context) error
 	// Check returns an error if the service is unhealthy. A service without a health check is always healthy.
 	Check(ctx context.Context, role Role) error
+
+	// The runner calls these one at a time, and they must return immediately. Seen receives the result of each poll.
+	// Begin is called when the lock has been acquired. Lost is called once in a term if the lock is lost, and Over when
+	// the term is over. Changed is called when the state has changed.
+	Seen(step elect.Step)
+	Begin(t *elect.Term)
+	Lost(why error)
+	Over()
+	Changed(s State)
 }
 
 // A Role is the role of a machine.
@@ -37,326 +45,88 @@ const (
 	Standby Role = "standby"
 )
 
+// A State describes for users what a machine is doing.
+type State string
+
+// The states.
+const (
+	Deactivating State = "deactivating the service"
+	Stuck        State = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
+	Competing    State = "on standby"
+	Confirming   State = "holding the lock, and waiting while the last holder deactivates the service"
+	Activating   State = "activating the service"
+	Working      State = "the service is active"
+)
+
 // Guard keeps a service active on the machine that holds a lock. All machines must use the same Renew, Confirm and
-// lease.
+// lease, which is Renew times the value of --failures.
 type Guard struct {
-	Candidate  elect.Candidate // its lease is Renew times the value of --failures
-	Service    Service
+	command
+	Service
 	Renew      time.Duration // the time between two heartbeats
-	Confirm    int           // the confirmation, as a multiple of Renew
 	Unhealthy  int           // how many checks in a row must fail before the lock is given up
 	Activation time.Duration // how long an activation may take
-	Handover   bool          // announce a stop, and accept requests
 
-	Say  func(format string, args ...any) // logs progress
-	Warn func(format string, args ...any) // logs a problem
-	Seen func(elect.Step)                 // receives the result of each poll of the lock
-
-	Observer Observer        // or nil
-	Asks     <-chan struct{} // the loop receives from it to show that it is running; or nil
+	// Confirmation is how long guard holds the lock before it activates the service. This wait is necessary if the last
+	// holder did not release the lock, because its machine may still be deactivating the service.
+	Confirmation time.Duration
 }
 
-// runner is one run of a guard. It has the state machine, and everything that runs in parallel with it.
-type guardRunner struct {
+// services is one run of a guard.
+type services struct {
 	*Guard
-	m      guardMachine
-	events *loop.Inbox[event]
+	run *runner
 
-	term     *holding           // or nil
 	role     atomic.Value       // the role to check before heartbeats, or "" for no check
-	command  context.CancelFunc // ends the last command
+	cancel   context.CancelFunc // ends the last command of the service
 	finished chan struct{}      // closed when the last command has ended
 	number   int                // the number of the last command
 	retry    bool               // the last command was a failed deactivation
-	last     State              // the last state that the observer was told
-	withdraw context.CancelFunc // ends the competition for the lock
-	asked    table.Request      // the request to hand over the current term, or ""
-	all      sync.WaitGroup
+	last     State              // the last state that the service was told
+	well     bool               // while guard competes: the service is healthy
+	checked  elect.Instant      // while guard competes: when it was checked
 }
-
-func (g *Guard) lease() time.Duration { return g.Candidate.LeaseRecord.Lease }
-
-// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the
-// last holder did not release the lock, because its machine may still be deactivating the service.
-func (g *Guard) confirmation() time.Duration { return time.Duration(g.Confirm) * g.Renew }
-
-// deactivation returns how long guard waits for a deactivation to finish. It is slightly longer than the limit for the
-// --deactivate command, which Deactivation returns.
-func (g *Guard) deactivation() time.Duration { return g.confirmation() - g.confirmation()/20 }
-
-// Deactivation returns the time limit for the --deactivate command, both in guard and in its watchdog. The limit is
-// nine tenths of the confirmation. The rest is for starting and killing the command.
-func Deactivation(renew time.Duration, confirm int) time.Duration {
-	confirmation := time.Duration(confirm) * renew
-	return confirmation - confirmation/10
-}
-
-// Pause returns the time between two attempts to deactivate.
-func Pause(renew time.Duration) time.Duration { return renew / 2 }
 
 // Run guards the service until ctx ends. It returns once the service is inactive and the lock is given up.
 func (g *Guard) Run(ctx context.Context) {
-	if g.Observer == nil {
-		g.Observer = nobody{}
+	s := g.newServices()
+	stop := context.AfterFunc(ctx, func() { s.run.events.Put(event{what: ending, signal: terminationSignal}) })
+	defer stop()
+	s.run.run()
+}
+
+func (g *Guard) newServices() *services {
+	s := &services{Guard: g, cancel: func() {}, finished: make(chan struct{})}
+	close(s.finished)
+	s.run = &runner{command: &g.command, edge: s, lock: "the lock", events: loop.NewInbox[event](),
+		m: machine{handover: g.Handover, restart: true, service: true}}
+	s.run.asks = g.Asks
+	return s
+}
+
+// Done is never called, because guard does no work once.
+func (s *services) Done() table.Due { return table.Due{} }
+
+func (s *services) competes(how deed) (pause time.Duration, until time.Time, trouble error) {
+	s.well, s.checked = true, elect.Instant{}
+	if how == competeLater {
+		pause = s.lease()
 	}
-	r := &guardRunner{Guard: g, m: guardMachine{handover: g.Handover}, events: loop.NewInbox[event]()}
-	r.loop(ctx)
+	return pause, until, trouble
 }
 
-func (g *guardRunner) loop(ctx context.Context) {
-	defer g.all.Wait()
-	stop := ctx.Done()
-	for m := (event{what: begun}); ; m = g.await(stop) {
-		if m.what == ending {
-			stop = nil
-		}
-		for _, a := range g.handle(m) {
-			if a == end {
-				return
-			}
-			g.do(a)
-		}
-	}
-}
-
-// await waits for the next event.
-func (g *guardRunner) await(stop <-chan struct{}) event {
-	for {
-		select {
-		case <-g.events.Ready():
-			if m, ok := g.events.Next(); ok {
-				return m
-			}
-		case <-g.term.happens():
-			if m, ok := g.term.events.Next(); ok {
-				return m
-			}
-		case <-stop:
-			return event{what: ending}
-		case <-g.Asks:
-		}
-	}
-}
-
-// handle passes an event on to the machine, unless it concerns an earlier command.
-func (g *guardRunner) handle(m event) []deed {
-	switch m.what {
-	case electedDead, elected:
-		g.begin(m.term)
-		g.Say("holding the lock, token %d", m.term.Token())
-		g.Observer.Elected(m.term)
-	case unfit, lost, requested:
-		g.learn(m)
-	case activated, notActivated, deactivated, notDeactivated:
-		if m.command != g.number {
-			return nil
-		}
-		g.report(m)
-	}
-	g.retry = m.what == notDeactivated
-	actions := g.m.on(m.what)
-	// While the service is being activated or deactivated, its health is not checked. In particular, a failed check
-	// must not make guard give up the lock during a deactivation.
-	switch g.m.service {
-	case active:
-		g.role.Store(Active)
-	case inactive:
-		g.role.Store(Standby)
-	default:
-		g.role.Store(Role(""))
-	}
-	g.tellState()
-	return actions
-}
-
-// learn updates the runner for an event of the term.
-func (g *guardRunner) learn(m event) {
-	switch m.what {
-	case unfit:
-		g.Warn("the health check failed: %v", m.err)
-	case requested:
-		g.Say("asked to hand over the lock")
-		g.asked = m.by
-	case lost:
-		g.Warn("the lock is lost: %v", m.err)
-		g.Observer.Lost(m.err)
-		g.leave()
-	}
-}
-
-func (g *guardRunner) report(m event) {
-	switch m.what {
-	case activated:
-		g.Say("the service is active")
-	case notActivated:
-		g.Warn("the service could not be activated: %v", m.err)
-	case deactivated:
-		g.Say("the service is inactive")
-	case notDeactivated:
-		g.Warn("THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", m.err)
-	}
-}
-
-func (g *guardRunner) do(a deed) {
-	switch a {
-	case activate:
-		t := g.term.Term
-		if g.Handover {
-			g.term.WatchRequests()
-		}
-		g.run(g.Activation, 0, activated, notActivated, func(ctx context.Context) error { return g.Service.Activate(ctx, t) })
-	case deactivate:
-		pause := time.Duration(0)
-		if g.retry {
-			pause = Pause(g.Renew)
-		}
-		g.run(g.deactivation(), pause, deactivated, notDeactivated, g.Service.Deactivate)
-	case announce:
-		g.term.Announce()
-	case compete:
-		g.compete(0)
-	case competeLater:
-		g.compete(g.lease())
-	case withdraw:
-		g.withdraw()
-	case confirm:
-		g.Say("waiting %v because the service may still be active on the last holder's machine", g.confirmation())
-		t := g.term
-		timer := g.Candidate.Clock.AfterFunc(g.confirmation(), func() { t.events.Put(event{what: confirmed}) })
-		context.AfterFunc(t.ctx, func() { timer.Stop() })
-	case release:
-		err := g.leave().Release(context.Background(), errGivenUp)
-		if err != nil {
-			g.Warn("the lock could not be released: %v", err)
-		} else {
-			g.Say("released the lock")
-		}
-		if g.asked != "" {
-			g.Candidate.Yield(err == nil, g.asked)
-		}
-	case abandon:
-		g.leave().End(errGivenUp)
-		g.Say("left the lock to expire")
-	}
-}
-
-var errGivenUp = errors.New("given up")
-
-// begin keeps a term by heartbeats, and checks the service before each of them.
-func (g *guardRunner) begin(t *elect.Term) {
-	c := &checkup{guardRunner: g, term: hold(t, g.Renew), checked: g.Candidate.Clock.Now()}
-	g.term, g.asked = c.term, ""
-	g.term.kept, g.term.beat, g.term.Before = true, g.Service.Extended, c.before
-	g.term.Start()
-}
-
-// leave stops the heartbeats, and returns the term.
-func (g *guardRunner) leave() *elect.Term {
-	h := g.term
-	g.term = nil
-	h.leave()
-	g.Observer.Over()
-	return h.Term
-}
-
-// checkup checks the service before a term's heartbeats.
-type checkup struct {
-	*guardRunner
-	term    *holding
-	checked elect.Instant
-	sick    sickness
-}
-
-func (c *checkup) before(ctx context.Context) {
-	role, _ := c.role.Load().(Role)
-	if role == "" || c.Candidate.Clock.Now().Since(c.checked) < c.Renew/2 { // a retried heartbeat needs no new check
-		return
-	}
-	err := c.check(ctx, role, max(c.term.Left()/2, 0)) // the other half is for the heartbeat
-	c.checked = c.Candidate.Clock.Now()
-	if ctx.Err() != nil {
-		return
-	}
-	if n := c.sick.count(role, err); n >= c.Unhealthy {
-		c.term.events.Put(event{what: unfit, err: err})
-	} else if n > 0 {
-		c.Warn("the health check failed (failure %d of %d in a row): %v", n, c.Unhealthy, err)
-	}
-}
-
-// sickness counts the consecutive failed checks in one role.
-type sickness struct {
-	role   Role
-	failed int
-}
-
-func (s *sickness) count(role Role, err error) int {
-	if err == nil || role != s.role {
-		*s = sickness{role: role}
-	}
-	if err != nil {
-		s.failed++
-	}
-	return s.failed
-}
-
-func (g *Guard) check(ctx context.Context, role Role, limit time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := g.Service.Check(limited, role)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v, because the lease does not allow more time: %w", limit.Round(time.Millisecond), err)
-	}
-	return err
-}
-
-// run starts a command. If the last command is still running, run ends it first.
-func (g *guardRunner) run(limit, pause time.Duration, done, failed happening, do func(context.Context) error) {
-	if g.command != nil {
-		g.command()
-		<-g.finished
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	g.command, g.finished = cancel, make(chan struct{})
-	g.number++
-	m, finished := event{what: done, command: g.number}, g.finished
-	g.start(func() {
-		elect.Sleep(ctx, g.Candidate.Clock, pause)
-		limited, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		if m.err = do(limited); m.err != nil {
-			m.what = failed
-			if limited.Err() != nil && ctx.Err() == nil {
-				m.err = fmt.Errorf("not finished after %v: %w", limit, m.err)
-			}
-		}
-		close(finished)
-		g.events.Put(m)
-	})
-}
-
-// compete competes for the lock while the service is healthy, until the lock is held or g.withdraw is called.
-func (g *guardRunner) compete(pause time.Duration) {
-	ctx, cancel := context.WithCancel(context.Background())
-	g.withdraw = cancel
-	c := &standby{Guard: g.Guard, well: true}
-	g.start(func() { g.events.Put(acquire(ctx, g.Candidate.Clock, pause, nil, c.try)) })
-}
-
-// standby is the competition for the lock, with what is known of the service's health.
-type standby struct {
-	*Guard
-	well    bool
-	checked elect.Instant
-}
-
-func (s *standby) try(ctx context.Context) (elect.Step, *exit.Error) {
+// Try competes for the lock while the service is healthy.
+func (s *services) Try(ctx context.Context) (elect.Step, *exit.Error) {
 	if now := s.Candidate.Clock.Now(); !s.well || now.Since(s.checked) >= s.Renew/2 { // polls may be more frequent than checks
 		s.checked = now
-		err := s.check(ctx, Standby, s.lease())
-		if ctx.Err() == nil && (err == nil) != s.well {
-			s.tellHealth(err)
-			s.well = err == nil
+		err := s.healthy(ctx, Standby, s.lease())
+		if well := err == nil; ctx.Err() == nil && well != s.well {
+			s.well = well
+			if well {
+				s.Say("competing again because the health check succeeded")
+			} else {
+				s.Warn("not competing because the health check failed: %v", err)
+			}
 		}
 	}
 	if !s.well || ctx.Err() != nil {
@@ -369,15 +139,159 @@ func (s *standby) try(ctx context.Context) (elect.Step, *exit.Error) {
 	return step, nil
 }
 
-func (g *Guard) tellHealth(err error) {
-	if err != nil {
-		g.Warn("not competing because the health check failed: %v", err)
-	} else {
-		g.Say("competing again because the health check succeeded")
+// begins lets the service be checked before each heartbeat of a term.
+func (s *services) begins(h *holding) {
+	s.Say("holding the lock, token %d", h.Token())
+	s.Begin(h.Term)
+	c := &checkup{services: s, term: h, checked: s.Candidate.Clock.Now()}
+	h.Interval, h.beat, h.Before = s.Renew, s.Extended, c.before
+}
+
+// check waits for the confirmation.
+func (s *services) check(h *holding) {
+	s.Say("waiting %v because the service may still be active on the last holder's machine", s.Confirmation)
+	timer := s.Candidate.Clock.AfterFunc(s.Confirmation, func() { h.put(event{what: due}) })
+	context.AfterFunc(h.ctx, func() { timer.Stop() })
+}
+
+func (s *services) start(h *holding) event {
+	s.do(s.Activation, 0, activated, unfit, func(ctx context.Context) error { return s.Activate(ctx, h.Term) })
+	return event{what: started}
+}
+
+// stop deactivates the service.
+func (s *services) stop(action) {
+	pause := time.Duration(0)
+	if s.retry {
+		pause = s.Renew / 2
+	}
+	limit := s.Confirmation * 19 / 20 // slightly more than the --deactivate command may take
+	s.do(limit, pause, exited, notExited, s.Deactivate)
+}
+
+func (s *services) announces(os.Signal) {}
+
+// hears reports an event, unless it concerns an earlier command.
+func (s *services) hears(e event) event {
+	if e.command != 0 && e.command != s.number {
+		return event{}
+	}
+	if e.what != nothing {
+		s.retry = e.what == notExited
+	}
+	switch e.what {
+	case activated:
+		s.Say("the service is active")
+	case exited:
+		s.Say("the service is inactive")
+	case notExited:
+		s.Warn("THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", e.err)
+	case unfit:
+		if e.command != 0 {
+			s.Warn("the service could not be activated: %v", e.err)
+		} else {
+			s.Warn("the health check failed: %v", e.err)
+		}
+	case requested:
+		s.Say("asked to hand over the lock")
+	case lost:
+		s.Warn("the lock is lost: %v", e.err)
+	}
+	return e
+}
+
+// handled tells the checks and the service in which state the machine is. While the service is being activated or
+// deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during a
+// deactivation.
+func (s *services) handled() {
+	role, state := Role(""), Deactivating
+	switch m := &s.run.m; m.phase {
+	case waiting:
+		if m.signal == nil {
+			state = Competing
+		}
+	case checking:
+		role, state = Standby, Confirming
+	case starting:
+		state = Activating
+	case running, announcing:
+		if state = Activating; m.turn.active {
+			role, state = Active, Working
+		}
+	case stopping:
+		if s.retry {
+			state = Stuck
+		}
+	}
+	s.role.Store(role)
+	if state != s.last {
+		s.last = state
+		s.Changed(state)
 	}
 }
 
-func (g *guardRunner) start(f func()) {
-	g.all.Add(1)
-	go func() { defer g.all.Done(); f() }()
+// checkup checks the service before a term's heartbeats.
+type checkup struct {
+	*services
+	term    *holding
+	checked elect.Instant
+	role    Role
+	failed  int // consecutive checks in the role
+}
+
+func (c *checkup) before(ctx context.Context) {
+	role, _ := c.services.role.Load().(Role)
+	if role == "" || c.Candidate.Clock.Now().Since(c.checked) < c.Renew/2 { // a retried heartbeat needs no new check
+		return
+	}
+	err := c.healthy(ctx, role, max(c.term.Left()/2, 0)) // the other half is for the heartbeat
+	c.checked = c.Candidate.Clock.Now()
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil || role != c.role {
+		c.role, c.failed = role, 0
+	}
+	if err == nil {
+		return
+	}
+	if c.failed++; c.failed >= c.Unhealthy {
+		c.term.put(event{what: unfit, err: err})
+	} else {
+		c.Warn("the health check failed (failure %d of %d in a row): %v", c.failed, c.Unhealthy, err)
+	}
+}
+
+// healthy checks the service, within a limit.
+func (g *Guard) healthy(ctx context.Context, role Role, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := g.Check(limited, role)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("killed after %v, because the lease does not allow more time: %w", limit.Round(time.Millisecond), err)
+	}
+	return err
+}
+
+// do runs a command of the service. If the last command is still running, do ends it first.
+func (s *services) do(limit, pause time.Duration, done, failed happening, command func(context.Context) error) {
+	s.cancel()
+	<-s.finished
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.finished = cancel, make(chan struct{})
+	s.number++
+	e, finished := event{what: done, command: s.number}, s.finished
+	go func() {
+		elect.Sleep(ctx, s.Candidate.Clock, pause)
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		if e.err = command(limited); e.err != nil {
+			e.what = failed
+			if limited.Err() != nil && ctx.Err() == nil {
+				e.err = fmt.Errorf("not finished after %v: %w", limit, e.err)
+			}
+		}
+		close(finished)
+		s.run.events.Put(e)
+	}()
 }

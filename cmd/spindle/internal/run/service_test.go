@@ -70,6 +70,7 @@ func (w *guardWorld) who() string {
 type guardSite struct {
 	*guardWorld
 	memstore.Link // its way to the table
+	story         // what it has heard
 	name          string
 
 	faults      sync.Mutex
@@ -92,11 +93,9 @@ func (w *guardWorld) start(name string, change ...func(*Guard)) *guardSite {
 		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
 	}
 	g := &Guard{
-		Candidate: elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
-			LeaseRecord: table.LeaseRecord{Lease: guardLease}},
-		Service: s, Renew: renew, Confirm: 2, Unhealthy: 1, Activation: time.Minute,
-		Say: say, Warn: say,
-		Seen: func(elect.Step) {},
+		command: command{Candidate: &elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
+			LeaseRecord: table.LeaseRecord{Lease: guardLease}}, Say: say, Warn: say},
+		Service: s, Renew: renew, Confirmation: 2 * renew, Unhealthy: 1, Activation: time.Minute,
 	}
 	for _, f := range change {
 		f(g)
@@ -282,7 +281,9 @@ func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
 
 // There is no way back from an announcement: a machine that may not activate yet makes none.
 func TestAMachineThatIsAskedWhileItWaitsHandsOverOnceItIsActive(t *testing.T) {
-	handingOver := func(g *Guard) { g.Handover, g.Candidate.LeaseRecord.AcceptsHandover, g.Confirm = true, true, 10 }
+	handingOver := func(g *Guard) {
+		g.Handover, g.Candidate.LeaseRecord.AcceptsHandover, g.Confirmation = true, true, 10*renew
+	}
 	inWorld(t, func(t *testing.T, w *guardWorld) {
 		a := w.start("a", handingOver)
 		w.until("a")
@@ -379,7 +380,7 @@ func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 // for that.
 func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		patient := func(g *Guard) { g.Unhealthy, g.Confirm = 8, 6 }
+		patient := func(g *Guard) { g.Unhealthy, g.Confirmation = 8, 6*renew }
 		a := w.start("a", patient)
 		w.until("a")
 		b := w.start("b", patient)

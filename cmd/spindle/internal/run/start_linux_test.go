@@ -39,7 +39,7 @@ func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Ca
 // runs runs exec with a program, and with the signals that come once the program has written a file.
 func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) (code int) {
 	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
-	x.found.lockCommand = &x.lockCommand
+	x.reports.lockCommand = &x.lockCommand
 	x.candidate = candidateOn(store, x.lockCommand, x.lease)
 	signals := make(chan os.Signal, 1)
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -52,9 +52,9 @@ func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string)
 			signals <- signal
 		}()
 	}
-	e := Exec{Candidate: &x.candidate, Job: x, Program: args[0], Signals: signals, Say: x.say, Warn: x.complain}
+	e := Exec{command: command{Candidate: &x.candidate, Say: x.say, Warn: x.complain}, Job: x, Program: args[0], Signals: signals}
 	var end *exit.Error
-	errors.As(e.Run(t.Context()), &end)
+	errors.As(e.Run(), &end)
 	if end != nil {
 		code = end.Code
 	}
@@ -110,7 +110,7 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 		g := guards()
 		g.deactivate = tooLong
 		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
-		assert.Nil(t, g.watchdog())
+		assert.Nil(t, g.dog.Load())
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -118,9 +118,9 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 		g := guards()
 		g.activate = tooLong
 		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
-		assert.NotNil(t, g.watchdog(), "the service may be active")
+		assert.NotNil(t, g.dog.Load(), "the service may be active")
 		assert.NoError(t, g.Deactivate(ctx))
-		assert.Nil(t, g.watchdog())
+		assert.Nil(t, g.dog.Load())
 	})
 }
 
@@ -137,7 +137,7 @@ func termOf(t *testing.T, c lockCommand) *elect.Term {
 func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 	stuck := filepath.Join(t.TempDir(), "stuck")
 	x := &execution{lockCommand: lockCommandFor("job"), args: []string{"work"}}
-	x.own, x.reports.lock = pflag.NewFlagSet("exec", pflag.ContinueOnError), &x.lockCommand
+	x.own, x.reports.lockCommand = pflag.NewFlagSet("exec", pflag.ContinueOnError), &x.lockCommand
 	x.reports.hooks = hooks{Commands: map[hookKind]string{onStuck: "echo $SPINDLE_TOKEN >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
 	var terms []string
 	for range 3 {
@@ -145,7 +145,7 @@ func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 		terms = append(terms, term.Token().String())
 		x.Begin(term)
 		for range 2 {
-			x.reports.runsOn(errors.New("it was killed"))
+			x.Stuck(errors.New("it was killed"))
 			x.reports.hooks.Wait(nil)
 		}
 		now := x.reports.now()
@@ -163,7 +163,7 @@ func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
 func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
 	dir := t.TempDir()
 	g := &guarding{lockCommand: lockCommandFor("service"), deactivate: "[ -e " + dir + "/mended ]", renew: time.Second, confirm: 60}
-	g.reports.lock = &g.lockCommand
+	g.reports.lockCommand = &g.lockCommand
 	g.reports.hooks = hooks{Commands: map[hookKind]string{onStuck: "echo >>" + dir + "/stuck"}, Limit: time.Minute, Warn: t.Errorf}
 	for range 3 {
 		for range 2 {
@@ -191,11 +191,10 @@ func TestNothingIsLeftOfAGuard(t *testing.T) {
 					stop()
 				}
 			}
-			(&Guard{
-				Candidate: candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew), Service: g, Renew: g.renew, Confirm: g.confirm, Unhealthy: 1,
-				Activation: time.Minute, Say: tell, Warn: tell, Seen: func(elect.Step) {},
-			}).Run(ctx)
-			assert.Nil(t, g.watchdog())
+			g.reports.lockCommand = &g.lockCommand
+			candidate := candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew)
+			(&Guard{command: command{Candidate: &candidate, Say: tell, Warn: tell}, Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: 1, Activation: time.Minute}).Run(ctx)
+			assert.Nil(t, g.dog.Load())
 		})
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
@@ -47,4 +50,21 @@ func owner(info fs.FileInfo) int {
 		return int(s.Uid)
 	}
 	return -1
+}
+
+// openTerminal opens exec's controlling terminal. It returns nil if there is none.
+func openTerminal() Terminal {
+	if t := child.OpenTerminal(); t != nil {
+		return controlling{t}
+	}
+	return nil
+}
+
+// controlling flushes exec's messages before exec is stopped.
+type controlling struct{ *child.Terminal }
+
+// Suspend implements Terminal.
+func (t controlling) Suspend() bool {
+	terminal.Stderr.Flush()
+	return t.Terminal.Suspend()
 }

@@ -21,8 +21,9 @@ var errSuperseded = errors.New("superseded")
 var (
 	terminated   = event{what: ending, signal: syscall.SIGTERM}
 	interruption = event{what: ending, signal: syscall.SIGINT}
-	timeout      = event{what: waitOver}
+	timeout      = event{what: withdrawn}
 	won          = event{what: elected}
+	belated      = event{what: elected, late: true}
 	loss         = event{what: lost, err: errSuperseded}
 	request      = event{what: requested, by: table.ByOperator}
 	known        = event{what: announced}
@@ -37,7 +38,7 @@ var (
 	todo         = event{what: due}
 )
 
-// drive is a machine, and what answers to its actions at once: the program starts, and the lock is released.
+// drive is a machine of exec or guard, and what answers to its actions at once: the program starts, and the lock is released.
 type drive struct {
 	machine
 	loses   bool // a release finds that the lock is lost
@@ -76,8 +77,10 @@ func (d *drive) on(events ...event) {
 func (d *drive) finish() {
 	for range 10 {
 		switch d.phase {
-		case leaving:
-			d.on(event{what: withdrawn})
+		case waiting:
+			if d.signal != nil {
+				d.on(event{what: withdrawn})
+			}
 		case checking:
 			d.on(todo)
 		case running:
@@ -118,21 +121,15 @@ func TestOfTwoEventsAtTheSameInstantEitherMayComeFirst(t *testing.T) {
 		ab, ba way
 	}{
 		{name: "the wait's end, a signal", a: timeout, b: terminated,
-			ab: way{code: byTerm}, ba: way{code: byTerm}},
-		{name: "the wait's end, a claim", a: timeout, b: won,
-			ab: way{code: NotInTime}, ba: way{code: 0, ran: true}},
+			ab: way{code: NotInTime}, ba: way{code: byTerm}},
+		{name: "a claim after the wait's end, a signal", a: belated, b: terminated,
+			ab: way{code: NotInTime}, ba: way{code: byTerm}},
 		{name: "a signal, a claim", a: terminated, b: won,
 			ab: way{code: byTerm}, ba: way{code: byTerm, ran: true}},
 		{name: "a signal, a claim of what is to be done once", m: machine{once: true}, a: terminated, b: won,
 			ab: way{code: byTerm}, ba: way{code: byTerm}},
-		{name: "a signal and the wait's end, a claim", before: []event{terminated}, a: timeout, b: won,
-			ab: way{code: byTerm}, ba: way{code: byTerm}},
-		{name: "the wait's end and a signal, a claim", before: []event{timeout}, a: terminated, b: won,
-			ab: way{code: byTerm}, ba: way{code: NotInTime}},
 		{name: "two signals while waiting", a: terminated, b: interruption,
 			ab: way{code: byTerm}, ba: way{code: byInt}},
-		{name: "the wait's end, done already", m: machine{once: true}, a: timeout, b: already,
-			ab: way{code: 77}, ba: way{code: 77}},
 		{name: "a signal, done already", m: machine{once: true}, a: terminated, b: already,
 			ab: way{code: 77}, ba: way{code: 77}},
 		{name: "a claim, a signal when it is known that it was done", m: machine{once: true}, before: []event{won}, a: terminated, b: already,
@@ -228,7 +225,7 @@ func TestAReleaseThatFindsTheLockLostIsALoss(t *testing.T) {
 		{machine{}, []event{won, failure}, way{code: Lost, ran: true}},
 		{machine{once: true}, []event{won, todo, success}, way{code: exit.Failed, ran: true}},
 		{machine{handover: true}, []event{won, request, known, failure}, way{code: Lost, ran: true}},
-		{machine{}, []event{timeout, won}, way{code: NotInTime}},
+		{machine{}, []event{belated}, way{code: NotInTime}},
 		{machine{}, []event{terminated, won}, way{code: byTerm}},
 		{machine{once: true}, []event{won, already}, way{code: 77}},
 		{machine{once: true}, []event{won, terminated}, way{code: byTerm}},
@@ -271,7 +268,7 @@ func TestTheFirstSignalIsAnnouncedAndTheSecondPassedOnAtOnce(t *testing.T) {
 func TestTheWaitEndsWithOneCodeIfTheLockIsHeldAndAnotherIfNobodyKnows(t *testing.T) {
 	for err, code := range map[error]int{nil: NotInTime, errors.New("unavailable"): exit.Failed} {
 		d := &drive{}
-		d.on(event{what: begun}, timeout, event{what: withdrawn, err: err})
+		d.on(event{what: begun}, event{what: withdrawn, err: err})
 		assert.Equal(t, ended, d.phase)
 		assert.Equal(t, code, d.last.Code)
 	}
@@ -332,7 +329,7 @@ type world struct {
 	path                              []happening
 	competes, withdrew, held, program bool
 	asks, asksDue, tells, awaits      bool // it waits for a request, for the check, for the announcement, for a start or release
-	over                              bool // a signal to end, or the wait's end, has come since exec began to compete
+	over                              bool // a signal to end has come since exec began to compete, or the claim too late
 	signals                           int
 	terms                             int
 }
@@ -349,9 +346,7 @@ func (w *world) next() (all []event) {
 		add(w.phase == releasing, event{what: released}, event{what: notReleased, err: errSuperseded}, loss)
 		return all
 	}
-	add(w.competes, won, event{what: unable, end: exit.Error{Code: 77}})
-	add(w.competes && w.withdrew, event{what: withdrawn})
-	add(w.competes && !w.over, timeout)
+	add(w.competes, won, belated, timeout, event{what: unable, end: exit.Error{Code: 77}})
 	add(w.signals < 2, terminated)
 	add(w.held && w.turn.lost == nil, loss)
 	add(w.asksDue, todo, already, garbled)
@@ -367,14 +362,12 @@ func (w *world) happens(e event) {
 	w.path = append(slices.Clone(w.path), e.what)
 	switch e.what {
 	case elected:
-		w.competes, w.held = false, true
+		w.competes, w.held, w.over = false, true, w.over || e.late
 		w.terms++
 	case withdrawn:
 		w.competes = false
 	case unable, done, due, garbled.what:
 		w.competes, w.asksDue = false, false
-	case waitOver:
-		w.over = true
 	case ending:
 		w.signals++
 		w.over = w.over || !w.program

@@ -20,12 +20,11 @@ type phase int
 
 const (
 	waiting    phase = iota // waiting for the lock
-	leaving                 // the wait is over, but a claim in progress may still succeed
-	checking                // holding the lock, asking whether the program still has to run
+	checking                // holding the lock, asking whether the program still has to run, or waiting for the confirmation
 	starting                // starting the program
-	running                 // the program is running
-	announcing              // the program continues until the other candidates know that the lock will be released
-	stopping                // the program was signaled to end
+	running                 // the program is running; or the service is active, or being activated
+	announcing              // like running, until the other candidates know that the lock will be released
+	stopping                // the program was signaled to end, or the service is being deactivated
 	releasing               // releasing the lock: the program has exited, or was not started
 	ended
 )
@@ -44,48 +43,56 @@ const (
 	told        result = iota // exec ends with this error
 	tooLate                   // the lock was not acquired in time; the reason is why the last poll failed
 	wasLost                   // the lock was lost before the program exited
-	hadToEnd                  // the program had to end because the lock was nearly lost (no reason) or the program was unfit
+	hadToEnd                  // the program had to end although the lock was held
 	notRecorded               // the program succeeded, but this may not have been recorded
 )
 
-// machine is the state machine of exec. It follows three rules:
+// machine is the state machine of exec and guard. It follows these rules:
 //
-//   - If exec acquires the lock after its wait has ended, it does not start the program.
+//   - If the lock is acquired after a signal to end, or after the wait has ended, nothing is started under it.
 //   - Once exec has signaled the program to end, the program must end, even if the reason for the signal disappears.
-//   - Exec releases the lock only after the program's whole process group has exited.
+//   - The lock is released only after the program's whole process group has exited, or once the service is known to be
+//     inactive on every machine, because the next holder begins immediately.
 //
 // While the program is being started or the lock is being released, the machine receives no event except the result.
 type machine struct {
 	once     bool // once the lock is held, exec asks again whether the program has to run
-	handover bool // exec announces a stop first
-	restart  bool // exec competes again when the program has exited
+	handover bool // a stop is announced first
+	restart  bool // the command competes again when the program has exited
+	service  bool // a service runs under the lock: it may be active at first, and deactivations can fail
 
 	phase  phase
-	signal os.Signal // the signal that ends exec, or nil
+	signal os.Signal // the signal that ends the command, or nil
 	last   outcome   // the outcome of the last turn
 	turn   turn
 }
 
-// turn is the history since exec last began to compete for the lock.
+// turn is the history since the command last began to compete for the lock.
 type turn struct {
 	verdict        *event        // the event that kept the program from running: unable, done or notStarted
 	tooLate        bool          // the lock was not acquired in time
 	failed         error         // why the last poll failed, if it did
+	unsettled      bool          // the service may still be active on the last holder's machine
+	active         bool          // the program was started, or the service has been activated
 	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
 	by             table.Request // the request to hand over the lock, or ""
 	yielded        bool          // the program was signaled to end because of the request
-	late           bool          // the program was signaled to end because the lock was nearly lost
-	unfit          error         // why the program was signaled to end although the lock was held, or nil
-	exited         bool          // the program was started and has exited
-	code           int
-	lost           error // why the lock was lost, or nil
-	left           error // why the lock could not be released and will expire, or nil
+	unfit          error         // why what runs had to end although the lock was held, or nil; errLate if it was nearly lost
+	exited         *event        // the exit of a program that was started
+	lost           error         // why the lock is not held, or nil
+	left           error         // why the lock could not be released and will expire, or nil
 }
+
+var (
+	errLate      = errors.New("no heartbeat was acknowledged in time")
+	errNoTerm    = errors.New("the lock was not held yet")
+	errUnsettled = errors.New("the service may still be active on the last holder's machine")
+)
 
 // on handles an event, and returns the actions to take, in this order.
 func (m *machine) on(e event) []action {
 	switch m.phase {
-	case waiting, leaving:
+	case waiting:
 		return m.wait(e)
 	case checking, starting:
 		return m.prepare(e)
@@ -100,20 +107,22 @@ func (m *machine) on(e event) []action {
 func (m *machine) wait(e event) []action {
 	switch e.what {
 	case begun:
+		if m.service {
+			m.turn.lost = errNoTerm
+			return m.stop(action{do: kill})
+		}
 		return []action{{do: compete}}
 	case ending:
 		if m.signal == nil {
 			m.signal = e.signal
+			return []action{{do: withdraw}}
 		}
-		return m.leave()
-	case waitOver:
-		m.turn.tooLate = true
-		return m.leave()
-	case elected:
-		if m.phase == leaving { // the lock came too late
+	case elected, electedDead:
+		m.turn.tooLate, m.turn.unsettled = e.late, m.service && e.what == electedDead
+		switch {
+		case m.signal != nil || e.late:
 			return m.giveUp()
-		}
-		if m.once {
+		case m.once || m.turn.unsettled:
 			m.phase = checking
 			return []action{{do: keep}, {do: check}}
 		}
@@ -129,18 +138,10 @@ func (m *machine) wait(e event) []action {
 	return nil
 }
 
-func (m *machine) leave() []action {
-	if m.phase == leaving {
-		return nil
-	}
-	m.phase = leaving
-	return []action{{do: withdraw}}
-}
-
 func (m *machine) prepare(e event) []action {
 	switch e.what {
 	case due:
-		m.phase = starting
+		m.phase, m.turn.unsettled = starting, false
 		return []action{{do: start}}
 	case ending:
 		m.signal = e.signal
@@ -148,10 +149,13 @@ func (m *machine) prepare(e event) []action {
 	case unable, done, notStarted:
 		m.turn.verdict = &e
 		return m.giveUp()
+	case unfit:
+		m.turn.unfit = e.err
+		return m.giveUp()
 	case lost:
 		return m.abandon(e.err)
 	case started:
-		m.phase = running
+		m.phase, m.turn.active = running, !m.service
 		if m.handover {
 			return []action{{do: watchRequests}}
 		}
@@ -161,14 +165,19 @@ func (m *machine) prepare(e event) []action {
 
 func (m *machine) work(e event) []action {
 	switch e.what {
+	case activated:
+		m.turn.active = true
 	case signaled:
 		return []action{{do: pass, signal: e.signal}}
 	case ending:
 		m.signal = e.signal
-		if m.handover && m.phase == running {
+		switch {
+		case m.handover && m.phase == running && m.turn.active:
 			return m.part(e.signal)
+		case m.service && m.phase == announcing:
+			return nil // the service is deactivated once the candidates know
 		}
-		return m.stop(pass, e.signal) // without an announcement, or after a second signal
+		return m.stop(action{do: pass, signal: e.signal}) // without an announcement, or after a second signal
 	case requested:
 		if m.phase == running {
 			m.turn.by = e.by
@@ -177,30 +186,41 @@ func (m *machine) work(e event) []action {
 	case announced:
 		if m.phase == announcing {
 			m.turn.yielded = m.turn.by != ""
-			return m.stop(pass, m.turn.handoverSignal)
+			return m.stop(action{do: pass, signal: m.turn.handoverSignal})
 		}
 	case late:
-		m.turn.late = true
-		return m.stop(pass, terminationSignal)
+		m.turn.unfit = cmp.Or(m.turn.unfit, errLate)
+		return m.stop(action{do: pass, signal: terminationSignal})
 	case overdue:
-		m.turn.late = true
-		return m.stop(kill, nil)
+		m.turn.unfit = cmp.Or(m.turn.unfit, errLate)
+		return m.stop(action{do: kill})
+	case overstayed:
+		return m.stop(action{do: kill})
 	case unfit:
 		m.turn.unfit = e.err
-		return m.limit(e)
-	case overstayed:
-		return m.stop(kill, nil)
+		return m.stop(action{do: limit, after: e})
 	case lost:
 		m.turn.lost = e.err
-		return m.limit(e)
+		return m.stop(action{do: limit, after: e})
 	case exited:
-		m.turn.exited, m.turn.code = true, e.code
+		m.turn.exited = &e
 		if m.turn.lost != nil {
 			return m.abandon(m.turn.lost)
 		}
 		return m.giveUp()
+	case notExited:
+		return m.persist(e.err)
 	}
 	return nil
+}
+
+// persist tries again to deactivate the service. If a deactivation has failed, the lock is not released.
+func (m *machine) persist(why error) []action {
+	if m.turn.lost != nil {
+		return []action{{do: kill}}
+	}
+	m.turn.lost = why
+	return []action{{do: abandon}, {do: kill}}
 }
 
 // part announces the end of the term. The program gets the signal once the other candidates know of the announcement.
@@ -209,18 +229,20 @@ func (m *machine) part(s os.Signal) []action {
 	return []action{{do: announce, signal: s}}
 }
 
-func (m *machine) stop(do deed, s os.Signal) []action {
+// stop ends what runs. A service is not told again while it is being deactivated.
+func (m *machine) stop(how action) []action {
+	if m.service && m.phase == stopping {
+		return nil
+	}
 	m.phase = stopping
-	return []action{{do: do, signal: s}}
+	return []action{how}
 }
 
-func (m *machine) limit(e event) []action {
-	m.phase = stopping
-	return []action{{do: limit, after: e}}
-}
-
-// giveUp releases the lock. The program must have exited with its whole group, or not have been started.
+// giveUp releases the lock. What runs under it must have ended, or not have been started.
 func (m *machine) giveUp() []action {
+	if m.turn.unsettled {
+		return m.abandon(errUnsettled)
+	}
 	m.phase = releasing
 	switch {
 	case m.succeeded():
@@ -231,7 +253,7 @@ func (m *machine) giveUp() []action {
 	return []action{{do: release}}
 }
 
-// abandon ends a term whose lock was lost before it could be released.
+// abandon ends a term whose lock was lost before it could be released, or must expire.
 func (m *machine) abandon(why error) []action {
 	m.turn.lost = why
 	return append([]action{{do: abandon}}, m.conclude()...)
@@ -253,10 +275,11 @@ func (m *machine) settle(e event) []action {
 
 // succeeded reports whether the program has done the work.
 func (m *machine) succeeded() bool {
-	return m.once && m.turn.exited && m.turn.code == 0 && !m.turn.late && m.turn.unfit == nil
+	return m.once && m.turn.exited != nil && m.turn.exited.code == 0 && m.turn.unfit == nil
 }
 
-// conclude ends the turn. Afterwards, exec either ends or competes again.
+// conclude ends the turn. Afterwards, the command either ends or competes again. A program that ended by itself leaves
+// the lock to others for a while, and so does a service that does not work here.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {
@@ -264,7 +287,7 @@ func (m *machine) conclude() []action {
 		return nil
 	}
 	next := action{do: competeLater}
-	if m.handedOver() {
+	if m.handedOver() || m.service && m.turn.unfit == nil {
 		next.do = competeAtOnce
 	}
 	m.phase, m.turn = waiting, turn{}
@@ -276,7 +299,7 @@ func (m *machine) outcome() outcome {
 	switch {
 	case t.verdict != nil:
 		return outcome{told, t.verdict.end}
-	case m.signal != nil && !t.exited:
+	case m.signal != nil && t.exited == nil:
 		return outcome{told, exit.Error{Code: signalCode(m.signal)}}
 	case t.tooLate && (t.failed == nil || errors.Is(t.failed, table.ErrNewer)): // which counts as held
 		return outcome{tooLate, exit.Error{Code: NotInTime, Err: t.failed}}
@@ -286,13 +309,13 @@ func (m *machine) outcome() outcome {
 		return outcome{notRecorded, exit.Error{Code: exit.Failed, Err: cmp.Or(t.lost, t.left)}}
 	case t.lost != nil:
 		return outcome{wasLost, exit.Error{Code: Lost, Err: t.lost}}
-	case t.late, t.unfit != nil:
+	case t.unfit != nil:
 		return outcome{hadToEnd, exit.Error{Code: Lost, Err: t.unfit}}
 	}
-	return outcome{told, exit.Error{Code: t.code}}
+	return outcome{told, exit.Error{Code: t.exited.code}}
 }
 
-// again reports whether exec competes again.
+// again reports whether the command competes again.
 func (m *machine) again() bool {
 	t := &m.turn
 	switch {
@@ -306,3 +329,7 @@ func (m *machine) again() bool {
 
 // handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
+
+// announcesEnd reports whether exec has received a signal to end, and will pass it on to the program once the other
+// candidates know that the lock will be released. If exec stopped then, the signal would have no effect.
+func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }
