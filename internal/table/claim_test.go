@@ -190,3 +190,22 @@ func TestOnlyAnOwnBareClaimIsDisowned(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, valid)
 }
+
+// A set is claimed and confirmed as a whole. If one lock has changed, the others stay as they are.
+func TestOfASetNothingIsTakenIfOneLockIsGone(t *testing.T) {
+	ctx := t.Context()
+	store := &memstore.Store{}
+	tab := table.Table{Store: store}
+	seen, err := tab.LookAtLeases(ctx, time.Now(), "m", "n")
+	require.NoError(t, err)
+	_, err = tab.Claim(ctx, "another", seen[1])
+	require.NoError(t, err)
+	_, err = tab.Claim(ctx, "me", seen...)
+	assert.ErrorIs(t, err, table.ErrChanged)
+	assert.NotContains(t, store.Rows(), "m")
+
+	token, err := tab.Claim(ctx, "me", seen[0])
+	require.NoError(t, err)
+	assert.ErrorIs(t, tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Second}, "m", "n"), table.ErrSuperseded)
+	assert.NotContains(t, store.Rows(), table.LeaseKey("m", token))
+}

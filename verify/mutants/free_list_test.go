@@ -30,7 +30,7 @@ var freeMutants = slices.Concat(
 		one("a token of the future is followed by another", "TestOnlyLocksWithFreeRowsAreClaimedWithout", tableFreeGo,
 			"o.Freed.IsZero() || o.Token >= TokenAt(o.At)", "o.Freed.IsZero()"),
 		one("a claim is open though a row is in its way", "TestARowMadeByHandDoesNotStopAReleasedLock", tableFreeGo,
-			"held || now.Freed.IsZero()", "now.Freed.IsZero()"),
+			"held || now.Freed.IsZero()", "held && false || now.Freed.IsZero()"),
 		one("a retracted claim may be applied yet", lateClaim, tableFreeGo,
 			"\t\t{Kind: Delete, Name: h.Key()},\n", ""),
 		one("a lock is free since a claim was retracted", "TestARetractedClaimLeavesTheLockFreeSinceItWasReleased", tableFreeGo,
