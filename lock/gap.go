@@ -10,6 +10,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// gaps is what a waiter knows about when its locks became free.
+type gaps struct {
+	free  map[string]since // since when each lock has been seen to be free
+	ago   time.Duration    // for how long, at most, the locks had been held when other waiters began their pauses
+	agoAt time.Time        // the time of the poll that has shown it
+}
+
 // since is when a waiter first saw that a lock is free.
 type since struct {
 	token table.Token
@@ -20,18 +27,18 @@ type since struct {
 // gap returns since when the waiters in a queue have been able to claim a free lock. If the lock has no row, it is not
 // known when the lock became free. The time then counts from when the last of the waiters ahead arrived, because none
 // of them has claimed the lock since.
-func (l *line) gap(q fair.Line, s elect.LockView) fair.Gap {
-	g := fair.Gap{Lasts: l.freeFor(s), After: l.free[s.Name].after}
+func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
+	gap := fair.Gap{Lasts: g.freeFor(s), After: g.free[s.Name].after}
 	if before := q.Before(); !s.Exists && len(before) > 0 {
 		last := slices.MaxFunc(before, func(a, b table.Ticket) int { return a.Beat.Compare(b.Beat) })
-		g.Lasts = max(g.Lasts, s.At.Sub(last.Beat))
+		gap.Lasts = max(gap.Lasts, s.At.Sub(last.Beat))
 	}
-	return g
+	return gap
 }
 
 // heldFor returns how long a free lock was held before, at most: its rows have the start and the end of its last term.
 // Waiters ahead may still be in a pause that they began in an earlier and longer term, as this one was not long ago.
-func (l *line) heldFor(s elect.LockView) time.Duration {
+func (g *gaps) heldFor(s elect.LockView) time.Duration {
 	end := s.Freed
 	switch {
 	case !s.Exists, s.Heartbeat.IsZero() && end.IsZero():
@@ -39,30 +46,38 @@ func (l *line) heldFor(s elect.LockView) time.Duration {
 	case !s.Heartbeat.IsZero():
 		end = s.At // the lease has expired
 	}
-	return max(end.Sub(s.Token.Time()), l.ago)
+	return max(end.Sub(s.Token.Time()), g.ago)
 }
 
 // freeFor returns how long a lock has been free. This is the time that the lock's rows show, or the time since this
 // waiter first saw the lock free, whichever is longer.
-func (l *line) freeFor(s elect.LockView) time.Duration {
-	known, ok := l.free[s.Name]
+func (g *gaps) freeFor(s elect.LockView) time.Duration {
+	known, ok := g.free[s.Name]
 	if !ok || known.token != s.Token {
-		known = since{s.Token, s.At, l.heldFor(s)}
-		l.free[s.Name] = known
+		known = since{s.Token, s.At, g.heldFor(s)}
+		g.free[s.Name] = known
 	}
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
 // lastChange returns how long ago one of the locks last changed hands. For a lock without a row, this is when the waiter first
 // saw that: others that saw it, too, are about to claim the lock.
-func (l *line) lastChange(seen []elect.LockView) time.Duration {
+func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
 		since := s.Since()
-		if known, ok := l.free[s.Name]; !s.Exists && ok {
+		if known, ok := g.free[s.Name]; !s.Exists && ok {
 			since = known.at
 		}
 		ago = min(ago, s.At.Sub(since))
 	}
 	return ago
+}
+
+// paused notes since when, at least, others may be in a pause, as of a poll at a time. ago is the last change of hands. This
+// waiter's own pause may have ended in a short turn, while others are still in one that began before that turn.
+func (g *gaps) paused(ago time.Duration, at time.Time, trip time.Duration) {
+	if ago >= g.ago || at.Sub(g.agoAt) > 2*(longestPause+trip) {
+		g.ago, g.agoAt = ago, at
+	}
 }

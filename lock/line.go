@@ -28,6 +28,7 @@ type line struct {
 	mu sync.Mutex
 	queued
 	shown
+	gaps
 }
 
 // wanted describes what the waiter wants.
@@ -44,17 +45,14 @@ type wanted struct {
 
 // shown is what the polls have shown.
 type shown struct {
-	wait  time.Duration    // how long the waiter leaves a free lock to other waiters
-	ends  []string         // the last row of each queue that the poll reads
-	seen  []fair.Line      // one for each queue, as of the last poll that was answered; nil before
-	rows  []table.Row      // the rows of the last poll
-	at    time.Time        // the time of the last poll, by Spanner's clock
-	began elect.Instant    // when the last poll was sent
-	ended elect.Instant    // when the reply to the last poll arrived
-	trip  time.Duration    // how long the last poll took
-	ago   time.Duration    // for how long, at most, the locks had been held when other waiters began their pauses
-	agoAt time.Time        // the time of the poll that has shown it
-	free  map[string]since // since when each lock has been seen to be free
+	wait  time.Duration // how long the waiter leaves a free lock to other waiters
+	ends  []string      // the last row of each queue that the poll reads
+	seen  []fair.Line   // one for each queue, as of the last poll that was answered; nil before
+	rows  []table.Row   // the rows of the last poll
+	at    time.Time     // the time of the last poll, by Spanner's clock
+	began elect.Instant // when the last poll was sent
+	ended elect.Instant // when the reply to the last poll arrived
+	trip  time.Duration // how long the last poll took
 }
 
 // maxFirstTrip limits what a waiter says of its first poll, which may also have opened the connection to Spanner.
@@ -71,7 +69,7 @@ func (s *contender) stand(w *waiting, own table.Ticket, queues ...string) {
 	w.line = &line{table: w.watch.Table(s.table),
 		wanted: wanted{clock: s.config.Clock, lease: s.config.Lease, locks: max(len(queues), w.ticket.Slots), queues: queues, once: w.once,
 			enters: w.watch.Queued, admit: s.config.Enter, ticket: w.ticket},
-		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues)), free: map[string]since{}, ago: math.MaxInt64}}
+		queued: queued{own: own}, shown: shown{ends: make([]string, len(queues))}, gaps: gaps{free: map[string]since{}, ago: math.MaxInt64}}
 }
 
 // Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last ticket
@@ -110,16 +108,16 @@ func (l *line) Learns(b *table.Beside) {
 			tickets = tickets[:table.MostTickets]
 			end = tickets[table.MostTickets-1].Row()
 		}
-		l.seen = append(l.seen, fair.Line{Own: l.self(q, tickets), Tickets: tickets, End: end, At: b.At})
+		l.seen = append(l.seen, fair.Line{Own: l.self(l.own, q, tickets), Tickets: tickets, End: end, At: b.At})
 	}
 	l.rows = b.Rows
 }
 
 // self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
 // would have.
-func (l *line) self(queue string, read []table.Ticket) table.Ticket {
-	self := l.ticket
-	self.Queue, self.Time, self.Nonce, self.Lasts = queue, l.own.Time, l.own.Nonce, 0
+func (w wanted) self(own table.Ticket, queue string, read []table.Ticket) table.Ticket {
+	self := w.ticket
+	self.Queue, self.Time, self.Nonce, self.Lasts = queue, own.Time, own.Nonce, 0
 	if i := slices.IndexFunc(read, self.Same); i >= 0 {
 		self.Beat, self.Lasts = read[i].Beat, read[i].Lasts
 	}
@@ -137,7 +135,7 @@ func (l *line) turn(seen []elect.LockView) (wait time.Duration, also []table.Wri
 		also = append(also, deletes(q.Passed())...)
 	}
 	l.wait = wait
-	return wait, append(also, deletes(l.tickets())...)
+	return wait, append(also, deletes(l.tickets(l.queues))...)
 }
 
 func deletes(tickets []table.Ticket) (all []table.Write) {
@@ -160,7 +158,7 @@ func (l *line) slot(free []elect.LockView) (slot int, wait time.Duration, also [
 	}
 	slot, passed, wait, ok := q.Slot(times)
 	if ok {
-		also = slices.Concat(deletes(q.Before()[:passed]), deletes(q.Lapsed()), deletes(l.tickets()))
+		also = slices.Concat(deletes(q.Before()[:passed]), deletes(q.Lapsed()), deletes(l.tickets(l.queues)))
 		if l.own.Nonce == "" {
 			slot = int(l.clock.Random(time.Duration(len(free))))
 		}
@@ -220,17 +218,14 @@ func (l *line) pause(seen []elect.LockView) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ago := l.lastChange(seen)
-	// Its own pause may have ended in a short turn, while others are still in one that began before that turn.
-	if ago >= l.ago || l.at.Sub(l.agoAt) > 2*(longestPause+l.trip) {
-		l.ago, l.agoAt = ago, l.at
-	}
-	pause := elect.Jitter(l.clock, l.pace().Pause(place, ago))
+	l.paused(ago, l.at, l.trip)
+	pause := elect.Jitter(l.clock, l.pace(l.trip).Pause(place, ago))
 	if l.wait > 0 {
 		pause = min(pause, l.wait)
 	}
 	return pause
 }
 
-func (l *line) pace() fair.Pace {
-	return fair.Pace{Lease: l.lease, RoundTrip: l.trip, Locks: l.locks}
+func (w wanted) pace(trip time.Duration) fair.Pace {
+	return fair.Pace{Lease: w.lease, RoundTrip: trip, Locks: w.locks}
 }

@@ -19,12 +19,12 @@ type queued struct {
 }
 
 // tickets returns the waiter's own tickets, one for each queue.
-func (l *line) tickets() (own []table.Ticket) {
-	if l.own.Nonce == "" {
+func (o *queued) tickets(queues []string) (own []table.Ticket) {
+	if o.own.Nonce == "" {
 		return nil
 	}
-	for _, q := range l.queues {
-		t := l.own
+	for _, q := range queues {
+		t := o.own
 		t.Queue = q
 		own = append(own, t)
 	}
@@ -119,7 +119,7 @@ func (l *line) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	}
 	l.stamp(l.at)
 	l.gone = false
-	for _, t := range l.tickets() {
+	for _, t := range l.tickets(l.queues) {
 		writes = append(writes, write(t))
 	}
 	for _, q := range l.seen {
@@ -151,7 +151,7 @@ func (l *line) take(nonce string, at table.Token) {
 
 // stamp puts into the waiter's ticket when it is written, and how fast the waiter is.
 func (l *line) stamp(at time.Time) {
-	l.own.Beat, l.own.Grace, l.own.RoundTrip = at, l.pace().Grace(), l.trip
+	l.own.Beat, l.own.Grace, l.own.RoundTrip = at, l.pace(l.trip).Grace(), l.trip
 }
 
 // goToTheEnd returns the writes with which the release also puts a new ticket at the end of the queue, for the next goroutine
@@ -162,7 +162,7 @@ func (l *line) goToTheEnd(q *queue) (writes []table.Write) {
 	l.mu.Lock()
 	l.take(q.id(l.clock), table.TokenAt(l.at.Add(l.clock.Now().Ran(l.ended))))
 	l.own.Key = ""
-	for _, t := range l.tickets() {
+	for _, t := range l.tickets(l.queues) {
 		writes = append(writes, t.Put())
 	}
 	l.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *line) served() {
 func (l *line) handOn(q *queue, failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	writes := deletes(l.tickets())
+	writes := deletes(l.tickets(l.queues))
 	q.handOn(l.own, func() { l.forget(writes, failed) })
 }
 

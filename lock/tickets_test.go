@@ -507,7 +507,7 @@ func TestASetClockMovesNobodyInTheQueue(t *testing.T) {
 
 // The rows of a free lock do not always show since when it has been free.
 func TestALockIsFreeAtLeastSinceItWasSeenToBe(t *testing.T) {
-	l := &line{shown: shown{free: map[string]since{}}}
+	l := gaps{free: map[string]since{}}
 	see := func(at time.Duration, token table.Token, known time.Duration) time.Duration {
 		return l.freeFor(elect.LockView{Observation: table.Observation{Name: "m", Token: token, At: time.UnixMicro(0).Add(at)}, FreeFor: known})
 	}

@@ -73,7 +73,7 @@ var fairMutants = slices.Concat(
 		one("nonsense in a ticket holds others up", "TestNonsenseInATicketIsPassedSoon", ticketGo, "grace = defaultGrace", "grace = MaxGrace"),
 		one("a lock that has the name of a ticket", "TestATicketIsReadAsItWasWritten", "internal/table/key.go", "case IsTicket(name):", "case IsTicket(name) && len(name) < 8:")),
 	of("./lock",
-		one("a claim leaves its ticket", takeTurns, lockLineGo, "return wait, append(also, deletes(l.tickets())...)", "return wait, also"),
+		one("a claim leaves its ticket", takeTurns, lockLineGo, "return wait, append(also, deletes(l.tickets(l.queues))...)", "return wait, also"),
 		one("TryLock passes those who wait", takeTurns, "lock/contender.go", "\t\t\tif wait > 0 {", "\t\t\tif wait > time.Hour {"),
 		one("who gives up leaves its ticket", "TestAWaiterThatGivesUpLeavesTheQueueAndSaysItsPlace", "lock/queue.go", "if q.ticket.Nonce == \"\" {", "if true {"),
 		one("a process stays where it was in the queue", "TestAProcessOfManyGoroutinesHasTheTurnsOfOne", lockTicketGo,
@@ -104,6 +104,6 @@ var fairMutants = slices.Concat(
 		one("who waits for a key waits for its turn", "TestThoseWhoWaitForAKeyLeaveAsSoonAsItIsDone", "lock/once.go",
 			"\t\tlast, at, err := w.line.done()\n\t\tif err == nil {\n\t\t\terr = forbids(last, at)\n\t\t}\n\t\tif err != nil {\n\t\t\treturn elect.Blocked(err)\n\t\t}\n\t\treturn choose(seen)", "\t\treturn choose(seen)"),
 		one("sizes of those who wait count for nothing", "TestAWaiterOfASmallerSizeIsAccepted", lockLineGo, "n = min(n, t.Slots)", "n = min(n, n)"),
-		one("the second in line is thought to know of a short turn", "TestNobodyIsPassedOverAfterAShortTurn", "lock/gap.go", "return max(end.Sub(s.Token.Time()), l.ago)", "return end.Sub(s.Token.Time())"),
+		one("the second in line is thought to know of a short turn", "TestNobodyIsPassedOverAfterAShortTurn", "lock/gap.go", "return max(end.Sub(s.Token.Time()), g.ago)", "return end.Sub(s.Token.Time())"),
 		one("a lock without a row has not changed for long", "TestProcessesTakeTurns", "lock/gap.go", "!s.Exists && ok", "!s.Exists && !ok"),
 		one("a lock counts as free for no longer than its rows say", "TestALockIsFreeAtLeastSinceItWasSeenToBe", "lock/gap.go", "return max(s.FreeFor, s.At.Sub(known.at))", "return s.FreeFor")))

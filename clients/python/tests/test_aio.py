@@ -125,6 +125,7 @@ class Asyncio(SpindleTest):
         held = await aio.lock(self.name(), lease=1, agent=agent.path)
         agent.signal(STOP)
         await asyncio.wait_for(held.lost.wait(), 20)
+        await asyncio.sleep(1)  # until the agent's lease is over, too: before, it may still release the lock in time
         agent.signal(CONT)
         with self.assertRaises(Lost):
             await held.release()
