@@ -39,9 +39,9 @@ func Beside(args []string) (code int, is bool) {
 	return 0, false
 }
 
-// watchdogCommand is the first argument of a watchdog, and hookCommand that of a process that runs --on-stuck for a
-// watchdog. The watchdog can't wait for the hook itself: once the service is inactive, the watchdog must exit, because
-// another guard may be waiting for it. The second argument of both is a duty.
+// watchdogCommand is the first argument of a watchdog. hookCommand is the first argument of a process that runs --on-stuck
+// for a watchdog. The watchdog can't wait for the hook itself: once the service is inactive, the watchdog must exit,
+// because another guard may be waiting for it. The second argument of both processes is a duty.
 const (
 	watchdogCommand = "__watchdog"
 	hookCommand     = "__hook"
@@ -55,11 +55,10 @@ type duty struct {
 
 	Lease time.Duration // exec
 
-	Renew      time.Duration // guard
-	Confirm    int
-	Deactivate string
-	OnStuck    string
-	HookLimit  time.Duration
+	Renew               time.Duration // guard
+	Confirm             int
+	Deactivate, OnStuck []byte // commands need not be UTF-8, as strings in JSON must be
+	HookLimit           time.Duration
 }
 
 // args returns the arguments of the process.
@@ -97,7 +96,7 @@ func runWatchdog(args []string) (code int) {
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &connect.Database{Path: d.Path, Table: d.Table, Timeout: longestAttempt}, name: d.Name, id: d.ID}
 	if d.Command == "guard" {
-		g := &guarding{lockCommand: lock, deactivate: d.Deactivate, renew: d.Renew, confirm: d.Confirm, duty: d}
+		g := &guarding{lockCommand: lock, deactivate: string(d.Deactivate), renew: d.Renew, confirm: d.Confirm, duty: d}
 		child.Watch(g.watchdogAction)
 		return 0
 	}
@@ -176,7 +175,7 @@ func (x *execution) watchdogAction(a child.Act) {
 
 // detachHook runs --on-stuck in a separate process.
 func (g *guarding) detachHook(why error) {
-	if g.duty.OnStuck == "" {
+	if len(g.duty.OnStuck) == 0 {
 		return
 	}
 	env := append(g.environment(0), tokenVariable+"="+g.duty.Token.String(), reasonVariable+"="+reasonText(why))
@@ -192,7 +191,7 @@ func runDetached(args []string) {
 	exit.OutliveReaders()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	r := reports{lockCommand: &lockCommand{name: d.Name, id: d.ID}}
-	h := hooks{Commands: map[hookKind]string{onStuck: d.OnStuck}, Limit: d.HookLimit, Warn: r.warn}
+	h := hooks{Commands: map[hookKind]string{onStuck: string(d.OnStuck)}, Limit: d.HookLimit, Warn: r.warn}
 	h.Run(onStuck, os.Environ)
 	h.Wait(nil)
 }

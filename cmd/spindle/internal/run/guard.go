@@ -204,7 +204,7 @@ func (g *guarding) run(ctx context.Context) error {
 // Activate implements Service.
 func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
 	d := duty{Command: "guard", Path: g.Path, Table: g.Table, Name: g.name, ID: g.id, Token: t.Token(), Renew: g.renew, Confirm: g.confirm,
-		Deactivate: g.deactivate, OnStuck: g.hooks.Commands[onStuck], HookLimit: g.limit}
+		Deactivate: []byte(g.deactivate), OnStuck: []byte(g.hooks.Commands[onStuck]), HookLimit: g.limit}
 	var files []*os.File
 	if g.lockFile != nil {
 		files = append(files, g.lockFile.File)

@@ -124,6 +124,18 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 	})
 }
 
+// A command need not be UTF-8: the watchdog runs the very bytes that guard was given.
+func TestAWatchdogDeactivatesWithTheBytesThatGuardWasGiven(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	g := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "printf 'caf\xe9' >" + ran, renew: 20 * time.Second, confirm: 3}
+	require.NoError(t, g.Activate(t.Context(), termOf(t, g.lockCommand)))
+	require.NotNil(t, g.dog.Load(), "the watchdog deactivates the service")
+	require.NoError(t, g.Deactivate(t.Context()))
+	said, err := os.ReadFile(ran)
+	require.NoError(t, err)
+	assert.Equal(t, "caf\xe9", string(said))
+}
+
 func termOf(t *testing.T, c lockCommand) *elect.Term {
 	candidate := candidateOn(&memstore.Store{}, c, time.Minute)
 	step := candidate.Try(t.Context(), elect.All, 0)
