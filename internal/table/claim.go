@@ -51,9 +51,9 @@ func (t Table) claim(ctx context.Context, step, id string, all bool, seen []Obse
 	return TokenAt(at), namesOf(taken), nil
 }
 
-// replace runs one transaction that changes those of the observed locks that have not changed since, or all or none of
-// them. It fails with ErrChanged if there are none. It reads the lock rows and, for each lock without a lock row, the
-// lease rows of all terms that may have begun since the observation.
+// replace runs one transaction that makes the given writes for each observed lock. It skips locks that have changed since
+// they were observed, and fails with ErrChanged if no lock is left, or if all is set and one lock has changed. It reads the
+// lock rows and, for each lock without a lock row, the lease rows of all terms that may have begun since the observation.
 func (t Table) replace(ctx context.Context, step string, seen []Observation, all bool, writes func(Observation) []Write, also ...Write) ([]Observation, time.Time, error) {
 	keys := Keys{Names: namesOf(seen)}
 	for _, o := range seen {
@@ -91,7 +91,7 @@ func unchanged(o Observation, rows Rows) bool {
 	return !slices.ContainsFunc(rows.leases[o.Name], func(lease Row) bool { return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })
 }
 
-// drop returns the writes that delete all observed lease rows. Whoever drops orphan leases has waited for their expiry.
+// drop returns the writes that delete all observed lease rows. The caller must have waited until orphan leases have expired.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})

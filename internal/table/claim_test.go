@@ -96,7 +96,7 @@ func TestAClaimIsRefusedWhateverHasChangedSinceTheLook(t *testing.T) {
 	}
 }
 
-// claimAnew claims m whoever has it.
+// claimAnew claims m, even if another candidate holds it.
 func claimAnew(ctx context.Context, tab table.Table, id string, confirm bool) error {
 	seen, err := tab.LookAtLeases(ctx, time.Now(), "m")
 	if err != nil {

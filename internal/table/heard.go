@@ -17,8 +17,8 @@ import (
 type heardKey struct{}
 
 // listen returns a context for one request, and a function that adds the last answer to the request's error if the
-// request's time is up. The error code is then that of the answer. Only an outage is added, because other answers mean
-// that nothing was written, which is not known.
+// request has timed out. The error then has the answer's code. An answer is added only if it reports an outage: other
+// answers mean that nothing was written, which is not known after a timeout.
 func listen(ctx context.Context) (context.Context, func(error) error) {
 	heard := new(atomic.Pointer[error])
 	return context.WithValue(ctx, heardKey{}, heard), func(err error) error {

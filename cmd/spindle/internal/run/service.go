@@ -82,7 +82,7 @@ type services struct {
 	finished chan struct{}      // closed when the last command has ended
 	number   int                // the number of the last command
 	retry    bool               // the last command was a failed deactivation
-	last     State              // the last state that the service was told
+	last     State              // the state of the last call of Changed
 	well     bool               // while guard competes: the service is healthy
 	checked  elect.Instant      // while guard competes: when it was checked
 }
