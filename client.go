@@ -1,8 +1,12 @@
 package spindle
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -12,9 +16,27 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ClientOptions returns options for spanner.NewClient that make the client replace broken connections quickly. Append
-// them to your own options. The lease argument is the shortest lease of any lock that uses the client; 0 means the
-// default lease.
+// Open returns a Spanner client for locks. It calls spanner.NewClient with ClientOptions(0), followed by opts, which can
+// be credentials, or ClientOptions(lease) if a lock has a shorter lease than the default. A database's path is
+// projects/P/instances/I/databases/D. The client outlives ctx, because it has to release the locks after ctx has ended.
+// Close the client after that.
+//
+// Locks also work with any other client. But if that client has many calls in progress, heartbeats have to wait for
+// them; see docs/performance.md.
+func Open(ctx context.Context, database string, opts ...option.ClientOption) (*spanner.Client, error) {
+	if database == "" {
+		return nil, errors.New("spindle: open: the path of the database is empty; it is projects/P/instances/I/databases/D; if it comes from a variable, set that")
+	}
+	db, err := spanner.NewClient(context.WithoutCancel(ctx), database, append(ClientOptions(0), opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("spindle: open %.256q: %w", database, err)
+	}
+	return db, nil
+}
+
+// ClientOptions returns options for spanner.NewClient that make the client replace broken connections quickly. Open
+// passes these options. If you call NewClient yourself, append them to your own. The argument is the shortest lease of
+// any lock that uses the client; 0 means the default lease.
 //
 // Without these options, a lock can be without a holder for minutes. If a NAT gateway or a firewall silently drops a
 // connection, the client takes up to two and a half minutes to notice. After an outage, it may wait two minutes before

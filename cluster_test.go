@@ -6,18 +6,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -32,15 +37,14 @@ func TestMain(m *testing.M) {
 
 // candidate has a child's orders.
 type candidate struct {
-	Database, Table, Name, ID string
-	Lease                     time.Duration
-	Reclaim, Handover         bool
+	Database, Table string
+	Lease           time.Duration
 }
 
-// report is a line that a child prints. Its times are from the clock that all processes share, in nanoseconds.
+// report is a line that a child prints.
 type report struct {
-	Kind  string // held, unheld, resumed, applied, fenced, failed, stopped
-	At    int64
+	Kind  string // started, held, resumed, applied, fenced, failed, stopped
+	At    int64  // by the clock that all processes share, in nanoseconds
 	Has   bool
 	Token spindle.Token
 	Err   string
@@ -68,17 +72,7 @@ func runCandidate(args []string, orders <-chan string) error {
 		return err
 	}
 	defer db.Close()
-	opts := []spindle.Option{spindle.WithLease(c.Lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))}
-	if c.ID != "" {
-		opts = append(opts, spindle.WithID(c.ID))
-	}
-	if c.Reclaim {
-		opts = append(opts, spindle.WithReclaim())
-	}
-	if c.Handover {
-		opts = append(opts, spindle.WithHandover())
-	}
-	lock := spindle.New(db, c.Table, c.Name, opts...)
+	lock := spindle.New(db, c.Table, "mylock", spindle.WithLease(c.Lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	done := make(chan error, 1)
@@ -86,83 +80,74 @@ func runCandidate(args []string, orders <-chan string) error {
 		return err
 	}
 	var mu sync.Mutex
-	out := json.NewEncoder(os.Stdout)
-	say := func(r report) { mu.Lock(); defer mu.Unlock(); _ = out.Encode(r) }
+	say := func(kind string, r report, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Kind, r.At = kind, time.Now().UnixNano(); err != nil {
+			r.Err = err.Error()
+		}
+		_ = json.NewEncoder(os.Stdout).Encode(r)
+	}
 	go obey(orders, lock, db, say)
 	watch(lock, done, say)
 	return nil
 }
 
-// watch reports every change in the result of HasLock, until done.
-func watch(lock *spindle.Lock, done <-chan error, say func(report)) {
+// watch reports when the candidate gets the lock, and what HasLock says first after the process was stopped, until done.
+func watch(lock *spindle.Lock, done <-chan error, say func(string, report, error)) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	var was bool
-	var lastTrue, last int64
-	say(report{Kind: "started", At: time.Now().UnixNano()})
+	say("started", report{}, nil)
+	was, last := false, time.Now()
 	for {
-		before := time.Now().UnixNano()
 		has, token := lock.HasLock()
-		after := time.Now().UnixNano()
-		if last != 0 && after-last > int64(500*time.Millisecond) { // stopped since the last round, perhaps within this one
+		if time.Since(last) > time.Second/2 { // stopped since the last round, perhaps within this one
 			has, token = lock.HasLock()
-			after = time.Now().UnixNano()
-			say(report{Kind: "resumed", At: after, Has: has, Token: token})
+			say("resumed", report{Has: has, Token: token}, nil)
 		}
-		switch {
-		case has && !was:
-			say(report{Kind: "held", At: after, Token: token})
-		case !has && was:
-			say(report{Kind: "unheld", At: lastTrue})
+		if has && !was {
+			say("held", report{Has: true, Token: token}, nil)
 		}
-		if has {
-			lastTrue = before
-		}
-		was, last = has, after
+		was, last = has, time.Now()
 		select {
 		case <-tick.C:
 		case err := <-done:
-			r := report{Kind: "stopped", At: lastTrue}
-			if err != nil {
-				r.Err = err.Error()
-			}
-			say(r)
+			say("stopped", report{}, err)
 			return
 		}
 	}
 }
 
-func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func(report)) {
+func obey(orders <-chan string, lock *spindle.Lock, db *spanner.Client, say func(string, report, error)) {
 	for order := range orders {
 		var c command
 		if err := json.Unmarshal([]byte(order), &c); err != nil {
 			panic(err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, c.Value})}
 		var err error
 		if c.Fenced {
-			_, err = lock.Apply(ctx, c.Token, write)
+			_, err = lock.Apply(ctx, c.Token, write(c.Value))
 		} else {
-			_, err = db.Apply(ctx, write)
+			_, err = db.Apply(ctx, write(c.Value))
 		}
 		cancel()
 		switch {
 		case err == nil:
-			say(report{Kind: "applied", At: time.Now().UnixNano()})
+			say("applied", report{}, nil)
 		case errors.Is(err, spindle.ErrFenced):
-			say(report{Kind: "fenced", At: time.Now().UnixNano(), Err: err.Error()})
+			say("fenced", report{}, err)
 		default:
-			say(report{Kind: "failed", At: time.Now().UnixNano(), Err: err.Error()})
+			say("failed", report{}, err)
 		}
 	}
 }
 
 // cluster is a set of processes that are the candidates for one lock.
 type cluster struct {
-	tb   testing.TB
-	db   *spindletest.Database
-	base candidate
+	tb    testing.TB
+	db    *spindletest.Database
+	lease time.Duration
 
 	mu      sync.Mutex
 	all     []*process
@@ -172,23 +157,25 @@ type cluster struct {
 type process struct {
 	*subprocess.Child
 	reports []report // guarded by the cluster's mu
-	ended   int64    // when it was killed, or 0
 }
 
-func newCluster(tb testing.TB, db *spindletest.Database, base candidate) *cluster {
-	base.Database, base.Table = db.Path, db.Table
-	c := &cluster{tb: tb, db: db, base: base, changed: make(chan struct{})}
-	tb.Cleanup(c.close)
+func newCluster(tb testing.TB, db *spindletest.Database, lease time.Duration) *cluster {
+	c := &cluster{tb: tb, db: db, lease: lease, changed: make(chan struct{})}
+	tb.Cleanup(func() {
+		for _, p := range c.all {
+			p.Kill()
+		}
+	})
 	return c
 }
 
-// start starts another candidate. env is added to its environment, and overrides it.
-func (c *cluster) start(env ...string) *process {
+// start starts another candidate.
+func (c *cluster) start() *process {
 	c.tb.Helper()
-	arg, err := json.Marshal(c.base)
+	arg, err := json.Marshal(candidate{Database: c.db.Path, Table: c.db.Table, Lease: c.lease})
 	require.NoError(c.tb, err)
 	p := &process{}
-	child := subprocess.Command{Args: []string{string(arg)}, Env: append(c.db.Env(), env...), Line: func(line string) { c.hear(p, line) }}
+	child := subprocess.Command{Args: []string{string(arg)}, Env: c.db.Env(), Line: func(line string) { c.hear(p, line) }}
 	if testing.Verbose() {
 		child.Stderr = os.Stderr
 	}
@@ -212,17 +199,17 @@ func (c *cluster) hear(p *process, line string) {
 	c.changed = make(chan struct{})
 }
 
-// await waits for the first report since the given time, from any process, that match accepts.
-func (c *cluster) await(limit time.Duration, match func(*process, report) bool) (*process, report) {
+// await waits for the first report of one of these kinds after the given time, from p, or from any process if p is nil.
+func (c *cluster) await(p *process, after time.Time, kinds ...string) (*process, report) {
 	c.tb.Helper()
-	timeout := time.After(limit)
+	timeout := time.After(time.Minute)
 	for {
 		c.mu.Lock()
-		for _, p := range c.all {
-			for _, r := range p.reports {
-				if match(p, r) {
+		for _, q := range c.all {
+			for _, r := range q.reports {
+				if (p == nil || p == q) && r.At > after.UnixNano() && slices.Contains(kinds, r.Kind) {
 					c.mu.Unlock()
-					return p, r
+					return q, r
 				}
 			}
 		}
@@ -231,7 +218,7 @@ func (c *cluster) await(limit time.Duration, match func(*process, report) bool) 
 		select {
 		case <-changed:
 		case <-timeout:
-			require.FailNow(c.tb, "waited in vain", "for %v", limit)
+			require.FailNow(c.tb, "waited in vain", "for %v", kinds)
 		}
 	}
 }
@@ -239,39 +226,28 @@ func (c *cluster) await(limit time.Duration, match func(*process, report) bool) 
 // elected waits until a process gets the lock after the given time.
 func (c *cluster) elected(after time.Time) (*process, report) {
 	c.tb.Helper()
-	return c.await(time.Minute, func(_ *process, r report) bool { return r.Kind == "held" && r.At > after.UnixNano() })
+	return c.await(nil, after, "held")
 }
 
 // says waits for p to make a report of the given kind after the given time.
 func (c *cluster) says(p *process, kind string, after time.Time) report {
 	c.tb.Helper()
-	_, r := c.await(time.Minute, func(q *process, r report) bool { return q == p && r.Kind == kind && r.At > after.UnixNano() })
+	_, r := c.await(p, after, kind)
 	return r
 }
 
-func (c *cluster) do(p *process, cmd command) report {
+// do returns what came of an order.
+func (c *cluster) do(p *process, cmd command) string {
 	c.tb.Helper()
 	line, err := json.Marshal(cmd)
 	require.NoError(c.tb, err)
 	start := time.Now()
 	require.NoError(c.tb, p.Send(string(line)))
-	_, r := c.await(time.Minute, func(q *process, r report) bool {
-		return q == p && r.At > start.UnixNano() && (r.Kind == "applied" || r.Kind == "fenced" || r.Kind == "failed")
-	})
-	return r
+	_, r := c.await(p, start, "applied", "fenced", "failed")
+	return r.Kind
 }
 
-// kill kills p as kill -9 does, and returns the time just before that.
-func (c *cluster) kill(p *process) time.Time {
-	c.tb.Helper()
-	now := time.Now()
-	p.Kill()
-	c.mu.Lock()
-	p.ended = now.UnixNano()
-	c.mu.Unlock()
-	return now
-}
-
+// signal sends a signal to p, and returns the time just before that.
 func (c *cluster) signal(p *process, s os.Signal) time.Time {
 	c.tb.Helper()
 	now := time.Now()
@@ -279,47 +255,41 @@ func (c *cluster) signal(p *process, s os.Signal) time.Time {
 	return now
 }
 
-func (c *cluster) close() {
-	for _, p := range c.all {
-		p.Kill()
+// slow is the value of a panic that takes a while to print. In the meantime, the other goroutines go on.
+type slow struct{ released <-chan struct{} }
+
+// Error is called by the runtime once the deferred functions of the panicking goroutine have run.
+func (s slow) Error() string {
+	select {
+	case <-s.released:
+		fmt.Println("released")
+	case <-time.After(time.Second):
+		fmt.Println("held")
 	}
-	c.requireOneHolder()
+	os.Exit(0)
+	return ""
 }
 
-// requireOneHolder fails if two processes learned that they held the lock at the same time. Each interval begins at the
-// end of the first call that returned true, and ends at the start of the last one. It therefore lies within the time
-// for which the lock was held, so that no overlap is an artifact of the measurement.
-func (c *cluster) requireOneHolder() {
-	type span struct {
-		from, to int64
-		p        *process
-	}
-	var spans []span
-	for _, p := range c.all {
-		from := int64(0)
-		for _, r := range p.reports {
-			switch r.Kind {
-			case "held":
-				from = r.At
-			case "unheld", "stopped":
-				if from != 0 {
-					spans = append(spans, span{from, max(from, r.At), p})
-				}
-				from = 0
-			}
+// leadAndPanic is the code of a process whose leader function panics.
+func leadAndPanic() error {
+	link, released := &memstore.Link{Store: &memstore.Store{}}, make(chan struct{})
+	link.After(func(step string) {
+		if step == "release" {
+			close(released)
 		}
-		if from != 0 && p.ended != 0 {
-			spans = append(spans, span{from, p.ended, p})
-		}
-	}
-	for i, a := range spans {
-		for _, b := range spans[:i] {
-			if a.p != b.p && a.from < b.to && b.from < a.to {
-				c.tb.Errorf("two holders: process %d from %d to %d, process %d from %d to %d",
-					a.p.Pid(), a.from, a.to, b.p.Pid(), b.from, b.to)
-			}
-		}
-	}
+	})
+	l := spindle.New(nil, "locktable", "mylock", options.Option(func(c *options.Config) { c.Store = link }),
+		spindle.WithLeader(func(context.Context, spindle.Term) { panic(slow{released}) }))
+	return l.RunAndWait(context.Background())
 }
 
-func (r report) time() time.Time { return time.Unix(0, r.At) }
+// While a process dies of a panic, other goroutines of its work may still run. So the panic is not taken for a return,
+// and the lock is not released before its lease expires.
+func TestALeaderFunctionThatPanicsReleasesNothing(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string, 1)
+	child, err := subprocess.Command{Args: []string{"panic"}, Line: func(line string) { lines <- line }}.Start()
+	require.NoError(t, err)
+	defer child.Kill()
+	assert.Equal(t, "held", <-lines)
+}

@@ -5,9 +5,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// course is how far a leader's term has come. It is a state machine without side effects: it maps each event to the acts
-// that the leader has to carry out. Two rules always hold. Once the work's context has been canceled, the term must end.
-// The lock is released only after the work has returned.
+// course records how far a leader's term has come. It is a state machine without side effects: it maps each event to the
+// acts that the leader has to carry out. Two rules always hold. Once the work's context has been canceled, the term must
+// end. The lock is released only after the work has returned.
 type course struct {
 	handover     bool // whether the end of Run's ctx is announced, too
 	keepOnReturn bool // whether the term continues without its work
@@ -25,6 +25,7 @@ const (
 	leading  stage = iota
 	leaving        // announced; the work continues until the followers have seen the announcement
 	draining       // the work's context is canceled; heartbeats continue until the work has returned
+	hung           // the same, but the work has stalled: this process no longer acts, and heartbeats end a lease later
 	lost           // the lock is no longer held, but the work has not returned
 	over
 )
@@ -40,6 +41,7 @@ const (
 	returned                   // the work has returned
 	jeopardy                   // a heartbeat failed; Err is set
 	safe                       // a heartbeat was acknowledged again
+	stalled                    // the work has made no progress, so its context has been canceled; Err is set
 	termEnded                  // the lock is no longer held; Err is set
 	timeIsUp                   // the work's grace period after the end of Run's ctx has elapsed
 )
@@ -58,6 +60,7 @@ const (
 	announce   act = iota // announce that the leader is leaving
 	cancelWork            // cancel the work's context
 	release               // release the lock
+	stall                 // no longer act under the lock, because the work has stalled
 	expire                // let the lock expire, because the work has not returned
 	lose                  // accept that the lock is lost
 	abandon               // stop waiting for work that has not returned since the lock was lost
@@ -87,16 +90,12 @@ func (c *course) on(e event) []act {
 			return c.drain()
 		}
 	case returned:
-		switch {
-		case before == leading && c.keepOnReturn:
-			return nil
-		case before <= leaving:
-			c.early = before == leading // an announcement would only prolong a term without work
-			return c.drain()
-		case before == draining:
-			return c.end(release)
+		return c.finish()
+	case stalled:
+		if before <= draining && !c.idle {
+			c.stage = hung
+			return []act{stall}
 		}
-		return c.end()
 	case termEnded:
 		if c.idle {
 			return c.end(lose)
@@ -104,7 +103,7 @@ func (c *course) on(e event) []act {
 		c.stage = lost
 		return []act{lose}
 	case timeIsUp:
-		if before == draining {
+		if before == draining || before == hung {
 			return c.end(expire)
 		} else if before == lost {
 			return c.end(abandon)
@@ -116,6 +115,20 @@ func (c *course) on(e event) []act {
 func (c *course) leave(e event) []act {
 	c.stage, c.by = leaving, e.By
 	return []act{announce}
+}
+
+// finish handles the return of the leader function.
+func (c *course) finish() []act {
+	switch before := c.stage; {
+	case before == leading && c.keepOnReturn:
+		return nil
+	case before <= leaving:
+		c.early = before == leading // an announcement would only prolong a term without work
+		return c.drain()
+	case before == draining, before == hung:
+		return c.end(release)
+	}
+	return c.end()
 }
 
 func (c *course) drain() []act {

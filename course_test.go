@@ -1,10 +1,23 @@
 package spindle
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // surroundings are the events that can happen around a term, and the actions that it must not take in the current
@@ -15,7 +28,7 @@ type surroundings struct {
 	path []happening
 
 	ended, announcing, canceled, held bool
-	working                           bool
+	working, stalls                   bool
 	reminders                         int // calls of StepDown and requests that can still come
 }
 
@@ -31,8 +44,9 @@ func (s *surroundings) next() (all []happening) {
 	add(s.reminders > 0 && s.handover && !s.canceled, requested)
 	add(s.announcing, announced)
 	add(s.working, returned)
+	add(s.working && s.held && !s.stalls, stalled)
 	add(s.held, termEnded)
-	add(s.ended && (s.stage == draining || s.stage == lost), timeIsUp)
+	add(s.ended && (s.stage == draining || s.stage == hung || s.stage == lost), timeIsUp)
 	return all
 }
 
@@ -48,6 +62,8 @@ func (s *surroundings) happens(what happening) {
 		s.announcing = false
 	case returned:
 		s.working = false
+	case stalled:
+		s.stalls, s.canceled, s.announcing = true, true, false
 	case termEnded:
 		s.held = false
 	}
@@ -55,6 +71,7 @@ func (s *surroundings) happens(what happening) {
 		s.does(a, what)
 	}
 	s.holds(s.stage == over || s.held || s.stage == lost, "a lock that is lost is known to be")
+	s.holds(!s.stalls || s.stage >= hung, "nobody acts once the work has stalled")
 	s.holds(s.stage != over || !s.working || what == timeIsUp, "nothing ends before the work has returned, or has had its time")
 	s.holds(what != timeIsUp || s.stage == over, "nothing is waited for after its time")
 }
@@ -74,6 +91,8 @@ func (s *surroundings) does(a act, what happening) {
 	case release:
 		s.holds(s.canceled && !s.working, "the lock is released once the work has returned")
 		s.held = false
+	case stall:
+		s.holds(s.stalls && s.working, "only work that runs can stall")
 	case expire:
 		s.holds(s.canceled && s.working && s.ended, "the lock is left to expire if work does not return in time")
 		s.held = false
@@ -119,4 +138,110 @@ func TestNoOrderOfEventsReleasesALockBeforeItsWorkHasReturned(t *testing.T) {
 	}
 	t.Logf("%d orders", n)
 	assert.Greater(t, n, 1000)
+}
+
+func TestNobodyLeadsOnceTheLeaseHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		holder := elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{"m"}, ID: "holder", LeaseRecord: table.LeaseRecord{Lease: 10 * time.Second}}
+		term := holder.Try(t.Context(), elect.All, time.Second).Term
+		require.NotNil(t, term)
+		defer term.End(nil)
+		l := New(nil, "locktable", "m", options.Option(func(c *options.Config) { c.Store = store }))
+		for range 2 { // the first look reads the leader's lease record, and the second one knows it
+			leader, err := l.Leader(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "holder", leader.ID)
+			time.Sleep(9 * time.Second / 2)
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		_, err := l.Leader(t.Context())
+		assert.ErrorIs(t, err, ErrNoLeader, "it has crashed: its row is still there")
+	})
+}
+
+// The answer to StepDown is preferred to the end of its ctx, if both have come: a caller that is told that the lock is still held
+// would wait for it in vain.
+func TestAnAnswerThatHasComeIsPreferredToTheEndOfCtx(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, want := range []error{nil, ErrSuperseded} {
+		for range 100 {
+			answer := make(chan error, 1)
+			answer <- want
+			assert.Equal(t, want, awaitAnswer(ctx, answer))
+		}
+	}
+	assert.ErrorIs(t, awaitAnswer(ctx, make(chan error, 1)), context.Canceled)
+	full := make(chan error, 1)
+	full <- errors.New("it failed")
+	assert.EqualError(t, awaitAnswer(context.Background(), full), "it failed")
+}
+
+// The timing of a connection depends on the lease. A short lease does not cause a ping or an attempt to which a slow
+// network cannot respond. With a long lease, a connection waits no longer than without these options, or 20 s.
+func TestAConnectionGoesByTheLeaseWithinBounds(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ third, ping, answer, first, longest, connect time.Duration }{
+		{third: 33 * ms, ping: 10 * time.Second, answer: time.Second, first: 50 * ms, longest: 100 * ms, connect: 5 * time.Second},
+		{third: 8 * time.Second, ping: 10 * time.Second, answer: 8 * time.Second, first: 800 * ms, longest: 8 * time.Second, connect: 8 * time.Second},
+		{third: time.Minute, ping: time.Minute, answer: 20 * time.Second, first: time.Second, longest: 20 * time.Second, connect: 20 * time.Second},
+		{third: 8 * time.Hour, ping: 2 * time.Minute, answer: 20 * time.Second, first: time.Second, longest: 20 * time.Second, connect: 20 * time.Second},
+	} {
+		assert.Equal(t, keepalive.ClientParameters{Time: c.ping, Timeout: c.answer}, keepaliveWithin(c.third), c.third)
+		pauses := backoff.Config{BaseDelay: c.first, Multiplier: 1.6, Jitter: 0.2, MaxDelay: c.longest}
+		assert.Equal(t, grpc.ConnectParams{Backoff: pauses, MinConnectTimeout: c.connect}, reconnectWithin(c.third), c.third)
+	}
+}
+
+// The gap of a handover counts from the last time at which the old leader is known to have held the lock, whatever is seen of the
+// lock until the next one leads.
+func TestTheGapOfAHandoverCountsFromTheFirstRelease(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0).UTC() }
+	record := &table.LeaseRecord{Lease: 10 * time.Second}
+	holds := func(token, beat int) table.Observation {
+		return table.Observation{Name: "m", At: at(beat), Exists: true, Token: table.TokenAt(at(token)), Heartbeat: at(beat), Writer: "a", LeaseRecord: record}
+	}
+	free := func(since int) table.Observation {
+		return table.Observation{Name: "m", At: at(since + 1), Exists: true, Token: table.TokenAt(at(since))}
+	}
+	claimed := func(since int) table.Observation {
+		return table.Observation{Name: "m", At: at(since + 1), Exists: true, Token: table.TokenAt(at(since)), Heartbeat: at(since), Writer: "b"}
+	}
+	withdrawn := func(since int) table.Observation {
+		return table.Observation{Name: "m", At: at(since + 1), Exists: true, Token: table.TokenAt(at(since)), Writer: "b"}
+	}
+	for name, c := range map[string]struct {
+		seen []table.Observation
+		gap  int
+	}{
+		"seen to be released":                  {[]table.Observation{holds(0, 5), free(7), holds(9, 9)}, 2},
+		"a withdrawn claim is no release":      {[]table.Observation{holds(0, 5), withdrawn(7), holds(9, 9)}, 4},
+		"not seen to be released":              {[]table.Observation{holds(0, 5), holds(9, 9)}, 4},
+		"a claim is withdrawn":                 {[]table.Observation{holds(0, 5), free(7), claimed(8), free(11), holds(14, 14)}, 7},
+		"two claims are withdrawn":             {[]table.Observation{holds(0, 5), free(7), free(11), claimed(12), free(13), holds(14, 14)}, 7},
+		"a heartbeat comes after the last one": {[]table.Observation{holds(0, 5), holds(0, 6), free(7), free(7), holds(8, 8)}, 1},
+	} {
+		f := follower{Handover: Handover{From: leaderOf(holds(0, 0))}, held: at(0)}
+		for _, o := range c.seen {
+			f.see(o)
+		}
+		assert.Equal(t, time.Duration(c.gap)*time.Second, f.Gap, name)
+	}
+}
+
+// A view that is published just after a waiter has looked at the one before it wakes the waiter.
+func TestAViewThatComesAfterALookIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, "locktable", "m", options.Option(func(c *options.Config) { c.Store = &memstore.Store{} }))
+		looks := 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		assert.NoError(t, l.wait(ctx, "it was missed", func(*view) bool {
+			if looks++; looks < 4 {
+				l.show(view{})
+			}
+			return looks == 4
+		}))
+	})
 }

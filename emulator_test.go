@@ -5,7 +5,11 @@ package spindle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,19 +23,17 @@ import (
 	sppb "cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/network"
-	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
-	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -45,10 +47,7 @@ const lease = time.Second
 const roundTrips = lease
 
 func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
-	t.Parallel()
+	onTheEmulator(t)
 	t.Run("GoogleSQL", func(t *testing.T) {
 		t.Parallel()
 		f(t, spindletest.New(t, spindletest.WithDDL(registerDDL)))
@@ -58,6 +57,14 @@ func inBothDialects(t *testing.T, f func(t *testing.T, db *spindletest.Database)
 		f(t, spindletest.New(t, spindletest.PostgreSQL(),
 			spindletest.WithDDL(`CREATE TABLE register (id bigint NOT NULL PRIMARY KEY, value bigint)`)))
 	})
+}
+
+// onTheEmulator lets a test run beside others that wait for the emulator.
+func onTheEmulator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the emulator: run without -short")
+	}
+	t.Parallel()
 }
 
 // connect opens a separate client on db.
@@ -162,7 +169,7 @@ func register(t testing.TB, db *spindletest.Database) int64 {
 func TestHolderIsKilled(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
 		const lease = 3 * lease // a takeover that takes seconds more than a lease, on a machine that compiles, is within two leases
-		c := newCluster(t, db, candidate{Name: "mylock", Lease: lease})
+		c := newCluster(t, db, lease)
 		c.start()
 		c.start()
 		c.start()
@@ -171,7 +178,7 @@ func TestHolderIsKilled(t *testing.T) {
 			c.says(p, "started", time.Time{})
 		}
 		for range 2 {
-			killed := c.kill(leader)
+			killed := c.signal(leader, syscall.SIGKILL)
 			next, now := c.elected(killed)
 			assert.LessOrEqual(t, now.At-killed.UnixNano(), int64(2*lease))
 			assert.Greater(t, now.Token, held.Token)
@@ -182,46 +189,21 @@ func TestHolderIsKilled(t *testing.T) {
 
 func TestHolderIsStoppedAndAsksForTheLock(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		c := newCluster(t, db, candidate{Name: "mylock", Lease: 3 * lease})
+		c := newCluster(t, db, 3*lease)
 		c.start()
 		c.start()
 		paused, held := c.elected(time.Time{})
-		require.Equal(t, "applied", c.do(paused, command{Fenced: true, Token: held.Token, Value: 1}).Kind)
+		require.Equal(t, "applied", c.do(paused, command{Fenced: true, Token: held.Token, Value: 1}))
 
 		stopped := c.signal(paused, syscall.SIGSTOP)
 		next, now := c.elected(stopped)
-		require.Equal(t, "applied", c.do(next, command{Fenced: true, Token: now.Token, Value: 2}).Kind)
+		require.Equal(t, "applied", c.do(next, command{Fenced: true, Token: now.Token, Value: 2}))
 
 		resumed := c.signal(paused, syscall.SIGCONT)
 		assert.False(t, c.says(paused, "resumed", resumed).Has, "the first HasLock after the pause")
-		assert.Equal(t, "fenced", c.do(paused, command{Fenced: true, Token: held.Token, Value: 3}).Kind)
+		assert.Equal(t, "fenced", c.do(paused, command{Fenced: true, Token: held.Token, Value: 3}))
 		assert.EqualValues(t, 2, register(t, db))
-		assert.Equal(t, "applied", c.do(paused, command{Value: 4}).Kind, "what the fence is for")
-	})
-}
-
-func TestHolderIsTerminated(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		c := newCluster(t, db, candidate{Name: "mylock", Lease: 10 * lease})
-		c.start()
-		leader, _ := c.elected(time.Time{})
-		c.start()
-		asked := c.signal(leader, syscall.SIGTERM)
-		assert.Empty(t, c.says(leader, "stopped", time.Time{}).Err)
-		_, now := c.elected(asked)
-		assert.Less(t, now.At-asked.UnixNano(), int64(5*lease), "half a lease: it was not waited out")
-	})
-}
-
-func TestARestartedProcessReclaimsItsOwnTerm(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		c := newCluster(t, db, candidate{Name: "mylock", Lease: time.Minute, ID: "pod-0", Reclaim: true})
-		c.start()
-		leader, _ := c.elected(time.Time{})
-		killed := c.kill(leader)
-		c.start()
-		_, now := c.elected(killed)
-		assert.Less(t, now.At-killed.UnixNano(), int64(10*time.Second))
+		assert.Equal(t, "applied", c.do(paused, command{Value: 4}), "what the fence is for")
 	})
 }
 
@@ -396,6 +378,12 @@ func TestFence(t *testing.T) {
 		require.EqualValues(t, 2, register(t, db))
 		_, err = l.Apply(ctx, token, write(3), spanner.ApplyAtLeastOnce())
 		require.NoError(t, err)
+		made := []*spanner.Mutation{spanner.Insert("register", []string{"id", "value"}, []any{7, 1})}
+		_, err = l.Apply(ctx, token, made) // as the next leader would do
+		require.NoError(t, err)
+		_, err = l.Apply(ctx, token, made)
+		assert.Equal(t, codes.AlreadyExists, spanner.ErrCode(err))
+		assert.NotErrorIs(t, err, spindle.ErrFenced)
 		for name, err := range map[string]error{
 			"Apply": func() error { _, err := l.Apply(ctx, token, missing); return err }(), "ReadWriteTransaction": inTransaction(missing), "fn": refusing(),
 		} {
@@ -404,9 +392,13 @@ func TestFence(t *testing.T) {
 		}
 
 		require.NoError(t, l.stop())
-		_, err = l.Apply(ctx, token, write(4))
-		assert.ErrorIs(t, err, spindle.ErrFenced)
-		assert.ErrorIs(t, inTransaction(write(4)), spindle.ErrFenced)
+		for _, ms := range [][]*spanner.Mutation{write(4), made, missing} { // whatever else is wrong with the commit
+			_, err = l.Apply(ctx, token, ms)
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+			_, err = l.Apply(ctx, token, ms, spanner.ApplyAtLeastOnce())
+			assert.ErrorIs(t, err, spindle.ErrFenced)
+			assert.ErrorIs(t, inTransaction(ms), spindle.ErrFenced)
+		}
 		assert.NotErrorIs(t, refusing(), spindle.ErrFenced)
 		for _, never := range []spindle.Token{0, -1, 1} {
 			_, err = l.Apply(ctx, never, write(4))
@@ -574,35 +566,8 @@ func TestAStatementFencesATransactionThatIsAllSQL(t *testing.T) {
 	})
 }
 
-func TestACommitOfAnOldTokenIsFencedWhateverElseIsWrongWithIt(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		l := stand(t, db.Client, db, spindle.WithLease(20*lease)) // it is to be released, not to expire
-		eventually(t, 10*time.Second, "election", l.has)
-		token := l.token()
-		made := []*spanner.Mutation{spanner.Insert("register", []string{"id", "value"}, []any{7, 1})}
-		gone := []*spanner.Mutation{spanner.Update("register", []string{"id", "value"}, []any{8, 1})}
-		_, err := l.Apply(t.Context(), token, made) // as the next leader would do
-		require.NoError(t, err)
-		for _, ms := range [][]*spanner.Mutation{made, gone} {
-			_, err = l.Apply(t.Context(), token, ms)
-			assert.NotErrorIs(t, err, spindle.ErrFenced, "while the token is valid it is something else")
-		}
-		require.NoError(t, l.stop())
-		for _, ms := range [][]*spanner.Mutation{made, gone} {
-			_, err = l.Apply(t.Context(), token, ms)
-			assert.ErrorIs(t, err, spindle.ErrFenced)
-			_, err = l.Apply(t.Context(), token, ms, spanner.ApplyAtLeastOnce())
-			assert.ErrorIs(t, err, spindle.ErrFenced)
-			_, err = l.ReadWriteTransaction(t.Context(), token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error { return txn.BufferWrite(ms) })
-			assert.ErrorIs(t, err, spindle.ErrFenced)
-		}
-	})
-}
-
 func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
+	onTheEmulator(t)
 	db := spindletest.New(t)
 	applyDDL(t, db, "DROP TABLE "+db.Table)
 	applyDDL(t, db, "CREATE TABLE "+db.Table+" (name STRING(MAX) NOT NULL, heartbeat TIMESTAMP, token TIMESTAMP, writer STRING(MAX)) PRIMARY KEY (name)")
@@ -617,90 +582,230 @@ func TestATableWithoutCommitTimestampsIsReported(t *testing.T) {
 	eventually(t, 10*time.Second, "election, once it is mended", l.has)
 }
 
-func TestNothingIsLeftRunning(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
+// If the client is closed while a lock uses it, the error says so, and does not blame the table.
+func TestAClientThatWasClosedEarlyIsSaidToBe(t *testing.T) {
+	onTheEmulator(t)
+	db := spindletest.New(t)
+	client := connect(t, db)
+	var log fleet.Log
+	l := stand(t, client, db, spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	eventually(t, 10*time.Second, "election", l.has)
+	client.Close()
+	_, err := l.Leader(t.Context())
+	assert.ErrorContains(t, err, "the Spanner client was closed")
+	eventually(t, 10*time.Second, "it to be logged too", func() bool {
+		return strings.Contains(log.String(), "can't compete") && strings.Contains(log.String(), "the Spanner client was closed")
+	})
+	assert.NotContains(t, log.String(), "it is a lock table")
+}
+
+// A database that does not exist is not mistaken for a table that does not exist.
+func TestAPathOfNoDatabaseIsSaidToBeWrong(t *testing.T) {
+	onTheEmulator(t)
+	db := spindletest.New(t)
+	instance, _, _ := strings.Cut(db.Path, "/databases/")
+	for _, path := range []string{instance + "/databases/other", "projects/p/instances/i/databases/d"} {
+		client, err := spanner.NewClientWithConfig(t.Context(), path, spanner.ClientConfig{DisableNativeMetrics: true}, db.ClientOptions()...)
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = spindle.New(client, db.Table, "mylock").Leader(t.Context())
+		assert.ErrorContains(t, err, "check the database path that was given to the Spanner client")
+		assert.NotContains(t, err.Error(), "table exist")
 	}
-	before := goleak.IgnoreCurrent()
-	t.Run("three runs", func(t *testing.T) {
-		db := spindletest.New(t)
-		for range 3 {
-			var led atomic.Int32
-			l := stand(t, db.Client, db, spindle.WithLease(20*lease),
-				spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { led.Add(1); <-ctx.Done() }))
-			eventually(t, 10*time.Second, "the leader function", func() bool { return led.Load() == 1 })
-			require.NoError(t, l.stop())
+}
+
+// open returns a client with one connection, through way. The ctx that it was opened with has ended.
+func open(t *testing.T, db *spindletest.Database, way *network.Link, opts ...option.ClientOption) *spanner.Client {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	client, err := spindle.Open(ctx, db.Path, slices.Concat(db.ClientOptions(), opts, []option.ClientOption{option.WithEndpoint(way.Addr()), option.WithGRPCConnectionPool(1)})...)
+	cancel()
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func TestOpenNamesTheDatabaseThatItRefuses(t *testing.T) {
+	_, err := spindle.Open(t.Context(), "mydb")
+	assert.ErrorContains(t, err, `spindle: open "mydb": `)
+	_, err = spindle.Open(t.Context(), "")
+	assert.ErrorContains(t, err, "the path of the database is empty")
+}
+
+// Connections that a NAT has forgotten do not keep a lock without a holder while new connections work. They are
+// replaced 10 s after the last response, which is the minimum that gRPC allows, plus the time in which a ping may be
+// answered.
+func TestForgottenConnectionsAreReplaced(t *testing.T) {
+	onTheEmulator(t)
+	db := spindletest.New(t)
+	way := newLink(t, db)
+	l := stand(t, open(t, db, way), db)
+	eventually(t, 10*time.Second, "election", l.has)
+	way.Forget()
+	eventually(t, 2*lease, "stepping down", func() bool { return !l.has() })
+	eventually(t, 20*time.Second, "a holder again, over a new connection", l.has)
+}
+
+// However long Spanner was unavailable, a client tries to connect every third of its lease, so a lock has a holder soon
+// after the outage.
+func TestALongOutageDoesNotDelayTheNextConnection(t *testing.T) {
+	onTheEmulator(t)
+	db := spindletest.New(t)
+	way := newLink(t, db)
+	dialed := make(chan time.Time, 100)
+	l := stand(t, open(t, db, way, append(spindle.ClientOptions(lease), option.WithGRPCDialOption(grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		dialed <- time.Now()
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})))...), db)
+	eventually(t, 10*time.Second, "election", l.has)
+	<-dialed
+	way.Cut()
+	last := time.Now()
+	for range 14 {
+		select {
+		case at := <-dialed:
+			require.Less(t, at.Sub(last), 2*lease, "between two attempts to connect")
+			last = at
+		case <-time.After(2 * lease):
+			require.FailNow(t, "no attempt to connect")
 		}
-	})
-	testcheck.NoLeak(t, before)
+	}
+	way.Mend()
+	eventually(t, 3*lease, "a holder again", l.has)
 }
 
-func TestAWriteThatWasRefusedIsCountedAndHasASpan(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		r := fleet.NewReports()
-		l := spindle.New(db.Client, db.Table, "fenced", r.Options(), quiet)
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, "x"})}
-		_, err := l.Apply(t.Context(), 1_700_000_000_000_000, write)
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 1}, r.Metrics(t))
-		assert.Equal(t, []string{"fence!"}, r.Spans())
+// A reply to a commit that has neither an error nor a timestamp does not tell whether the commit was applied. Spanner
+// can send such a reply if it expects a second request with the token of the reply.
 
-		_, err = l.ReadWriteTransaction(t.Context(), 0, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		assert.Equal(t, map[string]float64{"fenced{lock=fenced}": 2}, r.Metrics(t), "that was not even sent")
-	})
+// answering replaces, while it is on, the replies to commits. If it is told to apply the commits, they take effect all the
+// same.
+type answering struct {
+	on      atomic.Bool
+	applies bool
 }
 
-// One commit can be fenced by both the term of an election and a mutex, on a real database.
-func TestACommitIsUnderATermAndAMutex(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		terms := make(chan spindle.Term, 1)
-		l := stand(t, db.Client, db, spindle.WithLease(20*lease),
-			spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
-		term := <-terms
-		accounts := lock.New(db.Client, db.Table, "accounts")
-		require.NoError(t, accounts.Lock(t.Context()))
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
-		_, err := spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.NoError(t, err)
-
-		require.NoError(t, accounts.Unlock(t.Context()))
-		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.ErrorIs(t, err, spindle.ErrFenced, "one is not held any more")
-		assert.ErrorContains(t, err, "accounts")
-
-		require.NoError(t, accounts.Lock(t.Context()))
-		require.NoError(t, l.stop())
-		_, err = spindle.Apply(t.Context(), []spindle.Holding{term, accounts}, write)
-		require.ErrorIs(t, err, spindle.ErrFenced, "nor is the other")
-		assert.ErrorContains(t, err, "mylock")
-		require.NoError(t, accounts.Unlock(t.Context()))
-	})
+func (a *answering) option() option.ClientOption {
+	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			r, ok := req.(*sppb.CommitRequest)
+			if !ok || !a.on.Load() {
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}
+			if a.applies && len(r.GetMutations()) > 0 {
+				if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
+					return err
+				}
+			}
+			res := reply.(*sppb.CommitResponse)
+			proto.Reset(res)
+			res.MultiplexedSessionRetry = &sppb.CommitResponse_PrecommitToken{
+				PrecommitToken: &sppb.MultiplexedSessionPrecommitToken{PrecommitToken: []byte("again"), SeqNum: 1}}
+			return nil
+		}))
 }
 
-// A refused commit is followed by a read of the lease row, which ends the term.
-func TestARefusedCommitEndsItsTermAtOnce(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ended := make(chan error, 1)
-		l := stand(t, db.Client, db, spindle.WithLease(time.Hour), // so that no heartbeat notices it
-			spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { <-ctx.Done(); ended <- context.Cause(ctx) }))
-		token, err := l.WaitElected(t.Context())
-		require.NoError(t, err)
-		write := []*spanner.Mutation{spanner.InsertOrUpdate("register", []string{"id", "value"}, []any{1, 7})}
-		for _, no := range []spindle.Token{0, token - 1} {
-			_, err = l.Apply(t.Context(), no, write)
-			require.ErrorIs(t, err, spindle.ErrFenced)
+func TestNoStepTakesAReplyWithoutATimestampForSuccess(t *testing.T) {
+	onTheEmulator(t)
+	for _, a := range []*answering{{}, {applies: true}} {
+		ctx, db := t.Context(), spindletest.New(t)
+		tab := table.Table{Store: table.Spanner{DB: connect(t, db, a.option()), Table: db.Table}}
+		unclear := func(step string, f func() error) {
+			t.Helper()
+			a.on.Store(true)
+			defer a.on.Store(false)
+			err := f()
+			require.Error(t, err, step)
+			assert.NotErrorIs(t, err, table.ErrSuperseded, step)
+			assert.NotErrorIs(t, err, table.ErrChanged, step)
 		}
-		has, _ := l.HasLock()
-		require.True(t, has)
-		_, err = db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete(db.Table, spanner.Key{table.LeaseKey("mylock", table.Token(token))})})
+		seen, err := tab.Observe(ctx, "x")
 		require.NoError(t, err)
-		_, err = l.ReadWriteTransaction(t.Context(), token, func(_ context.Context, txn *spanner.ReadWriteTransaction) error {
-			return txn.BufferWrite(write)
+		unclear("claim", func() error {
+			token, err := tab.Claim(ctx, "me", seen...)
+			assert.Zero(t, token)
+			return err
 		})
-		require.ErrorIs(t, err, spindle.ErrFenced)
-		has, _ = l.HasLock()
-		assert.False(t, has)
-		assert.Equal(t, spindle.ErrSuperseded, <-ended)
-	})
+		seen, err = tab.Observe(ctx, "x")
+		require.NoError(t, err)
+		token, err := tab.Claim(ctx, "me", seen...)
+		require.NoError(t, err)
+		confirm := func() error { return tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Minute}, "x") }
+		unclear("confirm", confirm)
+		if !a.applies {
+			require.ErrorIs(t, tab.Heartbeat(ctx, token, "x"), table.ErrSuperseded)
+			require.NoError(t, confirm())
+		}
+		unclear("heartbeat", func() error { return tab.Heartbeat(ctx, token, "x") })
+		unclear("release", func() error { return tab.Release(ctx, token, "x") })
+		valid, err := tab.Valid(ctx, token, "x")
+		require.NoError(t, err)
+		assert.Equal(t, !a.applies, valid)
+	}
+}
+
+// BenchmarkHeartbeatsBesideReads measures how long heartbeats take while a thousand goroutines of the application read, through the
+// same client or through another one. Like Spanner, the server has 100 calls of a connection in progress at a time. A read takes a
+// quarter of a second.
+func BenchmarkHeartbeatsBesideReads(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		b.Run(fmt.Sprint("shared=", shared), func(b *testing.B) {
+			db := spindletest.New(b)
+			addr, stop, err := network.NewProxy(db.Host, 100, func(r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "Read") {
+					time.Sleep(250 * time.Millisecond)
+				}
+			})
+			require.NoError(b, err)
+			b.Cleanup(stop)
+			server := option.WithEndpoint(addr)
+			var mu sync.Mutex
+			var took []time.Duration
+			timed := option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				start := time.Now()
+				err := invoke(ctx, method, req, reply, cc, opts...)
+				if strings.HasSuffix(method, "/Commit") {
+					mu.Lock()
+					defer mu.Unlock()
+					took = append(took, time.Since(start))
+				}
+				return err
+			}))
+			locks := connect(b, db, append(spindle.ClientOptions(lease), server, timed)...)
+			application := locks
+			if !shared {
+				application = connect(b, db, server)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			var all sync.WaitGroup
+			var running []*spindle.Lock
+			for i := range 20 {
+				l := spindle.New(locks, db.Table, fmt.Sprint("lock", i), spindle.WithLease(5*lease), quiet)
+				running = append(running, l)
+				all.Go(func() { _ = l.RunAndWait(ctx) })
+			}
+			require.Eventually(b, func() bool { return held(running) }, time.Minute, time.Millisecond)
+			for range 1000 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = application.Single().ReadRow(ctx, db.Table, spanner.Key{"a row"}, []string{"name"})
+					}
+				})
+			}
+			time.Sleep(3 * lease)
+			mu.Lock()
+			took = nil
+			mu.Unlock()
+			for b.Loop() {
+				time.Sleep(lease)
+			}
+			mu.Lock()
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "ms/heartbeat")
+			b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms/heartbeat")
+			b.ReportMetric(0, "ns/op")
+			mu.Unlock()
+			cancel()
+			all.Wait()
+		})
+	}
 }

@@ -40,4 +40,8 @@ var (
 	// ErrExpired reports that a term ended because no heartbeat was acknowledged for a whole lease, measured by the
 	// local clock.
 	ErrExpired = elect.ErrExpired
+
+	// ErrStalled reports that the work made no progress for the time that WithStall sets. It is the cause of the work's
+	// ctx, and the Event.Err of a Stalled event and of the Lost or PartitionRevoked event that follows.
+	ErrStalled = elect.ErrStalled
 )

@@ -14,7 +14,7 @@ const (
 	// Elected means that this Lock now holds the lock, under Event.Token.
 	Elected EventKind = iota + 1
 	// Lost means that the term of Event.Token has ended. Event.Err gives the reason: ErrSuperseded, ErrExpired,
-	// ErrSteppedDown or ErrStopped.
+	// ErrStalled, ErrSteppedDown or ErrStopped.
 	Lost
 	// Jeopardy means that a heartbeat failed with Event.Err. The lock is still held, but it will be lost at
 	// Event.Deadline unless a heartbeat is acknowledged before then.
@@ -34,9 +34,12 @@ const (
 	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
 	// Event.Err is the cause. The partition becomes free once the work has returned.
 	PartitionRevoked
+	// Stalled means that the work has made no progress for the time that WithStall sets. In a group, this is the work on
+	// Event.Partition. Lost or, unless it came before, PartitionRevoked follows at once, even if the work has not returned.
+	Stalled
 )
 
-var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone", Leaving: "leaving", PartitionAssigned: "partition assigned", PartitionRevoked: "partition revoked"}
+var kindNames = map[EventKind]string{Elected: "elected", Lost: "lost", Jeopardy: "jeopardy", Safe: "safe", LeaderSeen: "leader seen", LeaderGone: "leader gone", Leaving: "leaving", PartitionAssigned: "partition assigned", PartitionRevoked: "partition revoked", Stalled: "stalled"}
 
 // String returns the name of the kind in lower case, such as "leader seen".
 func (k EventKind) String() string { return cmp.Or(kindNames[k], "unknown") }
@@ -46,8 +49,8 @@ type Event struct {
 	Kind      EventKind
 	At        time.Time // by the local clock
 	Token     Token     // the fencing token of the term that the event is about
-	Partition string    // for PartitionAssigned and PartitionRevoked: the partition's name in the list
-	Err       error     // for Lost, Jeopardy and PartitionRevoked
+	Partition string    // for PartitionAssigned, PartitionRevoked and, in a group, Stalled: the partition's name in the list
+	Err       error     // for Lost, Jeopardy, PartitionRevoked and Stalled
 	Deadline  time.Time // for Elected, Jeopardy and Safe: when the term ends unless it is extended, by the local clock
 	Leader    Leader    // for LeaderSeen, LeaderGone and Leaving
 }

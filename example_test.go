@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -27,8 +28,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	const lease = 5 * time.Second
-	// The client has to outlive ctx, because it is needed to release the lock.
-	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
+	db, err := spindle.Open(ctx, database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,6 +69,26 @@ func ExampleWithLeader() {
 		}
 	}))
 	if err := lock.RunAndWait(ctx); err != nil {
+		log.Print(err)
+	}
+}
+
+func ExampleListenNotifications() {
+	var ctx context.Context
+	var db *spanner.Client
+
+	var opts []lock.Option
+	n, err := spindle.ListenNotifications(os.Getenv("POD_IP") + ":7700") // an address that the other processes can reach
+	if err != nil {
+		log.Print(err) // the lock works without it
+	} else {
+		defer n.Close()
+		opts = append(opts, spindle.WithNotifier(n))
+	}
+	err = lock.Do(ctx, lock.New(db, "locktable", "report", opts...), func(context.Context) error {
+		return nil // the work
+	})
+	if err != nil {
 		log.Print(err)
 	}
 }

@@ -25,11 +25,11 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
 
-// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, such as
-// those of database/sql or of a driver for another language. While token is valid, the statement updates exactly one
-// row, without changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check
-// the row count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can
-// buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
+// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, as with
+// database/sql or a driver for another language. While token is valid, the statement updates exactly one row, without
+// changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check the row
+// count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can buffer
+// mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
 // The transaction must be serializable. It can run the statement at any point, but preferably at the end, because from
 // then on a release or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
@@ -44,17 +44,18 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 	return l.fence(token).Statement(dialect)
 }
 
-// Apply is like spanner.Client.Apply, but runs in a serializable transaction and adds the fence to ms. If Spanner
-// rejects the commit, Apply checks whether the token is still valid. If it is not, the error wraps ErrFenced, even if
-// Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still valid, an
-// error about your own rows is returned unchanged.
+// Apply is like spanner.Client.Apply, but runs in a serializable transaction, and adds the fence to the mutations. If
+// Spanner rejects the commit, Apply checks whether the token is still valid. If it is not, the error wraps ErrFenced,
+// even if Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still
+// valid, an error about your own rows is returned unchanged.
 //
-// ErrFenced also ends the term of the token immediately, if this Lock still has it. HasLock is then false, and the
+// ErrFenced also ends the token's term immediately, if this Lock still has that term. HasLock is then false, and the
 // leader function's ctx ends.
 //
 // After ErrFenced, none of the mutations was applied. The only exception is spanner.ApplyAtLeastOnce: an earlier
-// attempt may have succeeded while the token was still valid. After any other error, such as a timeout or a reply
-// without a timestamp, the mutations may have been applied.
+// attempt may have succeeded while the token was still valid. If ctx has ended before the call, Apply sends nothing, and
+// its error says so and wraps ctx's error and cause. After any other error, such as a timeout or a reply without a
+// timestamp, the mutations may have been applied.
 //
 // With the zero token, Apply returns ErrFenced without an RPC. On a spindletest.Fake, which has no database, Apply only
 // checks the token.
@@ -94,8 +95,8 @@ type Holding interface {
 	FenceIn(ctx context.Context) Fence
 }
 
-// A Fence makes commits fail unless the locks of a Holding are held under the token that they had when FenceIn
-// returned it. Only this module implements it.
+// A Fence makes commits fail unless the locks of a Holding are still held under the same tokens as when FenceIn returned
+// the Fence. Only this module implements it.
 type Fence interface {
 	// Mutations returns one mutation per lock, like Lock.Fence.
 	Mutations() []*spanner.Mutation
@@ -107,7 +108,7 @@ type Fence interface {
 
 // Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
 // The mutations are applied only if all the tokens are still valid. If one is not, the error wraps ErrFenced and names
-// its lock. If under is empty, Apply returns an error and applies nothing.
+// its lock. Without any locks, Apply returns an error and applies nothing.
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
@@ -22,14 +23,20 @@ type leader struct {
 	ctx      context.Context // Run's
 	course   course
 	keeper   *elect.Keeper
+	book     notify.Book
 	events   *loop.Inbox[event]
 	worked   chan struct{} // closed once the work has returned
 	reports  *telemetry.Term
-	stopped  elect.Instant // when Run's ctx ended, or zero
-	why      error         // why the term is being given up; set once the work's context is canceled
+	stop     stop
 	calls    calls
 	reminder reminder
-	err      error // why the stop could not be completed
+}
+
+// stop is the end of a term.
+type stop struct {
+	asked elect.Instant // when Run's ctx ended, or zero
+	why   error         // why the term is being given up; set once the work's context is canceled
+	err   error         // why the stop could not be completed
 }
 
 // calls are the StepDown calls of a term.
@@ -56,7 +63,8 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	c := e.config
 	l := &leader{loop: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
 	l.course = course{handover: c.Handover, keepOnReturn: c.KeepOnReturn, idle: c.Lead == nil}
-	l.keeper = c.Keeper(t, l.notify)
+	l.keeper, l.book = c.Keeper(t, l.notify), c.Book(t, notify.Term{Name: e.lock.name})
+	defer l.book.Free(false) // whatever has ended the term
 	l.reminder.Timer = c.Clock.Timer(c.Lease)
 	l.reminder.Stop()
 	defer l.reminder.Stop()
@@ -64,7 +72,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	l.run()
 	l.events.Close()
 	l.receive() // answers StepDown calls that came too late
-	return l.err
+	return l.stop.err
 }
 
 // termHappenings maps the keeper's events to the course's.
@@ -104,7 +112,14 @@ func (l *leader) work() {
 		l.events.Put(event{what: returned})
 	}()
 	t, lock := l.keeper.Term, l.loop.lock
-	lock.config.Lead(t.Context(), options.Lead{Term: t, Fence: lock.fence(Token(t.Token())), StepDown: func(ctx context.Context) error { return lock.stepDown(ctx, t) }})
+	c := &lock.config
+	s := &loop.Stall{Work: t.Context(), Clock: c.Clock, Limit: c.Stall, Slow: loop.LogSlow(l.loop.log.With("token", t.Token())), End: func(reason error) {
+		if t.Stall(reason) {
+			l.events.Put(event{what: stalled, TermEvent: elect.TermEvent{Err: reason, At: c.Clock.Now()}})
+		}
+	}}
+	defer s.Watch()()
+	c.Lead(t.Context(), options.Lead{Term: t, Fence: lock.fence(Token(t.Token())), Stall: s, StepDown: func(ctx context.Context) error { return lock.stepDown(ctx, t) }})
 }
 
 func (l *leader) run() {
@@ -118,7 +133,7 @@ func (l *leader) run() {
 		case <-l.events.Ready():
 			l.receive()
 		case <-ended:
-			ended, l.stopped = nil, l.loop.config.Clock.Now()
+			ended, l.stop.asked = nil, l.loop.config.Clock.Now()
 			l.handle(event{what: runEnded})
 			if l.stopping() {
 				l.remindLater()
@@ -144,7 +159,7 @@ func (l *leader) receive() {
 
 // handle passes an event to the course, and carries out the acts.
 func (l *leader) handle(e event) {
-	if l.course.stage < lost {
+	if l.course.stage < hung {
 		l.report(e)
 	}
 	if e.what == asked {
@@ -157,7 +172,7 @@ func (l *leader) handle(e event) {
 	case l.calls.outcome != nil:
 		l.calls.answer(*l.calls.outcome)
 	case l.reminder.waited > l.loop.config.Lease:
-		l.calls.answer(l.hung())
+		l.calls.answer(errHung(l))
 	}
 }
 
@@ -186,7 +201,7 @@ func (l *leader) report(e event) {
 }
 
 // acts has the function of each act. It gets the event that has led to the act.
-var acts = [...]func(*leader, event){announce: (*leader).announce, cancelWork: (*leader).cancelWork, release: (*leader).release, expire: (*leader).expire, lose: (*leader).lose, abandon: (*leader).abandon}
+var acts = [...]func(*leader, event){announce: (*leader).announce, cancelWork: (*leader).cancelWork, release: (*leader).release, stall: (*leader).stall, expire: (*leader).expire, lose: (*leader).lose, abandon: (*leader).abandon}
 
 func (l *leader) announce(event) {
 	e, t := l.loop, l.keeper.Term
@@ -194,18 +209,19 @@ func (l *leader) announce(event) {
 	e.log.Info("leaving", "token", t.Token())
 	e.tell(Leaving, e.config.Clock.Now(), elect.Event{Token: t.Token()})
 	l.reports.Leaving(t.Context())
+	l.book.Leaving()
 	l.keeper.Announce()
 }
 
 func (l *leader) cancelWork(event) {
 	cause := ErrSteppedDown
-	l.why = ErrSteppedDown
+	l.stop.why = ErrSteppedDown
 	switch {
 	case l.ctx.Err() != nil:
 		cause = context.Cause(l.ctx)
-		l.why = fmt.Errorf("%w: %w", ErrStopped, cause)
+		l.stop.why = fmt.Errorf("%w: %w", ErrStopped, cause)
 	case l.course.early:
-		l.why = errReturned
+		l.stop.why = errReturned
 	}
 	l.keeper.CancelWork(cause)
 	if l.course.stage != draining {
@@ -221,17 +237,18 @@ func (l *leader) cancelWork(event) {
 func (l *leader) release(event) {
 	e, now := l.loop, l.loop.config.Clock.Now
 	if reason := l.keeper.Stop(); reason != nil {
-		l.lost(reason, now())
+		l.lost(reason, l.keeper.Ended())
 		return
 	}
-	l.over(l.why, now())
-	err := e.release(l.ctx, l.keeper.Term, l.why)
+	l.over(l.stop.why, now())
+	err := e.release(l.ctx, l.keeper.Term, l.stop.why)
+	l.book.Free(false) // also if the outcome is unknown
 	if happened := e.config.Happened; happened != nil && errors.Is(err, ErrSuperseded) {
 		happened(elect.TermEvent{What: elect.Lost, Err: err, At: now()})
 	}
 	l.calls.outcome = &err
 	if l.ctx.Err() != nil {
-		l.err = notLost(err)
+		l.stop.err = notLost(err)
 		return
 	}
 	e.candidate.Yield(err == nil, l.course.by)
@@ -240,15 +257,26 @@ func (l *leader) release(event) {
 	}
 }
 
+// stall publishes that this process no longer holds the lock, although the lock is released only once the work has returned.
+func (l *leader) stall(e event) {
+	l.stop.why = e.Err
+	l.loop.lock.about.Stalled()
+	l.loop.tell(Stalled, e.At, elect.Event{Token: l.keeper.Token(), Err: e.Err})
+	l.over(e.Err, e.At)
+	l.loop.lock.runs.Fail(errOverdue)
+	l.remindLater()
+}
+
 // expire ends a term whose work does not return, and lets the lock expire.
 func (l *leader) expire(e event) {
+	at := l.loop.config.Clock.Now()
 	if reason := l.keeper.Stop(); reason != nil {
-		l.why = reason
+		l.stop.why, at = reason, l.keeper.Ended()
 	}
-	l.over(l.why, l.loop.config.Clock.Now())
-	l.keeper.End(l.why)
+	l.over(l.stop.why, at)
+	l.keeper.End(l.stop.why)
 	l.abandon(e)
-	l.calls.outcome = &l.err
+	l.calls.outcome = &l.stop.err
 }
 
 // lose ends the term after the lock was lost.
@@ -280,13 +308,16 @@ var (
 // abandon stops waiting for the work.
 func (l *leader) abandon(event) {
 	l.loop.lock.runs.Fail(errOverdue)
-	l.loop.overdue = append(l.loop.overdue, l.worked)
-	l.err = loop.Overdue("the leader function", l.loop.config.Lease)
+	l.loop.overdue = func() { <-l.worked }
+	l.stop.err = loop.Overdue("the leader function", l.loop.config.Lease)
 }
 
-// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry.
+// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry, unless it has done so.
 func (l *leader) over(reason error, at elect.Instant) {
 	e, token := l.loop, l.keeper.Token()
+	if e.last == token {
+		return
+	}
 	e.lock.runs.Beat(at)
 	e.lock.show(view{})
 	e.last = token
@@ -306,14 +337,16 @@ func (l *leader) over(reason error, at elect.Instant) {
 }
 
 // stopping reports whether the lock is left to expire unless the work returns in time.
-func (l *leader) stopping() bool { return l.course.stage == draining && l.stopped != elect.Instant{} }
-
-func (l *leader) graceLeft() time.Duration {
-	return max(l.loop.grace()-l.loop.config.Clock.Now().Ran(l.stopped), 0)
+func (l *leader) stopping() bool {
+	return l.course.stage == draining && l.stop.asked != elect.Instant{}
 }
 
-// remindLater begins to wait for the work. Once Run's ctx has ended, the reminder comes in time before the lock is left to
-// expire.
+func (l *leader) graceLeft() time.Duration {
+	return max(l.loop.config.Grace()-l.loop.config.Clock.Now().Ran(l.stop.asked), 0)
+}
+
+// remindLater starts the timer for the next reminder that the work has not returned. Once Run's ctx has ended, a
+// reminder comes before the lock is left to expire.
 func (l *leader) remindLater() {
 	l.reminder.waited = l.loop.config.Lease
 	if l.stopping() {
@@ -330,17 +363,21 @@ func (l *leader) remind() {
 		return
 	}
 	why := "the leader function was told to stop but has not returned; the lock stays held until it does"
-	if l.course.stage == lost {
+	if l.course.stage >= hung {
 		why = errOverdue.Error()
 	}
 	log.Warn(why, "waited", rounded(l.reminder.waited))
 	l.reminder.Reset(l.reminder.waited) // again each time the wait has doubled, as elect.Remind does
 	l.reminder.waited *= 2
-	l.calls.answer(l.hung())
+	l.calls.answer(errHung(l))
 }
 
-func (l *leader) hung() error {
-	if l.stopping() {
+// errHung returns the error of a StepDown whose leader function has not returned.
+func errHung(l *leader) error {
+	switch {
+	case l.course.stage == hung:
+		return fmt.Errorf("the leader function has stalled, and has not returned within one lease duration (%v); the lock is left to expire", l.loop.config.Lease)
+	case l.stopping():
 		return fmt.Errorf("the leader function was told to stop, but has not returned; the lock is still held, and will be left to expire if the function does not return within %v", rounded(l.graceLeft()))
 	}
 	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.loop.config.Lease)

@@ -80,7 +80,8 @@ func WithHeartbeat(d time.Duration) CommonOption {
 // WithPoll sets how often a candidate polls the lock while another process holds it. The default is a third of the
 // candidate's lease or of the holder's lease, whichever is shorter. The interval must be shorter than the lease. Each
 // interval is randomly shortened by up to 10 %. A candidate that polls less often than the default may miss the
-// announcement of a handover (WithHandover).
+// announcement of a handover (WithHandover). With a Notifier, the default is nine tenths of the lease while the holder
+// answers (WithNotifier). Messages can make a poll come sooner, but never later than the interval.
 //
 // If the holder's lease expires before the next poll is due, the candidate polls when the lease has expired, after a
 // short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
@@ -125,6 +126,7 @@ func WithValue(value string) CommonOption {
 // ends when the function must stop. context.Cause then returns the reason:
 //   - ErrSuperseded if the lock was lost to another candidate
 //   - ErrExpired if no heartbeat was acknowledged before the deadline
+//   - ErrStalled if the function has made no progress (WithStall)
 //   - ErrSteppedDown if the leader is giving up the lock because of StepDown or a handover request
 //   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time later
 //
@@ -152,6 +154,28 @@ func WithLeader(lead func(ctx context.Context, term Term)) Option {
 // for a function that only starts the work, or whose work is done once per term.
 func WithKeepOnReturn() Option {
 	return options.Option(func(c *options.Config) { c.KeepOnReturn = true })
+}
+
+// WithStall makes holding the lock depend on the work's progress. By default, a holder whose work hangs keeps the lock
+// forever. With WithStall, no more than the given time may pass between two reports of progress. The leader function
+// calls Term.Progress, the function of lock.Do or Once.Do calls lock.Progress, and the work of a group calls
+// Partition.Progress. The lock watches the work until it returns, even after its ctx has ended. The limit should be
+// several times the longest step of the work, and must be at least the heartbeat interval. An elector needs WithLeader.
+//
+// After half of the limit without progress, a warning is logged. After the whole limit, ctx ends with the cause
+// ErrStalled, and HasLock returns false. The lock is released as soon as the work has returned. If the work has not
+// returned within one lease, heartbeats stop and the lease expires. Another process can then hold the lock while the
+// work still hangs, so only fenced writes are safe. This process does not compete until the work has returned.
+//
+// A partition of a group moves only after its work has returned, however long that takes. If its work stalls, only the
+// partition's ctx ends, and its member does not claim the partition again immediately. WithStall has no effect on locks
+// of package lock that are held without Do.
+func WithStall(d time.Duration) CommonOption {
+	return options.Option(func(c *options.Config) {
+		if c.Require(d > 0, "WithStall(%v) must be at least a heartbeat interval; to let the work take any time, omit the option", d) {
+			c.Stall = d
+		}
+	})
 }
 
 // WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost

@@ -1,6 +1,7 @@
 package spindle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 // elector is the loop that Run starts. It is a candidate until it is elected, then the leader until its term ends, and
@@ -26,9 +28,10 @@ type elector struct {
 	watch     *telemetry.Watch
 	last      table.Token // of this Lock's last term; 0 if there was none
 	rest      rest
+	follower  wait.Follower
 
-	gracePeriod <-chan struct{}   // closed when the grace period has elapsed
-	overdue     []<-chan struct{} // one for each of the caller's functions that did not return in time
+	gracePeriod <-chan struct{} // closed when the grace period has elapsed
+	overdue     func()          // waits for a leader function that did not return in time; nil if there is none
 }
 
 func newElector(l *Lock, log *slog.Logger) *elector {
@@ -36,46 +39,31 @@ func newElector(l *Lock, log *slog.Logger) *elector {
 	e.problems.Log, e.problems.What = e.log, "compete for the lock"
 	e.candidate = e.config.Candidate(e.watch.Table(l.table), l.name)
 	e.candidate.LeaseRecord.Kind = table.Elector
-	e.observer = loop.NewMailbox(e.config.Observe)
+	e.follower = wait.Follower{Config: e.config, Ear: e.config.Ear()}
 	return e
 }
 
-// Run implements loop.Loop.
-func (e *elector) Run(ctx context.Context) error {
-	late, forget := loop.GracePeriod(ctx, e.config.Clock, e.grace())
-	defer forget()
-	e.gracePeriod = late
+// run is a loop.Loop.
+func (e *elector) run(ctx context.Context) (overdue func(), err error) {
 	e.lock.runs.Beat(e.config.Clock.Now())
-	var err error
 	for ctx.Err() == nil && err == nil {
-		if t := e.compete(ctx); t != nil {
+		t := e.compete(ctx)
+		e.follower.Ear.Close()
+		if t != nil {
 			err = e.lead(ctx, t)
 		}
 	}
 	e.watch.Close()
 	e.lock.runs.Stop()
 	e.lock.show(view{})
-	observing, overdue := e.observer.Drain(e.config.Lease, e.config.Clock)
-	if overdue != nil {
-		e.overdue = append(e.overdue, observing)
-		err = errors.Join(err, overdue)
-	}
-	return err
-}
-
-// grace returns how long the work may continue after Run's ctx has ended.
-func (e *elector) grace() time.Duration {
-	if e.config.Handover {
-		return 2 * e.config.Lease // an announcement can take up to a lease
-	}
-	return e.config.Lease
+	return e.overdue, err
 }
 
 // compete polls the lock until the lock can be claimed, and then claims it. It returns nil once ctx has ended.
 func (e *elector) compete(ctx context.Context) *elect.Term {
 	for ctx.Err() == nil {
 		began := e.config.Clock.Now()
-		step := e.candidate.Try(ctx, elect.All, e.config.Poll)
+		step := e.candidate.Try(ctx, elect.All, cmp.Or(e.config.Poll, e.config.Look))
 		e.watch.Tried(step)
 		if step.Seen != nil {
 			e.notice(step.Seen[0], began)
@@ -98,7 +86,7 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 		default:
 			e.problems.Clear()
 		}
-		elect.Sleep(ctx, e.config.Clock, step.Pause)
+		e.follower.Rest(ctx, step, began, e.last)
 	}
 	return nil
 }
@@ -145,24 +133,14 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 	return err
 }
 
-// Overdue implements loop.Loop.
-func (e *elector) Overdue() bool { return e.overdue != nil }
-
-// End implements loop.Loop.
-func (e *elector) End() {
-	for _, returned := range e.overdue {
-		<-returned
-	}
-}
-
 // tell passes an event to the observer.
 func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
 	e.observer.Put(int(kind), at.Time(), ev)
 }
 
-// rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning. That
-// takes longer than an ordinary Yield if it happens repeatedly, and does not end when another candidate holds the lock.
-// Otherwise two processes whose leader functions fail would pass the lock back and forth without a pause, and a healthy
+// rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning. The
+// rest takes longer each time, and unlike an ordinary Yield, it does not end when another candidate holds the lock.
+// Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause, and a healthy
 // candidate would rarely be first.
 type rest struct {
 	began  elect.Instant // of the current term

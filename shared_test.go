@@ -2,6 +2,7 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -36,22 +37,18 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 			return call(ctx, memory)
 		})
 		requests := &batch.Requests{}
-		seam := options.Option(func(c *options.Config) { c.Store, c.Requests = store, requests })
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, n)
+		start, stop := sharing(t, lease, func(c *options.Config) { c.Store, c.Requests = store, requests })
 		var locks []*spindle.Lock
 		for i := range n {
-			l := spindle.New(nil, "locktable", fmt.Sprintf("lock-%04d", i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, spindle.WithLogger(slog.New(slog.DiscardHandler)))
-			require.NoError(t, l.Run(ctx, done))
-			locks = append(locks, l)
+			locks = append(locks, start(1, fmt.Sprintf("lock-%04d-", i))...)
 			time.Sleep(lease / n) // they are elected all over a lease
 		}
 		time.Sleep(2 * lease)
 		before := heartbeats.Load()
-		const leases = 10
+		const leases = 4
 		oldest := time.Duration(0)
-		for range leases * 100 {
-			time.Sleep(lease / 100)
+		for range leases * 25 {
+			time.Sleep(lease / 25)
 			for name, row := range memory.Rows() {
 				if !strings.Contains(name, "_") { // no lease row
 					oldest = max(oldest, time.Since(row.Heartbeat))
@@ -68,8 +65,8 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 			_, token := l.HasLock()
 			tokens = append(tokens, token)
 		}
-		lost := memory.Rows()["lock-0500"]
-		err := memory.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("lock-0500", table.TokenAt(lost.Token))}})
+		lost := memory.Rows()["lock-0500-0"]
+		err := memory.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: table.LeaseKey("lock-0500-0", table.TokenAt(lost.Token))}})
 		require.NoError(t, err)
 		time.Sleep(lease / 2)
 		for i, l := range locks {
@@ -77,11 +74,30 @@ func TestAThousandLocksShareTheirHeartbeats(t *testing.T) {
 			assert.True(t, has || i == 500, "lock-%04d", i)
 			assert.Equal(t, i != 500, now == tokens[i], "lock-%04d", i)
 		}
-		cancel()
-		for range n {
-			require.NoError(t, <-done)
-		}
+		require.NoError(t, stop())
 	})
+}
+
+// sharing returns a function that starts so many locks that share their requests, and one that stops all of them.
+func sharing(t *testing.T, lease time.Duration, seam options.Option) (start func(n int, name string) []*spindle.Lock, stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var dones []chan error
+	start = func(n int, name string) (locks []*spindle.Lock) {
+		for i := range n {
+			l := spindle.New(nil, "locktable", fmt.Sprint(name, i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, spindle.WithLogger(slog.New(slog.DiscardHandler)))
+			done := make(chan error, 1)
+			require.NoError(t, l.Run(ctx, done))
+			locks, dones = append(locks, l), append(dones, done)
+		}
+		return locks
+	}
+	return start, func() (err error) {
+		cancel()
+		for _, done := range dones {
+			err = errors.Join(err, <-done)
+		}
+		return err
+	}
 }
 
 // Heartbeats are sent when they are due, whatever else is in flight: within a fiftieth of the lease, even if hundreds of claims
@@ -108,17 +124,7 @@ func TestHeartbeatsDoNotWaitForClaims(t *testing.T) {
 			return call(ctx, memory)
 		})
 		requests := &batch.Requests{}
-		seam := options.Option(func(c *options.Config) { c.Store, c.Requests, c.Clock = store, requests, bubbleClock{began: began} })
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, holders+claimants)
-		start := func(n int, name string) (locks []*spindle.Lock) {
-			for i := range n {
-				l := spindle.New(nil, "locktable", fmt.Sprint(name, i), spindle.WithLease(lease), spindle.WithSharedRequests(), seam, spindle.WithLogger(slog.New(slog.DiscardHandler)))
-				require.NoError(t, l.Run(ctx, done))
-				locks = append(locks, l)
-			}
-			return locks
-		}
+		start, stop := sharing(t, lease, func(c *options.Config) { c.Store, c.Requests, c.Clock = store, requests, bubbleClock{began: began} })
 		held := start(holders, "held-")
 		time.Sleep(lease)
 		hang.Store(true)
@@ -131,10 +137,7 @@ func TestHeartbeatsDoNotWaitForClaims(t *testing.T) {
 			assert.True(t, has)
 		}
 		hang.Store(false)
-		cancel()
-		for range holders + claimants {
-			<-done
-		}
+		_ = stop()
 	})
 }
 

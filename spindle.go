@@ -38,6 +38,7 @@ type Lock struct {
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)
+	c.Require(c.Stall == 0 || c.Lead != nil, "WithStall(%v) needs WithLeader, because it is about the work's progress", c.Stall)
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = l.config.Table(db, table)
 	l.about = c.Telemetry(table, name)
@@ -96,8 +97,11 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 		return l.err
 	}
 	log := l.config.Log.With("table", l.spanner.Table, "lock", l.name, "id", l.config.ID)
-	return l.runs.Start(ctx, done, loop.Settings{Lease: l.config.Lease, Clock: l.config.Clock, Log: log, Wrap: l.wrap},
-		func() loop.Loop { return newElector(l, log) })
+	return l.runs.Start(ctx, done, l.config.Run(log, l.wrap), func(ctx context.Context, late <-chan struct{}, events *loop.Mailbox) (func(), error) {
+		e := newElector(l, log)
+		e.gracePeriod, e.observer = late, events
+		return e.run(ctx)
+	})
 }
 
 // RunAndWait is like Run, but returns only when the loop has ended, so it is suitable for an errgroup. If Run fails,

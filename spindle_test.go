@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/spindle-lock/spindle"
@@ -26,7 +25,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		lock *spindle.Lock
 		says []string
 	}{
-		{spindle.New(nil, "locktable", "mylock"), []string{"client is nil", "spanner.NewClient"}},
+		{spindle.New(nil, "locktable", "mylock"), []string{"client is nil", "spindle.Open"}},
 		{spindle.New(db, "locktable", ""), []string{"name is empty"}},
 		{spindle.New(db, "locktable", long), []string{"5000 bytes", "at most 4096"}},
 		{spindle.New(db, "locktable", "a\xffb"), []string{`"a\xffb"`, "UTF-8"}},
@@ -58,6 +57,9 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{spindle.New(db, "locktable", "mylock", struct{ spindle.Option }{spindle.WithPoll(1)}), []string{"option 1", "wrapped"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(nil)), []string{"WithLeader(nil)"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithLeader(lead), spindle.WithLeader(lead)), []string{"WithLeader is given twice"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithStall(time.Minute)), []string{"WithStall(1m0s)", "needs WithLeader"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithStall(3*time.Second)), []string{"WithStall(3s)", "at least the heartbeat interval of 3.33"}},
+		{spindle.New(db, "locktable", "mylock", spindle.WithStall(0)), []string{"WithStall(0s)", "omit the option"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithKeepOnReturn()), []string{"WithKeepOnReturn", "needs WithLeader"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithPriority(10)), []string{"WithPriority(10)", "0 to 9"}},
 		{spindle.New(db, "locktable", "mylock", spindle.WithObserver(nil)), []string{"WithObserver(nil)"}},
@@ -89,15 +91,6 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		assert.Equal(t, err, c.lock.Live(nil))
 		assert.Equal(t, err, c.lock.Leading(nil))
 	}
-}
-
-// Wrong arguments, such as an invalid table name, never get into SQL.
-func TestOnlyAGoodLockHasAFenceStatement(t *testing.T) {
-	sql := databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL
-	good := spindle.New(&spanner.Client{}, "locktable", "mylock").FenceStatement(sql, 1)
-	assert.Contains(t, good.SQL, "locktable")
-	assert.Contains(t, good.Params, "p1")
-	assert.Equal(t, spanner.Statement{}, spindle.New(&spanner.Client{}, "lock table", "mylock").FenceStatement(sql, 1))
 }
 
 func TestBadCallsOfRunAreRefused(t *testing.T) {

@@ -65,14 +65,14 @@ type Handover struct {
 	Gap      time.Duration // the longest time that the lock can have had no holder, by Spanner's clock
 }
 
-// RequestHandover asks the holder of token to step down, and returns once another term has begun. Only a holder with
-// WithHandover accepts requests. Because such a holder checks for requests once per lease, RequestHandover can take one
-// and a half leases, plus the time until the leader's work returns. It works even if Run was never called, and in any
-// process.
+// RequestHandover asks the holder to step down if its term has the given token, and returns once another term has begun.
+// Only a holder with WithHandover accepts requests. Because such a holder checks for requests once per lease,
+// RequestHandover can take one and a half leases, plus the time until the leader's work returns. It works even if Run
+// was never called, and in any process.
 //
 // The error wraps ErrSuperseded if token is not valid, ErrNoLeader if token is valid but its lease has expired, and
 // ErrHandoverUnsupported if the holder does not accept requests. Any other error wraps ctx's error and says how far the
-// handover has progressed. A request can't be canceled. It applies only to the term of token, never to a later term.
+// handover has progressed. A request can't be canceled. It never affects a later term.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
 		return Handover{}, l.err
@@ -125,8 +125,8 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist repeats step until it succeeds, ctx ends, or waiting does not help (see elect.Patience). Each attempt has a time
-// limit, because a request or its reply may get lost.
+// insist repeats a step until it succeeds, ctx ends, or further attempts make no sense (see elect.Patience). Each
+// attempt has a time limit, because a request or its reply may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
 	patience := elect.Patience{Clock: l.config.Clock, Lease: lease}
 	for retry := (elect.Backoff{Max: lease / 10}); ; {

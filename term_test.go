@@ -92,23 +92,3 @@ func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
 	assert.Error(t, lock.NewOnce(nil, "locktable", "").Err())
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { assert.NoError(t, b.Machine("a").Err()) })
 }
-
-// The first reason counts. The work is canceled by StepDown, and Run ends while the work stops.
-func TestATermThatStepsDownWhenRunEndsHasSteppedDown(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var cause error
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, _ spindle.Term) {
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			time.Sleep(fleet.Lease / 2)
-		}))
-		b.Until(fleet.Lease, a.Has)
-		stepped := stepDown(context.Background(), a)
-		b.Until(fleet.Lease, func() bool { return a.Seen.Last().Kind == spindle.Leaving })
-		time.Sleep(fleet.Lease / 2) // the work is canceled, and has not returned yet
-		b.End(a)
-		assert.NoError(t, <-stepped)
-		assert.Equal(t, spindle.ErrSteppedDown, cause)
-		assert.ErrorIs(t, a.Seen.Last().Err, spindle.ErrSteppedDown)
-	})
-}

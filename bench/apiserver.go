@@ -40,7 +40,7 @@ func startAPIServer(g *ground) (p place, err error) {
 		return p, err
 	}
 	server, err := g.run(task{Kind: "exec", Argv: []string{
-		g.tools.apiserver, "--etcd-servers=http://" + etcd.Addr, "--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", port),
+		g.apiserver, "--etcd-servers=http://" + etcd.Addr, "--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", port),
 		"--cert-dir=" + dir, "--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 	}})

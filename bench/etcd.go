@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
 
@@ -22,6 +24,24 @@ func startEtcd(g *ground) (place, error) {
 	}
 	r, err := p.await(time.Minute)
 	return place{Addr: r.Addr}, err
+}
+
+// serveEtcd runs a server of one member with default settings on a free loopback port, until the process ends. It calls
+// ready with the endpoint for clients.
+func serveEtcd(dir string, ready func(endpoint string)) error {
+	anywhere := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	c := embed.NewConfig()
+	c.Dir, c.LogLevel = dir, "error"
+	c.ListenClientUrls, c.AdvertiseClientUrls = anywhere, anywhere
+	c.ListenPeerUrls, c.AdvertisePeerUrls = anywhere, anywhere
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	server, err := embed.StartEtcd(c)
+	if err != nil {
+		return err
+	}
+	<-server.Server.ReadyNotify()
+	ready(server.Clients[0].Addr().String())
+	return <-server.Err()
 }
 
 // session returns a session whose lease has the same length as spindle's.

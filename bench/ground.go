@@ -12,19 +12,19 @@ import (
 
 // A ground is where one measurement takes place. It ends all processes of the measurement.
 type ground struct {
-	dir    string
-	made   int // directories
-	stderr io.Writer
-	tools  tools
-	via    func(n int, addr string) (string, error) // returns the address at which process n reaches the server at addr
+	dir       string
+	made      int // directories
+	stderr    io.Writer
+	apiserver string                                   // the path of a kube-apiserver
+	via       func(n int, addr string) (string, error) // returns the address at which process n reaches the server at addr
 
 	mu      sync.Mutex
 	closers []func()
 }
 
-func newGround(tools tools, stderr io.Writer) (*ground, error) {
+func newGround(apiserver string, stderr io.Writer) (*ground, error) {
 	dir, err := os.MkdirTemp("", "bench")
-	g := &ground{dir: dir, tools: tools, stderr: stderr, via: func(_ int, addr string) (string, error) { return addr, nil }}
+	g := &ground{dir: dir, apiserver: apiserver, stderr: stderr, via: func(_ int, addr string) (string, error) { return addr, nil }}
 	g.onClose(func() { _ = os.RemoveAll(dir) })
 	return g, err
 }
@@ -43,7 +43,7 @@ func (g *ground) close() {
 	}
 }
 
-// newDir returns a new directory. Its path is short enough for a Unix socket.
+// newDir returns a new directory.
 func (g *ground) newDir() (string, error) {
 	g.made++
 	dir := filepath.Join(g.dir, strconv.Itoa(g.made))

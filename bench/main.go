@@ -16,8 +16,11 @@ import (
 // lease is the lease of all systems. Etcd and Kubernetes count whole seconds.
 var lease = 4 * time.Second
 
-// turn is how long a process holds a mutex that others want.
-const turn = 20 * time.Millisecond
+// A process holds a mutex that others want for one of these.
+const (
+	shortTurn = 20 * time.Millisecond
+	longTurn  = 200 * time.Millisecond
+)
 
 // rounds is how often each measurement is made.
 type rounds struct {
@@ -30,10 +33,9 @@ type rounds struct {
 
 // options are the flags.
 type options struct {
-	only            *regexp.Regexp
-	write, short    bool
-	apiserver       string
-	compile, stderr bool
+	only                   *regexp.Regexp
+	short, compile, stderr bool
+	apiserver              string
 }
 
 func main() {
@@ -51,44 +53,33 @@ func main() {
 func parse() (o options, err error) {
 	flag.BoolVar(&o.short, "short", false, "measure everything once or twice, to see whether it works")
 	only := flag.String("only", "", "measure only systems whose names match this `regexp`")
-	flag.BoolVar(&o.write, "write", false, "write the table to README.md and docs/performance.md")
 	flag.BoolVar(&o.compile, "build-apiserver", false, "compile a kube-apiserver first, unless the cache has one")
 	flag.StringVar(&o.apiserver, "apiserver", "", "the `path` of a kube-apiserver (default: the one in the cache)")
 	flag.BoolVar(&o.stderr, "v", false, "print what the processes write to stderr")
 	flag.Parse()
-	if o.write && (o.short || *only != "") {
-		return o, errors.New("-write needs a full run, without -short and -only")
-	}
 	o.only, err = regexp.Compile(*only)
 	return o, err
 }
 
 func (o options) run() error {
-	tools, err := findTools(o.apiserver, o.compile)
-	if err != nil {
-		return err
+	if o.apiserver == "" {
+		var err error
+		if o.apiserver, err = findAPIServer(o.compile); err != nil {
+			return err
+		}
 	}
-	defer tools.remove()
 	n := rounds{kills: 3, crews: 4, stops: 8, rest: 3, cycles: 300, turns: 10 * time.Second}
 	if o.short {
 		n = rounds{kills: 1, crews: 2, stops: 1, rest: 1, cycles: 20, turns: 2 * time.Second}
 	}
-	c, err := o.compare(n, tools)
+	c, err := o.compare(n)
 	fmt.Print(c.markdown(), "- Spindle is at commit ", ownVersion(), ".\n")
-	if err != nil || !o.write {
-		return err
-	}
-	for _, path := range documents {
-		if err := c.write(path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // compare measures the systems one after the other. If a measurement fails, the others are still made.
-func (o options) compare(n rounds, tools tools) (comparison, error) {
-	c := comparison{conditions: n.String(), versions: tools.versions()}
+func (o options) compare(n rounds) (comparison, error) {
+	c := comparison{conditions: n.String(), versions: versionsWith(o.apiserver)}
 	var stderr io.Writer
 	if o.stderr {
 		stderr = os.Stderr
@@ -97,10 +88,10 @@ func (o options) compare(n rounds, tools tools) (comparison, error) {
 	for _, s := range systems {
 		switch {
 		case !o.only.MatchString(s.name):
-		case s.onKubernetes && tools.apiserver == "":
+		case s.onKubernetes && o.apiserver == "":
 			c.missing = append(c.missing, s.name+" was not measured, because there is no kube-apiserver. Use -build-apiserver.")
 		default:
-			r, err := s.measure(n, tools, stderr)
+			r, err := s.measure(n, o.apiserver, stderr)
 			c.results, failures = append(c.results, r), append(failures, err)
 		}
 	}
@@ -108,12 +99,12 @@ func (o options) compare(n rounds, tools tools) (comparison, error) {
 }
 
 func (n rounds) String() string {
-	return fmt.Sprintf("The lease is %v. %d kills, %d stops, %d leases at rest, %d cycles of lock and unlock, %v of turns that hold the lock for %v.",
-		lease, n.kills*n.crews, n.stops, n.rest, n.cycles, n.turns, turn)
+	return fmt.Sprintf("The lease is %v. %d kills, %d stops, %d leases at rest, %d cycles of lock and unlock, %v of turns that hold the lock for %v, and %v for %v.",
+		lease, n.kills*n.crews, n.stops, n.rest, n.cycles, n.turns, shortTurn, n.turns, longTurn)
 }
 
 // measure measures a system. Each measurement has servers of its own.
-func (s system) measure(n rounds, tools tools, stderr io.Writer) (result, error) {
+func (s system) measure(n rounds, apiserver string, stderr io.Writer) (result, error) {
 	r := result{system: s}
 	var failures []error
 	steps := []struct {
@@ -131,14 +122,15 @@ func (s system) measure(n rounds, tools tools, stderr io.Writer) (result, error)
 		}},
 		{"at rest", s.stopsOnly, func(g *ground) (err error) { r.rest, err = s.measureRest(g, n.rest); return err }},
 		{"lock and unlock", s.mutex == nil, func(g *ground) (err error) { r.cycles, err = s.measureCycles(g, n.cycles); return err }},
-		{"turns", s.mutex == nil, func(g *ground) (err error) { r.turns, err = s.measureTurns(g, 10, n.turns); return err }},
+		{"short turns", s.mutex == nil, func(g *ground) (err error) { r.short, err = s.measureTurns(g, 10, shortTurn, n.turns); return err }},
+		{"long turns", s.mutex == nil, func(g *ground) (err error) { r.long, err = s.measureTurns(g, 10, longTurn, n.turns); return err }},
 	}
 	for _, step := range steps {
 		if step.skip {
 			continue
 		}
 		start := time.Now()
-		g, err := newGround(tools, stderr)
+		g, err := newGround(apiserver, stderr)
 		if err == nil {
 			err = step.run(g)
 			g.close()

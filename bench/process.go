@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spindle-lock/spindle/bench/internal/etcd"
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
@@ -21,13 +20,12 @@ type task struct {
 	Kind     string // compete, turns, etcd, or exec
 	System   string
 	Place    place
-	Name     string            // the lock's name
-	Dir      string            // etcd: where its data is
-	Argv     []string          // exec: the program and its arguments
-	Env      map[string]string // exec: added to its environment
-	Turns    int               // turns: how many, at most; 0: as many as there are
-	Hold     time.Duration     // turns: how long a process holds the lock each time
-	Duration time.Duration     // turns: how long the processes compete, at most
+	Name     string        // the lock's name
+	Dir      string        // etcd: where its data is
+	Argv     []string      // exec: the program and its arguments
+	Turns    int           // turns: how many, at most; 0: as many as there are
+	Hold     time.Duration // turns: how long a process holds the lock each time
+	Duration time.Duration // turns: how long the processes compete, at most
 	Lease    time.Duration
 }
 
@@ -36,8 +34,8 @@ type report struct {
 	Kind string // ready, held, left, done
 	Part string `json:",omitempty"`
 	At   int64
-	Addr string          `json:",omitempty"` // etcd's endpoint
-	Took []time.Duration `json:",omitempty"` // turns
+	Addr string  `json:",omitempty"` // etcd's endpoint
+	Took []stint `json:",omitempty"` // turns
 }
 
 const (
@@ -114,13 +112,9 @@ func runTask(args []string, orders <-chan string) error {
 	}
 	switch t.Kind {
 	case "exec":
-		env := os.Environ()
-		for name, value := range t.Env {
-			env = append(env, name+"="+value)
-		}
-		return syscall.Exec(t.Argv[0], t.Argv, env)
+		return syscall.Exec(t.Argv[0], t.Argv, os.Environ())
 	case "etcd":
-		return etcd.Serve(t.Dir, func(endpoint string) { tell(report{Kind: ready, Addr: endpoint}) })
+		return serveEtcd(t.Dir, func(endpoint string) { tell(report{Kind: ready, Addr: endpoint}) })
 	case "compete":
 		return t.compete(tell)
 	case "turns":

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -14,7 +13,8 @@ type result struct {
 	closed []float64       // the same after a graceful stop
 	rest   atRest          // requests per lease
 	cycles []time.Duration // each of which locks and unlocks a mutex
-	turns  []float64       // of each process
+	short  contest         // of turns that hold the lock for shortTurn
+	long   contest         // of turns that hold it for longTurn
 }
 
 // A column is one measure.
@@ -22,16 +22,21 @@ type column struct {
 	title string
 	of    func(result) []float64 // empty if it was not measured, otherwise the main value and perhaps another one
 	text  string                 // formats these values
-	most  bool                   // whether a larger value is better
 }
 
-var columns = []column{
+var ofAll = []column{
 	{title: "kill -9, leases: median / worst", text: "%.3f / %.3f", of: func(r result) []float64 { return quantiles(r.killed, 0.5, 1) }},
 	{title: "stop, leases: median / worst", text: "%.3f / %.3f", of: func(r result) []float64 { return quantiles(r.closed, 0.5, 1) }},
 	{title: "requests of a holder per lease", text: "%.1f", of: func(r result) []float64 { return r.rest.holder }},
 	{title: "of a waiter", text: "%.1f", of: func(r result) []float64 { return r.rest.waiter }},
+}
+
+var ofMutexes = []column{
 	{title: "lock and unlock, ms: median / 95 %", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.cycles), 0.5, 0.95) }},
-	{title: "turns of 10 processes: fewest / most", text: "%.0f / %.0f", most: true, of: func(r result) []float64 { return quantiles(r.turns, 0, 1) }},
+	{title: "turns of 10 processes, 20 ms: fewest / most", text: "%.0f / %.0f", of: func(r result) []float64 { return quantiles(r.short.turns, 0, 1) }},
+	{title: "requests per turn", text: "%.1f", of: func(r result) []float64 { return r.short.requests }},
+	{title: "turns of 200 ms: idle between two, ms: median / 95 %", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.long.idle), 0.5, 0.95) }},
+	{title: "requests per turn", text: "%.1f", of: func(r result) []float64 { return r.long.requests }},
 }
 
 // quantiles returns quantiles of values in ascending order.
@@ -63,16 +68,4 @@ func (c column) cell(r result) string {
 		args[i] = v
 	}
 	return fmt.Sprintf(c.text, args...)
-}
-
-// main returns the part of a cell that systems are compared by.
-func (c column) main(r result) string {
-	value, _, _ := strings.Cut(c.cell(r), " / ")
-	return value
-}
-
-// worse reports whether both were measured, and r's main value is worse than the peer's, even after both are rounded.
-func (c column) worse(r, peer result) bool {
-	ours, theirs := c.of(r), c.of(peer)
-	return len(ours) > 0 && len(theirs) > 0 && c.main(r) != c.main(peer) && (ours[0] > theirs[0]) != c.most
 }

@@ -47,15 +47,34 @@ func (p place) spanner() (*spanner.Client, error) {
 	return spanner.NewClientWithConfig(context.Background(), p.Database, config, spindle.ClientOptions(lease)...)
 }
 
+// A manner says how a process learns that a lock is free: only from its own polls, or from notifications as well. It
+// returns an option, and a function that releases its resources.
+type manner func() (spindle.LockOption, func(), error)
+
+func alone() (spindle.LockOption, func(), error) { return quiet, func() {}, nil }
+
+func notified() (spindle.LockOption, func(), error) {
+	n, err := spindle.ListenNotifications("127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	return spindle.WithNotifier(n), n.Close, nil
+}
+
 // electing returns how an elector with these options competes.
-func electing(opts ...spindle.Option) compete {
+func electing(learns manner, opts ...spindle.Option) compete {
 	return func(ctx context.Context, p place, name string, say say) error {
 		db, err := p.spanner()
 		if err != nil {
 			return err
 		}
+		how, done, err := learns()
+		if err != nil {
+			return err
+		}
+		defer done()
 		lead := spindle.WithLeader(func(ctx context.Context, _ spindle.Term) { say.during(ctx, name) })
-		return spindle.New(db, lockTable, name, append(opts, lead, spindle.WithLease(lease), quiet)...).RunAndWait(ctx)
+		return spindle.New(db, lockTable, name, append(opts, how, lead, spindle.WithLease(lease), quiet)...).RunAndWait(ctx)
 	}
 }
 
@@ -72,10 +91,17 @@ func join(ctx context.Context, p place, name string, say say) error {
 	return g.RunAndWait(ctx)
 }
 
-func newMutex(p place, name string) (locker, error) {
-	db, err := p.spanner()
-	if err != nil {
-		return nil, err
+// newMutex returns how a process opens a mutex. Its notifier is closed with the process.
+func newMutex(learns manner) func(place, string) (locker, error) {
+	return func(p place, name string) (locker, error) {
+		db, err := p.spanner()
+		if err != nil {
+			return nil, err
+		}
+		how, _, err := learns()
+		if err != nil {
+			return nil, err
+		}
+		return lock.New(db, lockTable, name, how, spindle.WithLease(lease), quiet), nil
 	}
-	return lock.New(db, lockTable, name, spindle.WithLease(lease), quiet), nil
 }

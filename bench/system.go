@@ -10,20 +10,15 @@ import (
 type place struct {
 	Addr     string // the emulator's host:port, etcd's endpoint, or the API server's URL
 	Database string // spindle
-	Socket   string // the agent's Unix socket
 	Token    string // the API server
 }
 
 // A system is one row of the table.
 type system struct {
-	name string
-	kind string // election, mutex, or another one; only systems of the same kind are compared
-	peer bool   // whether it is one of those that spindle is compared with
-
+	name         string
 	onKubernetes bool // whether it needs a kube-apiserver
 
-	start  func(*ground) (place, error)        // starts servers
-	beside func(*ground, place) (place, error) // starts what each process has to itself, if it needs that
+	start func(*ground) (place, error) // starts servers
 
 	compete   compete
 	parts     int  // how many parts the lock has; only a group has more than one
@@ -33,7 +28,7 @@ type system struct {
 }
 
 // compete competes for the lock with the given name until ctx ends, and then gives it up. It reports when it begins and
-// ends to hold each part.
+// stops holding each part (the lock, or a partition of a group).
 type compete func(ctx context.Context, p place, name string, say say) error
 
 // A locker is a mutex, or an election that is used like one.
@@ -59,14 +54,15 @@ func holding(open func(place, string) (locker, error)) compete {
 
 // systems are the rows of the table, in order.
 var systems = []system{
-	{name: "spindle: elector", kind: "election", start: startSpindle, compete: electing(), parts: 1},
-	{name: "spindle: elector with a handover", kind: "election", start: startSpindle, compete: electing(spindle.WithHandover()), parts: 1, stopsOnly: true},
-	{name: "spindle: member of a group", kind: "group", start: startSpindle, compete: join, parts: partitions},
-	{name: "spindle: mutex", kind: "mutex", start: startSpindle, compete: holding(newMutex), parts: 1, mutex: newMutex},
-	{name: "spindle: program of an agent", kind: "program", start: startSpindle, beside: startAgent, compete: holding(agentLocks("elections")), parts: 1, mutex: agentLocks("locks")},
-	{name: "etcd: election", kind: "election", peer: true, start: startEtcd, compete: holding(newEtcdElection), parts: 1},
-	{name: "etcd: mutex", kind: "mutex", peer: true, start: startEtcd, compete: holding(newEtcdMutex), parts: 1, mutex: newEtcdMutex},
-	{name: "client-go: leader election", kind: "election", peer: true, onKubernetes: true, start: startAPIServer, compete: runLeaderElection, parts: 1},
+	{name: "spindle: elector", start: startSpindle, compete: electing(alone), parts: 1},
+	{name: "spindle: elector with notifications", start: startSpindle, compete: electing(notified), parts: 1},
+	{name: "spindle: elector with a handover", start: startSpindle, compete: electing(alone, spindle.WithHandover()), parts: 1, stopsOnly: true},
+	{name: "spindle: member of a group", start: startSpindle, compete: join, parts: partitions},
+	{name: "spindle: mutex", start: startSpindle, compete: holding(newMutex(alone)), parts: 1, mutex: newMutex(alone)},
+	{name: "spindle: mutex with notifications", start: startSpindle, compete: holding(newMutex(notified)), parts: 1, mutex: newMutex(notified)},
+	{name: "etcd: election", start: startEtcd, compete: holding(newEtcdElection), parts: 1},
+	{name: "etcd: mutex", start: startEtcd, compete: holding(newEtcdMutex), parts: 1, mutex: newEtcdMutex},
+	{name: "client-go: leader election", onKubernetes: true, start: startAPIServer, compete: runLeaderElection, parts: 1},
 }
 
 func systemNamed(name string) system {
@@ -87,10 +83,7 @@ func (s system) places(g *ground, n int) ([]place, error) {
 	all := make([]place, n)
 	for i := range all {
 		all[i] = server
-		if all[i].Addr, err = g.via(i, server.Addr); err == nil && s.beside != nil {
-			all[i], err = s.beside(g, all[i])
-		}
-		if err != nil {
+		if all[i].Addr, err = g.via(i, server.Addr); err != nil {
 			return nil, err
 		}
 	}

@@ -10,54 +10,28 @@ import (
 	"strings"
 )
 
-// tools are the programs that the systems need.
-type tools struct {
-	dir       string
-	spindle   string // the command
-	apiserver string // a kube-apiserver; empty if there is none
-}
-
-// findTools builds spindle's command, and finds or builds a kube-apiserver.
-func findTools(apiserver string, compile bool) (t tools, err error) {
-	if t.dir, err = os.MkdirTemp("", "bench"); err != nil {
-		return t, err
-	}
-	t.spindle = filepath.Join(t.dir, "spindle")
-	if err := build("..", t.spindle, "./cmd/spindle"); err != nil {
-		return t, fmt.Errorf("cannot build spindle's command: %w: run bench in its own directory", err)
-	}
-	if apiserver != "" {
-		t.apiserver, err = filepath.Abs(apiserver)
-		return t, err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return t, err
-	}
-	cached := filepath.Join(cache, "spindle-bench", "kube-apiserver")
-	_, missing := os.Stat(cached)
-	if missing != nil && compile {
-		fmt.Fprintln(os.Stderr, "compiling a kube-apiserver, which takes several minutes")
-		missing = build(controlPlane, cached, "k8s.io/kubernetes/cmd/kube-apiserver")
-		err = missing
-	}
-	if missing == nil {
-		t.apiserver = cached
-	}
-	return t, err
-}
-
 // controlPlane is the directory of the module that pins the version of Kubernetes.
 const controlPlane = "../deploy/check/controlplane"
 
-// build compiles the package of a module.
-func build(module, to, pkg string) error {
-	c := exec.Command("go", "-C", module, "build", "-o", to, pkg)
+// findAPIServer returns the path of the kube-apiserver in the cache, or "" if there is none. On request, it compiles one
+// first.
+func findAPIServer(compile bool) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "spindle-bench", "kube-apiserver")
+	if _, missing := os.Stat(path); missing == nil {
+		return path, nil
+	}
+	if !compile {
+		return "", nil
+	}
+	fmt.Fprintln(os.Stderr, "compiling a kube-apiserver, which takes several minutes")
+	c := exec.Command("go", "-C", controlPlane, "build", "-o", path, "k8s.io/kubernetes/cmd/kube-apiserver")
 	c.Stderr = os.Stderr
-	return c.Run()
+	return path, c.Run()
 }
-
-func (t tools) remove() { _ = os.RemoveAll(t.dir) }
 
 // ownVersion returns the commit that is measured.
 func ownVersion() string {
@@ -70,13 +44,13 @@ func ownVersion() string {
 
 const unknown = "of an unknown version"
 
-// versions returns the versions of the systems that spindle is compared with.
-func (t tools) versions() (versions []string) {
+// versionsWith returns the versions of the systems that spindle is compared with.
+func versionsWith(apiserver string) (versions []string) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		versions = append(versions, "etcd "+versionOf("go.etcd.io/etcd/server/v3", info), "client-go "+versionOf("k8s.io/client-go", info))
 	}
 	// A kube-apiserver that was built from its module does not know its version itself.
-	if info, err := buildinfo.ReadFile(t.apiserver); err == nil {
+	if info, err := buildinfo.ReadFile(apiserver); err == nil {
 		versions = append(versions, "kube-apiserver "+versionOf("k8s.io/kubernetes", info))
 	}
 	return versions

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 const warmUp = 10 // turns, which create the connections and the lock's rows
 
-// turns locks a mutex, holds it, and unlocks it, again and again. It reports how long each turn took.
+// A stint is one turn of a process: when it asked for the lock, held it, began to unlock it, and had unlocked it, in
+// nanoseconds of the machine's clock.
+type stint struct{ Asked, Held, Left, Done int64 }
+
+// turns locks a mutex, holds it, and unlocks it, again and again. It reports each turn.
 func (t task) turns(tell func(report), orders <-chan string) error {
 	m, err := systemNamed(t.System).mutex(t.Place, t.Name)
 	if err != nil {
@@ -18,27 +25,30 @@ func (t task) turns(tell func(report), orders <-chan string) error {
 	<-orders
 	ctx, cancel := context.WithTimeout(context.Background(), t.Duration)
 	defer cancel()
-	var took []time.Duration
+	var took []stint
 	for t.Turns == 0 || len(took) < t.Turns {
-		start := time.Now()
+		s := stint{Asked: time.Now().UnixNano()}
 		if err := m.Lock(ctx); err != nil {
 			if ctx.Err() != nil {
 				break
 			}
 			return err
 		}
+		s.Held = time.Now().UnixNano()
 		time.Sleep(t.Hold)
+		s.Left = time.Now().UnixNano()
 		if err := m.Unlock(context.Background()); err != nil {
 			return err
 		}
-		took = append(took, time.Since(start))
+		s.Done = time.Now().UnixNano()
+		took = append(took, s)
 	}
 	tell(report{Kind: done, Took: took})
 	return nil
 }
 
 // take lets processes take turns, and returns the turns of each of them.
-func (s system) take(g *ground, processes int, t task) (all [][]time.Duration, err error) {
+func (s system) take(g *ground, processes int, t task, begun func()) (all [][]stint, err error) {
 	places, err := s.places(g, processes)
 	if err != nil {
 		return nil, err
@@ -54,6 +64,7 @@ func (s system) take(g *ground, processes int, t task) (all [][]time.Duration, e
 			return nil, err
 		}
 	}
+	begun()
 	for _, p := range running {
 		if err := p.Send("go"); err != nil {
 			return nil, err
@@ -71,21 +82,46 @@ func (s system) take(g *ground, processes int, t task) (all [][]time.Duration, e
 
 // measureCycles returns how long it takes to lock and unlock a mutex without contention.
 func (s system) measureCycles(g *ground, cycles int) ([]time.Duration, error) {
-	all, err := s.take(g, 1, task{Turns: warmUp + cycles, Duration: 2 * time.Minute})
+	all, err := s.take(g, 1, task{Turns: warmUp + cycles, Duration: 2 * time.Minute}, func() {})
 	if err != nil {
 		return nil, err
 	}
-	took := all[0][warmUp:]
+	var took []time.Duration
+	for _, turn := range all[0][warmUp:] {
+		took = append(took, time.Duration(turn.Done-turn.Asked))
+	}
 	slices.Sort(took)
 	return took, nil
 }
 
-// measureTurns returns how often each process got a mutex that all of them want, in ascending order.
-func (s system) measureTurns(g *ground, processes int, during time.Duration) (turns []float64, err error) {
-	all, err := s.take(g, processes, task{Hold: turn, Duration: during})
-	for _, took := range all {
-		turns = append(turns, float64(len(took)))
+// A contest is what was measured while processes took turns.
+type contest struct {
+	turns    []float64       // of each process
+	idle     []time.Duration // from the end of the work of a turn to the next one
+	requests []float64       // per turn
+}
+
+// measureTurns lets processes compete for a mutex that all of them want, and hold it for so long each time.
+func (s system) measureTurns(g *ground, processes int, hold, during time.Duration) (c contest, err error) {
+	var sent atomic.Int64
+	g.via = func(_ int, addr string) (string, error) { return g.proxy(addr, &sent) }
+	all, err := s.take(g, processes, task{Hold: hold, Duration: during}, func() { sent.Store(0) })
+	if err != nil {
+		return c, err
 	}
-	slices.Sort(turns)
-	return turns, err
+	for _, took := range all {
+		c.turns = append(c.turns, float64(len(took)))
+	}
+	slices.Sort(c.turns)
+	order := slices.Concat(all...)
+	slices.SortFunc(order, func(a, b stint) int { return cmp.Compare(a.Held, b.Held) })
+	for i := range len(order) - 1 {
+		c.idle = append(c.idle, time.Duration(order[i+1].Held-order[i].Left))
+	}
+	slices.Sort(c.idle)
+	if len(c.idle) > 0 && c.idle[0] <= 0 {
+		return c, errors.New("two processes held the lock at the same time")
+	}
+	c.requests = []float64{float64(sent.Load()) / float64(len(order))}
+	return c, nil
 }

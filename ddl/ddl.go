@@ -21,32 +21,38 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const googleSQL = `(
-    name      STRING(MAX) NOT NULL,
-    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    token     TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    writer    STRING(MAX),
-) PRIMARY KEY (name)`
+// A flavor is what differs between the dialects.
+type flavor struct {
+	columns         string // of a lock table
+	text, timestamp string // types, as a CREATE TABLE statement names them
+	cast            string // the string type in a CAST
+	space           string // the schema of a table whose name contains none
+	dropExpiry      string
+}
 
-const postgreSQL = `(
+// flavorOf treats every dialect other than PostgreSQL as GoogleSQL.
+func flavorOf(dialect databasepb.DatabaseDialect) flavor {
+	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
+		return flavor{`(
     name      varchar NOT NULL PRIMARY KEY,
     heartbeat SPANNER.COMMIT_TIMESTAMP,
     token     SPANNER.COMMIT_TIMESTAMP,
     writer    varchar
-)`
+)`, "varchar", "SPANNER.COMMIT_TIMESTAMP", "varchar", "public", "DROP TTL"}
+	}
+	return flavor{`(
+    name      STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token     TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    writer    STRING(MAX),
+) PRIMARY KEY (name)`, "STRING(MAX)", "TIMESTAMP OPTIONS (allow_commit_timestamp=true)", "STRING", "", "DROP ROW DELETION POLICY"}
+}
 
 // Statement returns the CREATE TABLE statement for a lock table with the given name, without a final semicolon. Every
 // dialect other than PostgreSQL is treated as GoogleSQL. Statement inserts the name unchanged. Only [Create] and
 // [Verify] check it.
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
-	return "CREATE TABLE " + table + " " + columns(dialect)
-}
-
-func columns(dialect databasepb.DatabaseDialect) string {
-	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
-		return postgreSQL
-	}
-	return googleSQL
+	return "CREATE TABLE " + table + " " + flavorOf(dialect).columns
 }
 
 // Create creates the lock table, unless it exists, in the database with the given path, which has the form
@@ -109,7 +115,7 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	defer admin.Close()
 	op, err := admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{
 		Database:   path,
-		Statements: []string{"CREATE TABLE IF NOT EXISTS " + table + " " + columns(dialect)},
+		Statements: []string{"CREATE TABLE IF NOT EXISTS " + table + " " + flavorOf(dialect).columns},
 	})
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,43 +37,6 @@ func eachDialect(t *testing.T, test func(*testing.T, *spindletest.Database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); test(t, spindletest.New(t, spindletest.PostgreSQL())) })
 }
 
-func TestStatementMakesATableThatVerifies(t *testing.T) {
-	needEmulator(t)
-	for dialect, opts := range map[databasepb.DatabaseDialect][]spindletest.Option{
-		googleSQL:  {spindletest.WithDDL(ddl.Statement(googleSQL, "mine"))},
-		postgreSQL: {spindletest.PostgreSQL(), spindletest.WithDDL(ddl.Statement(postgreSQL, "mine"))},
-	} {
-		t.Run(dialect.String(), func(t *testing.T) {
-			db := spindletest.New(t, opts...)
-			require.NoError(t, ddl.Verify(t.Context(), db.Client, "mine"))
-		})
-	}
-}
-
-func TestCreateMakesATableThatTakesCommitTimestamps(t *testing.T) {
-	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
-		require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...))
-		committed, err := db.Client.Apply(t.Context(), []*spanner.Mutation{spanner.Insert("mine",
-			[]string{"name", "heartbeat", "token", "writer"},
-			[]any{"lock", spanner.CommitTimestamp, spanner.CommitTimestamp, "me"})})
-		require.NoError(t, err)
-
-		row, err := db.Client.Single().ReadRow(t.Context(), "mine", spanner.Key{"lock"}, []string{"token"})
-		require.NoError(t, err)
-		var token time.Time
-		require.NoError(t, row.Columns(&token))
-		require.True(t, committed.Equal(token))
-	})
-}
-
-func TestCreateIsIdempotent(t *testing.T) {
-	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
-		for range 2 {
-			require.NoError(t, ddl.Create(t.Context(), db.Path, "mine", db.ClientOptions()...))
-		}
-	})
-}
-
 func TestCreateSucceedsForEveryoneWhoCallsItAtOnce(t *testing.T) {
 	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
 		var wg sync.WaitGroup
@@ -84,30 +46,6 @@ func TestCreateSucceedsForEveryoneWhoCallsItAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-	})
-}
-
-func TestCreateWorksInASchema(t *testing.T) {
-	needEmulator(t)
-	for name, opts := range map[string][]spindletest.Option{
-		"GoogleSQL":  {spindletest.WithDDL("CREATE SCHEMA locks")},
-		"PostgreSQL": {spindletest.PostgreSQL(), spindletest.WithDDL("CREATE SCHEMA locks")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := spindletest.New(t, opts...)
-			require.NoError(t, ddl.Create(t.Context(), db.Path, "locks.mine", db.ClientOptions()...))
-			require.NoError(t, ddl.Verify(t.Context(), db.Client, "locks.mine"))
-
-			err := ddl.Verify(t.Context(), db.Client, "mine")
-			require.ErrorContains(t, err, "the table is missing")
-		})
-	}
-}
-
-func TestNamesAreComparedWithoutCase(t *testing.T) {
-	eachDialect(t, func(t *testing.T, db *spindletest.Database) {
-		require.NoError(t, ddl.Create(t.Context(), db.Path, "LockTable", db.ClientOptions()...))
-		require.NoError(t, ddl.Verify(t.Context(), db.Client, "LOCKTABLE"))
 	})
 }
 
@@ -158,7 +96,8 @@ func holdAndRelease(t *testing.T, db *spindletest.Database, table string) {
 	require.NoError(t, m.Unlock(ctx))
 }
 
-// A table that Verify passes is one that locks work in, under the same name.
+// A table that Create makes or finds, in whatever schema, is one that Verify passes, and that locks work in under the same
+// name, in whatever case.
 func TestATableIsTheSameForVerifyAndForLocks(t *testing.T) {
 	needEmulator(t)
 	for dialect, tables := range map[databasepb.DatabaseDialect][]string{

@@ -53,7 +53,8 @@ FROM information_schema.columns c
 WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
-	// A column that an index only stores has no position in the index.
+	// A column that an index only stores has no position in the index. In GoogleSQL, is_unique is a BOOL. In PostgreSQL, it
+	// is YES or NO.
 	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part,
 	UPPER(COALESCE(c.column_ordering, '')) LIKE 'DESC%%' AS descending
 FROM information_schema.indexes i
@@ -74,7 +75,10 @@ func read(ctx context.Context, db *spanner.Client, table string) (databasepb.Dat
 	if err != nil {
 		return dialect, found, err
 	}
-	space, name := split(dialect, table)
+	space, name, named := strings.Cut(strings.ToLower(table), ".")
+	if !named {
+		space, name = flavorOf(dialect).space, space
+	}
 	var tables []struct{ Expiry, Parent string }
 	if err := query(ctx, tx, &tables, tableQuery, space, name); err != nil {
 		return dialect, found, err
@@ -86,7 +90,7 @@ func read(ctx context.Context, db *spanner.Client, table string) (databasepb.Dat
 		return dialect, found, err
 	}
 	var parts []indexPart
-	err = query(ctx, tx, &parts, uniqueQuery, space, name, stringType(dialect))
+	err = query(ctx, tx, &parts, uniqueQuery, space, name, flavorOf(dialect).cast)
 	for _, p := range parts {
 		found.add(p)
 	}
@@ -118,15 +122,6 @@ func (t *schema) add(p indexPart) {
 	last.on = append(last.on, p.Part)
 }
 
-// stringType returns the string type for a CAST. The cast is needed because is_unique is a BOOL in GoogleSQL, but a
-// string in PostgreSQL, where it is YES or NO.
-func stringType(dialect databasepb.DatabaseDialect) string {
-	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
-		return "varchar"
-	}
-	return "STRING"
-}
-
 func readDialect(ctx context.Context, tx *spanner.ReadOnlyTransaction) (databasepb.DatabaseDialect, error) {
 	var names []string
 	err := query(ctx, tx, &names, dialectQuery)
@@ -134,18 +129,6 @@ func readDialect(ctx context.Context, tx *spanner.ReadOnlyTransaction) (database
 		return databasepb.DatabaseDialect_POSTGRESQL, err
 	}
 	return databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, err
-}
-
-// split returns the name of the schema and the name of the table, both in lower case.
-func split(dialect databasepb.DatabaseDialect, table string) (space, name string) {
-	table = strings.ToLower(table)
-	if space, name, ok := strings.Cut(table, "."); ok {
-		return space, name
-	}
-	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
-		return "public", table
-	}
-	return "", table
 }
 
 func query[T any](ctx context.Context, tx *spanner.ReadOnlyTransaction, rows *[]T, sql string, args ...any) error {

@@ -95,7 +95,7 @@ func (t schema) problems(dialect databasepb.DatabaseDialect) []string {
 	}
 	if t.expiry != "" {
 		problems = append(problems, fmt.Sprintf("the table must not have a row deletion policy (%s), because it would delete locks that are held; to drop it, run ALTER TABLE %s %s",
-			t.expiry, t.table, dropExpiry(dialect)))
+			t.expiry, t.table, flavorOf(dialect).dropExpiry))
 	}
 	return problems
 }
@@ -122,12 +122,12 @@ type need struct {
 }
 
 func needs(dialect databasepb.DatabaseDialect) []need {
-	text, timestamp := typeNames(dialect)
+	f := flavorOf(dialect)
 	return []need{
-		{name: "name", typ: text, hasType: column.isText, length: table.MaxKey},
-		{name: "heartbeat", typ: timestamp, hasType: column.isCommitTimestamp, null: true},
-		{name: "token", typ: timestamp, hasType: column.isCommitTimestamp},
-		{name: "writer", typ: text, hasType: column.isText, length: table.MaxWriter, null: true},
+		{name: "name", typ: f.text, hasType: column.isText, length: table.MaxKey},
+		{name: "heartbeat", typ: f.timestamp, hasType: column.isCommitTimestamp, null: true},
+		{name: "token", typ: f.timestamp, hasType: column.isCommitTimestamp},
+		{name: "writer", typ: f.text, hasType: column.isText, length: table.MaxWriter, null: true},
 	}
 }
 
@@ -146,20 +146,6 @@ func (n need) problems(got column) []string {
 		problems = append(problems, fmt.Sprintf("column %s must not be generated, because locks write to it", n.name))
 	}
 	return problems
-}
-
-func dropExpiry(dialect databasepb.DatabaseDialect) string {
-	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
-		return "DROP TTL"
-	}
-	return "DROP ROW DELETION POLICY"
-}
-
-func typeNames(dialect databasepb.DatabaseDialect) (text, timestamp string) {
-	if dialect == databasepb.DatabaseDialect_POSTGRESQL {
-		return "varchar", "SPANNER.COMMIT_TIMESTAMP"
-	}
-	return "STRING(MAX)", "TIMESTAMP OPTIONS (allow_commit_timestamp=true)"
 }
 
 func (c column) isText() bool {

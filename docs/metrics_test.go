@@ -15,7 +15,7 @@ func TestEveryMetricIsInTheDocuments(t *testing.T) {
 	require.NoError(t, err)
 	for file, name := range map[string]string{
 		"../cmd/spindle/internal/serve/metrics.go":    `"(spindle_\w+)"`,
-		"../cmd/spindle/internal/health/collector.go": `\{"(spindle_\w+)"`,
+		"../cmd/spindle/internal/health/collector.go": `"(spindle_\w+)"`,
 		"../internal/telemetry/instruments.go":        `\("(spindle\.[a-z.]+)"`,
 		"../group/metrics.go":                         `\("(spindle\.[a-z.]+)"`,
 		"../deploy/prometheus/alerts.yaml":            `- alert: (\w+)`,

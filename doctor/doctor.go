@@ -82,7 +82,7 @@ const limit = 3 * time.Minute
 // old according to Spanner's clock.
 func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, error) {
 	if db == nil {
-		return Report{}, errors.New("doctor: the Spanner client is nil; create one with spanner.NewClient")
+		return Report{}, errors.New("doctor: the Spanner client is nil; create one with spindle.Open")
 	}
 	if err := table.CheckTable(tableName); err != nil {
 		return Report{}, fmt.Errorf("doctor: %w", err)

@@ -45,27 +45,27 @@ var (
 )
 
 var probes = []probe{
-	{checkTable, nil, (*exam).schema, "claims or releases will fail", "run spindle init to create a missing table; ddl.Verify lists the changes that an existing table needs"},
-	{checkPermissions, []string{checkTable}, (*exam).permissions, "this process can't compete for locks", roleAdvice},
-	{checkReplies, nil, (*exam).replies, "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock",
+	{checkTable, nil, schema, "claims or releases will fail", "run spindle init to create a missing table; ddl.Verify lists the changes that an existing table needs"},
+	{checkPermissions, []string{checkTable}, permissions, "this process can't compete for locks", roleAdvice},
+	{checkReplies, nil, replies, "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock",
 		"update cloud.google.com/go/spanner to the latest version; older versions don't send the second commit request that Spanner may ask for"},
-	{checkTimestamps, allowed, (*exam).timestamps, "tokens may repeat or decrease, and a claimant may not recognize its own claim", tellTeam},
-	{checkUpdate, allowed, (*exam).keyOnlyUpdate, unfenced, tellTeam},
-	{checkRelease, append(slices.Clip(allowed), checkUpdate), (*exam).lateRelease, "a duplicate release that is committed late may free a lock that a different process holds", tellTeam},
-	{checkOptimistic, allowed, (*exam).optimistic, anOutlaw, tellTeam},
-	{"fence", append(slices.Clip(timed), checkUpdate, checkOptimistic), (*exam).race, unfenced, tellTeam},
-	{"cycle", steps, (*exam).cycle, "locks don't work here", tellTeam},
-	{checkPresent, timed, (*exam).present, noExpiry, tellTeam},
-	{"free rows", append(slices.Clip(steps), checkPresent), (*exam).freeRows, anOutlaw, tellTeam},
-	{"queue", append(slices.Clip(allowed), checkPresent), (*exam).queue, "locks are safe, but processes that wait for a lock from package lock may acquire it in any order", reportIt},
-	{"strong", timed, (*exam).strong, "a superseded holder may not notice that its token is invalid, and may continue until the fence refuses its writes", tellTeam},
-	{"clock", []string{checkTable, checkPermissions, checkPresent}, (*exam).clockRate, "if the clock of a lock's holder runs too slow, its HasLock may still return true after another process has acquired the lock; fenced writes are not affected", "fix this machine's clock; check its time source, and if this is a virtual machine, check the host as well"},
-	{"many keys", allowed, (*exam).manyKeys, "a member may not see all members and partitions of its group, so don't use groups; locks are not affected", tellTeam},
-	{"group", steps, (*exam).group, "two members of a group may work on the same partition until the fence refuses the writes of one of them", tellTeam},
-	{"round trips", append(slices.Clip(allowed), checkOptimistic), (*exam).measure, "the shortest lease that this database allows could not be determined", "run doctor again"},
+	{checkTimestamps, allowed, timestamps, "tokens may repeat or decrease, and a claimant may not recognize its own claim", tellTeam},
+	{checkUpdate, allowed, keyOnlyUpdate, unfenced, tellTeam},
+	{checkRelease, append(slices.Clip(allowed), checkUpdate), lateRelease, "a duplicate release that is committed late may free a lock that a different process holds", tellTeam},
+	{checkOptimistic, allowed, optimistic, anOutlaw, tellTeam},
+	{"fence", append(slices.Clip(timed), checkUpdate, checkOptimistic), race, unfenced, tellTeam},
+	{"cycle", steps, cycle, "locks don't work here", tellTeam},
+	{checkPresent, timed, present, noExpiry, tellTeam},
+	{"free rows", append(slices.Clip(steps), checkPresent), freeRows, anOutlaw, tellTeam},
+	{"queue", append(slices.Clip(allowed), checkPresent), queue, "locks are safe, but processes that wait for a lock from package lock may acquire it in any order", reportIt},
+	{"strong", timed, strong, "a superseded holder may not notice that its token is invalid, and may continue until the fence refuses its writes", tellTeam},
+	{"clock", []string{checkTable, checkPermissions, checkPresent}, clockRate, "if the clock of a lock's holder runs too slow, its HasLock may still return true after another process has acquired the lock; fenced writes are not affected", "fix this machine's clock; check its time source, and if this is a virtual machine, check the host as well"},
+	{"many keys", allowed, manyKeys, "a member may not see all members and partitions of its group, so don't use groups; locks are not affected", tellTeam},
+	{"group", steps, group, "two members of a group may work on the same partition until the fence refuses the writes of one of them", tellTeam},
+	{"round trips", append(slices.Clip(allowed), checkOptimistic), measure, "the shortest lease that this database allows could not be determined", "run doctor again"},
 }
 
-func (e *exam) schema() string {
+func schema(e *exam) string {
 	ctx, cancel := context.WithTimeout(e.ctx, 2*attempt)
 	defer cancel()
 	err := ddl.Verify(ctx, e.spanner.DB, e.spanner.Table)
@@ -83,8 +83,8 @@ func (e *exam) schema() string {
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
 // permissions performs each kind of step that a candidate performs, and checks only whether it is allowed. It takes the
-// names of missing permissions from Spanner's errors. If an error names none, it names what the step needs.
-func (e *exam) permissions() string {
+// names of missing permissions from Spanner's errors. If an error names none, permissions names what the step needs.
+func permissions(e *exam) string {
 	name := e.base + "/permissions"
 	keys := table.Keys{Names: []string{name}}
 	write := func(kind table.Kind, columns ...string) []table.Write {
@@ -135,7 +135,7 @@ func (e *exam) permissions() string {
 var errNoCommit = errors.New("no commit was made")
 
 // replies judges the replies to all commits so far.
-func (e *exam) replies() string {
+func replies(e *exam) string {
 	switch {
 	case e.unanswered > 0:
 		refute("%d replies to commits had no timestamp", e.unanswered)
@@ -146,7 +146,7 @@ func (e *exam) replies() string {
 }
 
 // timestamps alternates blind commits with transactions.
-func (e *exam) timestamps() string {
+func timestamps(e *exam) string {
 	const n = 10
 	name := e.base + "/timestamps"
 	e.insert(name, "")
@@ -171,7 +171,7 @@ func follows(last, at, stored time.Time) {
 	}
 }
 
-func (e *exam) keyOnlyUpdate() string {
+func keyOnlyUpdate(e *exam) string {
 	name := e.base + "/update"
 	before := e.insert(name, "before")
 	must(e.Commit(e.ctx, "doctor-update", []table.Write{{Kind: table.Update, Name: name}}))
@@ -199,7 +199,7 @@ func (e *exam) keyOnlyUpdate() string {
 const never table.Token = 1
 
 // lateRelease sends a release for a term that has ended, to imitate a duplicate that arrives late.
-func (e *exam) lateRelease() string {
+func lateRelease(e *exam) string {
 	name := e.base + "/release"
 	before := e.insert(name, "other holder")
 	switch err := e.table.Release(e.ctx, never, name); {
@@ -216,7 +216,7 @@ func (e *exam) lateRelease() string {
 
 // optimistic changes a row that an open transaction has read, and checks that this commit does not have to wait for the
 // transaction. It makes up to five attempts, because on the emulator, four out of five such commits wait.
-func (e *exam) optimistic() string {
+func optimistic(e *exam) string {
 	name := e.base + "/optimistic"
 	e.insert(name, "")
 	var took time.Duration
@@ -234,9 +234,9 @@ func (e *exam) optimistic() string {
 // patience is the time limit for a commit that has no reason to wait.
 const patience = 2 * time.Second
 
-// overtake starts a transaction that reads a row. Before the transaction commits, overtake changes the row in a
-// separate commit. It returns how long that commit took, and whether it had to wait for the transaction, which must not
-// commit if the row has changed.
+// overtake reads a row in a transaction and, before that transaction commits, changes the row in a separate commit. It
+// returns how long the separate commit took, and whether it had to wait for the transaction. If it did not have to wait,
+// overtake also checks that the transaction fails.
 func (e *exam) overtake(name string) (took time.Duration, waited bool) {
 	var overtaken error
 	_, err := e.Transact(e.ctx, "doctor-optimistic", func(ctx context.Context, r table.Reader) ([]table.Write, error) {

@@ -35,7 +35,7 @@ func (e *exam) shown(bound table.Bound) (behind time.Duration) {
 	return 0
 }
 
-func (e *exam) present() string {
+func present(e *exam) string {
 	on := e.advance(table.Present)
 	advances(on, 0)
 	var worst time.Duration
@@ -62,7 +62,7 @@ func advances(on, worst time.Duration) string {
 	return found + ", and reads returned earlier commits"
 }
 
-func (e *exam) strong() string {
+func strong(e *exam) string {
 	for range 5 {
 		isStrong(idle, e.shown(table.Strong))
 	}
@@ -99,7 +99,7 @@ const (
 // clockRate measures how fast this machine's clock runs compared with Spanner's. It samples both clocks twice. The
 // pause between the samples is long enough that the round trips add little uncertainty to the result. If the result is
 // still too uncertain, clockRate pauses again and takes a third sample.
-func (e *exam) clockRate() string {
+func clockRate(e *exam) string {
 	first := e.instant()
 	compare := func(pause time.Duration) Clock {
 		e.pause(pause)

@@ -70,7 +70,7 @@ const (
 )
 
 // measure measures the round trips of each kind of request.
-func (e *exam) measure() string {
+func measure(e *exam) string {
 	name := e.base + "/round-trips"
 	e.insert(name, "")
 	keys := table.Keys{Names: []string{name}}

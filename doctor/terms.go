@@ -6,11 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // cycle takes a lock through its whole life, with the same steps that locks use.
-func (e *exam) cycle() string {
+func cycle(e *exam) string {
 	name := e.base + "/cycle"
 	first := get(e.elect("first", name))
 	does("heartbeat", e.table.Heartbeat(e.ctx, first, name))
@@ -46,7 +49,7 @@ const (
 
 // race runs fenced commits while a claim supersedes their token, and repeats this several times. Each fenced commit
 // must either have an earlier timestamp than the claim or be refused.
-func (e *exam) race() string {
+func race(e *exam) string {
 	var landed, refused int
 	for i := range rounds {
 		name := fmt.Sprintf("%s/fence/%d", e.base, i)
@@ -111,4 +114,150 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 			return
 		}
 	}
+}
+
+// freeRows checks the way in which package lock hands a released lock to the next holder. It acquires a lock, releases
+// it so that a free row remains, and claims it again in a commit that consumes the free row. It sends that commit
+// twice, to imitate a duplicated request.
+func freeRows(e *exam) string {
+	name := e.base + "/free"
+	must(e.table.ReleaseFree(e.ctx, get(e.elect("first", name)), time.Minute, name))
+	var claim table.FreeClaim
+	if !e.await(func() (free bool) {
+		seen := get(e.table.LookAtLeases(e.ctx, time.Now(), name))
+		claim, free = table.NewFreeClaim("second", table.LeaseRecord{Lease: time.Minute, Nonce: e.base}, seen...)
+		return free
+	}) {
+		must(&finding{NotChecked, "a release was still not visible to reads after five seconds", slowFree, reportIt})
+	}
+	switch err := e.table.ClaimFree(e.ctx, claim); {
+	case spanner.ErrCode(err) == codes.FailedPrecondition:
+		must(&finding{Warning, "a timestamp in the past is refused: " + oneLine(err), slowFree, reportIt})
+	case !isGone(err): // the row may be missing because the claim was applied
+		does("claim", err)
+	}
+	if err := e.table.ClaimFree(e.ctx, claim); !isGone(err) {
+		refute("claiming with a missing free row should have failed with NOT_FOUND, but got: %v", err)
+	}
+	if get(e.table.Outcome(e.ctx, claim)) != table.Won {
+		refute("a claim was applied, but a read of the lock did not find the claim's nonce")
+	}
+	if row := e.row(name); table.TokenAt(row.Token) != claim.Token || !row.Token.Before(row.Heartbeat) {
+		refute("after a claim, the lock row has heartbeat %v and token %v; want token %v and a later heartbeat", row.Heartbeat, row.Token, claim.Token.Time())
+	}
+	must(e.table.ReleaseFree(e.ctx, claim.Token, time.Minute, name))
+	return "a released lock was claimed in one commit, and a duplicate of that commit was refused"
+}
+
+// isGone reports whether err may mean that a row does not exist.
+func isGone(err error) bool {
+	return errors.Is(err, table.ErrMissing) || errors.Is(err, table.ErrNotFound)
+}
+
+// queue inserts tickets, as waiting processes do, and reads them back with a row limit that is smaller than the number
+// of tickets. The read must return the first tickets, in key order.
+func queue(e *exam) string {
+	name := e.base + "/queue"
+	var put, remove []table.Write
+	for i := range table.MostTickets + 8 {
+		t := table.Ticket{Queue: name, Time: table.Token(i + 1), Nonce: "doctor", ID: e.base, Grace: time.Second, Lasts: table.LastsFor(0, false)}
+		put, remove = append(put, t.Put()), append(remove, t.Delete())
+	}
+	must(e.table.Queue(e.ctx, put...))
+	var found []table.Ticket
+	e.await(func() bool {
+		rows, _ := e.read(table.Present, table.Keys{Ranges: []table.Range{table.Waiting(name, "")}, Limit: table.MostTickets})
+		found = table.Tickets(name, rows)
+		return len(found) > 0
+	})
+	must(e.table.Queue(e.ctx, remove...))
+	for i, t := range found[:min(len(found), table.MostTickets)] {
+		if t.Time != table.Token(i+1) || t.ID != e.base {
+			warn("position %d of the queue has the wrong ticket, with ID %q and time %d", i+1, t.ID, t.Time)
+		}
+	}
+	if len(found) < table.MostTickets {
+		warn("a read with a row limit returned only %[2]d tickets, although the queue has %[1]d", len(put), len(found))
+	}
+	return "reads return waiting processes in the order in which they arrived"
+}
+
+// group claims and confirms two partitions for a member, the way a group does. It confirms the first partition while
+// the member is in the group, and the second one after the member has left. The second confirmation must fail because
+// the member's lease row is missing, even though its transaction does not read that row.
+func group(e *exam) string {
+	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
+	token := prepared(e.elect("member", name))
+	member := table.LeaseRef{Name: name, Token: token}
+	taken := e.claimPartition(member, first)
+	if e.isRefused(member, first, taken) {
+		refute("a confirmation was refused although the member's lease row exists")
+	}
+	prepared(token, e.table.Release(e.ctx, token, name))
+	if !e.isRefused(member, second, e.claimPartition(member, second)) {
+		refute("a partition was confirmed for a member that had left the group")
+	}
+	if row := e.row(second); !row.Heartbeat.Equal(row.Token) {
+		refute("a refused confirmation changed the partition")
+	}
+	does("release", e.table.ReleasePartitions(e.ctx, table.LeaseRef{Name: first, Token: taken}))
+	return "a partition was confirmed while its member was in the group, but not after the member had left"
+}
+
+func (e *exam) claimPartition(member table.LeaseRef, name string) table.Token {
+	return get(e.take(name, func(seen []table.Observation) (table.Token, error) {
+		token, _, err := e.table.ClaimPartitions(e.ctx, member, seen...)
+		return token, err
+	}))
+}
+
+// isRefused confirms a partition. It reports whether Spanner refuses because the member's lease row is missing.
+func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) bool {
+	err := again(func() error {
+		_, err := e.table.ConfirmPartitions(e.ctx, member, table.LeaseRecord{Lease: limit}, token, name)
+		return err
+	})
+	if table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err) {
+		return true
+	}
+	must(err)
+	return false
+}
+
+const (
+	manyNames  = 500
+	manyRanges = 500
+	everyNth   = 50 // every nth of the names and ranges exists
+)
+
+// manyKeys reads many keys and key ranges in one snapshot, as the members of a group do. Most of these keys and ranges
+// match no row.
+func manyKeys(e *exam) string {
+	var keys table.Keys
+	var writes []table.Write
+	there := map[string]bool{}
+	for i := range manyNames + manyRanges {
+		name := fmt.Sprintf("%s/keys/%04d", e.base, i)
+		if i < manyNames {
+			keys.Names = append(keys.Names, name)
+		} else {
+			keys.Ranges = append(keys.Ranges, table.Range{From: name, To: name + "~"})
+		}
+		if i%everyNth == 0 {
+			there[name] = true
+			writes = append(writes, table.Write{Kind: table.Insert, Name: name, Set: now(table.ColToken)})
+		}
+	}
+	must(e.Commit(e.ctx, "doctor", writes))
+	began := time.Now()
+	rows, _ := e.read(table.Present, keys)
+	took := time.Since(began)
+	found := map[string]bool{}
+	for _, row := range rows {
+		found[row.Name] = there[row.Name]
+	}
+	if len(found) != len(there) || len(rows) != len(there) {
+		refute("a read of %d keys and %d ranges returned %d of %d rows", manyNames, manyRanges, len(found), len(there))
+	}
+	return fmt.Sprintf("%d keys and %d ranges in one read (%v)", manyNames, manyRanges, round(took))
 }

@@ -200,13 +200,13 @@ func TestSimpleCompetesOnADatabase(t *testing.T) {
 	assert.NotContains(t, out, "goroutine ")
 
 	first := simple("-table", "mine", "-create", "-id", "first")
-	token := first.until(`ELECTED +token (\d{16})$`)
+	token := first.until(`elected .*token=(\d{16})`)
 	second := simple("-table", "mine", "-create", "-id", "second")
-	assert.Equal(t, token, second.until(`leader seen +first, token (\d{16}), lease 3s$`))
+	assert.Equal(t, token, second.until(`leader seen .*leader=first .*token=(\d{16})`))
 	first.interrupt()
 	out, _ = first.end() // go run turns every interrupt into an error
 	assert.Contains(t, out, "released")
-	assert.Greater(t, second.until(`ELECTED +token (\d{16})$`), token)
+	assert.Greater(t, second.until(`elected .*token=(\d{16})`), token)
 	second.interrupt()
 	out, _ = second.end()
 	assert.Contains(t, out, "released")
@@ -320,39 +320,16 @@ func TestSimpleSaysHowToGetAnEmulator(t *testing.T) {
 	assert.NotContains(t, out, "goroutine ")
 }
 
-// The demonstration prints a command for joining the group. The test runs that command.
 func TestPartitionsAreConsumedOnceWhateverHappens(t *testing.T) {
 	needEmulator(t)
-	story := goRun(t, nil, "./examples/partitions", "-wait", "2m")
-	host := story.until(`^(SPANNER_EMULATOR_HOST=\S+) `)
-	path := story.until(` -join (\S+)$`)
-	newcomer := goRun(t, []string{host}, "./examples/partitions", "-join", path)
-	out, err := story.end()
+	out, err := goRun(t, nil, "./examples/partitions").end()
 	require.NoError(t, err)
-	requireTidy(t, strings.ReplaceAll(out, path, "..."))
+	requireTidy(t, out)
 	items := number(t, out, `Items +(\d+) were appended`)
 	assert.Greater(t, items, 1000.0)
 	assert.Equal(t, items, number(t, out, `appended and (\d+) were processed, each exactly once`))
 	assert.Positive(t, number(t, out, `Fence .* refused.*: (\d+)`))
-	assert.Contains(t, out, "Y  has joined")
-	assert.Regexp(t, ` [ACY]*Y[ACY]*  #{5,6} +#{5,6} +#{5,6} +\d+`, out, "a picture in which the newcomer and two other processes share all partitions")
-
-	out, err = newcomer.end()
-	require.NoError(t, err)
-	assert.Contains(t, out, "the demonstration has ended")
-	assert.Regexp(t, `  #{5,6}\n`, out)
-}
-
-func TestPartitionsHasANewcomerOfItsOwn(t *testing.T) {
-	needEmulator(t)
-	p := goRun(t, nil, "./examples/partitions", "-wait", "0s")
-	p.until(` D +joins the group \(process (\d+)\)`)
-	p.until(`the partitions are balanced again; those that moved`)
-	p.interrupt()
-	out, err := p.end()
-	require.Error(t, err)
-	assert.Contains(t, out, "Nothing is left running")
-	requireTidy(t, out)
+	assert.Regexp(t, ` [ACD]*D[ACD]*  \d+\n`, out, "a picture in which the newcomer and two other processes share all partitions")
 }
 
 func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
@@ -368,20 +345,16 @@ func TestNothingIsLeftOfAnInterruptedExample(t *testing.T) {
 
 // A paused child can't notice that its parent has exited.
 func TestNothingIsLeftOfAKilledExample(t *testing.T) {
-	for name, moment := range map[string]string{"as the leader is killed": `kill -9`, "while a child is paused": `kill -STOP (\d+)`} {
-		t.Run(name, func(t *testing.T) {
-			needEmulator(t)
-			p := goRun(t, nil, "./examples/simple")
-			child := p.until(`process (\d+)`)
-			out, err := exec.Command("ps", "-o", "ppid=", "-p", child).Output()
-			require.NoError(t, err)
-			p.until(moment)
-			pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-			require.NoError(t, err)
-			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-			said, err := p.end()
-			require.Error(t, err)
-			requireTidy(t, said)
-		})
-	}
+	needEmulator(t)
+	p := goRun(t, nil, "./examples/simple")
+	child := p.until(`process (\d+)`)
+	out, err := exec.Command("ps", "-o", "ppid=", "-p", child).Output()
+	require.NoError(t, err)
+	p.until(`kill -STOP (\d+)`)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	said, err := p.end()
+	require.Error(t, err)
+	requireTidy(t, said)
 }

@@ -35,11 +35,3 @@ func (a *alarm) left(c elect.Clock) time.Duration {
 	}
 	return a.in - c.Now().Since(a.from)
 }
-
-// wait returns how long to wait until the alarm is due. It returns 0 if the alarm is due already or was never set.
-func (a *alarm) wait(c elect.Clock) time.Duration {
-	if !a.on {
-		return 0
-	}
-	return max(a.left(c), 0)
-}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package group_test
 
 import (
@@ -7,11 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,13 +20,10 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-// Machines differ, so the results are counts and ratios to the lease. One iteration is one lease, one start, or one
-// member that joins or leaves. CONTRIBUTING.md has the commands.
+// Machines differ, so the results are counts and ratios to the lease. One iteration is one lease or one start.
+// docs/performance.md has the commands.
 
-var (
-	benchLease      = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
-	benchPartitions = flag.Int("partitions", 1000, "how many partitions they have")
-)
+var benchLease = flag.Duration("lease", 2*time.Second, "the lease of the members in benchmarks")
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
@@ -121,66 +113,4 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
-}
-
-// BenchmarkKill kills one of four members with kill -9, and measures the time until all partitions have work again.
-func BenchmarkKill(b *testing.B) {
-	coming(b, func(f *fleet, ps []*process) []*process {
-		f.kill(ps[0])
-		return ps[1:]
-	}, func(f *fleet, took []float64, gaps []float64, _ int) { report(b, took, "until-all") })
-}
-
-// BenchmarkLeave stops one of four members with SIGTERM, and measures the time until its partitions have work again.
-func BenchmarkLeave(b *testing.B) {
-	coming(b, func(f *fleet, ps []*process) []*process {
-		require.NoError(b, ps[0].Signal(syscall.SIGTERM))
-		return ps[1:]
-	}, func(f *fleet, _ []float64, gaps []float64, moved int) {
-		report(b, gaps, "without-work")
-		b.ReportMetric(float64(moved)/float64(b.N)/(float64(f.base.Partitions)/4), "moved/share")
-	})
-}
-
-// BenchmarkJoin adds a fifth member.
-func BenchmarkJoin(b *testing.B) {
-	coming(b, func(f *fleet, ps []*process) []*process { return append(ps, f.start()) },
-		func(f *fleet, _ []float64, gaps []float64, moved int) {
-			report(b, gaps, "without-work")
-			b.ReportMetric(float64(moved)/float64(b.N)/(float64(f.base.Partitions)/5), "moved/share")
-		})
-}
-
-// coming lets a member join or leave in each iteration, and restores the four members in between.
-func coming(b *testing.B, change func(*fleet, []*process) []*process, told func(f *fleet, took, gaps []float64, moved int)) {
-	f := newFleet(b, *benchPartitions, *benchLease)
-	ps := []*process{f.start(), f.start(), f.start(), f.start()}
-	f.spread(time.Minute, ps...)
-	var took, gaps []float64
-	moved := 0
-	for range b.N {
-		time.Sleep(*benchLease + rand.N(*benchLease)) // any instant between two heartbeats
-		f.since()
-		began := time.Now()
-		ps = change(f, ps)
-		f.spread(time.Minute, ps...)
-		took = append(took, time.Since(began).Seconds()/benchLease.Seconds())
-		g, m := f.since()
-		gaps, moved = append(gaps, g...), moved+m
-		for len(ps) < 4 {
-			ps = append(ps, f.start())
-		}
-		for ; len(ps) > 4; ps = ps[1:] {
-			require.NoError(b, ps[0].Signal(syscall.SIGTERM))
-		}
-		f.spread(time.Minute, ps...)
-	}
-	told(f, took, gaps, moved)
-	b.ReportMetric(0, "ns/op")
-}
-
-func report(b *testing.B, leases []float64, what string) {
-	slices.Sort(leases)
-	b.ReportMetric(leases[len(leases)/2], "median-leases-"+what)
-	b.ReportMetric(leases[len(leases)-1], "worst-leases-"+what)
 }

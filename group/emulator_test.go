@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -184,39 +183,6 @@ func TestTheRowsOfARemovedPartitionCanBeDeletedWhileTheGroupRuns(t *testing.T) {
 			assert.Greater(t, await(t, "d to have all", has(d, 4))[3].Token(), removed.Token())
 		})
 	}
-}
-
-// A member has one goroutine for each running work and a constant number of other goroutines, but none for each
-// partition.
-func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
-	needEmulator(t)
-	count := func(n int, opts ...group.Option) int {
-		c := &cluster{t: t, db: spindletest.New(t), n: n}
-		// The stacks of a thousand goroutines stop the world, and may take longer than a short lease.
-		g, stop := c.member("a", append(opts, spindle.WithLease(time.Minute), group.WithInitialDelay(0))...)
-		await(t, "a to have all", func() (int, bool) { return 0, len(g.Held()) == n })
-		defer stop()
-		least := ours()
-		for range 50 { // a request that is in progress may have a goroutine of its own
-			time.Sleep(2 * time.Millisecond)
-			least = min(least, ours())
-		}
-		return least
-	}
-	work := group.WithWork(func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return nil })
-	assert.Equal(t, count(10), count(1000))
-	assert.Equal(t, count(10, work)+990, count(1000, work))
-}
-
-// ours returns the number of goroutines that package group has started, for all members.
-func ours() (n int) {
-	stacks := make([]byte, 64<<20)
-	for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if _, by, ok := strings.Cut(g, "\ncreated by "); ok && strings.HasPrefix(by, "github.com/spindle-lock/spindle/group.") {
-			n++
-		}
-	}
-	return n
 }
 
 // await polls until so returns true, and returns its value.

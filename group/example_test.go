@@ -19,7 +19,7 @@ import (
 func Example() {
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
-	db, err := spanner.NewClient(context.Background(), os.Getenv("SPINDLE_DB"), spindle.ClientOptions(0)...)
+	db, err := spindle.Open(ctx, os.Getenv("SPINDLE_DB"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,6 +58,17 @@ func ExampleGroup_Held() {
 	}
 }
 
+// A member measures how much it can do, and sets its weight from that, rounded so that few partitions move.
+func ExampleGroup_SetWeight() {
+	var g *group.Group // a group that is running
+	for range time.Tick(time.Minute) {
+		weight := int(10 * throughput() / (1 + lag()))
+		if err := g.SetWeight(max(weight, 1)); err != nil {
+			log.Print(err)
+		}
+	}
+}
+
 func ExampleMembers() {
 	var db *spanner.Client
 	view, err := group.Members(context.Background(), db, "locktable", "orders")
@@ -70,5 +81,9 @@ func ExampleMembers() {
 }
 
 func receive(context.Context, string) ([]*spanner.Mutation, int64, error) { return nil, 0, nil }
+
+func throughput() float64 { return 1 }
+
+func lag() float64 { return 0 }
 
 func mutations(string) []*spanner.Mutation { return nil }

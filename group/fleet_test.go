@@ -50,16 +50,23 @@ func seeds(n int) []uint64 {
 func inVirtualTime(t *testing.T, f func(*cluster)) {
 	fleet.Bubble(t, func(t *testing.T) {
 		c := &cluster{t: t, store: &memstore.Store{}, works: map[string]*process{}, begun: map[string]int{}, tokens: map[string]spindle.Token{}, latest: map[string]*process{}}
-		defer func() { // also if the test has failed
-			for _, p := range c.all {
-				p.stop()
-				p.link.Mend()
-			}
-		}()
+		defer c.over() // also if the test has failed
 		f(c)
+		c.over()
+		c.until(10*lease, "every process to end", func() bool {
+			return !slices.ContainsFunc(c.all, func(p *process) bool { return p.runs.Going() })
+		})
 		c.check()
 		require.Empty(t, c.clash, "two processes worked on one partition")
 	})
+}
+
+// over stops all processes.
+func (c *cluster) over() {
+	for _, p := range c.all {
+		p.stop()
+		p.link.Mend()
+	}
 }
 
 // check fails the test if a process's requests or events were not in order, or if its events don't tell what it has.
@@ -104,6 +111,7 @@ type process struct {
 	dead   bool
 	slow   bool                   // each of its requests takes time
 	linger func(partition string) // called before work returns
+	do     func(context.Context, Partition) error
 	told   told
 	asked  asked
 }
@@ -157,7 +165,7 @@ type asked struct {
 
 // beside says how many requests of a step may be in progress at the same time. Commits that claim or free partitions count
 // as one step.
-var beside = map[string]int{"look": 1, "publish": 1, "evict": 1, "mark-paused": 1, "announce": 1, "move": lanes}
+var beside = map[string]int{"look": 1, "publish": 1, "evict": 1, "mark-paused": 1, "weigh": 1, "announce": 1, "move": lanes}
 
 // moves returns the number of commits in progress that claim or free partitions.
 func (a *asked) moves() int {
@@ -206,7 +214,9 @@ func (p *process) seam() Option {
 
 func (c *cluster) process(id string, partitions Partitions, opts ...Option) *process {
 	p := &process{id: id, of: c, link: &memstore.Link{Store: counted{c.store, &c.rows}}, clock: &fleet.Clock{}, log: &fleet.Log{}, asked: asked{under: map[string][]context.Context{}}, done: make(chan error, 1)}
-	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{p.seam(), spindle.WithID(id), WithWork(p.work), WithInitialDelay(0),
+	p.do = p.work
+	work := WithWork(func(ctx context.Context, of Partition) error { return p.do(ctx, of) })
+	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{p.seam(), spindle.WithID(id), work, WithInitialDelay(0),
 		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
 	return p
 }
@@ -237,6 +247,14 @@ func (c *cluster) start(id string, partitions Partitions, opts ...Option) *proce
 	p := c.process(id, partitions, opts...)
 	c.run(p)
 	return p
+}
+
+// alone starts a member that has all n partitions.
+func (c *cluster) alone(n int, opts ...Option) *process {
+	c.t.Helper()
+	a := c.start("a", Numbered(n), opts...)
+	c.until(lease, "a to have all", spreadOver(n, a))
+	return a
 }
 
 func (c *cluster) run(p *process) {

@@ -100,12 +100,14 @@ func (p *partition) holds() *assignment {
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
+	c.Require(c.Stall == 0 || c.Work != nil, "WithStall(%v) needs WithWork, because it is about the work's progress", c.Stall)
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
 	g := &Group{name: name, config: c, byName: make(map[string]*partition, len(names)), inbox: loop.NewInbox[outcome]()}
 	g.table, g.spanner = g.config.Table(db, tableName)
 	g.about = c.Telemetry(tableName, name)
 	g.about.Loop = true
+	g.requested.weight = c.Weight
 	for _, n := range names {
 		p := &partition{name: n}
 		g.partitions, g.byName[n] = append(g.partitions, p), p
@@ -183,8 +185,11 @@ func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 		return errors.New("spindle: the Group was not created by New")
 	}
 	log := g.config.Log.With("table", g.spanner.Table, "group", g.name, "id", g.config.ID)
-	return g.runs.Start(ctx, done, loop.Settings{Lease: g.config.Lease, Clock: g.config.Clock, Log: log, Wrap: g.wrap},
-		func() loop.Loop { return newMember(g, log) })
+	return g.runs.Start(ctx, done, g.config.Run(log, g.wrap), func(ctx context.Context, late <-chan struct{}, events *loop.Mailbox) (func(), error) {
+		m := newMember(g, log, events)
+		m.caller.gracePeriod = late
+		return m.run(ctx)
+	})
 }
 
 // RunAndWait is like Run, but it blocks until the member has stopped, so it can be used with errgroup.Group.Go. It

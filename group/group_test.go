@@ -1,7 +1,9 @@
 package group
 
 import (
-	"fmt"
+	"context"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,29 +32,6 @@ func TestOneMemberHasEverything(t *testing.T) {
 	})
 }
 
-func TestMembersOfOneAgeShareAtOnce(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a, b, d := c.start("a", Numbered(64)), c.start("b", Numbered(64)), c.start("d", Numbered(64))
-		c.until(lease, "an even spread", spreadOver(64, a, b, d))
-		c.end(a, b, d)
-	})
-}
-
-func TestAMemberThatJoinsLaterGetsItsShareALeaseLater(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(64))
-		time.Sleep(5 * lease)
-		had := names(a.Held())
-		b := c.start("b", Numbered(64))
-		c.until(2*lease, "an even spread", spreadOver(64, a, b))
-		assert.Subset(t, had, names(a.Held()))
-		for _, n := range names(a.Held()) {
-			assert.Equal(t, 1, c.begun[n], "what stayed was not disturbed")
-		}
-		c.end(a, b)
-	})
-}
-
 func TestAMemberThatStopsLeavesEverythingToTheOthers(t *testing.T) {
 	for _, opts := range [][]Option{nil, {spindle.WithHandover()}} {
 		inVirtualTime(t, func(c *cluster) {
@@ -64,7 +43,6 @@ func TestAMemberThatStopsLeavesEverythingToTheOthers(t *testing.T) {
 			if len(opts) > 0 {
 				assert.Less(t, gap, lease/30)
 			}
-			c.end(b)
 		})
 	}
 }
@@ -78,8 +56,6 @@ func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {
 		gap := c.until(2*lease, "the others to have all", spreadOver(64, b, d))
 		assert.Less(t, gap, lease+lease/20)
 		assert.Greater(t, gap, lease*6/10, "its last heartbeat was less than a third of a lease before it")
-		c.end(b, d)
-		<-a.done
 	})
 }
 
@@ -91,7 +67,7 @@ func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 			c.until(lease, "an even spread", spreadOver(n, a, b))
 			time.Sleep(2 * lease)
 			a.link.Counts()
-			const leases = 30
+			const leases = 10
 			time.Sleep(leases * lease)
 			sum := 0
 			counts := a.link.Counts()
@@ -100,39 +76,25 @@ func TestAMemberAtRestCostsTheSameForAnyNumberOfPartitions(t *testing.T) {
 			}
 			assert.InDelta(t, 6.2, float64(sum)/leases, 0.3, "three heartbeats and three looks: %v", counts)
 			t.Logf("%d partitions: %.2f RPCs a lease, %v", n, float64(sum)/leases, counts)
-			c.end(a, b)
 		})
 	}
 }
 
-// Each member reads the rows of all members. If there are more than a hundred, members read them less often, which
-// bounds the cost.
-func TestManyMembersReadTheOthersMoreRarely(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		const n = 105
-		var all []*process
-		for i := range n {
-			all = append(all, c.start(fmt.Sprint(i), Numbered(n)))
-		}
-		shared := func(ps []*process) {
-			for range 40 {
-				if c.sleep(lease / 10); spreadOver(n, ps...)() {
-					return
-				}
-			}
-			assert.Fail(t, "no even spread")
-		}
-		shared(all)
-		c.sleep(2 * lease)
-		c.rows.Store(0)
-		c.sleep(4 * lease)
-		read := float64(c.rows.Load()) / n / 4
-		assert.Less(t, read, 1.8*2*n, "rows that a member reads in a lease: each look would read all, three times")
-		assert.Greater(t, read, 1.2*2*n, "and more than once")
-		all[7].kill()
-		rest := append(all[:7:7], all[8:]...)
-		shared(rest)
-		c.end(rest...)
-		<-all[7].done
-	})
+// A member has one goroutine for each running work and a constant number of other goroutines, but none for each
+// partition.
+func TestAMemberHasNoGoroutineForEachPartition(t *testing.T) {
+	count := func(n int, work ...Option) (running int) {
+		inVirtualTime(t, func(c *cluster) {
+			p := c.process("a", Numbered(n))
+			p.Group = New(nil, "locktable", "orders", Numbered(n), append(work, p.seam(), WithInitialDelay(0))...)
+			c.run(p)
+			c.until(lease, "a to have all", spreadOver(n, p))
+			stacks := make([]byte, 1<<22)
+			running = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "\ncreated by github.com/spindle-lock/spindle/group.")
+		})
+		return running
+	}
+	work := WithWork(func(ctx context.Context, _ Partition) error { <-ctx.Done(); return nil })
+	assert.Equal(t, count(10), count(100))
+	assert.Equal(t, count(10, work)+90, count(100, work))
 }

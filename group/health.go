@@ -17,7 +17,7 @@ type standing struct {
 	mu       sync.Mutex
 	trouble  *trouble      // the one that has lasted longest; nil: none
 	balanced bool          // this process is a member, and owns exactly the partitions that it should own
-	changed  chan struct{} // closed when balanced changes
+	changed  chan struct{} // closed when the loop has reported again
 	stuck    *trouble      // the work that was revoked first, of all work that has not returned a lease later; nil: none
 }
 
@@ -30,33 +30,23 @@ type trouble struct {
 
 // report updates the member's standing. Between two terms, t is nil.
 func (m *member) report(t *term) {
-	worst := m.trouble(t)
-	balanced := t != nil && t.upkeep.planning.Settled() && !t.leaving() && m.inventory.All.Settled()
-	s := &m.g.standing
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = worst
-	if s.balanced == balanced {
-		return
+	var stuck *trouble
+	if first, _ := m.overdue(); first != nil {
+		stuck = &trouble{what: fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", first.Name), since: first.Busy.Since}
 	}
-	s.balanced = balanced
-	s.wake()
+	balanced := t != nil && t.upkeep.planning.Settled() && !t.leaving() && m.inventory.All.Settled()
+	m.g.standing.set(balanced, m.trouble(t), stuck)
 }
 
-// wake wakes the callers that wait for a change. The caller must hold s.mu.
-func (s *standing) wake() {
+// set replaces the standing, and wakes the callers that wait for a change.
+func (s *standing) set(balanced bool, worst, stuck *trouble) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.balanced, s.trouble, s.stuck = balanced, worst, stuck
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
 	}
-}
-
-// end wakes the callers that wait for a change. Run has ended, so no further change will come.
-func (s *standing) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.balanced, s.trouble, s.stuck = false, nil, nil
-	s.wake()
 }
 
 // trouble returns the problem that has lasted longest, or nil.
@@ -87,7 +77,7 @@ func (g *Group) Balanced(ctx context.Context) error {
 	}
 	for {
 		g.standing.mu.Lock()
-		if !g.runs.Going() { // standing.end locks mu after Going has become false
+		if !g.runs.Going() { // member.run sets the standing after Going has become false
 			g.standing.mu.Unlock()
 			return g.wrap("balanced", errNotRunning)
 		}
@@ -168,24 +158,16 @@ func (g *Group) Live(*http.Request) error {
 	return g.check(t)
 }
 
-// findStuck records the work that was revoked first, of all work that has not returned a lease after it was revoked. It
-// returns the partition, or nil, and the number of such partitions.
-func (m *member) findStuck() (first *share.Entry, n int) {
-	first, n = m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
-	s := &m.g.standing
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stuck = nil
-	if first != nil {
-		s.stuck = &trouble{what: fmt.Sprintf("the work on partition %q has been ignoring the cancellation of its context", first.Name), since: first.Busy.Since}
-	}
-	return first, n
+// overdue returns the number of partitions whose work has not returned within a lease after it was revoked, and the one
+// of them whose work was revoked first, or nil.
+func (m *member) overdue() (first *share.Entry, n int) {
+	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }
 
 // remind logs a warning if revoked work has not returned, because its partitions cannot move until it does. The first
 // warning comes after one lease duration, and another one each time the wait has doubled.
 func (m *member) remind() {
-	first, n := m.findStuck()
+	first, n := m.overdue()
 	if first == nil {
 		m.caller.reminded = 0
 		return

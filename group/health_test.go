@@ -3,8 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -49,89 +47,59 @@ func TestAStepOfTheWallClockMakesNoMemberUnhealthy(t *testing.T) {
 			}
 			c.until(12*lease, "an even spread", spreadOver(4, a, b))
 		}
-		c.end(a, b)
 	})
 }
 
-// A member becomes unhealthy three leases after its last look, and reports since when and why.
-func TestAMemberThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a, b := c.shared(4)
-		a.link.Refuse(fleet.Refusing("look", status.Error(codes.Unavailable, "connection refused")))
-		began := time.Now()
-		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
-		assert.Greater(t, took, 3*lease-lease/2)
-		assert.LessOrEqual(t, took, 3*lease)
-		err := a.Health()
-		require.ErrorContains(t, err, "no poll of the group has succeeded since "+began.UTC().Format("2006-01-02T15:04"))
-		require.ErrorContains(t, err, "connection refused")
-		require.NoError(t, b.Health())
-		reply := httptest.NewRecorder()
-		spindle.Probe(a.Live).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/livez", nil))
-		require.Equal(t, http.StatusServiceUnavailable, reply.Code)
-		a.link.Refuse(nil)
-		c.sleep(lease)
-		require.NoError(t, a.Health())
-		c.end(a, b)
-	})
-}
-
-// Work that does not return keeps its partition from moving, in the term that revoked it and afterwards.
-func TestWorkThatHangsMakesUnhealthyUntilItReturns(t *testing.T) {
-	for how, tell := range map[string]func(c *cluster, a *process){
-		"its partition moves": func(c *cluster, a *process) { c.start("b", Numbered(2)) },
-		"its term ends": func(c *cluster, a *process) {
-			a.link.Cut()
-			c.until(lease, "a to stop", func() bool { return a.has() == 0 })
-			a.link.Mend()
-		},
+// A member is unhealthy after three leases of a problem, and says since when and why. It is alive unless a restart may
+// help. Once the problem is over, it is healthy.
+func TestAMemberIsUnhealthyAfterThreeLeasesOfAProblem(t *testing.T) {
+	for how, is := range map[string]struct {
+		begin func(c *cluster, a *process) (end func())
+		says  []string
+		alive bool
+	}{
+		"it sees nothing": {func(_ *cluster, a *process) func() {
+			a.link.Refuse(fleet.Refusing("look", status.Error(codes.Unavailable, "connection refused")))
+			return func() { a.link.Refuse(nil) }
+		}, []string{"no poll of the group has succeeded since 2000-01-01T00:0", "connection refused"}, false},
+		"it can't join": {func(c *cluster, a *process) func() {
+			a.link.Refuse(fleet.Refusing("claim", status.Error(codes.PermissionDenied, "no role")))
+			c.loseTerm(a)
+			return func() { a.link.Refuse(nil) }
+		}, []string{"the process has not been in the group since ", "no role"}, true},
+		"its work hangs, and its partition has to move": {func(c *cluster, a *process) func() {
+			free := c.hung(a)
+			c.start("b", Numbered(2))
+			c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
+			return free
+		}, []string{"has been ignoring the cancellation of its context since "}, false},
+		"its work hangs after its term": {func(c *cluster, a *process) func() {
+			free := c.hung(a)
+			c.loseTerm(a)
+			return free
+		}, []string{"has been ignoring the cancellation of its context since "}, false},
 	} {
-		t.Run(how, func(t *testing.T) {
-			inVirtualTime(t, func(c *cluster) {
-				a, free := c.process("a", Numbered(2)), make(chan struct{})
-				a.linger = func(string) { <-free }
-				c.run(a)
-				c.until(lease, "a to have all", spreadOver(2, a))
-				c.sleep(2 * lease)
-				tell(c, a)
-				c.until(2*lease, "work to be told", func() bool { return a.has() < 2 })
-				healthy := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
-				assert.InDelta(t, 3*lease, healthy, float64(lease/3))
-				require.ErrorContains(t, a.Health(), "has been ignoring the cancellation of its context since ")
-				close(free)
-				c.sleep(0)
-				require.NoError(t, a.Health())
-				c.end(c.all...)
-			})
+		inVirtualTime(t, func(c *cluster) {
+			a := c.alone(2)
+			c.sleep(2 * lease)
+			end := is.begin(c, a)
+			took := c.until(4*lease, how+": a to be unhealthy", func() bool { return a.Health() != nil })
+			assert.InDelta(t, 3*lease, took, float64(lease*4/10), how)
+			for _, says := range is.says {
+				assert.ErrorContains(t, a.Health(), says, how)
+			}
+			assert.Equal(t, is.alive, a.Live(nil) == nil, how)
+			end()
+			c.until(lease, how+": a to be healthy", func() bool { return a.Health() == nil })
 		})
 	}
-}
-
-// A member reports that it cools down or can't join if it has not been in the group for three leases. It also reports
-// assigned partitions that it can't claim or release.
-func TestAMemberThatIsNotInTheGroupIsUnhealthyAfterThreeLeases(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.process("a", Numbered(4))
-		a.link.Refuse(fleet.Refusing("claim", status.Error(codes.PermissionDenied, "no role")))
-		c.run(a)
-		took := c.until(4*lease, "a to be unhealthy", func() bool { return a.Health() != nil })
-		assert.InDelta(t, 3*lease, took, float64(lease/10))
-		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
-		require.ErrorContains(t, a.Health(), "no role")
-		a.link.Refuse(nil)
-		c.until(lease, "a to have all", spreadOver(4, a))
-		require.NoError(t, a.Health())
-		c.end(a)
-	})
 }
 
 // Work that hangs forever keeps Run from being called again, but does not hide the fact that Run has ended.
 func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.process("a", Numbered(2))
+		a := c.alone(2)
 		free := c.hung(a)
-		c.run(a)
-		c.until(lease, "a to have all", spreadOver(2, a))
 		a.stop()
 		c.sleep(time.Second)
 		waits := make(chan error, 1)
@@ -154,14 +122,13 @@ func TestBalancedDoesNotWaitForWorkThatHangsWhenRunHasEnded(t *testing.T) {
 // A member that sees nothing of the group gives up all its partitions, and from that instant no longer has its share.
 func TestAMemberThatHasGivenUpItsTermIsNotBalanced(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, b := c.shared(2)
+		a, _ := c.shared(2)
 		require.NoError(t, a.Balanced(context.Background()))
 		a.linger = func(string) { time.Sleep(lease / 10) } // work that returns makes the loop look
 		c.loseTerm(a)
 		limited, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		assert.ErrorIs(t, a.Balanced(limited), context.DeadlineExceeded)
-		c.end(a, b)
 	})
 }
 
@@ -182,45 +149,25 @@ func (c *cluster) loseTerm(p *process) {
 // A partition whose work has outlived its term is claimed as soon as the work returns, and not at the next regular poll.
 func TestAPartitionIsClaimedWhenWorkOfAnEarlierTermReturns(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(2))
-		c.until(lease, "a to have all", spreadOver(2, a))
+		a := c.alone(2)
 		free := c.hung(a)
 		defer free()
 		c.loseTerm(a)
 		c.sleep(4 * lease) // it is in the group again
 		free()
 		c.until(lease/100, "a to have all", spreadOver(2, a))
-		c.end(a)
-	})
-}
-
-// A member that can't join again still has work that hangs.
-func TestWorkThatHangsMakesUnhealthyAlsoWhoCanNotJoin(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(2))
-		c.until(lease, "a to have all", spreadOver(2, a))
-		free := c.hung(a)
-		defer free()
-		a.link.Refuse(fleet.Refusing("claim", errors.New("not today")))
-		c.loseTerm(a)
-		c.sleep(3*lease + lease/2)
-		require.ErrorContains(t, a.Health(), "has been ignoring the cancellation of its context")
-		require.Contains(t, a.log.String(), "its partition can't move or be claimed again")
-		free()
-		c.sleep(0)
-		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
-		a.link.Refuse(nil)
-		c.sleep(lease)
-		require.NoError(t, a.Health())
-		c.end(a)
 	})
 }
 
 // Between two terms, a member may cool down for ten leases. Work that hangs in this time counts immediately.
 func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(2))
-		b := c.start("b", Numbered(2)) // while a second member is running
+		a := c.process("a", Numbered(2))
+		a.link.Refuse(fleet.Refusing("claim", errors.New("no role")))
+		c.run(a)
+		c.start("b", Numbered(2)) // while a second member is running
+		c.sleep(lease)
+		a.link.Refuse(nil)
 		for i := range 5 {
 			c.until(12*lease, "a to have one", func() bool { return a.has() == 1 })
 			c.deleteMembers("a")
@@ -233,13 +180,13 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 		c.sleep(2 * lease)
 		a.link.Counts()
 		c.sleep(2 * lease)
-		require.InDelta(t, 2, a.link.Counts()["look"], 1, "it cools down, and looks once a lease")
+		require.InDelta(t, 4, a.link.Counts()["look"], 1, "it cools down, and looks twice a lease")
 		require.ErrorContains(t, a.Health(), "has been ignoring the cancellation of its context")
 		free()
 		c.sleep(0)
 		require.ErrorContains(t, a.Health(), "the process has not been in the group since ")
+		assert.NotContains(t, a.Health().Error(), "no role", "which kept it from joining long ago")
 		c.clash = nil // b has what a's work hung on, as a has lost its term
-		c.end(a, b)
 	})
 }
 
@@ -247,8 +194,7 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 // return.
 func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(2))
-		c.until(lease, "a to have all", spreadOver(2, a))
+		a := c.alone(2)
 		said := func() int { return strings.Count(a.log.String(), "its partition can't move or be claimed again") }
 		for _, hang := range []struct {
 			lasts       time.Duration
@@ -268,6 +214,5 @@ func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 			c.end(b)
 			c.until(lease, "a to have all", spreadOver(2, a))
 		}
-		c.end(a)
 	})
 }

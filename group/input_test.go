@@ -2,16 +2,15 @@ package group
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -40,6 +39,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{"option 2 is nil", New(db, "locktable", "orders", Numbered(1), WithWork(work), nil)},
 		{"WithWork(nil)", New(db, "locktable", "orders", Numbered(1), WithWork(nil))},
 		{"WithWork is given twice", New(db, "locktable", "orders", Numbered(1), WithWork(work), WithWork(work))},
+		{"WithStall(1m0s) needs WithWork", New(db, "locktable", "orders", Numbered(1), spindle.WithStall(time.Minute))},
 		{"WithReclaim() needs WithID", New(db, "locktable", "orders", Numbered(1), spindle.WithReclaim())},
 		{"ids of this form are reserved for the members of groups", New(db, "locktable", "orders", Numbered(1), spindle.WithID("a/member/0001_1700000000000000"))},
 	} {
@@ -56,24 +56,10 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 	assert.ErrorContains(t, New(db, "locktable", "orders", Numbered(1)).Run(ended), "ctx had already ended")
 }
 
-// Names that are long, or that look like lease rows or paths, are separate partitions.
-func TestAnyNamesArePartitionsOfTheirOwn(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		list := []string{"a", "a_1700000000000000", "a_", "a/b", "a%2Fb", "A", "ä", "a b", "member/0001", "_", strings.Repeat("x", 4000)}
-		a := c.start("a", Named(list...))
-		c.until(lease, "a to have all", spreadOver(len(list), a))
-		assert.ElementsMatch(t, list, names(a.Held()))
-		assert.Len(t, c.partitionRows(), 2*len(list))
-		c.end(a)
-		assert.Len(t, c.partitionRows(), 2*len(list), "they go with their member")
-	})
-}
-
 // A lock does not interfere with members and partitions, because it can't take a slot or a partition that is held.
 func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(3))
-		c.until(lease, "a to have all", spreadOver(3, a))
+		a := c.alone(3)
 		for _, name := range []string{"orders/partition/1", "orders/member/0000"} {
 			l, link := c.lock(name, "plain")
 			ctx, stop := context.WithCancel(context.Background())
@@ -92,30 +78,6 @@ func TestALockLeavesMembersAndPartitionsAlone(t *testing.T) {
 			assert.NoError(t, short.Err(), "at once")
 			cancel()
 		}
-		c.end(a)
-	})
-}
-
-// Members look as often as the shortest lease requires. A dead lock that has a member's name but is not a member does
-// not count.
-func TestADeadLockUnderTheNameOfAMemberCostsNoLooks(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(3))
-		c.until(lease, "a to have all", spreadOver(3, a))
-		link := &memstore.Link{Store: c.store}
-		l := spindle.New(nil, "locktable", "orders/member/0003", c.seamOf(link), spindle.WithLease(lease/100), spindle.WithLogger(slog.New(slog.DiscardHandler)))
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		assert.NoError(t, l.Run(ctx, done))
-		c.until(lease, "the lock", func() bool { has, _ := l.HasLock(); return has })
-		link.Cut()
-		stop()
-		<-done
-		c.sleep(lease)
-		a.link.Counts()
-		c.sleep(10 * lease)
-		assert.InDelta(t, 31, a.link.Counts()["look"], 4, "three looks a lease")
-		c.end(a)
 	})
 }
 
@@ -146,6 +108,5 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		stop()
 		<-done
 		c.until(lease/2, "a to have all", spreadOver(3, a))
-		c.end(a)
 	})
 }

@@ -50,9 +50,9 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	step := m.candidate.Try(ctx, func(seen []elect.LockView) elect.Decision {
 		chosen, found := m.choose(seen, c)
 		if !found {
-			return elect.Wait(m.g.config.Lease / 10)
+			return elect.Decision{Wait: m.g.config.Lease / 10}
 		}
-		return elect.Claim(chosen)
+		return elect.Decision{Claim: []elect.LockView{chosen}}
 	}, 0)
 	m.voice.watch.Tried(step)
 	return step, step.Err

@@ -20,38 +20,16 @@ import (
 // batch moves.
 type moves struct {
 	t        *term
-	commits  commits
 	revokes  alarm         // when to revoke the next batch; off: immediately
 	releases alarm         // when to send the next release
 	redo     elect.Backoff // the pause before the poll that follows a failed commit
-}
 
-// queue queues commits that claim partitions, or that free them.
-func (m *moves) queue(commits [][]table.Observation, frees bool) {
-	for _, rows := range commits {
-		rows = slices.Clone(rows)
-		slices.SortFunc(rows, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
-		m.commits.add(&commit{rows: rows, frees: frees})
-	}
-}
-
-// dispatch sends the commits that are due.
-func (m *moves) dispatch() {
-	m.commits.dispatch(func(lock string) bool {
-		return m.t.m.inventory.Sends(lock, m.t.acts() && !m.t.leaving())
-	})
-}
-
-// ended handles the reply to a commit.
-func (m *moves) ended(c *commit, r result, err error) {
-	switch {
-	case c.frees:
-		m.reconciled(c, err)
-	case err != nil:
-		m.failed(c, err)
-	default:
-		m.claimed(c, r)
-	}
+	queue   []*commit     // commits that claim or reconcile partitions, and wait for a lane
+	under   int           // such commits in progress
+	single  bool          // one commit at a time, with pauses, because nothing succeeds
+	pause   elect.Backoff // the length of these pauses
+	paused  elect.Pause   // until the next commit
+	crowded elect.Pause   // until commits may run in parallel again, after one was aborted by a conflict
 }
 
 // claimed handles the success of a claim.
@@ -79,7 +57,7 @@ func (m *moves) begin(e *share.Entry, token table.Token) {
 	if !t.acts() || t.leaving() || !e.Wanted() {
 		m.revoke(e, m.why(e))
 	} else {
-		t.works.begin(e)
+		t.beginWork(e)
 	}
 }
 
@@ -96,7 +74,7 @@ func (m *moves) why(e *share.Entry) error {
 
 // revoke ends the work on a partition. The partition is released once the work has returned.
 func (m *moves) revoke(e *share.Entry, reason error) {
-	m.t.works.end(e, reason)
+	m.t.endWork(e, reason)
 	if e.Busy == nil {
 		m.releases.sooner(m.t.polls.clock, 0)
 	}
@@ -210,16 +188,20 @@ func (m *moves) failed(c *commit, err error) {
 	now, lease, entries := t.polls.clock.Now(), t.polls.lease, c.entries(t.m.inventory)
 	aborted, first := errors.Is(err, table.ErrAborted), elect.First(err)
 	t.conduct.Failed(now, err, aborted || first || len(entries) == 1, entries...)
-	m.commits.slow(t.conduct.Sick())
+	m.slow(t.conduct.Sick())
 	switch {
 	case aborted && len(entries) > 1:
-		m.commits.oneAtATime()
+		m.crowded = elect.PauseFor(t.polls.clock, lease/2)
 		m.split(c, lease*6/100)
 	case first && !aborted:
 		for _, e := range entries {
 			t.m.inventory.LeftOut(e)
 		}
-		t.polls.soon(max(t.polls.clock.Random(lease/50+1), m.retryPause(now)))
+		if now.Since(t.conduct.Since) < lease/4 {
+			t.polls.aside()
+		} else {
+			m.pollAgain() // nothing has succeeded for a while
+		}
 	case len(entries) > 1:
 		t.m.voice.problems.Note(err)
 		m.split(c, 0)
@@ -230,28 +212,12 @@ func (m *moves) failed(c *commit, err error) {
 	}
 }
 
-func (m *moves) split(c *commit, after time.Duration) {
-	if c.frees {
-		m.t.m.inventory.Reconcile(c.rows, len(c.rows))
-	}
-	m.commits.split(c, after)
-}
-
 // pollAgain polls after a pause, because a request has changed or may have changed the rows.
 func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
-
-// retryPause returns the pause before another attempt. It is zero at first, and grows once nothing has succeeded for a
-// quarter of the lease.
-func (m *moves) retryPause(now elect.Instant) time.Duration {
-	if since := m.t.conduct.Since; since == (elect.Instant{}) || now.Since(since) < m.t.polls.lease/4 {
-		return 0
-	}
-	return m.redo.Pause(m.t.polls.clock)
-}
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (m *moves) succeeded() {
 	m.t.conduct.Succeeded()
-	m.commits.slow(false)
+	m.slow(false)
 	m.redo.Reset()
 }

@@ -40,6 +40,5 @@ func TestWhatANewerVersionHasIsLeftToIt(t *testing.T) {
 		assert.Equal(t, 4, b.has(), "it works on what it has")
 		assert.NoError(t, b.Health())
 		assert.Equal(t, 1, strings.Count(b.log.String(), "written by a newer version"), b.log.String())
-		c.end(b)
 	})
 }

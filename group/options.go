@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -21,6 +22,7 @@ type forGroups interface{ options.ForGroups }
 //
 //   - ErrMoved, ErrPaused or ErrLetGo.
 //   - spindle.ErrSuperseded or spindle.ErrExpired, if the member has lost the partition.
+//   - spindle.ErrStalled, if the work has made no progress (spindle.WithStall).
 //   - The cause of the ctx that was passed to Run, if that ctx has ended.
 //   - An error that says that this member leaves the group for a while because it could not claim or release any
 //     partition.
@@ -38,7 +40,9 @@ func WithWork(work func(ctx context.Context, p Partition) error) Option {
 	return options.Option(func(c *options.Config) {
 		c.Require(c.Work == nil, "WithWork is given twice; pass one function that does both")
 		if c.Require(work != nil, "WithWork(nil): pass a function or omit the option") {
-			c.Work = func(ctx context.Context, name string, f fence.Fence) error { return work(ctx, Partition{name, f}) }
+			c.Work = func(ctx context.Context, name string, f fence.Fence, s *loop.Stall) error {
+				return work(ctx, Partition{name, f, s})
+			}
 		}
 	})
 }
@@ -81,6 +85,7 @@ func WithInitialDelay(d time.Duration) Option {
 }
 
 // WithWeight gives this member n times the share of a member with weight 1, which is the default. The maximum is 1000.
+// Group.SetWeight changes it later.
 func WithWeight(n int) Option {
 	return options.Option(func(c *options.Config) {
 		if c.Require(n >= 1 && n <= table.MaxWeight, "WithWeight(%d): want 1 to %d", n, table.MaxWeight) {

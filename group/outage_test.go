@@ -50,7 +50,6 @@ func TestOutagesThatAllMembersHaveCostNoCoolDown(t *testing.T) {
 				}
 				c.sleep(4 * lease)
 			}
-			c.end(ps...)
 		})
 	}
 }
@@ -137,8 +136,6 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 		}
 		row.Store("")
 		c.until(5*lease, "all to be worked on", func() bool { return c.worked() == n })
-		c.end(rest...)
-		<-victim.done
 	})
 }
 
@@ -156,6 +153,13 @@ func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 		}
 		c.until(20*lease, "an even spread", spreadOver(n, ps...))
 		c.sleep(3 * lease)
+		for _, p := range ps {
+			p.link.After(func(step string) {
+				if step == "evict" {
+					time.Sleep(lease / 10)
+				}
+			})
+		}
 		dead, rest := ps[2:], ps[:2]
 		for _, p := range dead {
 			p.kill()
@@ -164,10 +168,7 @@ func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 		rest[1].link.Counts()
 		assert.Less(t, c.until(4*lease, "the rest to have all", spreadOver(n, rest...)), 2*lease)
 		assert.LessOrEqual(t, rest[0].link.Counts()["evict"]+rest[1].link.Counts()["evict"], 16)
-		c.end(rest...)
-		for _, p := range dead {
-			<-p.done
-		}
+		assert.NotContains(t, rest[0].log.String()+rest[1].log.String(), "msg=left", "they went on polling")
 	})
 }
 
@@ -193,20 +194,18 @@ func TestAMemberFarFromSpannerWithAShortLeaseWorks(t *testing.T) {
 		for _, p := range ps {
 			assert.NotContains(t, p.log.String(), "msg=left")
 		}
-		c.end(ps...)
 	})
 }
 
 // The short lease of one member does not make the others look as often as that lease would require.
 func TestOneShortLeaseMakesNobodyLookMoreThanTenTimesALease(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a, b := c.shared(16)
-		d := c.start("d", Numbered(16), spindle.WithLease(lease/100))
+		a, _ := c.shared(16)
+		c.start("d", Numbered(16), spindle.WithLease(lease/100))
 		c.sleep(5 * lease)
 		a.link.Counts()
 		c.sleep(5 * lease)
 		assert.LessOrEqual(t, a.link.Counts()["look"], 55)
-		c.end(a, b, d)
 	})
 }
 
@@ -227,7 +226,6 @@ func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 			a.link.Refuse(nil)
 			c.clash = nil // the work that hangs has no partition any more
 			free()
-			c.end(a, b)
 		})
 	}
 }
@@ -243,8 +241,7 @@ func (c *cluster) onTrial(p *process) bool {
 // Many warnings with the same cause are logged as one line.
 func TestLeaseRowsThatAreGoneAreOneWarning(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(500))
-		c.until(lease, "a to have all", spreadOver(500, a))
+		a := c.alone(500)
 		var writes []table.Write
 		for name := range c.partitionRows() {
 			if strings.Contains(name, "_") {
@@ -256,7 +253,6 @@ func TestLeaseRowsThatAreGoneAreOneWarning(t *testing.T) {
 		assert.Equal(t, 500, a.has())
 		assert.Equal(t, 1, strings.Count(a.log.String(), "level=WARN"))
 		assert.Contains(t, a.log.String(), "partitions=500")
-		c.end(a)
 	})
 }
 
@@ -278,7 +274,6 @@ func TestACrashLoopWithReclaimKeepsItsShareFromNobody(t *testing.T) {
 		}
 		assert.Less(t, float64(idle)/float64(samples), 0.1)
 		assert.Equal(t, n, a.has())
-		c.end(a, b)
 	})
 }
 
@@ -296,108 +291,70 @@ func TestClaimsGoSideBySide(t *testing.T) {
 		c.run(a)
 		took := c.until(lease, "a to have all", spreadOver(n, a))
 		assert.Less(t, took, 2*n/batch*lease/50/3, "a third of what one after the other takes")
-		c.end(a)
 	})
 }
 
-// A handover begins and ends in time even if a look gets no response.
-func TestAHandoverWaitsForNoLook(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(4), spindle.WithHandover())
-		c.until(lease, "a to have all", spreadOver(4, a))
-		c.sleep(2 * lease)
-		a.link.Lose(func(step string) bool { return step == "look" }, nil)
-		c.sleep(lease/3 + lease/50) // it makes a look, and waits for the response
-		a.stop()
-		took := c.until(lease, "work to end", func() bool { return a.has() == 0 })
-		assert.InDelta(t, lease/3, took, float64(lease/20))
-		assert.NoError(t, <-a.done)
-	})
+// When a member stops, the context of its work ends immediately, or a handover later, even if the member is waiting for the
+// response to a look.
+func TestAStopWaitsForNoLook(t *testing.T) {
+	for _, handover := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			var opts []Option
+			ends := time.Duration(0)
+			if handover {
+				opts, ends = append(opts, spindle.WithHandover()), lease/3
+			}
+			a := c.alone(4, opts...)
+			c.sleep(2 * lease)
+			a.link.Lose(func(step string) bool { return step == "look" }, nil)
+			c.sleep(lease/3 + lease/50) // it makes a look, and waits for the response
+			a.stop()
+			took := c.until(lease, "work to end", func() bool { return a.has() == 0 && c.worked() == 0 })
+			assert.InDelta(t, ends, took, float64(ends/6))
+			assert.NoError(t, <-a.done)
+		})
+	}
 }
 
-// A claim that fails while another member is away does not count against a member once the other one has returned and
-// taken its partitions. If it did, the member would leave a little later, because one partition still fails.
-func TestClaimsThatAnotherMemberHasMadeSinceDoNotCount(t *testing.T) {
+// A member is useless only while its failures are its own: of two partitions that fail by themselves, one that another
+// holder has no longer counts.
+func TestAPartitionThatAnotherHolderHasIsNoFailureOfTheMember(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		const n = 12
-		bad := table.PartitionName("orders", "7")
-		var row atomic.Value
-		member := func(id string) *process {
-			p := c.process(id, Numbered(n), WithIdentity(10*lease), spindle.WithHeartbeat(lease/10))
-			p.link.Store = poison{c.store, &row}
-			c.run(p)
-			return p
-		}
-		a, b := member("a"), member("b")
-		c.until(2*lease, "an even spread", spreadOver(n, a, b))
-		row.Store(bad)
-		if has, _ := a.Has("7"); has {
-			a, b = b, a
-		}
-		b.kill() // it has the bad partition
-		c.until(3*lease, "a to have the others", func() bool { return a.has() == n-1 })
-		b = member(b.id)
-		c.until(5*lease, "an even spread of the others", func() bool { return a.has()+b.has() == n-1 && min(a.has(), b.has()) == n/2-1 })
-		c.sleep(4 * lease)
-		if b.Health() != nil { // a shall be the one to which the bad partition is assigned
-			a, b = b, a
-		}
-		require.ErrorContains(t, a.Health(), "partition \"7\"")
-
-		b.kill()
-		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
-		c.until(2*lease, "b to be evicted", func() bool { return a.link.Counts()["evict"] > 0 })
-		c.sleep(lease / 10) // a fails at what b had
-		require.Equal(t, n/2-1, a.has())
-		b = member(b.id)
-		c.until(lease*3/2, "b to have its share again", func() bool { return b.has() >= n/2-1 })
-		a.link.Refuse(nil)
-		c.sleep(5 * lease)
-		assert.NotContains(t, a.log.String(), "msg=left")
-		c.end(a, b)
-	})
-}
-
-// A partition that can't be claimed and then is paused does not end the term of a member that has no other.
-func TestAPartitionThatIsPausedCountsNoLonger(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a := c.process("a", Numbered(1))
-		a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
-		c.run(a)
-		c.until(lease, "a to fail", func() bool { return strings.Contains(a.log.String(), "not today") })
-		require.NoError(t, a.Pause("0"))
-		c.sleep(5 * lease)
-		assert.NotContains(t, a.log.String(), "msg=left")
-		assert.NoError(t, a.Health())
-		a.link.Refuse(nil)
-		require.NoError(t, a.Resume("0"))
-		c.until(lease, "a to have it", spreadOver(1, a))
-		c.end(a)
-	})
-}
-
-// A member without partitions is useless only while its failures are its own. Once another holder has the partition at
-// which it failed, it can do nothing, so it stays, is healthy, and claims the partition when that holder is gone.
-func TestAMemberWhoseOnlyPartitionAnotherHolderHasIsNotUseless(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		b := c.process("b", Numbered(1))
-		b.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+		var zero, one atomic.Value
+		zero.Store(table.PartitionName("orders", "0"))
+		one.Store(table.PartitionName("orders", "1"))
+		b := c.process("b", Numbered(3))
+		b.link.Store = poison{poison{c.store, &zero}, &one}
 		c.run(b)
-		c.until(lease, "b to fail", func() bool { return strings.Contains(b.log.String(), "not today") })
-		l, _ := c.lock(table.PartitionName("orders", "0"), "operator")
+		c.until(lease, "b to fail", func() bool { return strings.Contains(b.log.String(), "the lock was not given") })
+		c.sleep(lease) // both have failed by themselves
+		l, _ := c.lock(table.PartitionName("orders", "1"), "operator")
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		require.NoError(t, l.Run(ctx, done))
 		c.until(lease, "the operator to hold it", func() bool { has, _ := l.HasLock(); return has })
-		b.link.Refuse(nil)
-		for range 6 {
-			c.sleep(lease)
-			assert.NoError(t, b.Health())
-		}
-		assert.NotContains(t, b.log.String(), "msg=left")
+		c.sleep(6 * lease)
+		assert.NotContains(t, b.log.String(), "msg=left", "a single partition that fails may be one that nobody can claim")
 		stop()
 		<-done
-		c.until(lease/2, "b to have it", spreadOver(1, b))
-		c.end(b)
 	})
+}
+
+// A member that hands over while its heartbeats fail ends its work while there is time for it to return.
+func TestAHandoverEndsEarlyIfHeartbeatsFail(t *testing.T) {
+	for _, failing := range []time.Duration{lease * 2 / 5, lease / 2, lease * 13 / 20} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.start("a", Numbered(4), spindle.WithHandover())
+			c.until(2*lease, "work", spreadOver(4, a))
+			c.sleep(5 * lease)
+			a.link.Refuse(fleet.Refusing("heartbeat", errors.New("no")))
+			began := time.Now()
+			c.sleep(failing)
+			a.stop()
+			c.until(3*lease, "no work", func() bool { return c.worked() == 0 })
+			assert.LessOrEqual(t, time.Since(began), lease*5/6)
+			a.link.Refuse(nil)
+			c.sleep(3 * lease)
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
 )
 
 // Besides the causes that a lock has, the context of a partition's work can be canceled with one of these causes.
@@ -26,6 +27,7 @@ var (
 type Partition struct {
 	name  string
 	fence fence.Fence
+	stall *loop.Stall
 }
 
 // Name returns the partition's name, as given in the list.
@@ -34,6 +36,9 @@ func (p Partition) Name() string { return p.name }
 // Token returns the fencing token under which this member owns the partition. Each token is larger than all earlier
 // tokens of the same partition.
 func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
+
+// Progress tells the group that the work makes progress (spindle.WithStall). See spindle.Term.Progress.
+func (p Partition) Progress() error { return p.stall.Progress() }
 
 // Fence returns a mutation that changes nothing, but makes its commit fail if this member has released the partition or
 // another member has claimed it. See spindle.Lock.Fence.
@@ -53,10 +58,10 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 	return p.fence.Statement(dialect)
 }
 
-// Apply is like spanner.Client.Apply, but it adds the fence to ms and makes the transaction serializable. A program can
-// use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
-// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is no longer valid. If ctx ends first,
-// the error is ctx's.
+// Apply is like spanner.Client.Apply, but it adds the fence to the mutations and makes the transaction serializable. A
+// program can use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
+// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is no longer valid. If ctx ends
+// first, the error is ctx's.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }
@@ -72,15 +77,19 @@ func (p Partition) FenceIn(context.Context) spindle.Fence { return p.fence }
 
 func (a *assignment) partition() Partition {
 	g := a.in.m.g
-	return Partition{a.entry.Name, fence.Fence{Table: g.spanner, Names: []string{a.entry.Lock}, Token: a.hold.Token, About: g.about, Wrap: func(err error) error {
+	f := fence.Fence{Table: g.spanner, Names: []string{a.entry.Lock}, Token: a.hold.Token, About: g.about, Wrap: func(err error) error {
 		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.entry.Name, err))
-	}, Gone: a.gone}}
+	}, Gone: func() {
+		if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
+			a.end(spindle.ErrSuperseded)
+		}
+	}}
+	return Partition{a.entry.Name, f, a.stall}
 }
 
-// gone ends the work on the partition, because a read has shown that its lease row is missing. Any goroutine may call it.
-func (a *assignment) gone() {
-	if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
-		a.cancel(spindle.ErrSuperseded)
-		a.in.m.g.inbox.Put(outcome{of: a, gone: true})
-	}
+// end ends the work on the partition, because the work has stalled, or because a read has shown that the partition's
+// lease row is missing. Any goroutine may call end.
+func (a *assignment) end(reason error) {
+	a.cancel(reason)
+	a.in.m.g.inbox.Put(outcome{of: a, must: reason})
 }

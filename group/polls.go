@@ -19,17 +19,8 @@ import (
 // number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
 const manyMembers = 100
 
-// errReadDeadline ends the term of a member that could not poll the group in time. The program sees it as
-// spindle.ErrExpired.
-var errReadDeadline error = readDeadlinePassed{}
-
-type readDeadlinePassed struct{}
-
-func (readDeadlinePassed) Error() string {
-	return "no poll of the group was answered in time, so this member had to stop"
-}
-
-func (readDeadlinePassed) Is(target error) bool { return target == spindle.ErrExpired }
+// errReadDeadline ends the term of a member that could not poll the group in time.
+var errReadDeadline = fmt.Errorf("no poll of the group was answered in time, so this member had to stop: %w", spindle.ErrExpired)
 
 // polls decides when a term polls the group, and what follows from what it reads.
 type polls struct {
@@ -93,8 +84,8 @@ func (p *polls) late() error {
 	return errReadDeadline
 }
 
-// beforeDeadline returns d, or a part of the time until the read deadline if that is shorter, so that another poll is
-// possible.
+// beforeDeadline returns the pause d. If the read deadline is near, it returns part of the time that is left, so that
+// another poll is possible before the deadline.
 func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	if p.left() > 0 {
 		d = min(d, max(part, p.lease/50))
@@ -176,6 +167,7 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 		t.leave.limit.sooner(p.clock, p.lease)
 	}
 	up.evict(t.m.memory.Dead(s, t.own.Name))
+	up.weigh(s.Members[t.own.Name])
 	up.publish(s, q.All)
 	p.conclude(s)
 	if p.skip = 0; len(t.facts().Wanted()) == 0 {
@@ -196,11 +188,15 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 		p.soon(0)
 		return
 	}
-	if len(d.Claim)+len(d.Reconcile) == 0 && t.moves.commits.idle() && !v.All.Owe() {
+	if len(d.Claim)+len(d.Reconcile) == 0 && len(t.moves.queue)+t.moves.under == 0 && !v.All.Owe() {
 		t.moves.succeeded() // no failed step has to be retried
 	}
-	t.moves.queue(v.Reconcile(d.Reconcile, f.Batch), true)
-	t.moves.queue(v.Claim(d.Claim, f.Batch), false)
+	for _, rows := range v.Reconcile(d.Reconcile, f.Batch) {
+		t.moves.add(rows, true, 0)
+	}
+	for _, rows := range v.Claim(d.Claim, f.Batch) {
+		t.moves.add(rows, false, 0)
+	}
 	t.upkeep.showPaused(s.Members)
 	if d.Next != share.NoLook {
 		p.soon(d.Next + p.clock.Random(p.lease/50+1))

@@ -65,24 +65,5 @@ func TestAMemberThatLeavesPublishesThePlanWithoutIt(t *testing.T) {
 		assert.Equal(t, "a", c.store.Rows()["orders/!plan"].Writer)
 		<-a.done
 		c.until(lease, "b to have all", spreadOver(8, b))
-		c.end(b)
-	})
-}
-
-// Each plan is published once, by one of the members. The others find it and have nothing to publish.
-func TestEachPlanIsPublishedOnce(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a, b := c.shared(30)
-		published := func() int { return a.link.Counts()["publish"] + b.link.Counts()["publish"] }
-		for range 2 {
-			published()
-			d := c.start("d", Numbered(30))
-			c.until(4*lease, "an even spread", spreadOver(30, a, b, d))
-			c.sleep(2 * lease)
-			assert.Equal(t, 1, published()+d.link.Counts()["publish"])
-			c.end(d)
-			c.sleep(2 * lease)
-		}
-		c.end(a, b)
 	})
 }

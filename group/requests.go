@@ -3,12 +3,15 @@ package group
 import (
 	"fmt"
 	"sync"
+
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// requested holds the program's calls to Pause, Resume and LetGo until the loop handles them.
+// requested holds the program's calls to Pause, Resume, LetGo and SetWeight until the loop handles them.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
+	weight  int             // 0 means 1
 	paused  map[string]bool // by name
 	let     map[string]bool // partitions whose release does not wait for the work
 }
@@ -44,6 +47,24 @@ func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
 
+// SetWeight changes this member's weight, which WithWeight has set, to n. The weight is in the member's row, so the other
+// members see the change at their next poll. Then only as many partitions move as the new shares require. For example, a
+// program can measure the capacity of its machine, and use it as the weight. Round the weight, because each change can
+// move partitions.
+//
+// The weight stays set if Run ends and is called again. SetWeight returns immediately. It returns an error if n is not in
+// the range from 1 to 1000.
+func (g *Group) SetWeight(n int) error {
+	switch {
+	case g.err != nil:
+		return g.err
+	case n < 1 || n > table.MaxWeight:
+		return g.wrap("set weight", fmt.Errorf("weight %d: want 1 to %d", n, table.MaxWeight))
+	}
+	g.change(func(r *requested) { r.weight = n })
+	return nil
+}
+
 func (g *Group) request(step, partition string, change func(*requested)) error {
 	if g.err != nil {
 		return g.err
@@ -51,8 +72,14 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 	if g.byName[partition] == nil {
 		return g.wrap(step, fmt.Errorf("partition %.64q is not in the list that was passed to New", partition))
 	}
+	g.change(change)
+	return nil
+}
+
+func (g *Group) change(change func(*requested)) {
 	r := &g.requested
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.paused == nil {
 		r.paused, r.let = map[string]bool{}, map[string]bool{}
 	}
@@ -61,8 +88,6 @@ func (g *Group) request(step, partition string, change func(*requested)) error {
 		r.changed = true
 		g.inbox.Put(outcome{})
 	}
-	r.mu.Unlock()
-	return nil
 }
 
 // takeRequests applies the requests that the program has made since the last call, and reports whether there were any.
@@ -85,6 +110,7 @@ func (m *member) takeRequests() bool {
 			e.Assigned.Let = true
 		}
 	}
+	m.candidate.LeaseRecord.Weight = r.weight
 	r.changed = false
 	clear(r.let)
 	return true

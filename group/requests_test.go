@@ -34,7 +34,6 @@ func TestTheCauseSaysWhatTheProgramAskedFor(t *testing.T) {
 		require.NoError(t, a.Pause("1"))
 		c.sleep(lease)
 		assert.Zero(t, a.has())
-		c.end(a)
 	})
 }
 
@@ -84,8 +83,7 @@ func (c *cluster) listedAsPaused() (n int) {
 func TestAPauseIsVisible(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		r := fleet.NewReports()
-		a := c.start("a", Numbered(4), r.Options())
-		c.until(lease, "a to have all", spreadOver(4, a))
+		a := c.alone(4, r.Options())
 		require.NoError(t, a.Pause("1"))
 		require.NoError(t, a.Pause("3"))
 		c.until(lease/10, "the pauses to be shown", c.paused("1", "3"))
@@ -113,7 +111,6 @@ func TestAPauseIsVisible(t *testing.T) {
 		assert.Equal(t, said+1, strings.Count(a.log.String(), "partitions are paused by the program"))
 		require.NoError(t, a.Resume("1"))
 		c.until(lease/10, "a to have all", spreadOver(4, a))
-		c.end(a)
 	})
 }
 
@@ -134,7 +131,6 @@ func TestAPauseIsVisibleAgainAfterItsPartitionWasAway(t *testing.T) {
 			c.sleep(lease / 2) // a knows
 			goes(c, b)
 			c.until(2*lease, "the pauses to be shown again", c.paused(all...))
-			c.end(a)
 		})
 	}
 }
@@ -156,7 +152,6 @@ func TestAPauseIsMarkedOnceTheOtherMemberIsDone(t *testing.T) {
 		require.Len(t, mine, 2)
 		free()
 		c.until(lease, "the pause to be shown", func() bool { return c.listedAsPaused() == 1 })
-		c.end(a, b)
 	})
 }
 
@@ -170,7 +165,6 @@ func TestAPauseThatIsShownHoldsNobodyUp(t *testing.T) {
 		a.kill()
 		c.until(2*lease, "b to have all", spreadOver(4, b))
 		assert.True(t, c.paused()())
-		c.end(b)
 	})
 }
 
@@ -201,7 +195,6 @@ func TestAPartitionIsLetGoOnce(t *testing.T) {
 		c.sleep(lease)
 		_, token := a.Has("0")
 		assert.Equal(t, before, token)
-		c.end(a)
 	})
 }
 
@@ -229,6 +222,5 @@ func TestAClaimThatEndsDuringAHandoverBeginsNoWork(t *testing.T) {
 		c.sleep(lease / 10)
 		assert.Equal(t, 1, c.begunOn("0"))
 		assert.Equal(t, []string{"1"}, names(a.Held()))
-		c.end(a)
 	})
 }

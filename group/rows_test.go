@@ -53,8 +53,7 @@ func (p *process) leaseRow(partition string) string {
 // move as soon as their work has returned.
 func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.start("a", Numbered(16))
-		c.until(lease, "a to have all", spreadOver(16, a))
+		a := c.alone(16)
 		c.sleep(2 * lease)
 		free := c.hung(a)
 		b := c.start("b", Numbered(16))
@@ -74,7 +73,6 @@ func TestAPartitionThatIsLostHoldsNoOtherUp(t *testing.T) {
 		assert.Equal(t, 8, with, "all that moves is given at once")
 		c.until(lease, "an even spread", spreadOver(16, a, b))
 		assert.Zero(t, a.link.Counts()["reconcile"])
-		c.end(a, b)
 	})
 }
 
@@ -91,7 +89,6 @@ func TestAMemberWhoseRowCanNotBeReadKeepsNobodyFromJoining(t *testing.T) {
 			c.until(3*lease, "b and d to share", spreadOver(16, b, d))
 			c.rewrite(key, before)
 			c.until(3*lease, "an even spread", spreadOver(16, a, b, d))
-			c.end(a, b, d)
 		})
 	}
 }
@@ -126,108 +123,6 @@ func TestAMemberWhoseLeaseRowIsGoneIsNotOverBeforeItsLease(t *testing.T) {
 			assert.Less(t, time.Since(last), long+lease/10, "garbled before: %v", garbled)
 			a.link.Mend()
 			c.until(15*long, "an even spread", spreadOver(16, a, b))
-			c.end(a, b)
 		})
 	}
-}
-
-// The same is true for slots. A member that has lost its slot and joins again does not take the slot of a member that
-// may still act by its lease.
-func TestAMemberThatJoinsAgainTakesNoSlotBeforeItsLeaseHasEnded(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		a, b := c.withLong(16)
-		of, own := c.slotOf(a), c.slotOf(b)
-		c.rewrite(own.Key(), unreadable[0]) // no process can take its own slot
-		a.link.Cut()
-		b.link.Cut()
-		c.remove(of.Key())
-		last := c.store.Rows()[of.Name].Heartbeat
-		c.sleep(lease + lease/2)
-		b.link.Mend()
-		c.until(lease/2, "b to join again", func() bool { return strings.Count(b.log.String(), "msg=joined") == 2 })
-		assert.Equal(t, of.Token, table.TokenAt(c.store.Rows()[of.Name].Token))
-		c.until(2*long, "b to have what a had", func() bool { return b.has() == 8 })
-		assert.GreaterOrEqual(t, time.Since(last), long)
-		a.link.Mend()
-		c.remove(own.Key())
-		c.until(15*long, "an even spread", spreadOver(16, a, b))
-		c.end(a, b)
-	})
-}
-
-// If a member's lease row can't be read, it is unknown how long the member may act, so its term does not end by itself.
-// It ends once the row is corrected or the slot is freed.
-func TestAMemberWhoseLeaseRowCanNotBeReadIsNotOverByItself(t *testing.T) {
-	for damage, damaged := range map[string]func(c *cluster, slot table.LeaseRef){
-		"its lease row": func(c *cluster, slot table.LeaseRef) { c.rewrite(slot.Key(), unreadable[1]) },
-		"an orphan lease, and its own is gone": func(c *cluster, slot table.LeaseRef) {
-			c.remove(slot.Key())
-			c.operate(table.Write{Kind: table.Insert, Name: table.LeaseKey(slot.Name, slot.Token-1), Set: []table.Cell{{Column: table.ColWriter, Value: "?"}}})
-		},
-	} {
-		for _, seen := range []bool{true, false} {
-			inVirtualTime(t, func(c *cluster) {
-				a, b := c.start("a", Numbered(16), spindle.WithLease(long)), c.process("b", Numbered(16))
-				c.until(long, "a to have all", spreadOver(16, a))
-				if seen { // whether its lease was seen
-					c.run(b)
-					c.until(2*long, "an even spread", spreadOver(16, a, b))
-				}
-				c.sleep(3 * long)
-				has, slot := b.has(), c.slotOf(a)
-				a.link.Cut()
-				said := c.store.Rows()[slot.Key()]
-				damaged(c, slot)
-				if !seen {
-					c.run(b)
-				}
-				c.sleep(2 * long)
-				assert.Zero(t, a.has(), damage)
-				assert.Equal(t, has, b.has(), "%s can't be read; b had seen it: %v", damage, seen)
-				c.remove(table.LeaseKey(slot.Name, slot.Token-1))
-				c.operate(table.Write{Kind: table.Put, Name: slot.Key(), Set: []table.Cell{{Column: table.ColHeartbeat, Value: said.Heartbeat},
-					{Column: table.ColToken, Value: said.Token}, {Column: table.ColWriter, Value: said.Writer}}})
-				c.until(2*lease, "b to have all", spreadOver(16, b))
-				a.link.Mend()
-				c.until(15*long, "an even spread", spreadOver(16, a, b))
-				c.end(a, b)
-			})
-		}
-	}
-}
-
-// After the row of a plain lock with a partition's name is deleted, the lock may be acted on for one more lease, even
-// if the row was already missing once before.
-func TestAnAbsenceCountsFromWhenTheRowWasThereLast(t *testing.T) {
-	inVirtualTime(t, func(c *cluster) {
-		tab, name := table.Table{Store: c.store}, table.PartitionName("orders", "0")
-		deleted := func(leases time.Duration) (key string) { // a term whose holder does not know yet that its row was deleted
-			seen, err := tab.LookAtLeases(t.Context(), time.Now(), name)
-			require.NoError(t, err)
-			token, err := tab.Claim(t.Context(), "plain", seen...)
-			require.NoError(t, err)
-			require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: leases, ID: "plain"}, name))
-			c.remove(name)
-			return table.LeaseKey(name, token)
-		}
-		first := deleted(5 * lease)
-		var again time.Time
-		a := c.process("a", Numbered(1))
-		a.link.Refuse(func(step string) error {
-			if step != "claim-partitions" || !again.IsZero() {
-				return nil
-			}
-			again = time.Now()
-			deleted(5 * lease)
-			return table.ErrChanged // another process was first
-		})
-		c.run(a)
-		c.sleep(2 * lease)
-		require.Zero(t, a.has())
-		c.operate(table.Write{Kind: table.Delete, Name: first}, table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColToken, Value: table.Now}}})
-		c.until(20*lease, "a to have it", spreadOver(1, a))
-		require.False(t, again.IsZero())
-		assert.InDelta(t, 5*lease, time.Since(again), float64(lease/2))
-		c.end(a)
-	})
 }

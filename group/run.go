@@ -35,9 +35,8 @@ type member struct {
 	failing error         // why it last failed to join or lost its term
 }
 
-// caller is the state of the caller's code: its work and its observer.
+// caller is the state of the caller's work.
 type caller struct {
-	observing   <-chan struct{} // closed when an overdue observer has returned; nil: none is overdue
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
 	reminded    time.Duration   // how long work had been overdue when this was last logged
 }
@@ -56,13 +55,13 @@ func (v *voice) emit(kind spindle.EventKind, ev elect.Event) {
 	v.events.Put(int(kind), v.clock.Now().Time(), ev)
 }
 
-func (v *voice) emitPartition(kind spindle.EventKind, e *share.Entry, reason error) {
-	v.emit(kind, elect.Event{Token: e.Assigned.Token, Partition: e.Name, Err: reason})
+func (v *voice) emitPartition(kind spindle.EventKind, a *assignment, reason error) {
+	v.emit(kind, elect.Event{Token: a.hold.Token, Partition: a.entry.Name, Err: reason})
 }
 
-func newMember(g *Group, log *slog.Logger) *member {
+func newMember(g *Group, log *slog.Logger, events *loop.Mailbox) *member {
 	m := &member{g: g, memory: plan.NewMemory(g.name, g.config.Lease), fitness: share.Fitness{Lease: g.config.Lease}}
-	m.voice = voice{clock: g.config.Clock, log: log, events: loop.NewMailbox(g.config.Observe), problems: loop.Problems{Log: log, What: "keep up with the group"},
+	m.voice = voice{clock: g.config.Clock, log: log, events: events, problems: loop.Problems{Log: log, What: "keep up with the group"},
 		watch: g.about.Watch(), metrics: newMetrics(g, g.about)}
 	m.table = m.voice.watch.Table(g.table)
 	m.candidate = g.config.Candidate(m.table)
@@ -72,26 +71,19 @@ func newMember(g *Group, log *slog.Logger) *member {
 	}
 	m.inventory = share.NewInventory(g.name, names)
 	p := &m.candidate.LeaseRecord
-	p.ListDigest, p.AcceptsHandover, p.Weight, p.Keep = m.inventory.List.Digest(), false, g.config.Weight, g.config.Identity
+	p.ListDigest, p.AcceptsHandover, p.Keep = m.inventory.List.Digest(), false, g.config.Identity
 	g.requested.mu.Lock()
-	g.requested.changed = true // paused partitions stay paused
+	g.requested.changed = true // paused partitions stay paused, and the weight stays set
 	g.requested.mu.Unlock()
 	m.takeRequests()
 	return m
 }
 
-// Run implements loop.Loop.
-func (m *member) Run(ctx context.Context) (err error) {
+// run is a loop.Loop.
+func (m *member) run(ctx context.Context) (overdue func(), err error) {
 	c := m.g.config
 	defer m.voice.watch.Close()
 	defer m.voice.metrics.close()
-	limit := c.Lease
-	if c.Handover {
-		limit *= 2
-	}
-	over, forget := loop.GracePeriod(ctx, c.Clock, limit)
-	defer forget()
-	m.caller.gracePeriod = over
 	m.g.runs.Beat(c.Clock.Now())
 	m.out = c.Clock.Now()
 	for ctx.Err() == nil && err == nil {
@@ -99,16 +91,19 @@ func (m *member) Run(ctx context.Context) (err error) {
 			var e share.Ending
 			e, err = m.serve(ctx, lease)
 			m.out = c.Clock.Now()
-			m.takeIn(ctx, c.Lease, func() bool { return m.inventory.All.Busy() == nil }) // joining again would free the old term's partitions for other members
+			m.takeIn(ctx.Done(), c.Lease, m.idle) // joining again would free the old term's partitions for other members
 			m.coolDown(ctx, m.fitness.CoolDown(e))
 		}
 	}
 	err = errors.Join(err, m.awaitWork())
 	m.running.Wait()
 	m.g.runs.Stop()
-	observing, late := m.voice.events.Drain(c.Lease, c.Clock)
-	m.caller.observing = observing
-	return errors.Join(err, late)
+	over := func() { m.g.standing.set(false, nil, nil) }
+	over() // after Stop, because callers that it wakes check whether the loop is running
+	if !m.idle() {
+		overdue = func() { m.takeIn(nil, never, m.idle); over() }
+	}
+	return overdue, err
 }
 
 // serve runs one term.
@@ -124,35 +119,16 @@ func (m *member) deadline(t *elect.Term) time.Time {
 	return m.g.config.Clock.Now().Time().Add(t.Left())
 }
 
-// lost logs and emits that a term has ended.
-func (m *member) lost(own table.LeaseRef, reason error) {
-	level := slog.LevelWarn
-	if errors.Is(reason, spindle.ErrStopped) {
-		level = slog.LevelInfo
-	}
-	m.voice.log.Log(context.Background(), level, "left", "slot", own.Name, "token", own.Token, "reason", reason)
-	m.voice.emit(spindle.Lost, elect.Event{Token: own.Token, Err: reason})
-	m.failing = reason
-}
-
 // coolDown keeps this process out of the group for the given pause, because its terms have ended early. It polls the
-// group once per lease duration. If two polls in a row find no live member, it returns early.
+// group twice per lease duration. If two polls in a row find no live member, it returns early.
 func (m *member) coolDown(ctx context.Context, pause time.Duration) {
-	lease := m.g.config.Lease
-	empty := false
-	for left := pause; left > 0 && ctx.Err() == nil; {
-		step := min(lease, left)
-		if empty {
-			step = min(lease/2, left)
-		}
+	for left, empty := pause, 0; left > 0 && empty < 2 && ctx.Err() == nil; empty++ {
+		step := min(m.g.config.Lease/2, left)
 		m.sleep(ctx, step)
 		left -= step
-		s, err := m.look(ctx)
-		none := err == nil && plan.Living(s) == 0
-		if none && empty {
-			return
+		if s, err := m.look(ctx); err != nil || plan.Living(s) > 0 {
+			empty = -1
 		}
-		empty = none
 	}
 }
 
@@ -174,11 +150,12 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
-	m.takeIn(ctx, d, func() bool { return false })
+	m.takeIn(ctx.Done(), d, func() bool { return false })
 }
 
-// takeIn handles returned work and the program's requests, for at most d or until enough returns true.
-func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool) {
+// takeIn handles returned work and the program's requests. It returns after the time d, or when the channel over is
+// closed or the function enough returns true.
+func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() bool) {
 	late := m.g.config.Clock.Timer(d)
 	defer late.Stop()
 	for !enough() {
@@ -186,43 +163,25 @@ func (m *member) takeIn(ctx context.Context, d time.Duration, enough func() bool
 		case <-m.g.inbox.Ready():
 			m.takeReturned()
 			m.takeRequests()
+			m.report(nil)
 		case <-late.C:
 			return
-		case <-ctx.Done():
+		case <-over:
+			m.takeReturned() // work that returned just in time
 			return
 		}
 	}
 }
+
+// idle reports whether all work has returned.
+func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
 // awaitWork waits until all work has returned or the grace period after the end of Run's ctx has ended.
 func (m *member) awaitWork() error {
-	for m.inventory.All.Busy() != nil {
-		select {
-		case <-m.g.inbox.Ready():
-			m.takeReturned()
-		case <-m.caller.gracePeriod:
-			m.takeReturned()
-			busy := m.inventory.All.Busy()
-			if busy == nil {
-				return nil // the work returned just in time
-			}
-			return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
-		}
+	m.takeIn(m.caller.gracePeriod, never, m.idle)
+	busy := m.inventory.All.Busy()
+	if busy == nil {
+		return nil
 	}
-	return nil
-}
-
-// Overdue implements loop.Loop.
-func (m *member) Overdue() bool { return m.caller.observing != nil || m.inventory.All.Busy() != nil }
-
-// End implements loop.Loop.
-func (m *member) End() {
-	m.g.standing.end()
-	if m.caller.observing != nil {
-		<-m.caller.observing
-	}
-	for m.inventory.All.Busy() != nil {
-		<-m.g.inbox.Ready()
-		m.takeReturned()
-	}
+	return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
 }

@@ -3,9 +3,10 @@ package group
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// Whatever happens to requests, processes and the plan's rows, and whatever the program requests, no two processes work
+// Whatever happens to requests, processes, the plan's rows and partitions' lease rows, and whatever the program requests, no two processes work
 // on one partition. After the storm, every partition has a process within a few leases, every member is healthy, and no
 // member looks more often than it has to.
 func FuzzStorm(f *testing.F) {
@@ -27,7 +28,7 @@ func FuzzStorm(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		inVirtualTime(t, func(c *cluster) {
-			s := &storm{cluster: c, dice: rand.New(rand.NewPCG(seed, 1))}
+			s := &storm{cluster: c, garbled: map[string]string{}, dice: rand.New(rand.NewPCG(seed, 1))}
 			s.draw()
 			for range 1 + s.dice.IntN(4) {
 				s.launch()
@@ -38,10 +39,6 @@ func FuzzStorm(f *testing.F) {
 			}
 			s.heal()
 			s.judge()
-			s.end(s.run...)
-			for _, p := range s.dead {
-				<-p.done
-			}
 		})
 	})
 }
@@ -57,12 +54,12 @@ type storm struct {
 	quiet bool         // few terms end, so work that is left undone stays undone
 
 	healed   atomic.Bool
+	garbled  map[string]string // the contents of unreadable rows before the damage
 	run      []*process
-	dead     []*process
 	launched int
 }
 
-var stormSteps = []string{"look", "claim-partitions", "confirm-partitions", "release-partitions", "reconcile", "evict", "publish", "heartbeat", "announce", "release", "claim", "confirm", "observe"}
+var stormSteps = []string{"look", "claim-partitions", "confirm-partitions", "release-partitions", "reconcile", "evict", "publish", "heartbeat", "announce", "release", "claim", "confirm", "observe", "weigh"}
 
 func choose[T any](s *storm, of ...T) T { return of[s.dice.IntN(len(of))] }
 
@@ -83,13 +80,13 @@ func (s *storm) draw() {
 func (s *storm) launch() {
 	s.launched++
 	id := fmt.Sprint("p", s.launched%7)
-	p := s.process(id, Numbered(1))
-	opts := []Option{p.seam(), spindle.WithID(id), WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
-		WithIdentity(choose(s, 0, 0, lease, 20*lease)), batchesOf(choose(s, 1, 2, 7, 50)), spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil))),
-		WithEarlyReturn(choose(s, BeginAgain, Release)), WithWork(func(ctx context.Context, of Partition) error { return s.work(ctx, p, of) })}
+	opts := []Option{WithInitialDelay(choose(s, 0, 0, lease/3)), WithWeight(choose(s, 1, 1, 1, 2, 4)),
+		WithIdentity(choose(s, 0, 0, lease, 20*lease)), batchesOf(choose(s, 1, 2, 7, 50)), WithEarlyReturn(choose(s, BeginAgain, Release))}
 	if s.dice.IntN(2) == 0 {
 		opts = append(opts, spindle.WithHandover())
 	}
+	p := s.process(id, choose(s, s.lists...), opts...)
+	p.do = func(ctx context.Context, of Partition) error { return s.work(ctx, p, of) }
 	if s.slow {
 		p.linger = func(string) {
 			if !s.healed.Load() {
@@ -97,7 +94,6 @@ func (s *storm) launch() {
 			}
 		}
 	}
-	p.Group = New(nil, "locktable", "orders", choose(s, s.lists...), opts...)
 	p.slow = s.launched%2 == 0
 	s.mend(p)
 	s.cluster.run(p)
@@ -128,7 +124,9 @@ func (s *storm) strike() {
 		func() { s.mend(s.run...) },
 		func() { _ = p.Pause(name) },
 		func() { _ = p.Resume(name) },
+		func() { _ = p.SetWeight(choose(s, 1, 1, 2, 4)) },
 		func() { s.damage() },
+		func() { s.garble() },
 		func() { s.delay(p, step, s.upTo(lease)) },
 	}
 	if !s.quiet {
@@ -157,7 +155,6 @@ func (s *storm) leave(p *process) {
 
 func (s *storm) crash(p *process) {
 	p.kill()
-	s.dead = append(s.dead, p)
 	s.run = slices.DeleteFunc(s.run, func(o *process) bool { return o == p })
 }
 
@@ -167,6 +164,17 @@ func (s *storm) delay(p *process, step string, d time.Duration) {
 			time.Sleep(d)
 		}
 	})
+}
+
+// garble makes the lease row of a partition unreadable until the storm is over.
+func (s *storm) garble() {
+	for _, name := range slices.Sorted(maps.Keys(s.partitionRows())) {
+		if strings.Contains(name, "_") && s.garbled[name] == "" && s.dice.IntN(4) == 0 {
+			s.garbled[name] = s.store.Rows()[name].Writer
+			s.rewrite(name, choose(s, unreadable...))
+			return
+		}
+	}
 }
 
 // damage changes the plan's rows by hand.
@@ -193,6 +201,12 @@ func (s *storm) mend(ps ...*process) {
 // heal ends the storm.
 func (s *storm) heal() {
 	s.mend(s.run...)
+	rows := s.store.Rows()
+	for name, said := range s.garbled {
+		if _, there := rows[name]; there {
+			s.rewrite(name, said)
+		}
+	}
 	for _, p := range s.run {
 		for i := range s.size {
 			_ = p.Resume(fmt.Sprint(i))
@@ -216,7 +230,16 @@ func (s *storm) judge() {
 	}
 	s.sleep(45 * lease)
 	assert.True(s.t, s.whole(), "it stays so")
+	look, err := table.Table{Store: s.store}.LookAtGroup(s.t.Context(), "orders", table.GroupQuery{Members: true})
+	assert.NoError(s.t, err)
+	weights := map[string]int{}
+	for _, o := range look.Members {
+		if o.LeaseRecord != nil {
+			weights[o.Holder()] = o.LeaseRecord.Weight
+		}
+	}
 	for _, p := range s.run {
+		assert.Equal(s.t, p.requested.weight, weights[p.id], "the weight of %s is in its row", p.id)
 		assert.NoError(s.t, p.Health(), p.id)
 		assert.Less(s.t, p.link.Counts()["look"], 45*60, p.id)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -31,7 +32,6 @@ type term struct {
 	send    *requests
 	polls   polls
 	moves   moves
-	works   works
 	upkeep  upkeep
 	conduct share.Conduct
 	leave   leave
@@ -41,12 +41,11 @@ type term struct {
 // do its work. To inform the other members, the member announces that it is leaving and publishes a plan without
 // itself.
 type leave struct {
-	why       error         // nil: the term continues
-	marked    bool          // the announcement was sent
-	applied   chan struct{} // closed once the announcement of a handover is in the table
-	announced chan struct{} // closed once the announcement has ended
-	pending   bool          // releases wait for the announcement
-	limit     alarm         // when to stop waiting for work; set if the member can't poll the group, or is useless and alone
+	why     error // nil: the term continues
+	marked  bool  // the announcement was sent
+	pending bool  // releases wait for the announcement
+	revoke  alarm // when to revoke all work; set during a handover
+	limit   alarm // when to stop waiting for work; set if the member can't poll the group, or is useless and alone
 }
 
 func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
@@ -55,8 +54,7 @@ func newTerm(ctx context.Context, m *member, lease *elect.Term) *term {
 	t := &term{m: m, lost: make(chan error, 1), own: table.LeaseRef{Name: name, Token: lease.Token()}}
 	t.lease = &elect.Keeper{Term: lease, Interval: c.Heartbeat, Notify: t.notify}
 	t.send = newRequests(context.WithoutCancel(ctx), m, t.own)
-	t.moves = moves{t: t, commits: commits{send: t.send, done: t.moves.ended, pause: elect.Backoff{Max: c.Lease / 3}}, redo: elect.Backoff{Max: c.Lease / 3}}
-	t.works.t = t
+	t.moves = moves{t: t, pause: elect.Backoff{Max: c.Lease / 3}, redo: elect.Backoff{Max: c.Lease / 3}}
 	t.upkeep = upkeep{t: t, planning: plan.Planning{Setting: plan.Setting{List: m.inventory.List, Lease: c.Lease, Delay: c.InitialDelay, Slot: part.Slot, Token: t.own.Token}}}
 	now := c.Clock.Now()
 	t.conduct = share.Conduct{Lease: c.Lease, Began: now, Acked: now, Trial: m.fitness.Trial}
@@ -72,7 +70,7 @@ func (t *term) leaving() bool { return t.leave.why != nil }
 // facts returns the inputs of a decision other than the rows that a poll has read.
 func (t *term) facts() share.Facts {
 	c := t.send.config
-	return share.Facts{Inventory: t.m.inventory, Planned: t.upkeep.planning.Planned(), Acting: t.acts(), Leaving: t.leaving(), Moving: t.moves.revokes.wait(c.Clock) > 0, Batch: c.Batch, Now: c.Clock.Now()}
+	return share.Facts{Inventory: t.m.inventory, Planned: t.upkeep.planning.Planned(), Acting: t.acts(), Leaving: t.leaving(), Moving: t.moves.revokes.left(c.Clock) > 0 && t.moves.revokes.on, Batch: c.Batch, Now: c.Clock.Now()}
 }
 
 // run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
@@ -97,6 +95,9 @@ func (t *term) run(ctx context.Context) (share.Ending, error) {
 		wake.Reset(max(t.due(), 1)) // not zero: see elect.Sleep
 		var goOn bool
 		goOn, reason = t.await(ctx, ended, wake.C)
+		if t.leave.revoke.left(t.polls.clock) <= 0 || t.leave.revoke.on && t.lease.Pressed() {
+			t.revokeTerm(context.Cause(ctx))
+		}
 		if goOn && t.leave.limit.left(t.polls.clock) <= 0 {
 			reason = t.leave.why
 		}
@@ -104,16 +105,21 @@ func (t *term) run(ctx context.Context) (share.Ending, error) {
 			t.goOn()
 		}
 	}
-	return t.end(ctx, cmp.Or(reason, t.lastBeat()))
+	t.m.report(nil)
+	return t.end(ctx, cmp.Or(reason, t.lease.Stop())) // a heartbeat in progress is canceled
 }
 
 // await waits for an event and handles it. It reports whether the loop should take the steps that are due. If the event
 // ends the term, it returns the reason.
 func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan time.Time) (goOn bool, reason error) {
+	over := t.lease.Context().Done()
+	if t.leaving() || ctx.Err() != nil {
+		over = nil // the term is being given up already
+	}
 	select {
 	case reason := <-t.lost:
 		return false, reason
-	case <-t.over(ctx):
+	case <-over:
 		if ctx.Err() != nil {
 			return false, nil // ctx has ended too; the stop takes precedence
 		}
@@ -124,14 +130,14 @@ func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan tim
 		}
 		return false, reason
 	case <-t.m.caller.gracePeriod:
-		if t.works.collect(); t.m.inventory.All.Works(false) {
+		if t.collect(); t.m.inventory.All.Works(false) {
 			return false, stopped(ctx) // awaitWork reports the work that has not returned
 		}
 		t.revokeTerm(context.Cause(ctx)) // the work was in time, or the term has only just begun
 		return false, nil
 	case <-ended: // handled in the next iteration
 	case <-t.m.g.inbox.Ready():
-		t.works.collect()
+		t.collect()
 		t.handleRequests()
 	case then := <-t.send.replies:
 		then()
@@ -150,19 +156,9 @@ func (t *term) notify(e elect.TermEvent) {
 	case elect.Safe:
 		m.voice.log.Info("safe: a heartbeat was acknowledged again", "token", token)
 		m.voice.emit(spindle.Safe, elect.Event{Token: token, Deadline: m.deadline(t.lease.Term)})
-	case elect.Marked:
-		close(t.leave.applied)
-	case elect.Announced:
-		close(t.leave.announced)
 	case elect.Lost:
 		t.lost <- e.Err
 	}
-}
-
-// lastBeat stops the heartbeats. If a heartbeat is in progress, it is canceled.
-func (t *term) lastBeat() error {
-	t.m.report(nil)
-	return t.lease.Stop()
 }
 
 // finished reports whether the term can end now, because the member is leaving and all its work has returned.
@@ -173,9 +169,12 @@ func (t *term) finished() bool {
 // due returns the time until the next step is due.
 func (t *term) due() time.Duration {
 	clock := t.polls.clock
-	due := min(t.moves.releases.left(clock), t.leave.limit.left(clock), t.moves.commits.left(), t.moves.revokes.left(clock), t.works.left())
+	due := min(t.moves.releases.left(clock), t.leave.revoke.left(clock), t.leave.limit.left(clock), t.moves.left(), t.moves.revokes.left(clock))
 	if !t.polls.pending {
 		due = min(due, t.polls.next.left(clock))
+	}
+	if t.leave.revoke.on { // heartbeats may begin to fail, and the work needs time to return
+		due = min(due, max(t.lease.Spare(), t.polls.lease/50))
 	}
 	return max(due, 0)
 }
@@ -196,7 +195,6 @@ func (t *term) goOn() {
 		t.m.remind()
 		t.polls.poll()
 	}
-	t.works.restart()
 	t.moves.dispatch()
 	t.checkFitness()
 	t.m.report(t)
@@ -216,7 +214,7 @@ func (t *term) checkFitness() {
 	}
 }
 
-// handleRequests carries out the program's calls to Pause, Resume and LetGo.
+// handleRequests carries out the program's calls to Pause, Resume, LetGo and SetWeight.
 func (t *term) handleRequests() {
 	if !t.m.takeRequests() {
 		return
@@ -233,15 +231,6 @@ func (t *term) handleRequests() {
 		}
 	}
 	t.polls.soon(0)
-}
-
-// over returns a channel that is closed when the member loses its term. If the term is being given up already, over
-// returns nil.
-func (t *term) over(ctx context.Context) <-chan struct{} {
-	if t.leaving() || ctx.Err() != nil {
-		return nil
-	}
-	return t.lease.Context().Done()
 }
 
 // end ends the term. If there is a reason why it was lost, the member's lock is left to expire. Otherwise, it is
@@ -272,17 +261,17 @@ func (t *term) close(reason error) {
 	t.send.cancel()
 	t.m.inventory.TermEnded()
 	t.m.report(nil)
-	t.reports.Over(whyOf(reason))
-	t.m.lost(t.own, reason)
-}
-
-// whyOf returns the reason for the end of a term. It checks errUseless first, because that error wraps the last
-// failure.
-func whyOf(err error) telemetry.Reason {
-	if errors.Is(err, errUseless) {
-		return telemetry.SteppedDown
+	why, level := telemetry.ReasonOf(reason, telemetry.Stopped), slog.LevelWarn
+	switch {
+	case errors.Is(reason, errUseless): // it wraps the last failure
+		why = telemetry.SteppedDown
+	case errors.Is(reason, spindle.ErrStopped):
+		level = slog.LevelInfo
 	}
-	return telemetry.ReasonOf(err, telemetry.Stopped)
+	t.reports.Over(why)
+	t.m.voice.log.Log(context.Background(), level, "left", "slot", t.own.Name, "token", t.own.Token, "reason", reason)
+	t.m.voice.emit(spindle.Lost, elect.Event{Token: t.own.Token, Err: reason})
+	t.m.failing = reason
 }
 
 func stopped(ctx context.Context) error {
@@ -301,14 +290,8 @@ func (t *term) stop(ctx context.Context) {
 	t.m.voice.log.Info("leaving", "slot", t.own.Name, "token", t.own.Token)
 	t.m.voice.emit(spindle.Leaving, elect.Event{Token: t.own.Token})
 	t.reports.Leaving(t.lease.Context())
-	t.leave.marked, t.leave.applied, t.leave.announced = true, make(chan struct{}), make(chan struct{})
-	t.lease.Announce()
-	t.send.wait(t.leave.applied, c.Lease, func(err error) {
-		if err == nil {
-			t.upkeep.publishWithout()
-		}
-	})
-	t.send.wait(t.leave.announced, 2*c.Lease, func(error) { t.revokeTerm(context.Cause(ctx)) })
+	t.leave.revoke.set(c.Clock, c.Lease/3)
+	t.upkeep.mark()
 }
 
 // giveUp begins to give up the term because of a problem, although Run continues. It revokes all work. The member's
@@ -327,9 +310,10 @@ func (t *term) giveUp(why error) {
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.All {
 		if e.State == share.Held {
-			t.works.end(e, reason)
+			t.endWork(e, reason)
 		}
 	}
 	t.lease.CancelWork(reason)
+	t.leave.revoke.off()
 	t.moves.releases.sooner(t.polls.clock, t.polls.lease/50)
 }

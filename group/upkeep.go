@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,14 +11,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// upkeep keeps the rows of the group up to date for the other members and for operators: it publishes plans, evicts
-// dead members, marks paused partitions, and announces that the member is leaving. Of each of these, one request at a time is in progress.
+// upkeep keeps the rows of the group up to date for the other members and for operators: it publishes plans, evicts dead
+// members, marks paused partitions, sets the member's weight, and announces that the member is leaving. At most one
+// request of each kind is in progress.
 type upkeep struct {
 	t          *term
 	planning   plan.Planning
 	publishing bool
 	evicting   bool
 	marking    bool
+	weighing   bool
 }
 
 // plan changes the planning, and updates the inventory with the partitions that it assigns to this member.
@@ -113,9 +116,25 @@ func (u *upkeep) evict(dead []table.Observation) {
 	})
 }
 
-// showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions that nobody
-// cares for. A partition that another member still has is marked after a later poll. members are the rows of the last
-// poll, which show whose terms have ended.
+// weigh writes the weight that the program has set into the member's own row, if the last poll read a different one. The
+// poll that follows shows whether a late write has undone this one.
+func (u *upkeep) weigh(own table.Observation) {
+	weight := u.t.m.candidate.LeaseRecord.Weight
+	if u.weighing || u.t.leaving() || own.Token != u.t.own.Token || own.LeaseRecord == nil || cmp.Or(own.LeaseRecord.Weight, 1) == cmp.Or(weight, 1) {
+		return
+	}
+	u.weighing = true
+	do(u.t.send, u.t.send.limit(), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, u.t.send.table.Weigh(ctx, own, weight)
+	}, func(_ struct{}, err error) {
+		u.weighing = false
+		u.ended("weigh", err)
+	})
+}
+
+// showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions without a
+// holder. If another member still has a partition, showPaused marks it after a later poll. The argument has the members'
+// rows from the last poll, which show whose terms have ended.
 func (u *upkeep) showPaused(members map[string]table.Observation) {
 	t, names := u.t, u.t.m.inventory.Unmarked()
 	if names == nil || u.marking || t.leaving() {
@@ -139,17 +158,23 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	})
 }
 
-// mark announces that the member is leaving. If the announcement fails, the other members only miss a signal.
+// mark announces that the member is leaving. If the announcement fails, the other members only miss a signal. In a
+// handover, the work continues until members that poll on schedule have seen the announcement.
 func (u *upkeep) mark() {
-	t := u.t
+	t, began := u.t, u.t.polls.clock.Now()
 	t.leave.marked, t.leave.pending = true, true
 	do(t.send, t.polls.lease/5, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, t.send.table.Announce(ctx, t.own.Token, t.own.Name)
+		return struct{}{}, elect.Insist(ctx, t.polls.clock, t.polls.lease, func(ctx context.Context) error {
+			return t.send.table.Announce(ctx, t.own.Token, t.own.Name)
+		})
 	}, func(_ struct{}, err error) {
 		t.leave.pending = false
 		t.moves.releases.sooner(t.polls.clock, 0)
 		if err == nil {
 			u.publishWithout()
+			if t.leave.revoke.on {
+				t.leave.revoke.set(t.polls.clock, t.polls.lease/3+t.polls.clock.Now().Since(began))
+			}
 		}
 	})
 }

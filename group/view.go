@@ -50,7 +50,7 @@ func Members(ctx context.Context, db *spanner.Client, tableName, name string) (V
 		return View{}, wrap(err)
 	}
 	if db == nil {
-		return View{}, wrap(errors.New("the Spanner client is nil; create one with spanner.NewClient"))
+		return View{}, wrap(errors.New("the Spanner client is nil; create one with spindle.Open"))
 	}
 	r, err := table.Table{Store: table.Spanner{DB: db, Table: tableName}}.LookAtGroup(ctx, name, table.GroupQuery{All: true})
 	if err != nil {

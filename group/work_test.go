@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,9 +17,8 @@ import (
 
 // doing starts a member whose work is do.
 func (c *cluster) doing(id string, partitions Partitions, do func(ctx context.Context, p Partition) error, opts ...Option) *process {
-	p := c.process(id, partitions)
-	p.Group = New(nil, "locktable", "orders", partitions, append([]Option{p.seam(), spindle.WithID(id), WithWork(do), WithInitialDelay(0),
-		spindle.WithLogger(slog.New(slog.NewTextHandler(p.log, nil)))}, opts...)...)
+	p := c.process(id, partitions, opts...)
+	p.do = do
 	c.run(p)
 	return p
 }
@@ -48,7 +46,6 @@ func TestWorkThatReturnsEarlyBeginsAgain(t *testing.T) {
 		assert.True(t, has, "the partition stays")
 		assert.Equal(t, 1, strings.Count(a.log.String(), "level=WARN"))
 		assert.Contains(t, a.log.String(), "the queue is away")
-		c.end(a)
 	})
 }
 
@@ -75,7 +72,6 @@ func TestWorkDoesNotBeginAgainUnderAnEarlierToken(t *testing.T) {
 		has, now := a.Has("0")
 		require.True(t, has)
 		assert.Equal(t, map[spindle.Token]int{before: n, now: 1}, begun)
-		c.end(a)
 	})
 }
 
@@ -84,7 +80,7 @@ func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
 	for do, least := range map[EarlyReturn]int{BeginAgain: 100, Release: 48} { // each ten take about 7 or 17 leases, and with the longest pauses 12 or 30
 		inVirtualTime(t, func(c *cluster) {
 			var runs atomic.Int32
-			a := c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
+			c.doing("a", Numbered(1), func(ctx context.Context, p Partition) error {
 				if runs.Add(1)%10 == 0 {
 					time.Sleep(2 * lease)
 				}
@@ -92,7 +88,6 @@ func TestThePauseBeforeWorkBeginsAgainIsForgottenOnceItRuns(t *testing.T) {
 			}, WithEarlyReturn(do))
 			c.sleep(100 * lease)
 			assert.Greater(t, int(runs.Load()), least)
-			c.end(a)
 		})
 	}
 }
@@ -124,7 +119,6 @@ func TestWhatHappensWhenWorkReturnsEarlyIsAnOption(t *testing.T) {
 			before := begun
 			c.run(a)
 			c.until(lease/10, "a second Run to begin the work", func() bool { mu.Lock(); defer mu.Unlock(); return begun > before })
-			c.end(a)
 		})
 	}
 }
@@ -156,17 +150,14 @@ func TestAPartitionIsPausedAndResumed(t *testing.T) {
 		assert.ErrorContains(t, b.Pause("99"), `pause: group "orders": partition "99" is not in the list`)
 		assert.Error(t, b.Resume("99"))
 		assert.Error(t, b.LetGo("99"))
-		c.end(b)
 	})
 }
 
 // The work of a partition that is let go is not waited for, so the partition moves while its work hangs.
 func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
-		a := c.process("a", Numbered(4))
+		a := c.alone(4)
 		free := c.hung(a)
-		c.run(a)
-		c.until(lease, "a to have all", spreadOver(4, a))
 		c.sleep(2 * lease)
 		b := c.start("b", Numbered(4))
 		c.until(3*lease, "a to revoke two", func() bool { return a.has() == 2 })
@@ -183,7 +174,6 @@ func TestAPartitionWhoseWorkHangsIsLetGo(t *testing.T) {
 		free()
 		c.sleep(lease)
 		assert.Equal(t, 2, a.has())
-		c.end(a, b)
 	})
 }
 
@@ -218,7 +208,6 @@ func TestBalancedWaitsForTheOwnShare(t *testing.T) {
 		b.link.Mend()
 		<-b.done
 		assert.ErrorContains(t, <-done, "has ended")
-		c.end(a)
 	})
 }
 
@@ -234,8 +223,7 @@ func TestAnObserverIsToldOfPartitions(t *testing.T) {
 				seen = append(seen, e)
 			}
 		})
-		a := c.start("a", Numbered(2), observe)
-		c.until(lease, "a to have all", spreadOver(2, a))
+		a := c.alone(2, observe)
 		_, token := a.Has("0")
 		c.sleep(2 * lease)
 		b := c.start("b", Numbered(2))
@@ -252,6 +240,5 @@ func TestAnObserverIsToldOfPartitions(t *testing.T) {
 		assert.ElementsMatch(t, []string{"0", "1"}, []string{seen[0].Partition, seen[1].Partition})
 		assert.ErrorIs(t, seen[2].Err, ErrMoved)
 		assert.ErrorIs(t, seen[3].Err, context.Canceled)
-		c.end(b)
 	})
 }

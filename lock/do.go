@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrLost is wrapped by the cause of fn's context in Do if the lock was lost or other code unlocked it. After a loss,
-// the cause also wraps the reason for it, which is spindle.ErrExpired or spindle.ErrSuperseded.
+// ErrLost reports that a lock was lost, or that other code unlocked it, while Do ran its function. The cause of the
+// function's context wraps ErrLost. After a loss, it also wraps the reason: spindle.ErrExpired, spindle.ErrSuperseded or
+// spindle.ErrStalled.
 var ErrLost = errors.New("the lock was lost")
 
 // Locker is the argument of Do. It is a Mutex, a Set, a Semaphore, or a type that embeds one of them.
@@ -26,8 +29,8 @@ type Locker interface {
 // Do returns fn's error. If the lock was no longer held when fn returned, Do joins ErrNotHeld to that error, whether or
 // not fn noticed the loss. If Do can't release the lock, it joins the reason, and the lock is left to expire.
 //
-// The context of fn, and every context derived from it, identifies the locks that Do holds. With such a context, Apply
-// and ReadWriteTransaction of l write under the token that this Do acquired, and never under a later one.
+// The context of fn, and every context derived from it, identifies the locks that Do holds. With such a context, the
+// lock's Apply and ReadWriteTransaction write under the token that this Do acquired, and never under a later one.
 // Semaphore.Permit returns this Do's permit. Lock and TryLock return ErrHeld if Do already holds the name, even through
 // a different Mutex or Set, because they would wait for fn while fn waits for them.
 //
@@ -40,7 +43,23 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 	if err != nil {
 		return err
 	}
-	return own.do(ctx, fn)
+	return own.do(ctx, own.watched(fn))
+}
+
+// Progress tells the locks that the work makes progress (spindle.WithStall). Pass the context that the function got from
+// Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress counts for both. Once the
+// function's context has ended, Progress returns the cause, so that a loop can stop. For any other context, it also
+// returns an error. It makes no RPC.
+func Progress(ctx context.Context) error {
+	w := working(ctx)
+	if w == nil {
+		return loop.ErrNoWork
+	}
+	err := w.stall.Progress()
+	for w = w.within; w != nil; w = w.within {
+		_ = w.stall.Progress()
+	}
+	return err
 }
 
 // TryDo is like Do, but runs fn only if the lock, or a permit, is free. It reports whether fn ran.
@@ -49,13 +68,16 @@ func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (b
 	if own == nil {
 		return false, err
 	}
-	return true, own.do(ctx, fn)
+	return true, own.do(ctx, own.watched(fn))
 }
 
 func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	own.within = working(ctx)
+	own.stall = &loop.Stall{Clock: own.config.Clock, Limit: own.config.Stall, Slow: loop.LogSlow(own.log(own.term).With("locked_at", own.by.caller())), End: own.held.stalled}
 	work, end := context.WithCancelCause(context.WithValue(ctx, inDo{}, own))
-	deaf := context.AfterFunc(own.over, func() { end(fmt.Errorf("%w: %w", ErrLost, context.Cause(own.over))) })
+	own.stall.Work = work
+	over := own.term.Context()
+	deaf := context.AfterFunc(over, func() { end(fmt.Errorf("%w: %w", ErrLost, context.Cause(over))) })
 	returned, done := context.WithCancel(context.WithoutCancel(ctx))
 	silent := context.AfterFunc(work, func() { elect.Remind(returned, own.config.Clock, own.config.Lease, own.remind) })
 	defer func() {
@@ -65,11 +87,19 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 		end(nil)
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestGiveBack)
 		defer cancel()
-		if gone := own.unlock(last); gone != nil {
+		if gone := own.of.end(last, own.held); gone != nil {
 			err = errors.Join(err, gone)
 		}
 	}()
 	return fn(work)
+}
+
+// watched returns fn, but the progress of a call is watched until it returns.
+func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		defer own.stall.Watch()()
+		return fn(ctx)
+	}
 }
 
 // remind logs that fn has been told to stop and has not returned.
@@ -78,16 +108,16 @@ func (own *work) remind(waited time.Duration) {
 	if own.isLost() {
 		why = "the function that Do runs has not returned since the lock was lost; other goroutines of this process can't acquire the lock until it does"
 	}
-	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.place())
+	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.by.caller())
 }
 
-// work is one call of fn by Do, together with the lock or permit that it holds.
+// work is one call of fn by Do, together with what it holds.
 type work struct {
 	*held
-	permit *Permit // for a semaphore
-	slots  int     // the size of the semaphore
-	unlock func(context.Context) error
-	within *work // the work whose function called this Do, or nil
+	of     *holding // through which it was acquired; it is no garbage meanwhile
+	permit *Permit  // for a semaphore
+	within *work    // the work whose function called this Do, or nil
+	stall  *loop.Stall
 }
 
 // inDo is the key under which the contexts of Do carry their work.
@@ -107,8 +137,16 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ownIn returns which of the names are already held by calls of Do that ctx comes from. by describes the mutex, set or
-// semaphore that holds the last of these names.
+// ready returns the error of a call that can't begin.
+func (s *contender) ready(ctx context.Context, step string) error {
+	if s.err == nil && ctx.Err() != nil {
+		return s.wrap(step, fmt.Errorf("ctx had already ended: %w", table.Ended(ctx)))
+	}
+	return s.err
+}
+
+// ownIn returns which of the names are already held by calls of Do that ctx comes from. The result by describes the
+// mutex, set or semaphore that holds the last of these names.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

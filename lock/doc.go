@@ -15,22 +15,25 @@
 //   - Once: a scheduled job or a migration must run once
 //
 // A wait ends when its ctx ends. The call then deletes its place in the queue before it returns, which takes at most a
-// tenth of the lease or 500 ms, whichever is shorter. If a claim is in progress at that point, it is released in the background, which takes
-// a few round trips. If the process exits before that, the claim blocks other processes until its lease expires.
+// tenth of the lease or 500 ms, whichever is shorter. If a claim is in progress at that point, it is released in the
+// background, which takes a few round trips. If the process exits before that, the claim blocks other processes until its
+// lease expires.
 //
 // Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its
 // goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the
 // other processes pass it after a short time. The ticket of a process that was killed stops counting after three of its
 // leases, but not before 30 s. Other waiters may also pass a Set until it is first in the queues of all
-// its locks. Electors and the spindle command do not queue. They acquire a lock whenever they find it free.
+// its locks. Electors do not queue: they get a lock if one of their polls finds it free. The help of spindle exec says
+// when exec queues.
 //
-// The files:
+// docs/locks.md explains the queues, and why the protocol is safe.
+package lock
+
+// The source files:
 //
 //   - mutex.go, set.go, semaphore.go, once.go: the types; key.go: the keys of a Once; do.go: running a function
-//   - contender.go: competing for locks; held.go: holding them; forgotten.go: values that are dropped while locked
-//   - line.go, gap.go: the queues for a lock as a process sees them; ticket.go: its place in them; queue.go: the queue within a process
-//   - seek.go, slots.go: how several goroutines of a process acquire slots at the same time
-//   - name.go: lock names that are made from parts
+//   - wait.go: one goroutine's wait for locks; seek.go: its search for a slot of a semaphore
+//   - queue.go: its place among the goroutines of its process; internal/wait has its place among the processes
+//   - held.go: locks that are held; holding.go: writes under them
 //
 // Package internal/elect wins and keeps locks, and internal/fair decides which waiter comes next.
-package lock

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 var (
@@ -28,68 +27,57 @@ func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || table.FaultOf(err).Kind == table.Lasting
 }
 
-// givesUp reports whether the waiter gives up after a failed attempt, because Spanner keeps refusing its polls or its
-// claims.
-func (w *waiting) givesUp(step elect.Step) bool {
-	if step.Seen == nil {
-		return w.patience.Ends("poll", step.Err)
+// ended returns the error for a wait that ctx has ended.
+func (w *waiter) ended(ctx context.Context) error {
+	f := w.found.Load()
+	if f == nil {
+		f = &found{}
 	}
-	defer w.patience.Passed("poll") // afterwards, because the claim may be a part of the first attempt
-	return w.patience.Ends("claim", step.Err)
+	waited := w.config.Clock.Now().Since(w.since).Round(time.Millisecond)
+	if f.last != nil {
+		return fmt.Errorf("not acquired in %v: %w%s (last error: %w)", waited, table.Ended(ctx), w.by(), f.last)
+	}
+	return fmt.Errorf("not acquired in %v: %w%s", waited, table.Ended(ctx), w.by())
 }
 
-// waiting is the state of one wait: what the waiter asks for, its place in the queues, and details for the error in
-// case ctx ends.
-type waiting struct {
-	since  elect.Instant
-	seen   []elect.LockView
-	before int                                // how many waiters were ahead of it in the queue at the last poll
-	also   func(seen []elect.LockView) string // describes a poll for that error; nil if there is nothing to add
-	last   error
-	watch  *telemetry.Watch
-
-	patience elect.Patience
-
-	ticket table.Ticket // the contents of its tickets
-	once   string       // the lock whose done row each poll reads
-	queue  *queue
-	line   *line
-	inLine func() bool // reports whether the waiter is first among the goroutines of its process; nil if it always is
-}
-
-func (w *waiting) ended(ctx context.Context, c elect.Clock) error {
-	why := ended(ctx)
-	waited := c.Now().Since(w.since).Round(time.Millisecond)
-	by := holders(w.seen)
-	if w.also != nil && (by != "" || w.last == nil) {
-		by += w.also(w.seen)
+// by describes, for an error, who is in the way: the holders, and how many processes were ahead of this one.
+func (w *waiter) by() string {
+	f := w.found.Load()
+	if f == nil {
+		return w.inProcess()
 	}
-	by += w.place()
-	if w.last != nil {
-		return fmt.Errorf("not acquired in %v: %w%s (last error: %w)", waited, why, by, w.last)
+	by := holders(f.seen)
+	if w.also != nil && (by != "" || f.last == nil) {
+		by += w.also(f.seen)
 	}
-	return fmt.Errorf("not acquired in %v: %w%s", waited, why, by)
-}
-
-// place describes, for an error, how many processes were ahead of this one in the queue.
-func (w *waiting) place() string {
 	switch {
-	case w.before == 0:
-		return ""
-	case w.before == 1:
-		return " (another process was ahead of this one in the queue)"
-	case w.before < table.MostTickets:
-		return fmt.Sprintf(" (%d other processes were ahead of this one in the queue)", w.before)
+	case f.before == 0:
+		return by
+	case f.before == 1:
+		return by + " (another process was ahead of this one in the queue)"
+	case f.before < table.MostTickets:
+		return by + fmt.Sprintf(" (%d other processes were ahead of this one in the queue)", f.before)
 	}
-	return fmt.Sprintf(" (at least %d other processes were ahead of this one in the queue)", w.before)
+	return by + fmt.Sprintf(" (at least %d other processes were ahead of this one in the queue)", f.before)
 }
 
-// ended returns ctx's error, together with its cause if that adds information, such as ErrLost in Do.
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+// inProcess describes, for an error, which goroutine of this process is in the way.
+func (w *waiter) inProcess() string {
+	h := w.queue.holds.Load()
+	if h == nil {
+		return " (another goroutine of this process is ahead of this one in the queue)"
 	}
-	return ctx.Err()
+	what, how := "held", "by another value in this process under token %v; unlock that value first, or return from its Do"
+	if h.isLost() {
+		what = "lost but not unlocked"
+	}
+	switch garbage := h.by.garbage; {
+	case garbage == w.garbage:
+		how = "by this same value under token %v; unlock it first"
+	case garbage.Load():
+		how = "by a value in this process under token %v that was never unlocked and is garbage now; release the lock with spindle release, or restart the process"
+	}
+	return fmt.Sprintf(" (%s "+how+"; it was locked %v ago, at %s)", what, h.term.Token(), h.age(), h.by.caller())
 }
 
 func holders(seen []elect.LockView) string {

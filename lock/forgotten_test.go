@@ -20,11 +20,11 @@ func (p *process) lockAndForget(b *bed, l locking) *held {
 	require.NoError(b, l.Lock(b.Context()))
 	switch l := l.(type) {
 	case *Mutex:
-		return l.now.Load().held
+		return l.now.Load()
 	case *Set:
-		return l.now.Load().held
+		return l.now.Load()
 	case *slotLock:
-		return l.permit.held
+		return l.permit.now.Load()
 	}
 	panic("unknown kind")
 }
@@ -32,7 +32,7 @@ func (p *process) lockAndForget(b *bed, l locking) *held {
 // collect collects garbage until the value of h has been collected. The runtime does this outside of virtual time.
 func collect(b *bed, h *held) {
 	for range 1000 {
-		if runtime.GC(); h.garbage.Load() {
+		if runtime.GC(); h.by.garbage.Load() {
 			return
 		}
 		runtime.Gosched()

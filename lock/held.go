@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -18,65 +23,73 @@ import (
 // held is a term that sends its own heartbeats until it is released or lost.
 type held struct {
 	*contender
+	by     *waiter // that has acquired it
 	term   *elect.Term
 	keeper *elect.Keeper
+	since  elect.Instant
 	lost   chan struct{}
-	over   context.Context         // ends when the lock is lost or its release begins; the cause says which
-	end    context.CancelCauseFunc // of over
-	left   atomic.Bool             // its release has begun
-	late   atomic.Bool             // its release took too long, so it is left to expire
+	left   atomic.Bool // its release has begun
+	record table.Due   // what its release records as done; no key: nothing
 	seen   *telemetry.Term
+	book   notify.Book
 	blocks sync.Once // guards the warning that other goroutines are waiting although the lock is lost
-	origin
+	said   sync.Once // guards the warning that nothing can unlock it any more
 }
 
 var errGivenBack = errors.New("it was given back")
 
-// keep starts to send heartbeats. The flag garbage is set when nothing can release the locks any more, and next then makes
-// way for the next goroutine of the process.
-func (s *contender) keep(t *elect.Term, w *telemetry.Watch, garbage *atomic.Bool, next func()) *held {
-	s.log(t).Debug("acquired")
-	h := &held{contender: s, term: t, lost: make(chan struct{}), seen: w.Elected(t), origin: newOrigin(s.config.Clock, garbage, next)}
-	h.over, h.end = context.WithCancelCause(t.Context())
-	h.keeper = s.config.Keeper(t, h.notify)
+// keep starts to send heartbeats.
+func (w *waiter) keep(t *elect.Term) *held {
+	w.log(t).Debug("acquired")
+	h := &held{contender: w.contender, by: w, term: t, since: w.config.Clock.Now(), lost: make(chan struct{}), seen: w.watch.Elected(t), book: w.Book(t)}
+	h.keeper = w.config.Keeper(t, h.notify)
 	h.keeper.Start()
 	return h
 }
 
 func (h *held) notify(e elect.TermEvent) {
-	if e.What == elect.Beat {
+	switch e.What {
+	case elect.Beat:
 		h.warnIfForgotten()
+	case elect.Lost:
+		h.book.Free(false)
+		h.lose(e.Err)
 	}
-	if e.What != elect.Lost {
-		return
-	}
-	h.seen.Over(telemetry.ReasonOf(e.Err, telemetry.Expired))
-	if !h.late.Load() {
-		h.log(h.term).Warn("lost", "reason", e.Err)
+}
+
+// lose publishes that the locks must not be used any more. Only the first call has an effect.
+func (h *held) lose(reason error) {
+	if h.seen.Over(telemetry.ReasonOf(reason, telemetry.Expired)) {
+		h.log(h.term).Warn("lost", "reason", reason)
 		close(h.lost)
 		h.config.Clock.AfterFunc(h.config.Lease, h.overdue)
 	}
 }
 
-// isLost reports whether the lock was lost and has not been unlocked since.
-func (h *held) isLost() bool { return !h.left.Load() && h.term.Over().Err() != nil }
-
-// how describes, for errors, in what way the value has the lock.
-func (h *held) how() string {
-	if h.isLost() {
-		return "lost but not unlocked"
+// stalled handles work that has made no progress. The locks stay held until it has returned, or for another lease.
+func (h *held) stalled(reason error) {
+	if h.term.Stall(reason) {
+		h.about.Stalled()
+		h.lose(reason)
 	}
-	return "held"
+}
+
+func (h *held) isPermit() bool { return h.by.Ticket.Slots > 0 }
+
+// isLost reports whether the lock was lost, or its work has stalled, and it has not been unlocked since.
+func (h *held) isLost() bool { return !h.left.Load() && h.term.Context().Err() != nil }
+
+func (h *held) age() time.Duration {
+	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
 // overdue runs one lease duration after the lock was lost, and again each lease until it is unlocked. The work has had
 // time to unlock it, because its context ended at the loss.
 func (h *held) overdue() {
-	now, behind := inTurn(h.queue())
-	if now != h {
+	if h.by.queue.holds.Load() != h {
 		return
 	}
-	if behind > 0 {
+	if h.by.queue.behind() > 0 {
 		h.wanted()
 	}
 	if h.isLost() {
@@ -84,22 +97,18 @@ func (h *held) overdue() {
 	}
 }
 
-// wanted is called when other goroutines of this process want a lock that this one may have lost.
+// wanted is called when other goroutines of this process want a lock that this value may have lost. It logs a warning
+// once. If nothing can unlock the lock any more, it lets those goroutines acquire it.
 func (h *held) wanted() {
-	if h.garbage.Load() {
-		h.makeWay()
-	} else {
-		h.warnOfWaiting()
-	}
-}
-
-// warnOfWaiting logs a warning, once, if the lock was lost and has not been unlocked. It is called when other
-// goroutines of this process are waiting for the lock.
-func (h *held) warnOfWaiting() {
-	if h.isLost() {
+	switch {
+	case !h.isLost():
+	case !h.by.garbage.Load():
 		h.blocks.Do(func() {
 			h.log(h.term).Warn("lost but not unlocked; other processes can acquire the lock, but other goroutines of this process have to wait until it is unlocked or Do returns")
 		})
+	case h.leave():
+		_ = h.keeper.Stop()
+		h.by.leave()
 	}
 }
 
@@ -123,7 +132,7 @@ func (h *held) leave() bool {
 	if !h.left.CompareAndSwap(false, true) {
 		return false
 	}
-	h.end(errGivenBack)
+	h.term.CancelWork(errGivenBack)
 	return true
 }
 
@@ -138,9 +147,27 @@ const (
 	lateGiveBack = 3 * time.Second
 )
 
-// giveBack releases the locks, records done if it has a key, and makes the other writes in the same commit. Locks that it can't release within the time limit (see
-// last) are left to expire.
-func (h *held) giveBack(ctx context.Context, done table.Due, also ...table.Write) error {
+// unlock releases the locks, and makes way for the next goroutine of the process. That goroutine's new ticket is at the
+// end of the queues.
+func (h *held) unlock(ctx context.Context) error {
+	if h == nil || !h.leave() {
+		return ErrNotHeld
+	}
+	var again []table.Write
+	if h.by.front && h.by.queue.behind() > 0 {
+		again = h.by.GoToTheEnd(h.by.queue.id(h.config.Clock))
+	}
+	err := h.giveBack(ctx, again...)
+	h.by.leave()
+	if h.by.Own.Nonce != "" { // no goroutine waits any more
+		go h.by.Forget()
+	}
+	return err
+}
+
+// giveBack releases the locks, and makes the other writes in the same commit. Locks that it can't release within the
+// time limit (see last) are left to expire.
+func (h *held) giveBack(ctx context.Context, also ...table.Write) error {
 	ctx, cancel := h.last(ctx)
 	defer cancel()
 	stopped := make(chan error, 1)
@@ -150,16 +177,26 @@ func (h *held) giveBack(ctx context.Context, done table.Due, also ...table.Write
 		if reason != nil {
 			return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, reason)
 		}
-	case <-ctx.Done(): // a heartbeat hangs
-		h.late.Store(true)
+	case <-ctx.Done(): // a heartbeat hangs, and does not end when it is told to
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
-		go func() { <-stopped; h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()
+		go func() {
+			h.book.Free(false)
+			if <-stopped == nil {
+				h.term.End(errGivenBack)
+				h.seen.Over(telemetry.Released)
+			}
+		}()
 		return fmt.Errorf("%w; the lock is left to expire", ctx.Err())
 	}
-	err := h.release(ctx, h.term, done, also...)
+	err := h.release(ctx, h.term, h.record, also...)
+	h.book.Free(h.record.Key != "") // also if the outcome is unknown
 	h.seen.Over(telemetry.ReasonOf(err, telemetry.Released))
+	reason := h.term.Stalled()
 	if errors.Is(err, table.ErrSuperseded) {
-		return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, err)
+		reason = err
+	}
+	if reason != nil {
+		return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, reason)
 	}
 	return err
 }
@@ -208,4 +245,39 @@ func (s *contender) log(t *elect.Term) *slog.Logger {
 		names = slog.String("lock", t.Names()[0])
 	}
 	return s.config.Log.With("table", s.about.Table, names, "id", s.config.ID, "token", t.Token())
+}
+
+// fence returns the fence for the locks. If the locks are still held when the fence finds that they are gone, the term ends.
+func (h *held) fence() fence.Fence {
+	f := h.contender.fence(h.token(), h.term.Names()...)
+	f.Gone = func() { h.term.Supersede(h.config.Clock.Now()) }
+	return f
+}
+
+// forget logs that a value was locked and has become garbage, so that nothing can unlock it any more. This happens if a
+// goroutine returns early, or if its panic is recovered. forget does not release the lock, because a program may rely on
+// holding it until the program ends. The runtime calls forget in a separate goroutine.
+func forget(garbage *atomic.Bool) { garbage.Store(true) }
+
+var ownFunctions = reflect.TypeFor[Mutex]().PkgPath() + "."
+
+// caller returns the line of the program that began to wait: the innermost one outside this package.
+func (w *waiter) caller() string {
+	for frames := runtime.CallersFrames(w.callers); ; {
+		f, more := frames.Next()
+		own := strings.HasPrefix(f.Function, ownFunctions) && !strings.HasSuffix(f.File, "_test.go")
+		if !own || !more {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+	}
+}
+
+// warnIfForgotten warns, once, if nothing can unlock the value any more. It is called after each heartbeat.
+func (h *held) warnIfForgotten() {
+	if h.by.garbage.Load() && !h.left.Load() {
+		h.said.Do(func() {
+			h.log(h.term).Warn("a value was locked and then dropped without being unlocked; nothing can unlock it any more, so the lock stays held until this process ends or an operator releases it",
+				"held", h.age(), "locked_at", h.by.caller())
+		})
+	}
 }

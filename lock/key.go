@@ -3,19 +3,19 @@ package lock
 import (
 	"time"
 
+	"github.com/spindle-lock/spindle/internal/calendar"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // Key identifies a piece of a Once's work.
 type Key struct {
-	is   string
-	tick table.Tick // if the period is zero, the key is not a tick
-	err  error
+	schedule table.Schedule
+	err      error
 }
 
 // KeyOf returns a key with the given name, such as a version or a month. The name must be 1 to 1024 bytes. Keys are
 // ordered by their bytes, so v9 comes after v10. Pad numbers with zeros to the same number of digits, as in v09.
-func KeyOf(name string) Key { return Key{is: name} }
+func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name)} }
 
 // Tick returns a key for the period in which Do is called. The time comes from Spanner's clock, so the clocks of the
 // machines do not matter. The period must be a whole number of seconds. Periods are counted from Monday, 1 January of
@@ -28,11 +28,7 @@ func KeyOf(name string) Key { return Key{is: name} }
 // If each machine calls Do at times by its own clock, as cron does, use Every instead. With Tick, machines whose clocks
 // differ slightly could call Do in different periods if they call around the beginning of a period.
 func Tick(period time.Duration, offset ...time.Duration) Key {
-	t := table.Tick{Period: period}
-	for _, o := range offset {
-		t.Offset += o
-	}
-	return Key{tick: t, err: t.Check()}
+	return keyOf(table.Tick{Period: period}, offset)
 }
 
 // Every returns a key for callers that follow a schedule by their own clocks, as cron does. The key is the scheduled
@@ -41,39 +37,51 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 //
 // The scheduled times are one period apart, each at the given time after the beginning of a Tick. For example,
 // Every(24*time.Hour, 3*time.Hour) stands for 3:00 UTC each day, and Run.Key returns that time. The callers do not have
-// to call at each of these times. The same key is right for a job that runs on Mondays at 3:00, and Every(8*time.Hour,
-// time.Hour) is right for a job that runs at 9:00 and 17:00.
+// to call at each of these times.
 //
-// The key changes half-way between two scheduled times, so calls must not come close to that point. Check this in time
-// zones whose offset from UTC is not a whole number of hours. For example, calls on the hour in Asia/Kolkata (UTC+5:30)
-// need Every(time.Hour, 30*time.Minute). Daylight saving time must not move calls across that point either. Do logs a
-// warning, once for each Once, if a call comes within a fiftieth of the period before or after the change, or within
-// five minutes if that is shorter, or would do so after the next changes of the machine's time zone.
+// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning,
+// once for each Once, if a call comes within a fiftieth of the period (at most five minutes) of that point, or would do so
+// after the next change of clocks in the machine's time zone. For schedules by local time, use Cron instead.
 //
 // A call always counts for the nearest scheduled time, even if that time is still to come. With Every(24*time.Hour,
 // 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at 3:00 then does
 // nothing. To make up for missed work, pass its scheduled time as a key, such as KeyOf("2026-11-21T03:00:00Z"), before
 // the work for a later time is done.
 func Every(period time.Duration, at ...time.Duration) Key {
-	k := Tick(period, at...)
-	k.tick.Nearest = true
-	return k
+	return keyOf(table.Tick{Period: period, Nearest: true}, at)
 }
 
-func (k Key) check() error {
-	if k.tick.Period == 0 && k.err == nil {
-		return table.CheckDone(k.is)
+func keyOf(t table.Tick, offset []time.Duration) Key {
+	for _, o := range offset {
+		t.Offset += o
 	}
-	return k.err
+	return Key{t, t.Check()}
 }
 
-// due returns the key for the time now by Spanner's clock, with its period.
-func (k Key) due(now time.Time) table.Due { return table.Due{Key: k.at(now), Period: k.tick.Period} }
-
-// at returns the key for the time now by Spanner's clock.
-func (k Key) at(now time.Time) string {
-	if k.tick.Period == 0 {
-		return k.is
-	}
-	return k.tick.Key(now)
+// Cron returns a key for the times that a cron line names in a time zone: Cron("0 3 * * *", berlin) stands for 3:00 in
+// Berlin each day, in winter and in summer. As with Every, the key is the scheduled time that is nearest to the call, by
+// Spanner's clock and in UTC, so a machine's clock that is a second early does no harm. All machines get the same key if
+// they have the same line, zone and time zone data.
+//
+// A line has the fields minute, hour, day of the month, month and day of the week, with names, lists, ranges and steps.
+// Shorthands such as @daily are also allowed. Do returns an error if the line can't be read or never comes due. When
+// clocks are changed, each day that the line names has its key:
+//
+//   - A time that does not exist counts as the time of the change: if clocks are set forward from 2:00 to 3:00, 2:30 is
+//     at 3:00.
+//   - A time that comes twice has a key only the first time.
+//   - A line that names every hour, such as */5 * * * *, has a key for each time that clocks show, even if it comes twice.
+//
+// A call half-way between two scheduled times means that the timers follow another line or zone. As for Every, Do logs it.
+//
+// If you change the line, keys for times before the last key that was done count as passed.
+func Cron(line string, zone *time.Location) Key {
+	l, err := calendar.Parse(line, zone)
+	return Key{l, err}
 }
+
+// Name makes the name of a lock from parts, such as a target and a context: Name("router-7", "snmp-query"). Two
+// different lists of parts never make the same name. Name joins the parts by slashes. In each part, it escapes every
+// character except letters, digits and -_.~$&+=:@. It also escapes an underscore that is followed by 16 or more digits
+// at the end of the part.
+func Name(parts ...string) string { return table.Join(parts...) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 // The tests in this file are about the tickets of waiters that have gone: those that give up delete their tickets before
@@ -126,16 +128,6 @@ func (c tardyContext) Deadline() (time.Time, bool) {
 	return deadline.Add(-time.Second), limited
 }
 
-// punctual is a server that refuses polls once their deadline has passed, whether or not their ctx has ended.
-type punctual struct{ table.Store }
-
-func (s punctual) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) <= 0 && step == "observe" {
-		return nil, time.Time{}, refused(codes.DeadlineExceeded)
-	}
-	return s.Store.Read(ctx, step, bound, keys)
-}
-
 // A poll can fail because of ctx's deadline before ctx itself ends. That is no outage, so the call deletes its ticket before
 // it returns.
 func TestAPollThatTheDeadlineCutsOffIsNoFailure(t *testing.T) {
@@ -145,7 +137,13 @@ func TestAPollThatTheDeadlineCutsOffIsNoFailure(t *testing.T) {
 				giveBack := g.holdAll()
 				ctx, cancel := context.WithTimeout(g.ctx, 2*time.Second)
 				defer cancel()
-				err := g.ways()[name](tardyContext{ctx}, silent, options.Option(func(c *options.Config) { c.Store, c.Process = punctual{g.spanner}, g.Name()+" waiter" }))
+				punctual := table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+					if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) <= 0 && step == "observe" {
+						return refused(codes.DeadlineExceeded) // whether or not ctx has ended
+					}
+					return call(ctx, g.spanner)
+				})
+				err := g.ways()[name](tardyContext{ctx}, silent, options.Option(func(c *options.Config) { c.Store, c.Process = punctual, g.Name()+" waiter" }))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Empty(t, g.tickets())
 				giveBack()
@@ -412,11 +410,11 @@ func TestTheSizeOfALapsedTicketDoesNotCount(t *testing.T) {
 		require.NoError(t, err)
 		second, err := large.Acquire(g.ctx)
 		require.NoError(t, err)
-		if first.slot > second.slot {
+		if first.names[0] > second.names[0] {
 			first, second = second, first
 		}
 		require.NoError(t, second.Release(g.ctx)) // the one that the small size does not have
-		dead := table.Ticket{Queue: queueOf("s"), Time: 1, Nonce: "dead", Slots: 1, Lasts: 30 * time.Second}
+		dead := table.Ticket{Queue: wait.SlotQueue("s"), Time: 1, Nonce: "dead", Slots: 1, Lasts: 30 * time.Second}
 		require.NoError(t, g.rows.Commit(g.ctx, "test", []table.Write{dead.Put()}))
 		time.Sleep(31 * time.Second)
 		again, ok, err := large.TryAcquire(g.ctx)
@@ -449,5 +447,45 @@ func TestAProcessDeletesItsOldTickets(t *testing.T) {
 		assert.Equal(t, own, g.tickets())
 		require.NoError(t, holder.Unlock(g.ctx))
 		require.NoError(t, <-next)
+	})
+}
+
+// From when its release begins, a lock has no token and no time left, however long the release takes: here a heartbeat in
+// progress does not return when it is told to.
+func TestALockThatIsBeingReleasedIsNotHeld(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, set, s := p.mutex("m"), p.set("a", "b"), p.semaphore("s", 1)
+		require.NoError(t, m.Lock(b.Context()))
+		require.NoError(t, set.Lock(b.Context()))
+		permit, err := s.Acquire(b.Context())
+		require.NoError(t, err)
+		p.After(func(step string) {
+			if step == "heartbeat" {
+				time.Sleep(4 * time.Second)
+			}
+		})
+		for ; ; time.Sleep(time.Millisecond) {
+			if p.Counts()["heartbeat"] > 0 {
+				break
+			}
+		}
+		time.Sleep(time.Second)
+		for _, l := range []struct {
+			token   func() spindle.Token
+			left    func() time.Duration
+			release func(context.Context) error
+		}{{m.Token, m.Left, m.Unlock}, {set.Token, set.Left, set.Unlock}, {permit.Token, permit.Left, permit.Release}} {
+			assert.NotZero(t, l.token())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = l.release(b.Context())
+			}()
+			synctest.Wait()
+			assert.Zero(t, l.token())
+			assert.LessOrEqual(t, l.left(), time.Duration(0))
+			<-done
+		}
 	})
 }

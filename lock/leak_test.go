@@ -158,26 +158,6 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 		_, err := s.mutex.TryLock(soon)
 		return errors.Join(err, unlock(ctx, s.set, s.set.Lock(soon)), s.blocked(s.mutex.Lock(soon)), s.mutex.Unlock(ctx))
 	},
-	"Do": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return Do(ctx, s.mutex, s.work(nil))
-	},
-	"Do that fails": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return s.expected(errFails, Do(ctx, s.mutex, s.work(errFails)))
-	},
-	"Do that panics": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return s.expected(errPanic, recovered(func() error { return Do(ctx, s.mutex, s.work(errPanic)) }))
-	},
-	"Do with a permit": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return Do(ctx, s.semaphore, s.work(nil))
-	},
-	"Do with a permit that panics": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return s.expected(errPanic, recovered(func() error { return Do(ctx, s.semaphore, s.work(errPanic)) }))
-	},
 	"Do of a set in Do": func(s *site, ctx context.Context, trouble func()) error {
 		return Do(ctx, s.mutex, func(ctx context.Context) error {
 			trouble()
@@ -252,28 +232,30 @@ var calls = map[string]func(s *site, ctx context.Context, trouble func()) error{
 		}
 		return errors.Join(err, p.Release(ctx), q.Release(ctx))
 	},
-	"Once.Do": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		_, err := s.once.Do(ctx, s.key(), s.run(nil))
-		return err
-	},
-	"Once.Do that fails": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		_, err := s.once.Do(ctx, s.key(), s.run(errFails))
-		return s.expected(errFails, err)
-	},
-	"Once.Do that panics": func(s *site, ctx context.Context, trouble func()) error {
-		trouble()
-		return s.expected(errPanic, recovered(func() error {
-			_, err := s.once.Do(ctx, s.key(), s.run(errPanic))
-			return err
-		}))
-	},
 	"Once.TryDo": func(s *site, ctx context.Context, trouble func()) error {
 		trouble()
 		_, err := s.once.TryDo(ctx, s.key(), s.run(nil))
 		return err
 	},
+}
+
+func init() {
+	does := map[string]func(s *site, ctx context.Context, fails error) error{
+		"Do":               func(s *site, ctx context.Context, fails error) error { return Do(ctx, s.mutex, s.work(fails)) },
+		"Do with a permit": func(s *site, ctx context.Context, fails error) error { return Do(ctx, s.semaphore, s.work(fails)) },
+		"Once.Do": func(s *site, ctx context.Context, fails error) error {
+			_, err := s.once.Do(ctx, s.key(), s.run(fails))
+			return err
+		},
+	}
+	for name, do := range does {
+		for how, fails := range map[string]error{"": nil, " that fails": errFails, " that panics": errPanic} {
+			calls[name+how] = func(s *site, ctx context.Context, trouble func()) error {
+				trouble()
+				return s.expected(fails, recovered(func() error { return do(s, ctx, fails) }))
+			}
+		}
+	}
 }
 
 // expected returns err, or nil if it is exactly one.
@@ -379,8 +361,10 @@ func troubles() []trouble {
 			return func() { s.Link.After(nil); s.Link.Heal() }
 		}})
 	}
-	for _, sick := range fleet.Troubles(3*leakLease/2, "observe", "lease-record", "claim", "confirm", "withdraw", "heartbeat", "release", "released", "done", "finish") {
-		all = append(all, trouble{sick.Name, func(s *site) func() { sick.Begin(&s.Link); return s.Link.Heal }})
+	for _, step := range []string{"observe", "lease-record", "claim", "confirm", "withdraw", "heartbeat", "release", "released", "done", "finish"} {
+		for _, how := range memstore.Sicknesses {
+			all = append(all, trouble{fmt.Sprint(step, " ", how), func(s *site) func() { s.Link.Sicken(step, how, 3*leakLease/2); return s.Link.Heal }})
+		}
 	}
 	return all
 }
@@ -420,28 +404,50 @@ func TestACallThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// An Unlock whose ctx ends while a heartbeat hangs leaves nothing behind, even if the answer comes before the lease's end,
-// so that nothing reports the lock as lost.
-func TestALockThatIsLeftToExpireIsReportedAsOver(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		s := newSite(b)
-		require.NoError(t, s.mutex.Lock(b.Context()))
-		s.Link.Sicken("heartbeat", memstore.Slow, leakLease/2)
-		time.Sleep(hanging)
-		ctx, cancel := within1s(b.Context())
-		defer cancel()
-		require.ErrorIs(t, s.mutex.Unlock(ctx), context.DeadlineExceeded)
-		time.Sleep(2 * leakLease)
-		assert.Empty(t, s.kept())
-	})
-}
-
 // assertReleased checks that every row belongs to a released lock, or to a record of work that was done.
 func (b *bed) assertReleased() {
 	b.Helper()
 	for name, row := range b.store.Rows() {
 		if !strings.HasSuffix(name, "!done") {
 			assert.True(b, row.Heartbeat.IsZero() && row.Writer == "" || isFree(row), "%s: %v", name, row)
+		}
+	}
+}
+
+// What gives a lock back says whether it was released, was lost before, or is left to expire.
+func TestWhatGivesALockBackSaysWhatBecameOfIt(t *testing.T) {
+	for call, take := range map[string]func(s *site) (name string, giveBack func(context.Context) error){
+		"Unlock":     func(s *site) (string, func(context.Context) error) { return "m", s.mutex.Unlock },
+		"Set.Unlock": func(s *site) (string, func(context.Context) error) { return "a", s.set.Unlock },
+		"Release": func(s *site) (string, func(context.Context) error) {
+			p, err := s.semaphore.Acquire(context.Background())
+			require.NoError(s.T, err)
+			for name, row := range s.store.Rows() {
+				if table.TokenAt(row.Token) == table.Token(p.Token()) && !strings.Contains(name, "_") {
+					return name, p.Release
+				}
+			}
+			return "", nil
+		},
+	} {
+		for _, way := range fleet.Farewells("release") {
+			inVirtualTime(t, func(b *bed) {
+				s := newSite(b)
+				require.NoError(t, s.mutex.Lock(b.Context()))
+				require.NoError(t, s.set.Lock(b.Context()))
+				name, giveBack := take(s)
+				taken := way.Name == "its lock was taken just before"
+				way.Begin(&s.Link, name)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				err := giveBack(ctx)
+				assert.Equal(t, way.Left || taken, err != nil, "%s, %s: %v", call, way.Name, err)
+				assert.Equal(t, taken, errors.Is(err, ErrNotHeld), "%s, %s: %v", call, way.Name, err)
+				row := b.store.Rows()[name]
+				assert.Equal(t, way.Left, !row.Heartbeat.IsZero(), "%s, %s", call, way.Name)
+				s.Link.Mend()
+				s.Link.Heal()
+			})
 		}
 	}
 }

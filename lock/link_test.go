@@ -27,7 +27,6 @@ var silent = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
 // way is the connection between a process and the table. It takes time, and records the steps that pass.
 type way struct {
-	table.Store
 	takes time.Duration // each step
 
 	mu    sync.Mutex
@@ -35,16 +34,18 @@ type way struct {
 	at    []time.Time
 }
 
-// pass fails if ctx has already ended. The end of ctx does not call back requests that were sent before.
-func (w *way) pass(ctx context.Context, step string) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	w.mu.Lock()
-	w.steps, w.at = append(w.steps, step), append(w.at, time.Now())
-	w.mu.Unlock()
-	time.Sleep(w.takes)
-	return nil
+// to returns the way to a store. A step fails if ctx has already ended. The end of ctx does not call back what was sent before.
+func (w *way) to(store table.Store) table.Store {
+	return table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.mu.Lock()
+		w.steps, w.at = append(w.steps, step), append(w.at, time.Now())
+		w.mu.Unlock()
+		time.Sleep(w.takes)
+		return call(context.WithoutCancel(ctx), store)
+	})
 }
 
 // sent returns the steps that have been sent.
@@ -64,27 +65,6 @@ func (w *way) when(step string) (at []time.Time) {
 		}
 	}
 	return at
-}
-
-func (w *way) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	if err := w.pass(ctx, step); err != nil {
-		return nil, time.Time{}, err
-	}
-	return w.Store.Read(context.WithoutCancel(ctx), step, bound, keys)
-}
-
-func (w *way) Commit(ctx context.Context, step string, writes []table.Write) error {
-	if err := w.pass(ctx, step); err != nil {
-		return err
-	}
-	return w.Store.Commit(context.WithoutCancel(ctx), step, writes)
-}
-
-func (w *way) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
-	if err := w.pass(ctx, step); err != nil {
-		return time.Time{}, err
-	}
-	return w.Store.Transact(context.WithoutCancel(ctx), step, fn)
 }
 
 // bed is a table, and the processes that use it.
@@ -141,8 +121,8 @@ func inVirtualTime(t *testing.T, f func(b *bed)) {
 }
 
 func (b *bed) process() *process {
-	p := &process{way: &way{Store: b.store}, id: lastProcess.Add(1), clock: elect.SystemClock{}}
-	p.Link.Store = p.way
+	p := &process{way: &way{}, id: lastProcess.Add(1), clock: elect.SystemClock{}}
+	p.Link.Store = p.to(b.store)
 	b.processes = append(b.processes, p)
 	return p
 }

@@ -2,10 +2,8 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,82 +115,6 @@ func TestAMutexExcludesOthersAndAnElector(t *testing.T) {
 	})
 }
 
-func TestAWaitThatEndsSaysWhoHoldsTheLock(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		other, _ := counted(t, db)
-		holder := lock.New(other, db.Table, "m", quiet, spindle.WithID("somebody"))
-		elector := spindle.New(other, db.Table, "m", quiet, spindle.WithID("somebody"))
-		run, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		require.NoError(t, elector.Run(run, done))
-		require.Eventually(t, func() bool { ok, _ := elector.HasLock(); return ok }, 10*time.Second, time.Millisecond)
-
-		m := lock.New(db.Client, db.Table, "m", quiet)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the client's first request
-		defer cancel()
-		err := m.Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, `"m" by "somebody" under token`)
-		stop()
-		require.NoError(t, <-done)
-
-		// Within a process, the error comes from the queue.
-		require.NoError(t, holder.Lock(t.Context()))
-		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		assert.ErrorContains(t, holder.Lock(ctx), "held by this same value")
-		require.NoError(t, holder.Unlock(t.Context()))
-	})
-}
-
-func TestALostLockIsToldAndItsFenceFails(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx := t.Context()
-		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(3*time.Second))
-		require.NoError(t, m.Lock(ctx))
-		write := spanner.InsertOrUpdate("counter", []string{"id", "n"}, []any{1, 1})
-		_, err := db.Client.Apply(ctx, []*spanner.Mutation{m.Fence(), write})
-		require.NoError(t, err)
-		fence := m.Fence()
-		lose(t, db, "m", m.Token())
-		select {
-		case <-m.Lost():
-		case <-time.After(10 * time.Second):
-			t.Fatal("not told")
-		}
-		_, err = db.Client.Apply(ctx, []*spanner.Mutation{fence, write})
-		assert.Error(t, err)
-		_, err = db.Client.Apply(ctx, []*spanner.Mutation{m.Fence(), write})
-		assert.Error(t, err)
-		assert.ErrorIs(t, m.Unlock(ctx), lock.ErrNotHeld)
-		require.NoError(t, m.Lock(ctx), "and it can be taken again")
-		require.NoError(t, m.Unlock(ctx))
-	})
-}
-
-func TestDo(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx := t.Context()
-		m := lock.New(db.Client, db.Table, "m", quiet, spindle.WithLease(3*time.Second))
-		own := errors.New("own")
-		assert.ErrorIs(t, lock.Do(ctx, m, func(context.Context) error { return own }), own)
-		assert.PanicsWithValue(t, "p", func() { _ = lock.Do(ctx, m, func(context.Context) error { panic("p") }) })
-		assert.NoError(t, lock.Do(ctx, m, func(ctx context.Context) error {
-			assert.ErrorIs(t, m.Lock(ctx), lock.ErrHeld, "it would wait for itself")
-			return nil
-		}))
-		err := lock.Do(ctx, m, func(ctx context.Context) error {
-			lose(t, db, "m", m.Token())
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
-			return nil
-		})
-		assert.ErrorIs(t, err, lock.ErrNotHeld)
-		require.NoError(t, m.Lock(ctx), "given back in every case")
-		require.NoError(t, m.Unlock(ctx))
-	})
-}
-
 // A write under a mutex, a set or a permit fails with ErrFenced exactly if it is no longer held.
 func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
@@ -271,72 +193,6 @@ func TestAFencedWriteSaysWhetherItWasFenced(t *testing.T) {
 	})
 }
 
-func TestGoroutinesQueueFairly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
-	db := spindletest.New(t)
-	m := lock.New(db.Client, db.Table, "m", quiet)
-	require.NoError(t, m.Lock(t.Context()))
-	var mu sync.Mutex
-	var order []int
-	var all sync.WaitGroup
-	for i := range 10 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			own := m
-			if i%2 == 1 {
-				own = lock.New(db.Client, db.Table, "m", quiet)
-			}
-			assert.NoError(t, own.Lock(t.Context()))
-			mu.Lock()
-			order = append(order, i)
-			mu.Unlock()
-			assert.NoError(t, own.Unlock(t.Context()))
-		}()
-		time.Sleep(100 * time.Millisecond) // the order in which they come is what is tested
-	}
-	require.NoError(t, m.Unlock(t.Context()))
-	all.Wait()
-	assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
-}
-
-func TestASetIsAllOrNothing(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx := t.Context()
-		b := lock.New(db.Client, db.Table, "b", quiet)
-		require.NoError(t, b.Lock(ctx))
-		s := lock.All(db.Client, db.Table, []string{"c", "b", "a"}, quiet)
-		ok, err := s.TryLock(ctx)
-		require.NoError(t, err)
-		require.False(t, ok)
-		for _, name := range []string{"a", "c"} {
-			free := lock.New(db.Client, db.Table, name, quiet)
-			ok, err := free.TryLock(ctx)
-			require.NoError(t, err)
-			require.True(t, ok, "nothing of the set is held while it waits")
-			require.NoError(t, free.Unlock(ctx))
-		}
-		require.NoError(t, b.Unlock(ctx))
-		require.NoError(t, s.Lock(ctx))
-		for _, name := range []string{"a", "b", "c"} {
-			leader, err := spindle.New(db.Client, db.Table, name).Leader(ctx)
-			require.NoError(t, err)
-			assert.Equal(t, s.Token(), leader.Token, "one token for the set")
-		}
-		_, err = db.Client.Apply(ctx, s.Fence())
-		require.NoError(t, err)
-		lose(t, db, "b", s.Token())
-		_, err = db.Client.Apply(ctx, s.Fence())
-		require.Error(t, err, "the fence is about all of it")
-		assert.ErrorIs(t, s.Unlock(ctx), lock.ErrNotHeld)
-		ok, err = lock.New(db.Client, db.Table, "a", quiet).TryLock(ctx)
-		require.NoError(t, err)
-		assert.True(t, ok, "what was still held of a lost set is given back")
-	})
-}
-
 type largest struct {
 	character string
 	names     int
@@ -380,113 +236,6 @@ func TestATableWithoutCommitTimestampsIsToldAtOnce(t *testing.T) {
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, context.DeadlineExceeded)
 	t.Log(err)
-}
-
-func TestOverlappingSetsDoNotDeadlock(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		var holding [10]atomic.Int32
-		var all sync.WaitGroup
-		for caller := range 8 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				for round := range 3 {
-					var names []string
-					var mine []int
-					for i := range 4 {
-						k := (caller*3 + round + i*(1+caller%3)) % 10
-						mine, names = append(mine, k), append(names, fmt.Sprint("thing-", k))
-					}
-					assert.NoError(t, lock.Do(ctx, lock.All(db.Client, db.Table, names, quiet), func(context.Context) error {
-						for _, k := range mine {
-							assert.EqualValues(t, 1, holding[k].Add(1))
-						}
-						time.Sleep(time.Millisecond)
-						for _, k := range mine {
-							holding[k].Add(-1)
-						}
-						return nil
-					}))
-				}
-			}()
-		}
-		all.Wait()
-	})
-}
-
-func TestASemaphoreHasNHolders(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx := t.Context()
-		var clients [3]*spanner.Client
-		for i := range clients {
-			clients[i], _ = counted(t, db)
-		}
-		var holders, most atomic.Int32
-		var all sync.WaitGroup
-		for i := range 12 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				p, err := lock.NewSemaphore(clients[i%3], db.Table, "s", 3, quiet).Acquire(ctx)
-				if !assert.NoError(t, err) {
-					return
-				}
-				n := holders.Add(1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
-				time.Sleep(20 * time.Millisecond)
-				holders.Add(-1)
-				assert.NoError(t, p.Release(ctx))
-			}()
-		}
-		all.Wait()
-		assert.LessOrEqual(t, most.Load(), int32(3))
-		assert.Positive(t, most.Load())
-	})
-}
-
-func TestALostSlotIsTold(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		p, err := lock.NewSemaphore(db.Client, db.Table, "s", 1, quiet, spindle.WithLease(time.Second)).Acquire(t.Context())
-		require.NoError(t, err)
-		lose(t, db, "s/slot/0000", p.Token())
-		select {
-		case <-p.Lost():
-		case <-time.After(10 * time.Second):
-			t.Fatal("not told")
-		}
-		assert.Zero(t, p.Token())
-		assert.ErrorIs(t, p.Release(t.Context()), lock.ErrNotHeld)
-	})
-}
-
-func TestSemaphoresOfTwoSizesShareTheSlotsThatBothHave(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		ctx := t.Context()
-		small := lock.NewSemaphore(db.Client, db.Table, "s", 2, quiet)
-		p, err := small.Acquire(ctx)
-		require.NoError(t, err)
-		large := lock.NewSemaphore(db.Client, db.Table, "s", 5, quiet)
-		q, ok, err := large.TryAcquire(ctx)
-		require.NoError(t, err)
-		require.True(t, ok)
-		for _, full := range []*lock.Semaphore{small, large} {
-			_, ok, err = full.TryAcquire(ctx)
-			require.NoError(t, err)
-			require.False(t, ok, "two hold")
-		}
-		_, err = db.Client.Apply(ctx, []*spanner.Mutation{p.Fence(), q.Fence()})
-		require.NoError(t, err)
-		require.NoError(t, p.Release(ctx))
-		assert.ErrorIs(t, p.Release(ctx), lock.ErrNotHeld)
-		for range 4 {
-			_, ok, err = large.TryAcquire(ctx)
-			require.NoError(t, err)
-			require.True(t, ok)
-		}
-	})
 }
 
 // The emulator forgets concurrent transactions of one client, where Spanner aborts them.
@@ -544,30 +293,6 @@ func TestFencedWritesOfManyGoroutinesAllLandOnce(t *testing.T) {
 	})
 }
 
-// Most of these end between the claim and its confirmation, and their remains are in the way of the next one.
-func TestALockThatTimesOutBlocksNobodyForALease(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		const locks = 60
-		name := func(i int) string { return fmt.Sprint("order-", i) }
-		for i := range locks {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond+rand.N(11*time.Millisecond))
-			m := lock.New(db.Client, db.Table, name(i), quiet, spindle.WithLease(time.Hour))
-			if m.Lock(ctx) == nil {
-				assert.NoError(t, m.Unlock(t.Context()))
-			}
-			cancel()
-		}
-		other, _ := counted(t, db)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for i := range locks {
-			m := lock.New(other, db.Table, name(i), quiet, spindle.WithLease(time.Hour))
-			require.NoError(t, m.Lock(ctx), "it is free, or is being given back")
-			require.NoError(t, m.Unlock(t.Context()))
-		}
-	})
-}
-
 func TestNothingIsLeftBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the emulator: run without -short")
@@ -609,6 +334,7 @@ func TestBadArgumentsAreRefusedAndSayWhy(t *testing.T) {
 		{lock.All(db, "locktable", strings.Split(strings.Repeat("x,", 600), ",")).Lock(t.Context()), "601 names"},
 		{acquire(lock.NewSemaphore(db, "locktable", "s", 0)), "the number of slots is 0"},
 		{acquire(lock.NewSemaphore(db, "locktable", "s", -1)), "the number of slots is -1"},
+		{acquire(lock.NewSemaphore(db, "locktable", "s", 1001)), "the number of slots is 1001"},
 		{acquire(lock.NewSemaphore(db, "locktable", "", 1)), "name is empty"},
 		{lock.New(db, "locktable", "m").Lock(ended), "ctx had already ended"},
 		{lock.New(db, "locktable", "m").Unlock(t.Context()), "not held"},

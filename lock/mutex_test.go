@@ -191,44 +191,6 @@ func TestAMutexThatCanNotConfirmLeavesTheLockToOthers(t *testing.T) {
 	}
 }
 
-func TestWaitersDoNotClaimAtTheSameInstant(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		crashed := b.process()
-		holder := crashed.mutex("m")
-		require.NoError(t, holder.Lock(b.Context()))
-		ctx, cancel := context.WithCancel(b.Context())
-		var waiters []*process
-		var all sync.WaitGroup
-		for range 200 {
-			p := b.process()
-			p.takes = 5 * time.Millisecond
-			waiters = append(waiters, p)
-			all.Go(func() {
-				if m := p.mutex("m"); m.Lock(ctx) == nil {
-					<-ctx.Done()
-					_ = m.Unlock(b.Context())
-				}
-			})
-		}
-		time.Sleep(2 * time.Second)
-		crashed.Cut()
-		time.Sleep(12 * time.Second)
-		cancel()
-		all.Wait()
-		claims, most := map[time.Time]int{}, 0
-		for _, p := range waiters {
-			for _, at := range p.when("claim") {
-				at = at.Truncate(10 * time.Millisecond)
-				claims[at]++
-				most = max(most, claims[at])
-			}
-		}
-		assert.NotZero(t, most)
-		assert.Less(t, most, 50, "claims of 200 waiters within 10 ms")
-		_ = holder.Unlock(b.Context())
-	})
-}
-
 // The first waiter in the queue looks often, because a holder can go away at any time. The failure of a claim is no
 // reason to look often.
 func TestAClaimThatFailsIsTriedAgainEverMoreSeldom(t *testing.T) {
@@ -303,23 +265,6 @@ func TestTheNextGoroutineGoesOnceTheLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// A turn that another goroutine's Unlock has queued for costs no request about tickets: the release wrote its ticket, and the
-// claim deleted it.
-func TestAGoroutinesTurnCostsNoRequestAboutItsTicket(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p := b.process()
-		first, second := p.mutex("m"), p.mutex("m")
-		require.NoError(t, first.Lock(b.Context()))
-		locked := make(chan error)
-		go func() { locked <- second.Lock(b.Context()) }()
-		time.Sleep(time.Second)
-		require.NoError(t, first.Unlock(b.Context()))
-		require.NoError(t, <-locked)
-		require.NoError(t, second.Unlock(b.Context()))
-		assert.NotContains(t, p.sent(), "queue")
-	})
-}
-
 func TestGoroutinesHaveTheirTurnsInOrder(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -354,6 +299,22 @@ func TestGoroutinesHaveTheirTurnsInOrder(t *testing.T) {
 		assert.NotContains(t, queues.byKey, m.contender.queue(), "queues that nobody waits in are forgotten")
 		assert.NotContains(t, queues.byKey, s.contender.queue())
 	})
+}
+
+// A goroutine may stop waiting for its turn at the very instant at which the ticket of its process is left to it. Then it
+// takes over the ticket, to delete it, unless another goroutine waits.
+func TestATicketOnItsWayIsForWhoeverIsLeft(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for wants, nonce := range []string{"own", ""} {
+		q := join(t.Name())
+		q.turn <- struct{}{}
+		q.wants, q.ticket = wants, table.Ticket{Nonce: "own"}
+		own, front := q.enter(ended, false)
+		assert.False(t, front)
+		assert.Equal(t, nonce, own.Nonce)
+		q.leave(nil)
+	}
 }
 
 func TestOfTwoUnlocksOfATurnOneIsTold(t *testing.T) {
@@ -413,21 +374,6 @@ func TestALockIsNotHeldAfterItsDeadline(t *testing.T) {
 		assert.ErrorIs(t, err, ErrNotHeld)
 		assert.ErrorContains(t, err, "lease expired")
 		<-lost
-	})
-}
-
-func TestALockThatIsCutOffIsLostAtItsDeadline(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p := b.process()
-		m := p.mutex("m", spindle.WithLease(10*time.Second))
-		start := time.Now()
-		require.NoError(t, m.Lock(b.Context()))
-		p.Cut()
-		<-m.Lost()
-		assert.Equal(t, 9900*time.Millisecond, time.Since(start))
-		assert.Zero(t, m.Token())
-		p.Mend()
-		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
 	})
 }
 
@@ -558,23 +504,6 @@ func TestAnUnlockThatWasSentAgainIsNoLoss(t *testing.T) {
 	})
 }
 
-// A heartbeat needs the lease row, because without that row another process may hold the lock.
-func TestALockWhoseLeaseRowIsGoneIsLostAtTheNextHeartbeat(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		m := b.process().mutex("m")
-		require.NoError(t, m.Lock(b.Context()))
-		b.lose("m", m.Token())
-		time.Sleep(10 * time.Second)
-		assert.Zero(t, m.Token())
-		select {
-		case <-m.Lost():
-		default:
-			t.Error("it is not told")
-		}
-		assert.ErrorIs(t, m.Unlock(b.Context()), ErrNotHeld)
-	})
-}
-
 // Left falls from nearly one lease duration until the next heartbeat, and is zero for a lock that is not held.
 func TestLeftIsTheTimeWithoutAnotherHeartbeat(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
@@ -605,5 +534,60 @@ func TestUnlockOnAClosedClientDoesNotWait(t *testing.T) {
 		assert.ErrorIs(t, m.Unlock(b.Context()), closed)
 		assert.ErrorIs(t, permit.Release(b.Context()), closed)
 		assert.Less(t, time.Since(start), time.Second/10)
+	})
+}
+
+// The error of a waiter for a set says which of its locks are held, and by which holders. It leaves out locks whose
+// holder has crashed or released them.
+func TestAWaitForASetNamesThoseThatHoldALockOfIt(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		holder, crashed, gone := b.process().mutex("held"), b.process(), b.process().mutex("released")
+		require.NoError(t, crashed.mutex("crashed").Lock(b.Context()))
+		crashed.Cut()
+		require.NoError(t, gone.Lock(b.Context()))
+		require.NoError(t, gone.Unlock(b.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, holder.Lock(b.Context()))
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		err := b.process().set("held", "crashed", "released", "never").Lock(ctx)
+		require.ErrorContains(t, err, `(held: "held" by `)
+		_, by, _ := strings.Cut(err.Error(), "(held: ")
+		assert.Equal(t, 1, strings.Count(by, " by "), by)
+		require.NoError(t, holder.Unlock(b.Context()))
+	})
+}
+
+// The loss of a lock names what was wrong with the last heartbeat.
+func TestALossNamesItsCause(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		p.Refuse(failing(refused(codes.ResourceExhausted), "heartbeat"))
+		<-m.Lost()
+		assert.NotEmpty(t, p.log.lines("ResourceExhausted"))
+		err := m.Unlock(b.Context())
+		assert.ErrorIs(t, err, spindle.ErrExpired)
+		assert.ErrorContains(t, err, "ResourceExhausted")
+	})
+}
+
+// Whoever holds a lock in a database that was dropped does not look for another process that took the lock.
+func TestALossOfTheWholeTableSaysSo(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m := p.mutex("m")
+		require.NoError(t, m.Lock(b.Context()))
+		p.Refuse(failing(mayPass["session"], "heartbeat"))
+		time.Sleep(m.contender.config.Lease / 2)
+		assert.NotZero(t, m.Token(), "a lost session proves nothing about the lock")
+		p.Refuse(failing(fmt.Errorf("%w: %w", table.ErrMissing, mayPass["database"]), "heartbeat"))
+		<-m.Lost()
+		err := m.Unlock(b.Context())
+		assert.ErrorIs(t, err, spindle.ErrSuperseded)
+		assert.NotContains(t, err.Error(), spindle.ErrSuperseded.Error())
+		assert.ErrorContains(t, err, "the lock table is gone")
+		assert.ErrorContains(t, err, "check the database path")
 	})
 }

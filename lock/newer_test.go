@@ -63,7 +63,7 @@ func TestASlotOfANewerVersionIsWaitedFor(t *testing.T) {
 				newer.clock = &stepping{} // it chooses the last slot
 				held, err := newer.semaphore("s", size).Acquire(b.Context())
 				require.NoError(t, err)
-				b.rewrite(held.slot, table.Token(held.Token()))
+				b.rewrite(held.names[0], table.Token(held.Token()))
 				old.takes = 5 * time.Millisecond
 				s := old.semaphore("s", 1)
 				_, ok, err := s.TryAcquire(b.Context())

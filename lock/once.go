@@ -14,7 +14,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
 var (
@@ -28,13 +27,13 @@ var (
 	ErrPassed = table.ErrPassed
 )
 
-// Once does work once for each key, in the first process that calls it. A key is, for example, the tick of a schedule
-// or the version of a schema.
+// Once does work once for each key, in the first process that calls it. A key is, for example, a scheduled time or the
+// version of a schema.
 //
 // Keys are done in increasing order, compared by their bytes. Once a key has been done, smaller keys no longer run, and
 // Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
 // comes too late finds that its key has been passed. So do not use a Once if every key must run, as for the batches of
-// an import. One name can have either the ticks of one schedule or other keys, but not both.
+// an import. The keys of one name must either all be times of one schedule, or all be other keys.
 //
 // The last key that was done is recorded in a row next to the lock's. The row is written in the commit that releases
 // the lock, and is never pruned.
@@ -49,8 +48,8 @@ type Once struct {
 	moved sync.Once // guards the log line about a changed period
 }
 
-// NewOnce returns a Once for name, in a table created by ddl.Create. It makes no RPCs. If an argument is invalid, Do and
-// TryDo return an error that describes the mistake.
+// NewOnce returns a Once with the given name, in a table created by ddl.Create. It makes no RPCs. If an argument is
+// invalid, Do and TryDo return an error that describes the mistake.
 func NewOnce(db *spanner.Client, table, name string, opts ...Option) *Once {
 	return &Once{mutex: newMutex(newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), name)}
 }
@@ -60,17 +59,21 @@ func (o *Once) Err() error { return o.mutex.contender.err }
 
 // Run is one run of a Once's work.
 type Run struct {
-	key   string
-	token table.Token
-	done  []*spanner.Mutation
-	held  *held
+	key  string
+	done []*spanner.Mutation
+	held *held
 }
 
 // Key returns the key of this run. For a tick, this is the beginning of the tick in UTC, such as 2026-11-21T03:00:00Z.
 func (r Run) Key() string { return r.key }
 
 // Token returns the fencing token of this run.
-func (r Run) Token() spindle.Token { return spindle.Token(r.token) }
+func (r Run) Token() spindle.Token {
+	if r.held == nil {
+		return 0
+	}
+	return spindle.Token(r.held.term.Token())
+}
 
 // Left returns how long this run keeps the lock if no further heartbeat is acknowledged. The result is zero or negative
 // once the lock is lost.
@@ -108,8 +111,8 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // not be done twice, use Run.Done. If fn did not run, an error other than ErrPassed does not say whether the key is
 // done.
 //
-// Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If
-// fn runs, Once.Do takes five RPCs in addition to those of fn, and eight the first time.
+// Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If fn
+// runs, Once.Do takes five RPCs, and eight the first time, not counting RPCs that fn makes.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -120,51 +123,49 @@ func (o *Once) TryDo(ctx context.Context, key Key, fn func(ctx context.Context, 
 }
 
 func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Context, Run) error) (ran bool, err error) {
-	pause := loop.Pause{Clock: o.mutex.contender.config.Clock}
+	c := o.mutex.contender
+	pause := loop.Pause{Clock: c.config.Clock}
 	if !try {
-		pause.Longest = loop.LongestPause(o.mutex.contender.config.Lease)
+		pause.Longest = loop.LongestPause(c.config.Lease)
 	}
 	wanted, err := o.wanted(ctx, key, try, &pause)
 	if err != nil {
 		return false, unlessDone(err)
 	}
-	w := &waiting{ticket: table.Ticket{Key: wanted.Key}, once: o.name()}
-	t, err := o.mutex.lock(ctx, unlessForbidden(wanted, &pause, w), try, w)
+	w := c.waiter(try, o.mutex.garbage, o.name())
+	w.Once, w.Ticket.Key = o.name(), wanted.Key
+	w.choose = w.unlessForbidden(wanted, &pause)
+	own, err := o.mutex.lock(ctx, w)
 	switch {
 	case err != nil:
 		return false, unlessDone(err)
-	case t == nil:
-		by := holders(w.seen)
-		if w.last != nil { // the lock's rows can't be read
-			by = fmt.Sprintf(" (%v)", w.last)
-		} else if w.seen == nil {
-			by = o.mutex.inProcess()
-		} else if by == "" {
-			by = w.place()
+	case own == nil:
+		by := w.by()
+		if f := w.found.Load(); f != nil && f.last != nil { // the lock's rows can't be read
+			by = fmt.Sprintf(" (%v)", f.last)
 		}
-		return false, o.mutex.contender.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
+		return false, c.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
-	var record table.Due // what the commit that releases the lock records as done
-	own := &work{held: t.held, unlock: func(ctx context.Context) error { return o.mutex.unlock(ctx, t, record) }}
 	err = own.do(ctx, func(ctx context.Context) error {
 		// The last holder was able to record the key until its lease row was deleted.
 		last, _, err := o.last(ctx, table.Strong, try)
 		if err == nil {
 			err = o.forbids(last, wanted)
 		}
-		if err != nil || t.token() == 0 { // lost since the read, so that another process may have begun
+		if err != nil || own.token() == 0 { // lost since the read, so that another process may have begun
 			return err
 		}
 		ran = true
-		if err = fn(ctx, o.run(wanted, t)); err == nil {
-			record = wanted
+		err = own.watched(func(ctx context.Context) error { return fn(ctx, o.run(wanted, own.held)) })(ctx)
+		if err == nil {
+			own.record = wanted
 		}
 		return err
 	})
 	switch {
 	case !ran:
 		return false, unlessDone(err)
-	case record.Key != "" && err != nil && t.term.Recorded(context.WithoutCancel(ctx), wanted.Key):
+	case own.record.Key != "" && err != nil && own.term.Recorded(context.WithoutCancel(ctx), wanted.Key):
 		return true, nil // recorded by fn itself, or by a commit whose reply was lost
 	}
 	return true, err
@@ -186,9 +187,8 @@ func unlessDone(err error) error {
 	return err
 }
 
-func (o *Once) run(due table.Due, t *turn) Run {
-	c, token := o.mutex.contender, t.term.Token()
-	return Run{due.Key, token, c.spanner.Mutations(table.Record(o.name(), token, due, c.config.ID)), t.held}
+func (o *Once) run(due table.Due, h *held) Run {
+	return Run{due.Key, h.spanner.Mutations(table.Record(o.name(), h.term.Token(), due, h.config.ID)), h}
 }
 
 func (o *Once) name() string { return o.mutex.names[0] }
@@ -198,16 +198,18 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause)
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
 	}
-	if err := key.check(); err != nil {
-		return table.Due{}, o.mutex.contender.wrap("once", err)
+	if key.schedule == nil {
+		key = KeyOf("")
+	}
+	if key.err != nil {
+		return table.Due{}, o.mutex.contender.wrap("once", key.err)
 	}
 	last, now, err := o.last(ctx, table.Present, try)
 	if err != nil {
 		return table.Due{}, err
 	}
 	pause.Asked(last, now)
-	wanted := key.due(now)
-	o.warn(key.tick, now.Local())
+	wanted := o.due(key.schedule, now.Local())
 	o.inform(last, wanted)
 	return wanted, o.forbids(last, wanted)
 }
@@ -222,23 +224,15 @@ func (o *Once) inform(last table.Done, wanted table.Due) {
 	}
 }
 
-// warn logs, once, that calls come close to the time at which the key changes. Another call for the same scheduled time
-// might then get a different key, and when clocks are set forward, two calls might get the same key.
-func (o *Once) warn(t table.Tick, now time.Time) {
-	if !t.Nearest {
-		return
-	}
-	if s, loses := t.NextSpring(now); loses {
+// due returns what is due. It logs, once, that calls at such times can get a wrong key.
+func (o *Once) due(s table.Schedule, now time.Time) table.Due {
+	due, risk := s.Due(now)
+	if risk != "" {
 		o.edge.Do(func() {
-			o.log().Warn("if the schedule follows local time, it has two times in one period when clocks are set forward, and the work misses a run; pass this offset to lock.Every, unless no offset is safe",
-				"period", t.Period, "forward", s.At, "offset", s.Offset, "safe", !s.None)
-		})
-	} else if offset, near := t.BetterOffset(now); near {
-		o.edge.Do(func() {
-			o.log().Warn("this call is close to the end of a period; a call by another machine for the same scheduled time might fall into a different period, and the work would run twice or not at all; pass this offset to lock.Every",
-				"period", t.Period, "offset", offset)
+			o.log().Warn(risk+"; pass the line and the time zone of your timers to lock.Cron, or their offset to lock.Every if they follow UTC", "key", due.Key)
 		})
 	}
+	return due
 }
 
 func (o *Once) log() *slog.Logger {
@@ -247,44 +241,36 @@ func (o *Once) log() *slog.Logger {
 }
 
 // last reads which key was done last. It retries, unless try is set or waiting does not help.
-func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (table.Done, time.Time, error) {
+func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (last table.Done, now time.Time, err error) {
 	c := o.mutex.contender
 	w := c.about.Watch()
 	defer w.Close()
-	retry, patience := elect.Backoff{Max: c.config.Lease / 10}, elect.Patience{Clock: c.config.Clock, Lease: c.config.Lease}
-	for {
-		last, now, err := o.look(ctx, bound, w)
-		switch {
-		case err == nil:
-			return last, now, nil
-		case ctx.Err() != nil:
-			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w (last error: %w)", ended(ctx), err))
-		case try || patience.Ends("done", err):
-			return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w", err))
-		}
-		elect.Sleep(ctx, c.config.Clock, retry.Pause(c.config.Clock))
+	patience := c.patience()
+	err = c.persist(ctx, &patience, try, func(ctx context.Context) (err error) {
+		last, now, err = w.Table(c.table).Done(ctx, bound, o.name())
+		return err
+	})
+	switch {
+	case err == nil:
+		return last, now, nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w (last error: %w)", table.Ended(ctx), err)
 	}
-}
-
-func (o *Once) look(ctx context.Context, bound table.Bound, w *telemetry.Watch) (table.Done, time.Time, error) {
-	c := o.mutex.contender
-	ctx, cancel := context.WithTimeout(ctx, elect.Attempt(c.config.Lease))
-	defer cancel()
-	return w.Table(c.table).Done(ctx, bound, o.name())
+	return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w", err))
 }
 
 // unlessForbidden selects the lock when it is free, unless the key must no longer run. Each poll also reads which key
 // was done last, so that all callers that wait for a key return as soon as it is done.
-func unlessForbidden(wanted table.Due, pause *loop.Pause, w *waiting) elect.Choose {
+func (w *waiter) unlessForbidden(wanted table.Due, pause *loop.Pause) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
-	choose := pause.Choose(func() (table.Done, time.Time, error) { return w.line.done() }, forbids)
+	choose := pause.Choose(w.Done, forbids)
 	return func(seen []elect.LockView) elect.Decision {
-		last, at, err := w.line.done()
+		last, at, err := w.Done()
 		if err == nil {
 			err = forbids(last, at)
 		}
 		if err != nil {
-			return elect.Blocked(err)
+			return elect.Decision{Err: err}
 		}
 		return choose(seen)
 	}

@@ -129,13 +129,3 @@ func TestAKeyThatIsDoneCostsOneRPCAndARunFive(t *testing.T) {
 		}
 	})
 }
-
-func TestOnceExcludesALockOfItsName(t *testing.T) {
-	inBothDialects(t, func(t *testing.T, db *spindletest.Database) {
-		m := lock.New(db.Client, db.Table, "nightly", quiet, spindle.WithID("an operator"))
-		require.NoError(t, m.Lock(t.Context()))
-		_, err := lock.NewOnce(db.Client, db.Table, "nightly", quiet).TryDo(t.Context(), lock.KeyOf("1"), func(context.Context, lock.Run) error { return nil })
-		assert.ErrorIs(t, err, lock.ErrBusy)
-		require.NoError(t, m.Unlock(t.Context()))
-	})
-}

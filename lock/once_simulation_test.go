@@ -86,7 +86,7 @@ func (s *schedule) begin(key string) {
 func (s *schedule) told(asked time.Time, began string, ran bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, last := Tick(simTick).at(asked), Tick(simTick).at(time.Now())
+	first, last := keyAt(Tick(simTick), asked), keyAt(Tick(simTick), time.Now())
 	if began != "" {
 		first, last = began, began
 	}
@@ -149,7 +149,7 @@ func (s *schedule) job(ctx context.Context, d *dice, w *wire, r Run) error {
 		return nil
 	}
 	if d.one(4) {
-		if err := w.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key(), Period: simTick}, "")); err != nil {
+		if err := w.Commit(ctx, "work", table.Record("nightly", table.Token(r.Token()), table.Due{Key: r.Key(), Period: simTick}, "")); err != nil {
 			return err
 		}
 	}

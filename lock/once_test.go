@@ -89,31 +89,20 @@ func TestAKeyThatNeverRanIsNotSaidToBeDone(t *testing.T) {
 	})
 }
 
-// Until the lock is held, another process may record a larger key. This is also noticed under the lock.
-func TestAKeyThatIsPassedWhileItIsClaimedIsNotRun(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		next := b.afterRecord("nightly", "2")
-		ran, err := next.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		assert.ErrorIs(t, err, ErrPassed)
-		assert.False(t, ran)
-		ran, err = b.process().once("nightly").TryDo(context.Background(), KeyOf("3"), succeed)
-		assert.NoError(t, err)
-		assert.True(t, ran, "the lock was given back")
-	})
-}
-
-func TestDoAsksOnceIfTheKeyIsDone(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p := b.process()
-		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		require.NoError(t, err)
-		require.True(t, ran)
-		assert.Len(t, p.sent(), 6)
-		late := b.process()
-		_, err = late.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		require.NoError(t, err)
-		assert.Len(t, late.sent(), 1)
-	})
+// Until its lease row is deleted, the last holder can still record its key, even after the next holder has looked. This is
+// noticed under the lock.
+func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
+	for key, says := range map[string]error{"1": nil, "2": ErrPassed} {
+		inVirtualTime(t, func(b *bed) {
+			next := b.afterRecord("nightly", key)
+			ran, err := next.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
+			assert.ErrorIs(t, err, says)
+			assert.False(t, ran, "done twice")
+			ran, err = b.process().once("nightly").TryDo(context.Background(), KeyOf("3"), succeed)
+			assert.NoError(t, err)
+			assert.True(t, ran, "the lock was given back")
+		})
+	}
 }
 
 func TestWhatFailsOrPanicsIsNotDone(t *testing.T) {
@@ -182,64 +171,60 @@ func TestFailingWorkIsNotRunBackToBackByThoseWhoWait(t *testing.T) {
 	}
 }
 
-// The last holder has done its own key, so nothing has failed.
-func TestWhoWaitsForASmallerKeyRunsAtOnceWhenThatIsDone(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		begun := make(chan bool)
-		var ended time.Time
-		go func() {
-			_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(context.Context, Run) error {
-				close(begun)
-				time.Sleep(80 * time.Millisecond)
-				ended = time.Now()
-				return nil
-			})
-			assert.NoError(t, err)
-		}()
-		<-begun
-		_, err := b.process().once("nightly").Do(context.Background(), KeyOf("2"), func(context.Context, Run) error {
-			assert.Less(t, time.Since(ended), 40*time.Millisecond)
-			return nil
-		})
-		require.NoError(t, err)
-	})
-}
-
-// Ticks follow Spanner's clock. Two machines whose clocks are ten minutes apart run a job that takes no time only once.
-func TestClocksThatDifferMakeNoSecondTick(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		early, late := &stepping{}, &stepping{}
-		early.wall.Store(int64(-5 * time.Minute))
-		late.wall.Store(int64(5 * time.Minute))
-		var runs []string
-		for _, c := range []*stepping{early, late, early} {
-			p := b.process()
-			p.clock = c
-			_, err := p.once("nightly").Do(context.Background(), Tick(time.Minute, 30*time.Second), func(_ context.Context, r Run) error {
-				runs = append(runs, r.Key())
-				return nil
-			})
-			require.NoError(t, err)
-		}
-		assert.Equal(t, []string{time.Now().UTC().Add(-30 * time.Second).Format(time.RFC3339)}, runs)
-		time.Sleep(30 * time.Second) // the next begins
-		ran, err := b.process().once("nightly").Do(context.Background(), Tick(time.Minute, 30*time.Second), succeed)
-		require.NoError(t, err)
-		assert.True(t, ran)
-	})
+func keyAt(k Key, now time.Time) string {
+	due, _ := k.schedule.Due(now)
+	return due.Key
 }
 
 // Machines that call on a schedule have the same key around its time, and are never near the change between two keys.
 func TestEveryIsTheSameBeforeAndAfterTheTimeOfTheSchedule(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for _, k := range []Key{Every(time.Second), Every(time.Minute), Every(7*time.Second, 5*time.Second), Every(24*time.Hour, 3*time.Hour)} {
-		half := k.tick.Period/2 - time.Millisecond
-		nominal := at.Add(-k.tick.Offset).Truncate(k.tick.Period).Add(k.tick.Offset)
+		tick := k.schedule.(table.Tick)
+		half := tick.Period/2 - time.Millisecond
+		nominal := at.Add(-tick.Offset).Truncate(tick.Period).Add(tick.Offset)
 		for _, off := range []time.Duration{-half, -time.Millisecond, 0, time.Millisecond, half} {
-			assert.Equal(t, nominal.Format(time.RFC3339), k.at(nominal.Add(off)), "%v by a clock that is off by %v", k.tick.Period, off)
+			assert.Equal(t, nominal.Format(time.RFC3339), keyAt(k, nominal.Add(off)), "%v by a clock that is off by %v", tick.Period, off)
 		}
-		assert.Less(t, k.at(nominal), k.at(nominal.Add(k.tick.Period)))
+		assert.Less(t, keyAt(k, nominal), keyAt(k, nominal.Add(tick.Period)))
 	}
+}
+
+// Machines whose clocks are a second off start a job by a cron line. It runs once each day, at its local time, through
+// both changes of clocks.
+func TestACronLineRunsOnceADay(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	inVirtualTime(t, func(b *bed) {
+		for _, day := range []time.Time{time.Date(2000, 3, 24, 2, 30, 0, 0, berlin), time.Date(2000, 10, 27, 2, 30, 0, 0, berlin)} {
+			early, late := b.process().once("nightly"), b.process().once("nightly")
+			for n := range 5 {
+				due, ran := day.AddDate(0, 0, n), 0
+				time.Sleep(time.Until(due) - time.Second)
+				for _, o := range []*Once{early, late} {
+					_, err := o.Do(context.Background(), Cron("30 2 * * *", berlin), func(_ context.Context, r Run) error {
+						ran++
+						assert.Equal(t, due.Format(time.DateOnly), r.Key()[:len(time.DateOnly)])
+						return nil
+					})
+					require.NoError(t, err)
+					time.Sleep(2 * time.Second)
+				}
+				assert.Equal(t, 1, ran, due)
+			}
+		}
+	})
+}
+
+func TestACronLineThatIsWrongIsRefusedAtOnce(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.Cut()
+		for says, key := range map[string]Key{"never comes due": Cron("0 0 30 2 *", time.UTC), "five fields": Cron("3:00", time.UTC), "the time zone is nil": Cron("0 3 * * *", nil)} {
+			_, err := p.once("nightly").Do(context.Background(), key, succeed)
+			assert.ErrorContains(t, err, says)
+		}
+	})
 }
 
 // In a time zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
@@ -259,7 +244,19 @@ func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 		warned := p.log.lines("level=WARN")
 		require.Len(t, warned, 1)
 		assert.Contains(t, warned[0], "lock=hourly")
-		assert.Contains(t, warned[0], "offset=30m0s")
+		assert.Contains(t, warned[0], "half-way between two scheduled times")
+	})
+}
+
+// The same for timers that follow another line or zone than Cron.
+func TestACallHalfWayBetweenTheTimesOfALineIsWarnedOf(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p, once := b.process(), time.Date(2026, 1, 5, 13, 30, 0, 0, time.UTC)
+		p.once("hourly").due(Cron("30 * * * *", time.UTC).schedule, once)
+		assert.Empty(t, p.log.lines("level=WARN"))
+		p.once("hourly").due(Cron("0 * * * *", time.UTC).schedule, once)
+		require.Len(t, p.log.lines("level=WARN"), 1)
+		assert.Contains(t, p.log.lines("level=WARN")[0], "key=2026-01-05T14:00:00Z")
 	})
 }
 
@@ -270,7 +267,7 @@ func TestAScheduleByLocalTimeIsWarnedOfTheSpringThatItMisses(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
 		winter := time.Date(2026, 1, 5, 13, 30, 0, 0, berlin)
-		warn := func(key Key, at time.Time) { p.once("daily").warn(key.tick, at) }
+		warn := func(key Key, at time.Time) { p.once("daily").due(key.schedule, at) }
 		warn(Every(24*time.Hour), winter)
 		warn(Every(24*time.Hour, 12*time.Hour), winter)
 		warn(Every(24*time.Hour, 12*time.Hour), winter.AddDate(0, 6, 0))
@@ -279,8 +276,7 @@ func TestAScheduleByLocalTimeIsWarnedOfTheSpringThatItMisses(t *testing.T) {
 		warn(Tick(24*time.Hour, 12*time.Hour+15*time.Minute), winter)
 		warned := p.log.lines("level=WARN")
 		require.Len(t, warned, 1, "13:30 in Berlin is 12:30 UTC in winter and 11:30 UTC in summer, and the key changes at 12:00 UTC")
-		assert.Contains(t, warned[0], "offset=12h0m0s")
-		assert.Contains(t, warned[0], "safe=true")
+		assert.Contains(t, warned[0], "clocks are set forward on 2026-03-29, and the work misses a run; pass the line and the time zone of your timers to lock.Cron")
 	})
 }
 
@@ -304,7 +300,7 @@ func TestTicks(t *testing.T) {
 		{KeyOf("v1"), "v1"},
 	} {
 		require.NoError(t, c.key.err)
-		assert.Equal(t, c.want, c.key.at(now))
+		assert.Equal(t, c.want, keyAt(c.key, now))
 	}
 }
 
@@ -335,38 +331,6 @@ func TestDoWaitsForWhoeverIsDoingIt(t *testing.T) {
 	})
 }
 
-func TestTheWorkOfAKilledProcessIsDoneByTheNextAfterTheLease(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p, begun := b.process(), make(chan bool)
-		go func() {
-			_, _ = p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, _ Run) error {
-				p.Cut()
-				close(begun)
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
-		<-begun
-		start := time.Now()
-		ran, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		assert.NoError(t, err)
-		assert.True(t, ran)
-		assert.InDelta(t, onceLease, time.Since(start), float64(onceLease/4))
-	})
-}
-
-func TestWorkWhoseLockWasLostIsNotRecorded(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		ran, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(_ context.Context, r Run) error {
-			b.lose("nightly", r.Token())
-			return nil
-		})
-		assert.True(t, ran)
-		assert.ErrorIs(t, err, ErrNotHeld)
-		assert.Empty(t, b.last("nightly"))
-	})
-}
-
 // A key that Run.Done has recorded stays done, whatever happens later.
 func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	for name, later := range map[string]func(*bed, *process, Run) error{
@@ -378,7 +342,7 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 			inVirtualTime(t, func(b *bed) {
 				p := b.process()
 				ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
-					require.NoError(t, b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p")))
+					require.NoError(t, b.store.Commit(ctx, "work", table.Record("nightly", table.Token(r.Token()), table.Due{Key: r.Key()}, "p")))
 					return later(b, p, r)
 				})
 				assert.True(t, ran)
@@ -392,35 +356,14 @@ func TestWhatTheWorkHasRecordedItselfStaysDone(t *testing.T) {
 	}
 }
 
-// Until its lease row is deleted, the last holder can still commit, even after the next holder has looked.
-func TestARecordThatLandsWhileTheNextClaimsIsSeen(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		next := b.afterRecord("nightly", "1")
-		ran, err := next.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		assert.NoError(t, err)
-		assert.False(t, ran, "done twice")
-	})
-}
-
 func TestWhoCommitsUnderALostRunRecordsNothing(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		_, err := b.process().once("nightly").Do(context.Background(), KeyOf("1"), func(ctx context.Context, r Run) error {
 			b.lose("nightly", r.Token())
-			return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
+			return b.store.Commit(ctx, "work", table.Record("nightly", table.Token(r.Token()), table.Due{Key: r.Key()}, "p"))
 		})
 		assert.ErrorIs(t, err, table.ErrMissing)
 		assert.Empty(t, b.last("nightly"))
-	})
-}
-
-// If a reply was lost, the record shows the outcome.
-func TestARecordWhoseReplyWasLostIsDone(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		p := b.process()
-		p.Lose(nil, memstore.Once("finish"))
-		ran, err := p.once("nightly").Do(context.Background(), KeyOf("1"), succeed)
-		assert.NoError(t, err)
-		assert.True(t, ran)
 	})
 }
 
@@ -502,7 +445,7 @@ func TestADoneKeyIsNoErrorIfOnlyTheLockIsLeftToExpire(t *testing.T) {
 					fault(&p.Link)
 					defer stop()
 					if name == "refused" {
-						return b.store.Commit(ctx, "work", table.Record("nightly", r.token, table.Due{Key: r.Key()}, "p"))
+						return b.store.Commit(ctx, "work", table.Record("nightly", table.Token(r.Token()), table.Due{Key: r.Key()}, "p"))
 					}
 					return nil
 				})
@@ -625,27 +568,6 @@ func TestTicksAndOtherKeysDoNotGoTogether(t *testing.T) {
 	})
 }
 
-// If another process records the first key of a name in the meantime, the wanted key is compared with it as with an
-// older record.
-func TestATickThatWaitsForAnotherKeyIsNotTakenForDone(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		ctx, begun := context.Background(), make(chan bool)
-		go func() {
-			_, err := b.process().once("nightly").Do(ctx, KeyOf("again"), func(context.Context, Run) error {
-				close(begun)
-				time.Sleep(time.Second)
-				return nil
-			})
-			assert.NoError(t, err)
-		}()
-		<-begun
-		ran, err := b.process().once("nightly").Do(ctx, Tick(time.Hour), succeed)
-		assert.ErrorContains(t, err, "use a different lock name")
-		assert.False(t, ran)
-		assert.Equal(t, "again", b.last("nightly"))
-	})
-}
-
 func TestARecordThatCannotBeReadStopsTheWork(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		require.NoError(t, b.store.Commit(b.Context(), "operator", []table.Write{{Kind: table.Put, Name: "nightly!done"}}))
@@ -666,31 +588,6 @@ func TestOnceWithinItselfIsRefused(t *testing.T) {
 	})
 }
 
-func TestManyWaitersRunAKeyOnce(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		runs := 0
-		for range 20 {
-			p := b.process()
-			for range 2 {
-				all.Go(func() {
-					_, err := p.once("nightly").Do(context.Background(), KeyOf("1"), func(context.Context, Run) error {
-						mu.Lock()
-						defer mu.Unlock()
-						runs++
-						time.Sleep(30 * time.Second)
-						return nil
-					})
-					assert.NoError(t, err)
-				})
-			}
-		}
-		all.Wait()
-		assert.Equal(t, 1, runs)
-	})
-}
-
 // afterRecord returns a process with a special store: just before the process's claim, the holder of the lock, which is
 // cut off, records its key as done.
 func (b *bed) afterRecord(name, key string) *process {
@@ -706,7 +603,7 @@ func (b *bed) afterRecord(name, key string) *process {
 	r, next := <-runs, b.process()
 	next.Refuse(func(step string) error {
 		if step == "claim" {
-			_ = b.store.Commit(context.Background(), "work", table.Record(name, r.token, table.Due{Key: key}, "old"))
+			_ = b.store.Commit(context.Background(), "work", table.Record(name, table.Token(r.Token()), table.Due{Key: key}, "old"))
 		}
 		return nil
 	})
@@ -739,5 +636,32 @@ func TestTheTickOfAQuietTableIsThePresentOne(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A caller that waits returns as soon as it can't read any more what is done, and never holds the lock.
+func TestARowThatBecomesUnreadableEndsTheWait(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		other, waits := b.process().once("nightly"), b.process()
+		go func() {
+			_, _ = other.Do(b.Context(), KeyOf("a"), func(ctx context.Context, _ Run) error { time.Sleep(time.Minute); return nil })
+		}()
+		time.Sleep(time.Second)
+		held := b.store.Rows()["nightly"].Token
+		failed := make(chan error)
+		go func() {
+			_, err := waits.once("nightly").Do(b.Context(), KeyOf("a"), succeed)
+			failed <- err
+		}()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, b.store.Commit(b.Context(), "by hand", []table.Write{{Kind: table.Put, Name: table.DoneRow("nightly"), Set: []table.Cell{{Column: table.ColWriter, Value: "rubbish"}}}}))
+		select {
+		case err := <-failed:
+			assert.ErrorIs(t, err, table.ErrGarbled)
+		case <-time.After(3 * time.Second):
+			t.Error("it waits on")
+			<-failed
+		}
+		assert.Equal(t, held, b.store.Rows()["nightly"].Token)
 	})
 }

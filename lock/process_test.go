@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // work is the instructions for a child process.
 type work struct {
-	Kind            string // count, turns, all or give up
+	Kind            string // count, turns or give up
 	Database, Table string
 	Lease           time.Duration
 	Goroutines      int
@@ -43,9 +43,8 @@ type work struct {
 
 // report is the report of a child process. Its times are those of the machine's single clock, in nanoseconds.
 type report struct {
-	Kind string // try, done, fenced; got, gave; asked, has; end
+	Kind string // try, done, fenced; got, gave; end
 	At   int64
-	Of   string // what is asked for, or held
 }
 
 func runWork(args []string, _ <-chan string) error {
@@ -60,15 +59,10 @@ func runWork(args []string, _ <-chan string) error {
 	defer db.Close()
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	tell := func(r report) {
+	say := func(kind string) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = out.Encode(r)
-	}
-	say := func(kind string) { tell(report{Kind: kind, At: time.Now().UnixNano()}) }
-	if w.Kind == "all" {
-		competeForAll(db, w, tell)
-		return nil
+		_ = out.Encode(report{kind, time.Now().UnixNano()})
 	}
 	if w.Kind == "give up" {
 		giveUp(db, w)
@@ -149,50 +143,6 @@ func takeTurn(db *spanner.Client, w work, say func(string)) {
 	say("gave")
 	_ = m.Unlock(ctx)
 	time.Sleep(10 * time.Millisecond)
-}
-
-// competeForAll takes turns at a mutex, at a set that contains its lock, and at a semaphore of two slots, all at the
-// same time.
-func competeForAll(db *spanner.Client, w work, tell func(report)) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.For)
-	defer cancel()
-	options := []lock.Option{quiet, spindle.WithLease(w.Lease)}
-	mutex, set := lock.New(db, w.Table, "a", options...), lock.All(db, w.Table, []string{"a", "b"}, options...)
-	semaphore := lock.NewSemaphore(db, w.Table, "s", 2, options...)
-	var all sync.WaitGroup
-	compete := func(of string, take func() (token func() spindle.Token, giveBack func(context.Context) error, err error)) {
-		all.Go(func() {
-			for {
-				tell(report{"asked", time.Now().UnixNano(), of})
-				token, giveBack, err := take()
-				if err != nil {
-					return
-				}
-				for range 5 {
-					if at := time.Now().UnixNano(); token() != 0 { // it was held at that time
-						tell(report{"has", at, of})
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				_ = giveBack(context.Background())
-			}
-		})
-	}
-	compete("mutex", func() (func() spindle.Token, func(context.Context) error, error) {
-		return mutex.Token, mutex.Unlock, mutex.Lock(ctx)
-	})
-	compete("set", func() (func() spindle.Token, func(context.Context) error, error) {
-		return set.Token, set.Unlock, set.Lock(ctx)
-	})
-	compete("semaphore", func() (func() spindle.Token, func(context.Context) error, error) {
-		p, err := semaphore.Acquire(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return p.Token, p.Release, nil
-	})
-	all.Wait()
-	tell(report{"end", time.Now().UnixNano(), ""})
 }
 
 type child struct {
@@ -289,104 +239,6 @@ func TestAProgramThatGivesUpLeavesNoTicket(t *testing.T) {
 		assert.Zero(t, left)
 		require.NoError(t, holder.Unlock(t.Context()))
 	}, spindletest.Private()) // others would make the deletion take longer than Lock may
-}
-
-// hold is a period in which a process is known to have held something, and how long it had waited for it.
-type hold struct {
-	first, last, waited int64
-	of                  string
-}
-
-func (c *child) holds() (all []hold) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := map[string]*hold{}
-	asked := map[string]int64{}
-	for _, r := range c.reports {
-		switch {
-		case r.Kind == "asked":
-			asked[r.Of] = r.At
-			if h := now[r.Of]; h != nil {
-				all = append(all, *h)
-			}
-			now[r.Of] = nil
-		case r.Kind == "has" && now[r.Of] == nil:
-			now[r.Of] = &hold{r.At, r.At, r.At - asked[r.Of], r.Of}
-		case r.Kind == "has":
-			now[r.Of].last = r.At
-		}
-	}
-	for _, h := range now {
-		if h != nil {
-			all = append(all, *h)
-		}
-	}
-	return all
-}
-
-// Mutexes, sets and semaphores share one table, and their users are killed and stopped. No process holds what another
-// one holds, and every process has its turns. No wait is longer than two rounds plus the leases of the users that were
-// killed or stopped during the wait.
-func TestEverybodyHasTurnsThroughKillsAndPauses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the emulator: run without -short")
-	}
-	t.Parallel()
-	db := spindletest.New(t, spindletest.Private())
-	const during, processes, faults = 14 * time.Second, 4, 3
-	w := work{Kind: "all", Lease: 2 * time.Second, For: during}
-	var children []*child
-	for range processes {
-		children = append(children, startWork(t, db, w))
-	}
-	time.Sleep(during / 5)
-	for i := range faults {
-		victim := children[i]
-		if i%2 == 0 {
-			victim.Kill()
-			w.For = during - time.Duration(i+1)*during/5
-			children = append(children, startWork(t, db, w))
-		} else {
-			_ = victim.Signal(syscall.SIGSTOP)
-			time.AfterFunc(3*w.Lease/2, func() { _ = victim.Signal(syscall.SIGCONT) })
-		}
-		time.Sleep(during / 5)
-	}
-	var all [][]hold
-	for _, c := range children {
-		<-c.Done()
-		all = append(all, c.holds())
-	}
-	turns := map[string]int{}
-	for i, one := range all {
-		for _, h := range one {
-			turns[h.of]++
-			most := 2 * processes * 3 * 150 * time.Millisecond // two rounds of the mutex and the set
-			assert.Less(t, time.Duration(h.waited), most+2*faults*w.Lease, "the wait of process %d for the %s", i, h.of)
-			others := 0
-			for j, other := range all {
-				for _, o := range other {
-					together := i != j && (h.of == "semaphore") == (o.of == "semaphore") && o.first <= h.first && h.first <= o.last
-					if together {
-						others++
-					}
-				}
-			}
-			assert.LessOrEqual(t, others, map[string]int{"semaphore": 1}[h.of], "others that hold it as process %d takes the %s", i, h.of)
-		}
-	}
-	t.Logf("turns: %v", turns)
-	for _, of := range []string{"mutex", "set", "semaphore"} {
-		assert.Greater(t, turns[of], 3, of)
-	}
-	last := all[processes-1] // which nothing has happened to
-	had := map[string]int{}
-	for _, h := range last {
-		had[h.of]++
-	}
-	for of, n := range turns {
-		assert.GreaterOrEqual(t, had[of], n/processes/3, "its share of the turns at the %s", of)
-	}
 }
 
 // BenchmarkHandover measures the time from just before Unlock in one process to the return of Lock in the other.

@@ -2,12 +2,12 @@ package lock
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 // queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. Only the
@@ -23,13 +23,11 @@ type queue struct {
 	wants int                  // how many of them wait to reach the front
 	turn  chan struct{}        // full if a goroutine is at the front; Go serves blocked senders in order of arrival
 	holds atomic.Pointer[held] // for a mutex: what the goroutine at the front holds
-	slots slots
+	slots map[*waiter]string   // the slot of a semaphore that each goroutine holds or is about to claim
+	nonce string               // identifies the process in its tickets
 
-	// These fields are the process's place among the other processes. The goroutine at the front of the queue owns
-	// them, and passes them on to the next one.
-	nonce  string
-	ticket table.Ticket // without a nonce if there is none
-	forget func()       // deletes the ticket from the table; see line.forget
+	// ticket is the process's place among the other processes, on its way from one goroutine at the front to the next one.
+	ticket table.Ticket
 }
 
 // join returns the queue with the given key. Each caller must leave the queue.
@@ -38,132 +36,80 @@ func join(key string) *queue {
 	defer queues.Unlock()
 	q := queues.byKey[key]
 	if q == nil {
-		q = &queue{key: key, turn: make(chan struct{}, 1), slots: slots{taken: map[string]bool{}}}
+		q = &queue{key: key, turn: make(chan struct{}, 1), slots: map[*waiter]string{}}
 		queues.byKey[key] = q
 	}
 	q.users++
 	return q
 }
 
-// leave leaves the queue. When the last goroutine has left, the queue is deleted, and the process gives up its place
-// among the other processes.
-func (q *queue) leave() {
+// leave leaves the queue, and gives up the slot of w, if any.
+func (q *queue) leave(w *waiter) {
 	queues.Lock()
-	forget := func() {}
+	defer queues.Unlock()
+	delete(q.slots, w)
 	if q.users--; q.users == 0 {
 		delete(queues.byKey, q.key)
-		forget = q.giveUp()
+	}
+}
+
+// enter waits until the caller is at the front of the queue, and returns the process's ticket. It reports false if ctx
+// ends first, or if the caller would have to wait although try is set. If no other goroutine is left to take over the
+// ticket then, enter returns the ticket, too.
+func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bool) {
+	waits := 0
+	select {
+	case q.turn <- struct{}{}:
+		front = true
+	default:
+		if try {
+			return own, false
+		}
+		waits = 1
+		queues.Lock()
+		q.wants++
+		queues.Unlock()
+		select {
+		case q.turn <- struct{}{}:
+			front = true
+		case <-ctx.Done():
+		}
+	}
+	queues.Lock()
+	defer queues.Unlock()
+	if q.wants -= waits; front || q.wants == 0 {
+		own, q.ticket = q.ticket, table.Ticket{}
+	}
+	return own, front
+}
+
+// next makes way for the next goroutine, and leaves the ticket to it. It reports false if no goroutine waits for that.
+// Goroutines that hold slots are still in the queue, but do not wait.
+func (q *queue) next(own table.Ticket) (taken bool) {
+	queues.Lock()
+	if taken = q.wants > 0; taken {
+		q.ticket = own
 	}
 	queues.Unlock()
-	forget()
+	q.holds.Store(nil)
+	<-q.turn
+	return taken
 }
 
-// handOn leaves the process's place to the next goroutine. If there is none, forget is called when the last goroutine
-// leaves.
-func (q *queue) handOn(t table.Ticket, forget func()) {
+// behind returns how many goroutines of this process wait to reach the front of the queue.
+func (q *queue) behind() int {
 	queues.Lock()
 	defer queues.Unlock()
-	q.ticket, q.forget = t, forget
+	return q.wants
 }
 
-// unlessWanted gives up the process's place if no goroutine waits to reach the front of the queue. Goroutines that hold
-// slots are still in the queue, but do not wait.
-//
-// The returned function deletes the ticket. The caller calls it once the next goroutine can reach the front.
-func (q *queue) unlessWanted() (forget func()) {
-	queues.Lock()
-	defer queues.Unlock()
-	if q.wants > 0 {
-		return func() {}
-	}
-	return q.giveUp()
-}
-
-// giveUp gives up the process's place, and returns the function that deletes its ticket. That takes time, so queues must
-// not be locked meanwhile.
-func (q *queue) giveUp() (forget func()) {
-	if q.ticket.Nonce == "" {
-		return func() {}
-	}
-	q.ticket = table.Ticket{}
-	return q.forget
-}
+// isTaken reports whether a goroutine is at the front of the queue.
+func (q *queue) isTaken() bool { return len(q.turn) > 0 }
 
 // id returns the nonce of this process's tickets. It may be called only by the goroutine at the front of the queue.
 func (q *queue) id(c elect.Clock) string {
 	if q.nonce == "" {
-		q.nonce = strconv.FormatInt(int64(c.Random(1<<62)), 36)
+		q.nonce = wait.Nonce(c)
 	}
 	return q.nonce
-}
-
-// isWanted reports whether other goroutines of this process are waiting in the queue.
-func (q *queue) isWanted() bool {
-	queues.Lock()
-	defer queues.Unlock()
-	return q.users > 1
-}
-
-// inTurn returns what the goroutine at the front of the queue holds, or nil if it holds nothing, and how many
-// goroutines wait behind it.
-func inTurn(key string) (h *held, behind int) {
-	queues.Lock()
-	defer queues.Unlock()
-	if q := queues.byKey[key]; q != nil {
-		return q.holds.Load(), q.users - 1
-	}
-	return nil, 0
-}
-
-// wait waits until the caller is at the front of the queue. It returns false if ctx ends first.
-func (q *queue) wait(ctx context.Context) bool {
-	q.want(1)
-	defer q.want(-1)
-	select {
-	case q.turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (q *queue) want(n int) {
-	queues.Lock()
-	defer queues.Unlock()
-	q.wants += n
-}
-
-// next makes way for the next goroutine.
-func (q *queue) next() { <-q.turn }
-
-// waiting reports whether a goroutine is at the front of the queue.
-func (q *queue) waiting() bool { return len(q.turn) > 0 }
-
-// enter joins a queue and waits until the caller is at its front. It returns nil if ctx ends first.
-func enter(ctx context.Context, key string) *queue {
-	q := join(key)
-	if !q.wait(ctx) {
-		q.leave()
-		return nil
-	}
-	return q
-}
-
-// tryEnter is like enter, but returns nil instead of waiting.
-func tryEnter(key string) *queue {
-	q := join(key)
-	select {
-	case q.turn <- struct{}{}:
-		return q
-	default:
-		q.leave()
-		return nil
-	}
-}
-
-// done makes way for the next goroutine, and leaves the queue.
-func (q *queue) done() {
-	q.holds.Store(nil)
-	q.next()
-	q.leave()
 }

@@ -159,9 +159,7 @@ func TestAStepThatIsRefusedForLongEndsAWait(t *testing.T) {
 // Two refusals that are far apart are not one long refusal.
 func TestRefusalsThatAreFarApartDoNotAddUp(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
-		w := b.process().mutex("m")
-		patience := (&waiting{}).patience
-		patience.Clock, patience.Lease = w.contender.config.Clock, w.contender.config.Lease
+		patience := b.process().mutex("m").contender.patience()
 		for range 5 {
 			assert.False(t, patience.Ends("claim", refused(codes.Unauthenticated)))
 			time.Sleep(time.Minute)

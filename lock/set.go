@@ -63,5 +63,5 @@ func refuseSet(names []string) func(*options.Config) {
 // Fence returns mutations that change nothing, but make a commit fail unless every lock of the set is still held under
 // its current token. See Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
-	return s.contender.fence(s.Token(), s.names...).Mutations()
+	return s.fence().Mutations()
 }

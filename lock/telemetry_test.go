@@ -187,25 +187,23 @@ func TestASetIsItsLocksAndASemaphoreIsOne(t *testing.T) {
 }
 
 func TestALockIsPartOfTheTraceThatWantsIt(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		r := fleet.NewReports()
-		m := b.process().mutex("m", r.Options())
-		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
-		require.NoError(t, Do(ctx, m, func(context.Context) error { return nil }))
-		request.End()
-		assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] release done]"}, r.Spans())
-	})
-}
-
-func TestTheCommitThatRecordsAKeyIsPartOfTheTrace(t *testing.T) {
-	inVirtualTime(t, func(b *bed) {
-		r := fleet.NewReports()
-		ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
-		_, err := b.process().once("nightly", r.Options()).Do(ctx, KeyOf("1"), succeed)
-		require.NoError(t, err)
-		request.End()
-		assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] finish done]"}, r.Spans())
-	})
+	for last, use := range map[string]func(context.Context, *process, Option) error{
+		"release": func(ctx context.Context, p *process, o Option) error {
+			return Do(ctx, p.mutex("m", o), func(context.Context) error { return nil })
+		},
+		"finish": func(ctx context.Context, p *process, o Option) error {
+			_, err := p.once("nightly", o).Do(ctx, KeyOf("1"), succeed)
+			return err
+		},
+	} {
+		inVirtualTime(t, func(b *bed) {
+			r := fleet.NewReports()
+			ctx, request := r.Tracers.Tracer("server").Start(context.Background(), "request")
+			require.NoError(t, use(ctx, b.process(), r.Options()))
+			request.End()
+			assert.Equal(t, []string{"request [election elected [observe done claim done confirm done] " + last + " done]"}, r.Spans())
+		})
+	}
 }
 
 // An attempt that was abandoned when ctx ended is given back, and does not count as a term.

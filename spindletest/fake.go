@@ -32,8 +32,10 @@ type Fake struct {
 
 // NewFake returns an empty lock table for one test. When the test has finished, NewFake's cleanup reconnects every
 // process that is still cut off. In a testing/synctest bubble, the cleanup then sleeps for a minute of virtual time, so
-// that everything that uses the test's context can end. A lock of package lock does not end with a context: unlock mutexes
-// and release permits before the test ends, or the bubble reports a deadlock.
+// that everything that uses the test's context can end.
+//
+// The end of a context does not release a mutex or permit of package lock. Release them before the test ends. Otherwise,
+// the bubble reports a deadlock.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
 	f := &Fake{tb: tb, store: &memstore.Store{}}

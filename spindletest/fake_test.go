@@ -146,35 +146,6 @@ func TestWhoSupersedesIsGoneAfterALease(t *testing.T) {
 	})
 }
 
-func TestMutexesSetsAndSemaphoresWorkOnAFake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := spindletest.NewFake(t)
-		a, b := fake.Process("a"), fake.Process("b")
-		m := lock.New(nil, a.Table, "m", a.Option())
-		require.NoError(t, m.Lock(t.Context()))
-		other := lock.All(nil, b.Table, []string{"l", "m"}, b.Option())
-		ok, err := other.TryLock(t.Context())
-		require.NoError(t, err)
-		require.False(t, ok)
-		fake.Supersede("m")
-		<-m.Lost()
-		require.ErrorIs(t, m.Unlock(t.Context()), lock.ErrNotHeld)
-		require.NoError(t, other.Lock(t.Context()))
-		require.NoError(t, other.Unlock(t.Context()))
-
-		s := lock.NewSemaphore(nil, a.Table, "s", 1, a.Option())
-		permit, err := s.Acquire(t.Context())
-		require.NoError(t, err)
-		a.Cut()
-		start := time.Now()
-		<-permit.Lost()
-		assert.Less(t, time.Since(start), 10*time.Second)
-		_, err = lock.NewSemaphore(nil, b.Table, "s", 1, b.Option()).Acquire(t.Context())
-		require.NoError(t, err)
-		fake.Supersede("s/slot/0000")
-	})
-}
-
 // Two processes of a test are two, though they are in one: a mutex that is cut off keeps no other process waiting for
 // longer than its lease.
 func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
@@ -200,31 +171,6 @@ func TestMutexesOfTwoProcessesDontQueueForOneAnother(t *testing.T) {
 		t.Parallel()
 		db := spindletest.New(t)
 		between(t, db.Process("a"), db.Process("b"), time.Second)
-	})
-}
-
-func TestGroupsWorkOnAFake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := spindletest.NewFake(t)
-		join := func(p *spindletest.Process) *group.Group {
-			g := group.New(nil, p.Table, "orders", group.Numbered(4), p.Option())
-			require.NoError(t, g.Run(t.Context()))
-			return g
-		}
-		a, b := fake.Process("a"), fake.Process("b")
-		first := join(a)
-		time.Sleep(time.Minute)
-		require.Len(t, first.Held(), 4)
-		second := join(b)
-		time.Sleep(time.Minute)
-		require.Len(t, first.Held(), 2)
-		require.Len(t, second.Held(), 2)
-		a.Cut()
-		time.Sleep(time.Minute)
-		require.Empty(t, first.Held())
-		require.Len(t, second.Held(), 4)
-		_, err := group.Members(t.Context(), a.Client, a.Table, "orders")
-		require.ErrorContains(t, err, "the Spanner client is nil")
 	})
 }
 
@@ -376,6 +322,8 @@ func TestSupersedePartitionOnAFake(t *testing.T) {
 		supersedePartition(t, fake.Process("a"), fake.SupersedePartition, time.Minute)
 
 		fake.SupersedePartition("a group that nobody is in", "a")
+		_, err := group.Members(t.Context(), nil, "locktable", "orders")
+		require.ErrorContains(t, err, "the Spanner client is nil")
 		for says, args := range map[string][2]string{"has no name": {"orders", ""}, "lock name is empty": {"", "a"}} {
 			assert.Contains(t, failure(t, func(tb testing.TB) { spindletest.NewFake(tb).SupersedePartition(args[0], args[1]) }), says)
 		}
@@ -392,29 +340,6 @@ func TestSupersedePartitionOnSpanner(t *testing.T) {
 			supersedePartition(t, db.Process("a"), db.SupersedePartition, 4*time.Second)
 		})
 	}
-}
-
-// Without a bubble the fake is in real time: for tests with a network, say.
-func TestAFakeWorksInRealTime(t *testing.T) {
-	t.Parallel()
-	fake := spindletest.NewFake(t)
-	a, b := fake.Process("a"), fake.Process("b")
-	ofA, ofB := spindletest.NewEvents(t), spindletest.NewEvents(t)
-	lease := spindle.WithLease(2 * time.Second)
-	first := spindle.New(nil, a.Table, "job", a.Option(), ofA.Option(), lease)
-	ctx, stop := context.WithCancel(t.Context())
-	doneA, doneB := make(chan error, 1), make(chan error, 1)
-	require.NoError(t, first.Run(ctx, doneA))
-	ofA.Await(10*time.Second, spindle.Elected)
-	second := spindle.New(nil, b.Table, "job", b.Option(), ofB.Option(), lease)
-	require.NoError(t, second.Run(ctx, doneB))
-	ofB.Await(10*time.Second, spindle.LeaderSeen)
-	a.Cut()
-	ofB.Await(10*time.Second, spindle.Elected)
-	a.Mend()
-	stop()
-	<-doneA
-	<-doneB
 }
 
 // What is cut off, or hands over, when the test ends has the time to end: else the bubble would complain.

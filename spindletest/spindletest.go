@@ -51,15 +51,15 @@
 //	}
 //
 // To wait for a loss or a takeover, use [Events]. To wait for the leader, use the methods Wait and WaitElected of
-// spindle.Lock. To wait for the loss of a mutex, a set or a permit, use its Lost method. The file worker_test.go in
-// this package contains a small service with unit tests and integration tests.
+// spindle.Lock. To wait for the loss of a mutex, a set or a permit, use its Lost method. The file example_test.go in
+// this package has a complete test for each of these.
 //
 // # The emulator
 //
 // If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise New starts the first emulator that it finds: the
 // path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image.
 // All tests of a package share one emulator. It ends when the package's test process ends, even if that process is
-// killed. An emulator takes less than a tenth of a second to start, or seconds with Docker.
+// killed.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
 // read-write transaction at a time and aborts all concurrent ones. Unlike Spanner, the emulator also loses track of
@@ -142,65 +142,46 @@ func New(tb testing.TB, opts ...Option) *Database {
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
 	defer cancel()
-
-	d := &Database{Table: lockTable, tb: tb, private: o.private}
-	d.run(ctx, tb, o)
-	d.create(ctx, tb, o)
-	d.connect(tb)
-	return d
-}
-
-// run finds or starts the emulator.
-func (d *Database) run(ctx context.Context, tb testing.TB, o config) {
-	tb.Helper()
-	e, err := o.emulator(ctx)
-	if err != nil {
-		tb.Fatal(err)
+	must := func(err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
 	}
-	d.emulator, d.Host = e, e.Addr()
-	if d.private {
+	afterwards := func(f func() error) {
 		tb.Cleanup(func() {
-			if err := e.Close(); err != nil {
+			if err := f(); err != nil {
 				tb.Error(err)
 			}
 		})
 	}
-}
 
-func (d *Database) create(ctx context.Context, tb testing.TB, o config) {
-	tb.Helper()
-	statements := append([]string{ddl.Statement(o.dialect, lockTable)}, o.statements...)
-	path, err := d.emulator.CreateDatabase(ctx, o.dialect, statements...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	d.Path = path
+	e, err := o.emulator(ctx)
+	must(err)
+	d := &Database{Table: lockTable, Host: e.Addr(), tb: tb, emulator: e, private: o.private}
 	if d.private {
-		return // the database is lost with its emulator, which may have ended by then
+		afterwards(e.Close)
 	}
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-		defer cancel()
-		if err := d.emulator.DropDatabase(ctx, path); err != nil {
-			tb.Error(err)
-		}
-	})
-}
-
-func (d *Database) connect(tb testing.TB) {
-	tb.Helper()
+	d.Path, err = e.CreateDatabase(ctx, o.dialect, append([]string{ddl.Statement(o.dialect, lockTable)}, o.statements...)...)
+	must(err)
+	if !d.private { // otherwise it is lost with its emulator, which may have ended by then
+		afterwards(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+			defer cancel()
+			return e.DropDatabase(ctx, d.Path)
+		})
+	}
 	// The test's context would end before the cleanups, which may use the client.
-	client, err := d.emulator.Connect(context.Background(), d.Path)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	d.Client = client
+	client, err := e.Connect(context.Background(), d.Path)
+	must(err)
 	tb.Cleanup(func() {
 		if !d.stopped {
 			d.tellIfSlow(slowRead)
 		}
 		client.Close()
 	})
+	d.Client = client
+	return d
 }
 
 // ClientOptions returns options for additional Spanner clients in this process. With these options, a client connects

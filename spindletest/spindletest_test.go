@@ -10,34 +10,14 @@ import (
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
-func needEmulator(tb testing.TB) {
-	tb.Helper()
+func needEmulator(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
-		tb.Skip("needs an emulator")
+		t.Skip("needs an emulator")
 	}
 }
 
-func TestNewCreatesTheLockTableInBothDialects(t *testing.T) {
-	needEmulator(t)
-	for name, opts := range map[string][]spindletest.Option{
-		"GoogleSQL":  nil,
-		"PostgreSQL": {spindletest.PostgreSQL()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := spindletest.New(t, opts...)
-			require.NoError(t, ddl.Verify(t.Context(), db.Client, db.Table))
-		})
-	}
-}
-
-func BenchmarkNew(b *testing.B) {
-	needEmulator(b)
-	for b.Loop() {
-		spindletest.New(b)
-	}
-}
-
-func TestWithDDLAddsTheUsersOwnTables(t *testing.T) {
+func TestADatabaseHasTheLockTableAndTheUsersOwn(t *testing.T) {
 	needEmulator(t)
 	for name, opts := range map[string][]spindletest.Option{
 		"GoogleSQL": {
@@ -56,6 +36,7 @@ func TestWithDDLAddsTheUsersOwnTables(t *testing.T) {
 				spanner.Insert("b", []string{"id"}, []any{1}),
 			})
 			require.NoError(t, err)
+			require.NoError(t, ddl.Verify(t.Context(), db.Client, db.Table))
 		})
 	}
 }
@@ -78,19 +59,6 @@ func TestTheDatabaseIsDroppedAfterTheTest(t *testing.T) {
 	t.Run("inner", func(t *testing.T) { path = spindletest.New(t).Path })
 	err := ddl.Create(t.Context(), path, "locktable", outer.ClientOptions()...)
 	require.ErrorContains(t, err, "not found")
-}
-
-func TestClientOptionsConnectFurtherClients(t *testing.T) {
-	needEmulator(t)
-	db := spindletest.New(t)
-	require.NoError(t, ddl.Create(t.Context(), db.Path, "other", db.ClientOptions()...))
-	require.NoError(t, ddl.Verify(t.Context(), db.Client, "other"))
-}
-
-func TestEnvPointsChildProcessesAtTheEmulator(t *testing.T) {
-	needEmulator(t)
-	db := spindletest.New(t)
-	require.Equal(t, []string{"SPANNER_EMULATOR_HOST=" + db.Host}, db.Env())
 }
 
 func TestAPrivateEmulatorTakesFlagsAndCanBeStopped(t *testing.T) {

@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/api/option"
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/testkit/network"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -23,18 +20,11 @@ import (
 func TestElectorsOnSpanner(t *testing.T) {
 	t.Parallel()
 	db := spindletest.New(t)
-	link, err := network.NewLink(db.Host)
-	require.NoError(t, err)
-	t.Cleanup(link.Close)
-	far, err := spanner.NewClientWithConfig(t.Context(), db.Path, spanner.ClientConfig{DisableNativeMetrics: true},
-		append(append(db.ClientOptions(), option.WithEndpoint(link.Addr())), spindle.ClientOptions(5*time.Second)...)...)
-	require.NoError(t, err)
-	t.Cleanup(far.Close)
-
+	far, near := db.Process("far"), db.Process("near")
 	var leading atomic.Int32
 	leads := make(chan string, 10)
-	run := func(id string, client *spanner.Client) (end func()) {
-		lock, err := New(client, db.Table, "mylock", spindle.WithID(id), spindle.WithLease(5*time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler)))
+	run := func(id string, p *spindletest.Process) (end func()) {
+		lock, err := New(p.Client, p.Table, "mylock", p.Option(), spindle.WithLease(5*time.Second), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		elector, err := leaderelection.NewLeaderElector(lock.Config(leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
@@ -64,12 +54,12 @@ func TestElectorsOnSpanner(t *testing.T) {
 	}
 	endFar := run("far", far)
 	require.Equal(t, "far", <-leads)
-	endNear := run("near", db.Client)
-	link.Cut()
+	endNear := run("near", near)
+	far.Cut()
 	at := time.Now()
 	require.Equal(t, "near", <-leads)
 	t.Logf("cut off: another leads after %v", time.Since(at))
-	link.Mend()
+	far.Mend()
 	at = time.Now()
 	endNear()
 	t.Logf("given back, and Run and Stop returned, after %v", time.Since(at))

@@ -2,10 +2,8 @@ package clientgo
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"sync"
-	"time"
 
 	"cloud.google.com/go/spanner"
 	"k8s.io/client-go/tools/leaderelection"
@@ -19,21 +17,8 @@ import (
 // a Lock at a time. If a process has several electors, give each elector a Lock of its own, with a different name. All
 // methods may be called from any goroutine.
 type Lock struct {
-	describe string
-	name     string
-	lock     *spindle.Lock
-	settings spindle.Settings
-
-	mu       sync.Mutex
-	changed  chan struct{}                       // closed and replaced whenever a field below changes
-	timing   leaderelection.LeaderElectionConfig // the elector's timing
-	foreign  error                               // set if an elector has used a different timing
-	latest   *candidacy                          // the current candidacy, or the last one
-	term     *term                               // the spindle lock's current term, or nil
-	tenure   *term                               // the elector's term, until the elector says that it has stopped
-	record   resourcelock.LeaderElectionRecord   // the last record that the elector wrote
-	watching map[*context.CancelCauseFunc]struct{}
-	leaders  int // how many leaders there have been, here or elsewhere, as far as this Lock has seen
+	name, describe string
+	seat           *seat
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -46,18 +31,19 @@ var _ resourcelock.Interface = (*Lock)(nil)
 // The most important setting is the lease (spindle.WithLease, 10 s by default), because after a crash there is no
 // leader until the lease has expired. The elector's settings are derived from the lease: see Config.
 func New(db *spanner.Client, table, name string, opts ...spindle.Option) (*Lock, error) {
-	l := &Lock{describe: table + "/" + name, name: name, changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
-	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(l.lead))
-	l.lock = spindle.New(db, table, name, opts...)
-	if err := l.lock.Err(); err != nil {
+	s := &seat{changed: make(chan struct{}), watching: map[*context.CancelCauseFunc]struct{}{}}
+	l := &Lock{name: name, describe: table + "/" + name, seat: s}
+	opts = append(opts[:len(opts):len(opts)], spindle.WithLeader(s.lead))
+	s.lock = spindle.New(db, table, name, opts...)
+	if err := s.lock.Err(); err != nil {
 		return nil, err
 	}
-	l.settings = l.lock.Settings()
-	timing, err := l.defaults()
+	s.limits = limits(s.lock.Settings())
+	var err error
+	s.timing, err = s.limits.defaults()
 	if err != nil {
 		return nil, l.wrap(err)
 	}
-	l.timing = timing
 	return l, nil
 }
 
@@ -71,18 +57,102 @@ func (l *Lock) wrap(err error) error {
 // Spindle returns the underlying spindle lock, which you need for fences, Health and probes. Don't call the Run method
 // of the spindle lock. Its HasLock method may return true before client-go leads, and after client-go has stopped
 // leading.
-func (l *Lock) Spindle() *spindle.Lock { return l.lock }
+func (l *Lock) Spindle() *spindle.Lock { return l.seat.lock }
 
 // Token returns the fencing token of the current term, or zero if client-go does not lead. Use it in programs that
 // don't receive the ctx of OnStartedLeading, such as those that use controller-runtime. Call Token once when the work
 // begins, and not before each write, because a later call may return the token of a newer term.
 func (l *Lock) Token() spindle.Token {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.tenure == nil || !l.held(l.tenure) {
-		return 0
+	l.seat.mu.Lock()
+	defer l.seat.mu.Unlock()
+	if t := l.seat.tenure; t != nil && l.seat.held(t) {
+		return t.token
 	}
-	return l.tenure.token
+	return 0
+}
+
+// Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. The
+// LeaseDuration is spindle's lease. With the default heartbeat, the RenewDeadline is about 43 % of the lease, and the
+// RetryPeriod about 11 %. If you have passed your own settings to Accept, Config returns those instead. ReleaseOnCancel
+// is set. You may change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
+//
+// The ctx of OnStartedLeading contains the fencing token (see TokenOf), and ends under the same conditions as a ctx
+// from Context. The spindle lock is not released until OnStartedLeading has returned, or until one lease after its ctx
+// has ended. If the term ends before OnStartedLeading can be called, it is not called.
+func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
+	if started := callbacks.OnStartedLeading; started != nil {
+		callbacks.OnStartedLeading = l.guarded(started)
+	}
+	l.seat.mu.Lock()
+	c := l.seat.timing
+	l.seat.mu.Unlock()
+	c.Lock, c.Callbacks, c.ReleaseOnCancel, c.Name = l, callbacks, true, l.name
+	return c
+}
+
+// Accept checks your own settings. If they are valid, l accepts an elector that uses them. Otherwise the error says
+// what is wrong and suggests other settings. Call Accept with the elector's configuration before the elector runs. For
+// controller-runtime, copy LeaseDuration, RenewDeadline and RetryPeriod from the manager's options to c.
+//
+// The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration, in
+// whole seconds, is different. Once it leads, it is also rejected if its RenewDeadline is too long. Its RetryPeriod
+// can't be checked.
+func (l *Lock) Accept(c leaderelection.LeaderElectionConfig) error {
+	if c.Lock != nil && c.Lock != l {
+		return l.wrap(fmt.Errorf("these settings are for a different Lock, %s; each elector needs its own Lock", c.Lock.Describe()))
+	}
+	if err := l.seat.limits.check(c); err != nil {
+		return l.wrap(err)
+	}
+	l.seat.mu.Lock()
+	defer l.seat.mu.Unlock()
+	l.seat.timing = leaderelection.LeaderElectionConfig{LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod}
+	l.seat.foreign = nil
+	return nil
+}
+
+// Context returns a ctx to pass to an elector's Run method, or to the Start method of a controller-runtime manager. The
+// ctx ends when parent ends, when cancel is called, or when the spindle lock is lost while client-go leads. If the lock
+// was lost, the cause of ctx is spindle.ErrExpired or spindle.ErrSuperseded.
+//
+// Without such a ctx, an elector continues to lead for one RenewDeadline after its renewals begin to fail. This is
+// harmless if heartbeats fail, because client-go then stops before the lease expires. It is harmful if the process was
+// suspended, or if an operator took the lock away. Call cancel when Run has returned, and create a new ctx for the next
+// Run.
+func (l *Lock) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithCancelCause(parent)
+	l.seat.mu.Lock()
+	defer l.seat.mu.Unlock()
+	l.seat.watching[&end] = struct{}{}
+	return ctx, func() {
+		end(context.Canceled)
+		l.seat.mu.Lock()
+		defer l.seat.mu.Unlock()
+		delete(l.seat.watching, &end)
+	}
+}
+
+// tokenKey is the key for the token in the ctx of OnStartedLeading.
+type tokenKey struct{}
+
+// TokenOf returns the fencing token that is stored in the ctx of OnStartedLeading (see Config). For any other ctx it
+// returns the zero Token, and every write with the zero Token is rejected.
+func TokenOf(ctx context.Context) spindle.Token {
+	token, _ := ctx.Value(tokenKey{}).(spindle.Token)
+	return token
+}
+
+// guarded returns an OnStartedLeading function that calls started with a ctx of its own. This ctx ends when the spindle
+// lock is lost. The spindle lock is not released until started has returned.
+func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
+		ctx, cancel := l.Context(ctx)
+		defer cancel()
+		if t := l.seat.begin(ctx); t != nil {
+			defer l.seat.end(t)
+			started(context.WithValue(ctx, tokenKey{}, t.token))
+		}
+	}
 }
 
 // Stop releases the lock if it is still held, and returns once all goroutines of l have ended. Call Stop after the
@@ -94,39 +164,49 @@ func (l *Lock) Token() spindle.Token {
 //
 // Stop returns ctx's error if ctx ends first. If the release fails, Stop returns the error, and the lock expires by
 // itself. Electors may use l again afterwards.
-func (l *Lock) Stop(ctx context.Context) error {
-	l.mu.Lock()
-	c := l.latest
-	if l.tenure != nil {
-		l.mu.Unlock()
-		return l.wrap(errors.New("stop: the elector still leads; cancel its ctx, and wait for its Run method to return"))
+func (l *Lock) Stop(ctx context.Context) error { return l.wrap(l.seat.stop(ctx)) }
+
+// Identity implements resourcelock.Interface. It returns the id of the spindle lock (spindle.WithID).
+func (l *Lock) Identity() string { return l.seat.limits.ID }
+
+// Describe implements resourcelock.Interface. It returns the table and the name.
+func (l *Lock) Describe() string { return l.describe }
+
+// RecordEvent implements resourcelock.Interface. It records no events, because spindle logs and measures each term.
+func (l *Lock) RecordEvent(event string) {
+	if event != "became leader" {
+		l.seat.vacate()
 	}
-	if c == nil || closed(c.done) {
-		l.mu.Unlock()
-		return nil
-	}
-	l.retire(c)
-	l.mu.Unlock()
-	return l.wrap(c.wait(ctx))
 }
 
-// notify wakes all goroutines that are waiting for a change. The caller must hold mu. This also applies to the methods
-// below, unless their comments say otherwise.
-func (l *Lock) notify() {
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
-// left returns the time until the term's local deadline, or zero once the term has ended. The deadline is one lease
-// after the last acknowledged heartbeat was sent, minus 1 %, as in package spindle. The caller does not have to hold
-// mu.
-func (l *Lock) left(t *term) time.Duration {
-	leader, age, ok := l.lock.Seen()
-	if !ok || leader.Token != t.token {
-		return 0
+// Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise the spindle lock
+// competes from now on, and Get waits until one of these events:
+//   - This process may lead. Get returns a record without a holder, so that the elector acquires the lock.
+//   - Another process leads under a token that Get has not reported yet. Get returns a record with the leader's id, and
+//     the time of the token as AcquireTime.
+//   - ctx ends. Get returns the record of the current leader or, if there is none, an error.
+//
+// LeaderTransitions is the number of leaders that this Lock has seen.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, err := l.seat.get(ctx)
+	if err != nil {
+		return nil, nil, l.wrap(fmt.Errorf("get: %w", err))
 	}
-	return max(leader.Lease-leader.Lease/100-age, 0)
+	raw, err := json.Marshal(r)
+	return &r, raw, err
 }
 
-// held reports whether t is the spindle lock's current term.
-func (l *Lock) held(t *term) bool { return t == l.term && !t.over && l.left(t) > 0 }
+// Create implements resourcelock.Interface. It is the same as Update, because a record always exists.
+func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+// Update implements resourcelock.Interface. It makes no RPC, except to release the lock. After a successful Update,
+// client-go may lead for some time without another Update, so Update succeeds only if the spindle lock will be held for
+// longer than that.
+func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if r.HolderIdentity == "" {
+		return l.wrap(l.seat.release(ctx))
+	}
+	return l.wrap(l.seat.renew(ctx, r))
+}

@@ -226,9 +226,9 @@ func TestALeaderThatIsHeardFromIsNeverRefused(t *testing.T) {
 			w.until(time.Second, a.isLeading)
 			for range 2000 {
 				time.Sleep(l / 99)
-				a.lock.mu.Lock()
-				err := a.lock.offer(a.lock.tenure)
-				a.lock.mu.Unlock()
+				a.lock.seat.mu.Lock()
+				err := a.lock.seat.offer(a.lock.seat.tenure)
+				a.lock.seat.mu.Unlock()
 				require.NoError(t, err)
 			}
 			assert.Len(t, w.all(), 1)
@@ -302,7 +302,7 @@ func TestWithoutReleaseOnCancelTheLockIsKeptAsPromised(t *testing.T) {
 		a.cancel()
 		w.until(time.Second, a.hasEnded)
 		kept := w.until(lease, func() bool { return !a.holds() })
-		promised := a.lock.promise(a.config)
+		promised := a.lock.seat.limits.promise(a.config)
 		assert.LessOrEqual(t, kept, promised)
 		assert.GreaterOrEqual(t, kept, promised-a.config.RetryPeriod-time.Millisecond)
 	})

@@ -2,32 +2,19 @@
 // lock table in Spanner decides which machine runs a job. [Job] creates a job that runs once for each time of its
 // schedule, [Once] does the same for an existing job, and [OnlyLeader] runs jobs only on the leading machine.
 //
-// Job and Once take a [lock.Key], which identifies the scheduled time of a run, so that all machines agree on it. Use
-// lock.Every with the period of the schedule and, if necessary, the offset of its times within the period, in UTC:
+// Job and Once take a [lock.Key], which identifies the scheduled time of a run. Use lock.Cron with the line and the time
+// zone of the Cron. Both, and the time zone data, must be the same on all machines, or they would get different keys:
 //
-//	@hourly, 0 * * * *       lock.Every(time.Hour)
-//	*/5 * * * *              lock.Every(5*time.Minute)
-//	0 3 * * *, 0 3 * * MON   lock.Every(24*time.Hour, 3*time.Hour)
-//	30 9,17 * * *            lock.Every(8*time.Hour, 90*time.Minute)
+//	c := cron.New(cron.WithLocation(berlin))
+//	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
 //
-// A Cron in a different time zone (cron.WithLocation, CRON_TZ) runs jobs at different UTC times. These are examples for
-// Asia/Kolkata, which is 5:30 ahead of UTC:
-//
-//	@hourly, 0 * * * *       lock.Every(time.Hour, 30*time.Minute)
-//	0 3 * * *                lock.Every(24*time.Hour, 21*time.Hour+30*time.Minute)
-//
-// The offset must match the schedule. If a job starts halfway between two times of its lock.Every, it may run twice for
-// one of these times and not at all for the other. The lock's logger warns about such a schedule, and suggests a better
-// offset.
-//
-// Because lock.Every uses Spanner's clock, a machine's clock may be wrong by almost half a period, even if the job
-// itself takes less time than that. With a period of one day, even an error of several hours does no harm, for example
-// after a mistake with time zones or daylight saving time.
+// Package cron starts no job at a time that does not exist when clocks are set forward, so that day's run is left out. It
+// starts a job twice at a time that comes twice, and the second start then does nothing.
 //
 // cron.Every, and @every in a spec, count their periods from the time at which the machine started. The lock does not
-// know that time. In each period of lock.Every, the job still runs once, on the first machine that starts it. However,
-// if the machines start halfway between two times of lock.Every, two runs may be close together, or a period may pass
-// without a run. So write */5 * * * * instead of @every 5m.
+// know that time. Use lock.Every with that period. In each period, the job still runs once, on the first machine that
+// starts it. However, if the machines start halfway between two times of lock.Every, two runs may be close together, or a
+// period may pass without a run. So write */5 * * * * instead of @every 5m.
 //
 // Give each job its own lock.Once, with the same name on all machines.
 package spindlecron

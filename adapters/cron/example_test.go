@@ -41,3 +41,28 @@ func ExampleJob() {
 	fmt.Println("for different seconds:", second.After(first))
 	// Output: for different seconds: true
 }
+
+// Two machines schedule a report at 3:00 in Berlin, and one of them runs it. The other could be an hour late.
+func ExampleJob_cron() {
+	tb := &testcheck.Example{}
+	defer tb.End()
+	db := spindletest.New(tb)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := func(ctx context.Context, run lock.Run) error {
+		at, err := time.Parse(time.RFC3339, run.Key())
+		fmt.Println("the report of", at.In(berlin).Format("15:04"))
+		return err
+	}
+	for range 2 {
+		once := lock.NewOnce(db.Client, db.Table, "report")
+		c := cron.New(cron.WithLocation(berlin))
+		if _, err := c.AddJob("0 3 * * *", spindlecron.Job(context.Background(), cron.DiscardLogger, once, lock.Cron("0 3 * * *", berlin), report)); err != nil {
+			log.Fatal(err)
+		}
+		c.Entries()[0].Job.Run() // the Cron does, once it has been started, at 3:00
+	}
+	// Output: the report of 03:00
+}

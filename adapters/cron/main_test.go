@@ -3,7 +3,6 @@ package spindlecron_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,14 +13,12 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 func TestMain(m *testing.M) {
-	subprocess.Main(runMachine)
 	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
 	testcheck.Main(m)
 }
@@ -79,24 +76,7 @@ func (m *machine) fire(j cron.Job) {
 }
 
 // now returns the key of what all machines should run about now.
-func now() lock.Key { return daily(time.Now()) }
-
-func daily(t time.Time) lock.Key {
-	return lock.Every(24*time.Hour, t.UTC().Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
-}
-
-// runMachine is a machine of its own process: its job says that it has begun, and never ends.
-func runMachine(args []string, _ <-chan string) error {
-	db, err := spanner.NewClientWithConfig(context.Background(), args[0], spanner.ClientConfig{DisableNativeMetrics: true})
-	if err != nil {
-		return err
-	}
-	c := cron.New(cron.WithSeconds())
-	_, err = c.AddJob("* * * * * *", spindlecron.Job(context.Background(), cron.DefaultLogger, lock.NewOnce(db, args[1], "job", quick), now(),
-		func(context.Context, lock.Run) error { fmt.Println("begun"); select {} }))
-	if err != nil {
-		return err
-	}
-	c.Run()
-	return nil
+func now() lock.Key {
+	t := time.Now()
+	return lock.Every(24*time.Hour, t.Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/cron"
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
@@ -48,44 +47,6 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		want := first.Add(time.Duration(i+1) * period)
 		assert.Equal(t, want.Format(time.RFC3339), testcheck.Await(t, ran, "the next run"), "each time once, and none left out")
 	}
-}
-
-// The first machine starts the job before the time of the schedule by Spanner's clock, the other after it.
-func TestOneTimeIsOneWhicheverSideOfItTheClocksAre(t *testing.T) {
-	t.Parallel()
-	db := spindletest.New(t)
-	nominal := time.Now().Add(2 * time.Second).Truncate(time.Second)
-	ran := make(chan bool, 10)
-	early, late := newMachine(t, db), newMachine(t, db)
-	for _, m := range []*machine{early, late} {
-		if m == late {
-			time.Sleep(time.Until(nominal))
-		}
-		m.fire(spindlecron.Once(m.ctx, m, m.once, daily(nominal))(cron.FuncJob(func() { ran <- true })))
-		if m == early {
-			testcheck.Await(t, ran, "the job on the first machine")
-		}
-	}
-	assert.Contains(t, testcheck.Await(t, late.info, "why it is not run"), "done")
-	testcheck.None(t, ran, "run twice for one time")
-	testcheck.None(t, late.err, "what another has done is no error")
-}
-
-func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
-	t.Parallel()
-	db := spindletest.New(t)
-	begun, ran := make(chan string, 10), make(chan bool, 10)
-	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
-	require.NoError(t, err)
-	t.Cleanup(child.Kill)
-	testcheck.Await(t, begun, "the job on the first machine")
-	m := newMachine(t, db)
-	m.fire(m.job(now(), func(context.Context, lock.Run) error { ran <- true; return nil }))
-	time.Sleep(3 * lease / 2) // the child's lock is kept
-	testcheck.None(t, ran, "run while the first machine was alive")
-	child.Kill()
-	testcheck.Await(t, ran, "the job on the next machine")
-	testcheck.None(t, m.err, "an error")
 }
 
 func TestAJobThatFailsOrPanicsIsRunByTheNextMachine(t *testing.T) {

@@ -11,14 +11,8 @@
 // # Schedules
 //
 // Task and NewLocker take a [lock.Key], which identifies the scheduled time of a run, so that all machines agree on it.
-// For a job that runs at certain times of the day, such as a CronJob or a DailyJob, use lock.Every with the period of
-// the schedule and, if necessary, the offset of its times within the period, in UTC. Because lock.Every uses Spanner's
-// clock, a machine's clock may be wrong by almost half a period, even if the job itself takes less time than that.
-//
-// A scheduler in a different time zone (gocron.WithLocation) runs jobs at different UTC times. For example,
-// Asia/Kolkata is 5:30 ahead of UTC, so the full hours there are lock.Every(time.Hour, 30*time.Minute). The offset must
-// match the schedule. If a job starts halfway between two times of its lock.Every, it may run twice for one of these
-// times and not at all for the other. The lock's logger warns about such a schedule, and suggests a better offset.
+// For a job that runs at certain times of the day, such as a CronJob or a DailyJob, use lock.Cron with the line and the
+// time zone of its scheduler (gocron.WithLocation). For a job that runs in periods, use lock.Every.
 //
 // The periods of a DurationJob begin when its own scheduler starts. In each period of lock.Every, the job still runs
 // once, on the first machine that starts it. However, if the machines start halfway between two times of lock.Every,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -16,14 +15,12 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/adapters/gocron"
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
 func TestMain(m *testing.M) {
-	subprocess.Main(runMachine)
 	_ = flag.Set("test.parallel", "8") // the tests wait more than they work
 	testcheck.Main(m)
 }
@@ -78,37 +75,12 @@ func (m *machine) job(t *testing.T, when gocron.JobDefinition, task gocron.Task,
 func (m *machine) runs() gocron.Task { return gocron.NewTask(func() { m.ran <- "" }) }
 
 // now returns the key of what all machines should run about now.
-func now() lock.Key { return daily(time.Now()) }
-
-func daily(t time.Time) lock.Key {
-	return lock.Every(24*time.Hour, t.UTC().Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
+func now() lock.Key {
+	t := time.Now()
+	return lock.Every(24*time.Hour, t.Sub(t.Truncate(24*time.Hour)).Truncate(time.Second))
 }
 
 // immediately is a job that fires once, at the start.
 var immediately = gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
 
 var errBroken = errors.New("broken")
-
-// runMachine is a machine of its own process: its jobs say that they have begun, and never end.
-func runMachine(args []string, _ <-chan string) error {
-	db, err := spanner.NewClientWithConfig(context.Background(), args[0], spanner.ClientConfig{DisableNativeMetrics: true})
-	if err != nil {
-		return err
-	}
-	s, err := gocron.NewScheduler()
-	if err != nil {
-		return err
-	}
-	work := func() { fmt.Println("begun"); select {} }
-	_, err = s.NewJob(immediately, gocron.NewTask(work), gocron.WithName("locked"),
-		gocron.WithDistributedJobLocker(spindlegocron.NewLocker(db, args[1], "tests", now(), quick)))
-	if err != nil {
-		return err
-	}
-	_, err = s.NewJob(immediately, spindlegocron.Task(lock.NewOnce(db, args[1], "task", quick), now(), func(context.Context, lock.Run) error { work(); return nil }))
-	if err != nil {
-		return err
-	}
-	s.Start()
-	select {}
-}

@@ -3,9 +3,7 @@ package spindlegocron_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,67 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/adapters/gocron"
-	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
-
-// mutexes is a gocron.Locker whose locks are free again once the job is over, as with other lockers.
-type mutexes struct{ m *machine }
-
-type unlocker struct{ *lock.Mutex }
-
-func (l mutexes) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	m := lock.New(l.m.db, l.m.table, "plain/"+key, quick)
-	return unlocker{m}, m.Lock(ctx)
-}
-
-// The clock of the first machine is seconds ahead, and its job takes no time: it was done long before the other fires.
-// The time of the schedule, by Spanner's clock, is between the two.
-func TestAJobThatIsShorterThanTheClocksDifferRunsOnce(t *testing.T) {
-	t.Parallel()
-	db := spindletest.New(t)
-	for name, test := range map[string]struct {
-		add  func(*machine, gocron.JobDefinition, lock.Key)
-		runs int
-	}{
-		"locker": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
-			m.job(t, when, m.runs(), gocron.WithName("locked"), m.locker(key))
-		}, 1},
-		"task": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
-			m.job(t, when, spindlegocron.Task(m.once("task"), key, func(context.Context, lock.Run) error { m.ran <- ""; return nil }))
-		}, 1},
-		"a plain lock, which shows that the test can tell": {func(m *machine, when gocron.JobDefinition, key lock.Key) {
-			m.job(t, when, m.runs(), gocron.WithDistributedJobLocker(mutexes{m}))
-		}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			at := time.Now().Add(2 * time.Second).Truncate(time.Second).UTC()
-			var machines []*machine
-			var clocks []*clockwork.FakeClock
-			for range 2 {
-				clock := clockwork.NewFakeClockAt(at.Add(-time.Second))
-				m := newMachine(t, db, gocron.WithClock(clock), gocron.WithLocation(time.UTC))
-				test.add(m, gocron.CronJob(fmt.Sprintf("%d %d * * * *", at.Second(), at.Minute()), true), lock.Every(time.Hour, at.Sub(at.Truncate(time.Hour))))
-				m.Start()
-				require.NoError(t, clock.BlockUntilContext(t.Context(), 1))
-				machines, clocks = append(machines, m), append(clocks, clock)
-			}
-			clocks[0].Advance(time.Second)
-			testcheck.Await(t, machines[0].over, "the end of the job on the first machine")
-			time.Sleep(time.Until(at))
-			clocks[1].Advance(time.Second)
-			if name == "locker" {
-				assert.ErrorIs(t, testcheck.Await(t, machines[1].denied, "why it was not run"), spindlegocron.ErrDone)
-			} else {
-				testcheck.Await(t, machines[1].over, "the end of the job on the second machine")
-			}
-			assert.Equal(t, test.runs, len(machines[0].ran)+len(machines[1].ran))
-		})
-	}
-}
 
 // fast is a clock that is off.
 type fast struct {
@@ -129,29 +70,6 @@ func TestEachTimeOfAScheduleIsRunOnce(t *testing.T) {
 		}
 		assert.Equal(t, want, keys, "each time once, and none left out: %s", job)
 	}
-}
-
-func TestTheJobOfAKilledMachineIsRunByAnotherAfterItsLease(t *testing.T) {
-	t.Parallel()
-	db := spindletest.New(t)
-	begun := make(chan string, 10)
-	child, err := subprocess.Command{Args: []string{db.Path, db.Table}, Env: db.Env(), Line: func(s string) { begun <- s }}.Start()
-	require.NoError(t, err)
-	t.Cleanup(child.Kill)
-	for range 2 {
-		testcheck.Await(t, begun, "both jobs on the first machine")
-	}
-	m := newMachine(t, db)
-	m.job(t, immediately, gocron.NewTask(func() { m.ran <- "locked" }), gocron.WithName("locked"), m.locker(now()))
-	m.job(t, immediately, spindlegocron.Task(m.once("task"), now(), func(context.Context, lock.Run) error { m.ran <- "task"; return nil }))
-	m.Start()
-	time.Sleep(3 * lease / 2) // the child's lock is kept
-	testcheck.None(t, m.ran, "run while the first machine was alive")
-	child.Kill()
-	both := []string{testcheck.Await(t, m.ran, "a job"), testcheck.Await(t, m.ran, "the other")}
-	slices.Sort(both)
-	assert.Equal(t, []string{"locked", "task"}, both)
-	assert.Empty(t, m.denied)
 }
 
 func TestATaskThatFailsIsRunByTheNextMachine(t *testing.T) {

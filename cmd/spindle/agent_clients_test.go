@@ -118,11 +118,11 @@ func TestTheRecipesForClientsEndAsTheTableSays(t *testing.T) {
 		for _, work := range fleet.Some(slices.Sorted(maps.Keys(ending))...) { // each starts a Java machine
 			is := ending[work]
 			t.Run("Java, "+answer+", "+work, func(t *testing.T) {
-				r := endingAgent(t, classes, status)
+				r := (&fakeAgent{status: status, busy: status == http.StatusOK}).serves(t, classes)
 				java := r.example("job")
 				java.says("held under token 7\n")
 				if work == "late" {
-					time.Sleep(endingLease) // what passes is the time of the lock
+					time.Sleep(fakeLease) // what passes is the time of the lock
 				}
 				require.NoError(t, java.input.Close())
 				java.ends(map[string]int{"released": 0, "lost": 1, "unknown": 1}[is])
@@ -130,73 +130,18 @@ func TestTheRecipesForClientsEndAsTheTableSays(t *testing.T) {
 			})
 		}
 		t.Run("hold.sh, "+answer, func(t *testing.T) {
-			shell := endingAgent(t, classes, status).hold("locks?name=job&wait=1m", "echo", "works")
+			shell := (&fakeAgent{status: status, busy: status == http.StatusOK}).serves(t, classes).hold("locks?name=job&wait=1m", "echo", "works")
 			shell.ends(map[string]int{"released": 0, "lost": 76, "unknown": 76}[ending["in time"]])
 			assert.Contains(t, shell.String(), "works")
 		})
 	}
 	t.Run("hold.sh waits no longer than it may", func(t *testing.T) {
 		for _, wait := range []string{"0", "100ms", "1.5s"} {
-			shell := endingAgent(t, classes, 200).hold("locks?wait="+wait+"&name=job", "echo", "works")
+			shell := (&fakeAgent{status: 200, busy: true}).serves(t, classes).hold("locks?wait="+wait+"&name=job", "echo", "works")
 			shell.ends(75)
 			assert.Contains(t, shell.String(), "too-many")
 		}
 	})
-}
-
-// endingLease is how long the lock of an endingAgent is held.
-const endingLease = 3 * time.Second
-
-// endingAgent gives a lock, and answers its release with a status, or not. If that is 200, it first answers that there are too many
-// holds.
-func endingAgent(t *testing.T, classes string, status int) *recipes {
-	var asked atomic.Int64
-	r := &recipes{site: &site{TB: t, dir: t.TempDir()}, classes: classes}
-	listener, err := net.Listen("unix", r.socket())
-	require.NoError(t, err)
-	mux := http.NewServeMux()
-	var wait time.Duration
-	var refused time.Time
-	var until atomic.Int64
-	mux.HandleFunc("POST /v1/locks", func(w http.ResponseWriter, q *http.Request) {
-		busy := status == http.StatusOK
-		if asked.Load() == 0 {
-			wait, _ = time.ParseDuration(q.FormValue("wait"))
-			refused = time.Now()
-		}
-		if asked.Add(1) == 1 && busy { // the next request reads what is written before
-			w.Header().Set("Retry-After", "2")
-			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = io.WriteString(w, `{"code":"too-many"}`+"\n")
-			return
-		}
-		if busy {
-			left, err := time.ParseDuration(q.FormValue("wait"))
-			assert.NoError(t, err)
-			assert.GreaterOrEqual(t, time.Since(refused), 2*time.Second, "it asks again when the agent said")
-			assert.True(t, 0 < left && left <= wait-2*time.Second, "%v are left of a wait of %v", left, wait)
-		}
-		until.Store(bootMillis() + endingLease.Milliseconds())
-		now := map[string]int64{"monotonic_ms": clockMillis(unix.CLOCK_MONOTONIC), "unix_ms": time.Now().UnixMilli()}
-		end := map[string]int64{"monotonic_ms": now["monotonic_ms"] + endingLease.Milliseconds(), "unix_ms": now["unix_ms"] + endingLease.Milliseconds()}
-		_, _ = io.WriteString(w, jsonLine(map[string]any{"event": "hello", "hold": "x", "now": now})+
-			jsonLine(map[string]any{"event": "held", "names": []string{"job"}, "token": 7, "until": end}))
-		_ = http.NewResponseController(w).Flush()
-		<-q.Context().Done()
-	})
-	mux.HandleFunc("GET /v1/holds/x", func(w http.ResponseWriter, _ *http.Request) { // a busy program asks
-		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": max(until.Load()-bootMillis(), 0)}))
-	})
-	mux.HandleFunc("POST /v1/holds/x/release", func(w http.ResponseWriter, _ *http.Request) {
-		if status == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		w.WriteHeader(status)
-	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: patience}
-	go func() { _ = s.Serve(listener) }()
-	t.Cleanup(func() { _ = s.Close() })
-	return r
 }
 
 // recipes runs programs that hold locks of an agent.
@@ -329,7 +274,7 @@ func (r *recipes) killAgent() {
 // The class for Java counts from its own question if the agent has other clocks. It acts until the time that was promised last,
 // and not longer, whatever became of the agent.
 func (r *recipes) clocks(t *testing.T) {
-	for name, by := range map[string]fakeAgent{
+	for name, by := range map[string]*fakeAgent{
 		"the same":                            {},
 		"the same, of an agent that has died": {dies: true},
 		"as on another machine, behind":       {shift: -3_600_000},
@@ -339,7 +284,8 @@ func (r *recipes) clocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for end := time.Now().Add(2 * patience); time.Now().Before(end); {
-				asked := by.serves(t, r.classes)
+				f := &fakeAgent{status: http.StatusGone, shift: by.shift, lost: by.lost, dies: by.dies}
+				asked := f.letsAct(t, r.classes)
 				if by.shift != 0 {
 					assert.True(t, asked, "it does not ask an agent that has other clocks")
 				}
@@ -352,30 +298,49 @@ func (r *recipes) clocks(t *testing.T) {
 	}
 }
 
-// fakeAgent promises a lock for a time.
+// fakeLease is how long the lock of a fakeAgent is held.
+const fakeLease = 4 * time.Second
+
+// fakeAgent gives a lock, and answers its release.
 type fakeAgent struct {
-	shift int64 // of its clocks, in milliseconds
-	lost  bool  // when the program asks
-	dies  bool  // when it has promised: the stream ends
+	status int   // the answer to a release; 0: there is none
+	busy   bool  // it first answers that there are too many holds
+	shift  int64 // of its clocks, in milliseconds
+	lost   bool  // the lock is, when the program asks how long it holds it
+	dies   bool  // when it has given the lock: the stream ends
+
+	asks, releases atomic.Int64 // the requests to know how long, and to release
+	end            atomic.Int64 // when the lock is lost
 }
 
-// serves lets a program in Java act for as long as it may, and reports whether that has asked how long.
-func (f fakeAgent) serves(t *testing.T, classes string) bool {
-	const promised = 5000
-	var asked, released atomic.Bool
-	var end atomic.Int64
+func (f *fakeAgent) serves(t *testing.T, classes string) *recipes {
 	r := &recipes{site: &site{TB: t, dir: t.TempDir()}, classes: classes}
 	listener, err := net.Listen("unix", r.socket())
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/locks", func(w http.ResponseWriter, _ *http.Request) {
+	var wait time.Duration
+	var refused time.Time // the next request reads what is written before
+	mux.HandleFunc("POST /v1/locks", func(w http.ResponseWriter, q *http.Request) {
+		left, _ := time.ParseDuration(q.FormValue("wait"))
+		if f.busy && refused.IsZero() {
+			wait, refused = left, time.Now()
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"code":"too-many"}`+"\n")
+			return
+		}
+		if f.busy {
+			assert.GreaterOrEqual(t, time.Since(refused), 2*time.Second, "it asks again when the agent said")
+			assert.True(t, 0 < left && left <= wait-2*time.Second, "%v are left of a wait of %v", left, wait)
+		}
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
+		const promised = int64(fakeLease / time.Millisecond)
 		now := map[string]int64{"monotonic_ms": clockMillis(unix.CLOCK_MONOTONIC) + f.shift, "unix_ms": time.Now().UnixMilli() + f.shift}
 		until := map[string]int64{"monotonic_ms": now["monotonic_ms"] + promised, "unix_ms": now["unix_ms"] + promised}
-		end.Store(bootMillis() + promised)
+		f.end.Store(bootMillis() + promised)
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"+
 			jsonLine(map[string]any{"event": "hello", "hold": "x", "now": now})+
 			jsonLine(map[string]any{"event": "held", "names": []string{`"token":5`}, "token": 7, "until": until}))
@@ -384,38 +349,43 @@ func (f fakeAgent) serves(t *testing.T, classes string) bool {
 		}
 	})
 	mux.HandleFunc("GET /v1/holds/x", func(w http.ResponseWriter, _ *http.Request) {
-		asked.Store(true)
-		left := promised
+		f.asks.Add(1)
 		if f.lost {
-			left = 0
+			f.end.Store(bootMillis())
 		}
-		end.Store(bootMillis() + int64(left))
-		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": left}))
+		_, _ = io.WriteString(w, jsonLine(map[string]any{"hold": "x", "left_ms": max(f.end.Load()-bootMillis(), 0)}))
 	})
 	mux.HandleFunc("POST /v1/holds/x/release", func(w http.ResponseWriter, _ *http.Request) {
-		released.Store(true)
-		w.WriteHeader(http.StatusGone)
+		if f.releases.Add(1); f.status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(f.status)
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: patience}
 	go func() { _ = s.Serve(listener) }()
-	defer s.Close()
-	java := r.example("job")
+	t.Cleanup(func() { _ = s.Close() })
+	return r
+}
+
+// letsAct lets a program in Java act for as long as it may, and reports whether that has asked how long.
+func (f *fakeAgent) letsAct(t *testing.T, classes string) bool {
+	java := f.serves(t, classes).example("job")
 	java.says("held under token 7\n")
-	if asked.Load() && f.shift == 0 {
+	if f.asks.Load() > 0 && f.shift == 0 {
 		kill(java.Cmd)
 		return true
 	}
 	if !f.lost {
 		java.write("step\n")
 		java.says("did step\n")
-		time.Sleep(time.Duration(end.Load()-bootMillis()+1) * time.Millisecond)
+		time.Sleep(time.Duration(f.end.Load()-bootMillis()+1) * time.Millisecond)
 	}
 	java.write("late\n")
 	java.ends(1)
 	assert.Contains(t, java.String(), "Held$Lost")
 	assert.NotContains(t, java.String(), "did late")
-	assert.True(t, released.Load(), "a lost lock is released too: the agent may still keep it from others")
-	return asked.Load()
+	assert.NotZero(t, f.releases.Load(), "a lost lock is released too: the agent may still keep it from others")
+	return f.asks.Load() > 0
 }
 
 func jsonLine(v map[string]any) string {

@@ -288,25 +288,6 @@ func TestAProgramUnderExecIsAJobOfTheShell(t *testing.T) {
 	assert.Equal(t, "130", s.code())
 }
 
-// A program that reads in the background waits for fg, however long that takes, and continues.
-func TestAProgramThatReadsInTheBackgroundGoesOnInTheForeground(t *testing.T) {
-	atATerminal(t)
-	s := newShell(t)
-	s.types("spindle exec --lease 1h -- cat & echo $! >exec\r")
-	spindle := s.pid("exec")
-	s.sees(`is stopped`)
-	require.Eventually(t, func() bool { return state(spindle) == "T" }, patience, 10*time.Millisecond)
-	time.Sleep(500 * time.Millisecond) // of being stopped, which is no time for exec
-	s.types("fg\r")
-	s.sees(`exec .*cat$`)
-	s.types("hello\r")
-	s.sees(`^hello$`)
-	s.sees(`^hello$`)
-	s.types("\x04")
-	s.sees(`ready> $`)
-	assert.Equal(t, "0", s.code())
-}
-
 // A shell that took the terminal from a stopped exec keeps it when the program ends: a shell that loses its terminal exits.
 func TestExecTakesNoTerminalFromAShell(t *testing.T) {
 	atATerminal(t)
@@ -322,52 +303,6 @@ func TestExecTakesNoTerminalFromAShell(t *testing.T) {
 	require.Eventually(t, func() bool { return !alive(spindle) }, patience, 10*time.Millisecond)
 	s.types("echo still $((40+2))\r")
 	s.sees(`^still 42$`)
-}
-
-// A program that was stopped for a lease is gone, and exec knows that when it continues.
-func TestAProgramThatIsSuspendedForALeaseIsKilled(t *testing.T) {
-	atATerminal(t)
-	s := newShell(t)
-	s.types("spindle exec --lease 5s -- " + s.script("beat", "echo $$ >pid; "+beating) + "\r")
-	pid := s.pid("pid")
-	s.types("\x1a")
-	s.sees(`is stopped`)
-	s.sees(`ready> $`)
-	require.Eventually(t, func() bool { return !alive(pid) }, patience, 10*time.Millisecond)
-	s.types("spindle exec -- echo 'the next' one\r")
-	s.sees(`^the next one$`)
-	s.types("fg\r")
-	s.sees(`job was lost`)
-	s.sees(`ready> $`)
-	assert.Equal(t, "76", s.code())
-}
-
-func TestCtrlCEndsExecThatRunsProgramsAgainAndAgain(t *testing.T) {
-	atATerminal(t)
-	s := newShell(t)
-	s.types("spindle exec --restart -- cat\r")
-	s.sees(`holding job`)
-	s.types("hello\r")
-	s.sees(`^hello$`)
-	s.sees(`^hello$`)
-	s.types("\x03")
-	s.sees(`ready> $`)
-	assert.Equal(t, "130", s.code())
-}
-
-// A program that waits for the terminal in the background ends at the first signal.
-func TestASignalEndsAProgramThatIsStopped(t *testing.T) {
-	atATerminal(t)
-	s := newShell(t)
-	s.types("spindle exec --lease 1h -q -- " + s.script("reads", "echo $$ >pid; read line") + " & echo $! >exec\r")
-	pid, spindle := s.pid("pid"), s.pid("exec")
-	s.sees(`is stopped`)
-	require.Eventually(t, func() bool { return state(spindle) == "T" }, patience, 10*time.Millisecond)
-	require.NoError(t, syscall.Kill(spindle, syscall.SIGTERM))
-	require.NoError(t, syscall.Kill(spindle, syscall.SIGCONT)) // as kill of a shell does for its jobs
-	require.Eventually(t, func() bool { return !alive(pid) && !alive(spindle) }, patience, 10*time.Millisecond)
-	s.types("spindle status job -o json\r")
-	s.sees(`"state":"released"`)
 }
 
 // When the terminal is gone, so are the program and exec, and the lock is released.

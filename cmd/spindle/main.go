@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // for --tz on machines that know no zones
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/cli"
 )

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -91,8 +92,7 @@ func TestScripts(t *testing.T) {
 			"get":      get,
 			"record":   record,
 			"newer":    newer,
-			"silent":   silent,
-			"far":      far,
+			"dead":     dead,
 			"valid":    valid,
 			"complete": complete,
 		},
@@ -268,7 +268,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	got := 0
 	if err := ts.Exec(args[1], args[2:]...); err != nil {
 		var e *exec.ExitError
-		if !asExit(err, &e) {
+		if !errors.As(err, &e) {
 			ts.Fatalf("%v", err)
 		}
 		got = e.ExitCode()
@@ -276,12 +276,6 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%s exits with code %d, not %d", fmt.Sprint(args[1:]), got, want)
 	}
-}
-
-func asExit(err error, e **exec.ExitError) bool {
-	x, ok := err.(*exec.ExitError)
-	*e = x
-	return ok
 }
 
 // claim claims a lock without a command: claim NAME ID VALUE LEASE, with the escapes of Go's strings. With the word released
@@ -348,29 +342,21 @@ func newer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// silent writes the rows of a lock whose holder was last heard from so long ago: silent NAME AGE.
-func silent(ts *testscript.TestScript, neg bool, args []string) {
-	age, err := time.ParseDuration(args[1])
+// dead writes the rows of a lock whose holder was last heard from at a time, or so long ago: dead NAME AGE, dead NAME TIME.
+func dead(ts *testscript.TestScript, neg bool, args []string) {
+	name := args[0]
+	then, err := time.Parse(time.RFC3339, args[1])
+	if age, short := time.ParseDuration(args[1]); short == nil {
+		then, err = time.Now().Add(-age), nil
+	}
 	ts.Check(err)
-	dead(ts, args[0], time.Now().Add(-age))
-}
-
-// far writes the rows of a lock whose holder was last heard from at a time that no clock shows: far NAME TIME.
-func far(ts *testscript.TestScript, neg bool, args []string) {
-	at, err := time.Parse(time.RFC3339, args[1])
-	ts.Check(err)
-	dead(ts, args[0], at)
-}
-
-// dead writes the rows of a lock whose holder was last heard from then.
-func dead(ts *testscript.TestScript, name string, then time.Time) {
 	db := client(ts, "EMULATOR")
 	defer db.Close()
 	token, heartbeat := then.Add(-time.Hour).Truncate(time.Microsecond), then.Truncate(time.Microsecond)
 	row := func(name, writer string) *spanner.Mutation {
 		return spanner.Insert("locktable", []string{"name", "heartbeat", "token", "writer"}, []any{name, heartbeat, token, writer})
 	}
-	_, err := db.Apply(context.Background(), []*spanner.Mutation{row(name, "dead"), row(table.LeaseKey(name, table.TokenAt(token)), `{"lease":"1h"}`)})
+	_, err = db.Apply(context.Background(), []*spanner.Mutation{row(name, "dead"), row(table.LeaseKey(name, table.TokenAt(token)), `{"lease":"1h"}`)})
 	ts.Check(err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -60,47 +61,38 @@ func (n *notified) until(want string) (before []string) {
 	}
 }
 
-// ownVariables are those of systemd that a program has.
-func ownVariables(t *testing.T, path string) string {
-	t.Helper()
-	out, err := exec.Command("sh", "-c", `grep -E "^(NOTIFY_SOCKET|WATCHDOG_)" "$0" || true`, path).Output()
-	require.NoError(t, err)
-	return string(out)
-}
-
-// Type=notify: guard is ready once it has deactivated, and competes. Neither its commands nor its watchdog speak for it.
-func TestSystemdKnowsHowGuardIs(t *testing.T) {
-	dir := t.TempDir()
-	c, n := unit(t, dir, "guard", "--name", "svc", "--renew", "300ms", "--confirm", "8",
-		"--activate", "env >on", "--deactivate", "env >off; sleep 0.2", "--on-acquire", "env >hook")
-	assert.NotContains(t, n.until("READY=1"), "STATUS=the service is active")
-	assert.FileExists(t, filepath.Join(dir, "off"), "it has deactivated first")
-	n.until("STATUS=the service is active")
-	n.until("WATCHDOG=1")
-	n.until("WATCHDOG=1")
-	for _, f := range []string{"on", "off", "hook"} {
-		require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, f)); return err == nil }, patience, time.Millisecond)
-		assert.Empty(t, ownVariables(t, filepath.Join(dir, f)), f)
+// Type=notify: guard is ready once it has deactivated, and competes. Neither the commands of guard and exec nor their
+// watchdogs speak for them.
+func TestSystemdKnowsHowGuardAndExecAre(t *testing.T) {
+	for name, r := range map[string]struct {
+		args   []string
+		before []string // files that exist when it is ready
+		after  []string
+		status string // an expression
+		code   int
+	}{
+		"guard": {[]string{"--name", "svc", "--renew", "300ms", "--confirm", "8", "--activate", "env >on", "--deactivate", "env >off; sleep 0.2", "--on-acquire", "env >hook"},
+			[]string{"off"}, []string{"on", "hook"}, `^STATUS=the service is active$`, 0},
+		"exec": {[]string{"--name", "job", "--lease", "6s", "sh", "-c", `env >on; exec sleep 1000`}, nil, []string{"on"}, `^STATUS=holding job, token \d+; running sh$`, 143},
+	} {
+		dir := t.TempDir()
+		c, n := unit(t, dir, append([]string{name}, r.args...)...)
+		is := regexp.MustCompile(r.status)
+		assert.False(t, slices.ContainsFunc(n.until("READY=1"), is.MatchString), name)
+		for _, f := range r.before {
+			assert.FileExists(t, filepath.Join(dir, f), "%s has done this first", name)
+		}
+		for holding := false; !holding; {
+			holding = slices.ContainsFunc(n.until("WATCHDOG=1"), is.MatchString)
+		}
+		for _, f := range append(r.before, r.after...) {
+			var env []byte
+			require.Eventually(t, func() bool { env, _ = os.ReadFile(filepath.Join(dir, f)); return len(env) > 0 }, patience, time.Millisecond)
+			assert.NotRegexp(t, `(?m)^(NOTIFY_SOCKET|WATCHDOG_)`, string(env), "%s: %s", name, f)
+		}
+		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+		n.until("STOPPING=1")
+		_ = c.Wait()
+		assert.Equal(t, r.code, c.ProcessState.ExitCode(), name)
 	}
-	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-	n.until("STOPPING=1")
-	require.NoError(t, c.Wait())
-}
-
-func TestSystemdKnowsHowExecIs(t *testing.T) {
-	dir := t.TempDir()
-	c, n := unit(t, dir, "exec", "--name", "job", "--lease", "6s", "sh", "-c", `env >on; exec sleep 1000`)
-	n.until("READY=1")
-	for holding := false; !holding; {
-		before := n.until("WATCHDOG=1")
-		holding = slices.ContainsFunc(before, func(s string) bool {
-			return strings.HasPrefix(s, "STATUS=holding job, token ") && strings.HasSuffix(s, "; running sh")
-		})
-	}
-	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "on")); return err == nil }, patience, time.Millisecond)
-	assert.Empty(t, ownVariables(t, filepath.Join(dir, "on")))
-	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-	n.until("STOPPING=1")
-	_ = c.Wait()
-	assert.Equal(t, 143, c.ProcessState.ExitCode())
 }

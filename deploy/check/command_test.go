@@ -77,29 +77,25 @@ func TestSpindleReadsTheManifestsAndRefusesAMalformedDatabase(t *testing.T) {
 	path := spindle(t)
 	database := regexp.MustCompile(`^SPINDLE_DB=projects/[^/]+/instances/[^/]+/databases/[^/]+$`)
 	started := 0
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			for _, c := range w.containers() {
-				args, is := spindleArgs(c)
-				if !is || args[0] == "install" {
-					continue
-				}
-				started++
-				env := environment(m, c)
-				databases := 0
-				for i, e := range env {
-					if strings.HasPrefix(e, "SPINDLE_DB=") {
-						databases++
-						assert.Regexp(t, database, e, w.name)
-						env[i] = "SPINDLE_DB=instances/main/databases/orders"
-					}
-				}
-				assert.Equal(t, 1, databases, "%s/%s", w.name, c.Name)
-				out, code := run(t, path, env, args...)
-				assert.Equal(t, 2, code, "%s/%s: %s", w.name, c.Name, out)
-				assert.Contains(t, out, `"instances/main/databases/orders" is not a database path`, "%s/%s", w.name, c.Name)
+	for w, c := range everyContainer(t) {
+		args, is := spindleArgs(c)
+		if !is || args[0] == "install" {
+			continue
+		}
+		started++
+		env := environment(w.in, c)
+		databases := 0
+		for i, e := range env {
+			if strings.HasPrefix(e, "SPINDLE_DB=") {
+				databases++
+				assert.Regexp(t, database, e, w.name)
+				env[i] = "SPINDLE_DB=instances/main/databases/orders"
 			}
 		}
+		assert.Equal(t, 1, databases, "%s/%s", w.name, c.Name)
+		out, code := run(t, path, env, args...)
+		assert.Equal(t, 2, code, "%s/%s: %s", w.name, c.Name, out)
+		assert.Contains(t, out, `"instances/main/databases/orders" is not a database path`, "%s/%s", w.name, c.Name)
 	}
 	assert.Equal(t, 8, started)
 }
@@ -108,27 +104,24 @@ func TestSpindleReadsTheManifestsAndRefusesAMalformedDatabase(t *testing.T) {
 // command serves, at the address on which it listens.
 func TestTheHelpOfTheCommandNamesTheVariablesAndPaths(t *testing.T) {
 	path := spindle(t)
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			for _, c := range w.containers() {
-				args, is := spindleArgs(c)
-				if !is {
-					continue
-				}
-				help, code := run(t, path, nil, args[0], "--help")
-				require.Zero(t, code, help)
-				for _, e := range c.Env {
-					if strings.HasPrefix(e.Name, "SPINDLE_") {
-						assert.Contains(t, help, "["+e.Name+"]", "%s/%s", w.name, c.Name)
-					}
-				}
-				settings := strings.Join(append(environment(m, c), args...), " ") + " "
-				for _, p := range []*core.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-					if p != nil {
-						assert.Contains(t, help, p.HTTPGet.Path, "%s/%s", w.name, c.Name)
-						assert.Contains(t, settings, listening(c, p)+" ", "%s/%s", w.name, c.Name)
-					}
-				}
+	for w, c := range everyContainer(t) {
+		args, is := spindleArgs(c)
+		if !is {
+			continue
+		}
+		help, code := run(t, path, nil, args[0], "--help")
+		require.Zero(t, code, help)
+		for _, e := range c.Env {
+			if name, is := strings.CutPrefix(e.Name, "SPINDLE_"); is { // help has an asterisk at flags without a variable
+				flag := "--" + strings.ReplaceAll(strings.ToLower(name), "_", "-")
+				assert.Regexp(t, `(?m)^ +(-\w, )?`+flag+`( \w+)? +[^* ]`, help, "%s/%s", w.name, c.Name)
+			}
+		}
+		settings := strings.Join(append(environment(w.in, c), args...), " ") + " "
+		for _, p := range []*core.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+			if p != nil {
+				assert.Contains(t, help, p.HTTPGet.Path, "%s/%s", w.name, c.Name)
+				assert.Contains(t, settings, listening(c, p)+" ", "%s/%s", w.name, c.Name)
 			}
 		}
 	}
@@ -172,20 +165,16 @@ func TestSpindleHasTheCommandsThatTheManifestsName(t *testing.T) {
 func TestTheInitContainerInstallsTheCommandThatThePodRuns(t *testing.T) {
 	path := spindle(t)
 	installed := 0
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			for _, c := range w.containers() {
-				args, is := spindleArgs(c)
-				if !is || args[0] != "install" {
-					continue
-				}
-				installed++
-				require.Len(t, args, 2)
-				assert.Equal(t, args[1], c.VolumeMounts[0].MountPath, w.name)
-				assert.Equal(t, args[1]+"/spindle", w.pod.Spec.Containers[0].Command[0], w.name)
-				assert.Equal(t, c.VolumeMounts[0].Name, w.pod.Spec.Containers[0].VolumeMounts[0].Name, w.name)
-			}
+	for w, c := range everyContainer(t) {
+		args, is := spindleArgs(c)
+		if !is || args[0] != "install" {
+			continue
 		}
+		installed++
+		require.Len(t, args, 2)
+		assert.Equal(t, args[1], c.VolumeMounts[0].MountPath, w.name)
+		assert.Equal(t, args[1]+"/spindle", w.pod.Spec.Containers[0].Command[0], w.name)
+		assert.Equal(t, c.VolumeMounts[0].Name, w.pod.Spec.Containers[0].VolumeMounts[0].Name, w.name)
 	}
 	require.Equal(t, 2, installed)
 

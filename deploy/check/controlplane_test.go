@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,24 +21,17 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-var binaries = flag.String("binaries", "", "the `directory` of etcd, kube-apiserver, kube-controller-manager and kubectl (default: they are built, which takes minutes)")
+var binaries = flag.String("binaries", "", "the `directory` of etcd and kube-apiserver (default: they are built, which takes minutes)")
 
-// controllers are those that replace pods, and protect them from drains.
-const controllers = "--controllers=deployment-controller,replicaset-controller,statefulset-controller,disruption-controller,serviceaccount-controller"
-
-// A cluster is a control plane on loopback. It has no nodes: a kubelet in the test writes the status of the pods.
+// A cluster is an API server on loopback. It has no nodes and no controllers.
 type cluster struct {
 	*kubernetes.Clientset
-	dynamic    dynamic.Interface
-	kubeconfig string
-	programs   string // the directory of the programs
+	dynamic dynamic.Interface
 }
 
-// start starts a control plane for the test.
+// start starts an API server for the test.
 func start(t *testing.T) cluster {
 	t.Helper()
 	from, dir := programs(t), t.TempDir()
@@ -67,19 +59,11 @@ func start(t *testing.T) cluster {
 	config := &rest.Config{Host: "https://" + server, BearerToken: token, QPS: 1000, Burst: 1000,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "apiserver.crt")}}
 	require.Eventually(t, func() bool { return ready(config) }, time.Minute, 100*time.Millisecond, "the API server is not ready")
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(api.Config{
-		Clusters:  map[string]*api.Cluster{"c": {Server: config.Host, CertificateAuthority: config.CAFile}},
-		AuthInfos: map[string]*api.AuthInfo{"u": {Token: token}},
-		Contexts:  map[string]*api.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
-	}, kubeconfig))
-	launch(t, filepath.Join(from, "kube-controller-manager"), "--kubeconfig="+kubeconfig, controllers, "--leader-elect=false", "--secure-port=0")
-
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	dynamic, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return cluster{client, dynamic, kubeconfig, from}
+	return cluster{client, dynamic}
 }
 
 // programs returns a directory with the programs, built from the versions in controlplane/go.mod.
@@ -93,10 +77,8 @@ func programs(t *testing.T) string {
 	dir := filepath.Join(cache, "spindle-controlplane")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for name, path := range map[string]string{
-		"etcd":                    "go.etcd.io/etcd/server/v3",
-		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
-		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-		"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+		"etcd":           "go.etcd.io/etcd/server/v3",
+		"kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
 	} {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), path)
 		build.Dir = "controlplane"
@@ -146,12 +128,4 @@ func ready(config *rest.Config) bool {
 	}
 	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK
-}
-
-// kubectl runs kubectl, and shows what it printed.
-func (c cluster) kubectl(t *testing.T, args ...string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(c.programs, "kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	t.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
 }

@@ -2,9 +2,9 @@
 //
 //	go test .
 //
-// With a build tag, the tests also apply the manifests to an API server with the controllers of workloads and budgets, which
-// they start on loopback. The versions of these programs are in controlplane/go.mod; building them takes minutes, and
-// -binaries names a directory that contains them already:
+// With a build tag, the tests also start an API server and its controllers on loopback, and apply the manifests there.
+// controlplane/go.mod has the versions of these programs. Building them takes minutes, unless -binaries names a
+// directory that contains them:
 //
 //	go test -tags controlplane -run 'Cluster|Try' -v .
 package check

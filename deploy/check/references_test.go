@@ -5,8 +5,10 @@ import (
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -60,10 +62,59 @@ func TestSelectorsSelectPods(t *testing.T) {
 				}
 			}
 		}
+		for _, p := range of[*network.NetworkPolicy](m) {
+			w := chosen("NetworkPolicy "+p.Name, &p.Spec.PodSelector)[0]
+			for _, rule := range p.Spec.Ingress {
+				for _, from := range rule.From {
+					chosen("senders of NetworkPolicy "+p.Name, from.PodSelector)
+				}
+				for _, port := range rule.Ports {
+					assert.True(t, port.Port == nil || hasPort(w.containers(), *port.Port), "%s: port of NetworkPolicy %s", w.name, p.Name)
+				}
+			}
+		}
 		for _, s := range of[*apps.StatefulSet](m) {
 			assert.True(t, headless(m, s.Spec.ServiceName), s.Name)
 		}
 	}
+}
+
+// Notifications are off. One value switches them on: it is the port that the pod names and that a NetworkPolicy opens to the pods that
+// use the locks, at the address that the pod has, and to nobody else. The policy closes no port of another protocol.
+func TestOneValueSwitchesNotificationsOn(t *testing.T) {
+	switches := 0
+	for w, c := range everyContainer(t) {
+		env := map[string]core.EnvVar{}
+		for _, e := range c.Env {
+			env[e.Name] = e
+		}
+		if _, is := env["SPINDLE_NOTIFY"]; !is {
+			continue
+		}
+		switches++
+		assert.Empty(t, env["SPINDLE_NOTIFY"].Value, w.name)
+		require.NotNil(t, env["SPINDLE_NOTIFY_ADDRESS"].ValueFrom, w.name)
+		assert.Equal(t, "status.podIP", env["SPINDLE_NOTIFY_ADDRESS"].ValueFrom.FieldRef.FieldPath)
+		assert.Contains(t, c.Ports, core.ContainerPort{Name: "notify", ContainerPort: 7700, Protocol: core.ProtocolUDP}, w.name)
+		assert.Contains(t, string(w.in.yaml), `# ":7700" switches`)
+		opened := 0
+		for _, p := range of[*network.NetworkPolicy](w.in) {
+			for _, rule := range p.Spec.Ingress {
+				for _, port := range rule.Ports {
+					if *port.Protocol == core.ProtocolUDP {
+						opened++
+						assert.Equal(t, "notify", port.Port.StrVal)
+						assert.Equal(t, []network.NetworkPolicyPeer{{PodSelector: w.selector}}, rule.From)
+					} else {
+						assert.Nil(t, port.Port)
+						assert.Empty(t, rule.From)
+					}
+				}
+			}
+		}
+		assert.Equal(t, 1, opened, w.name)
+	}
+	assert.Equal(t, 3, switches)
 }
 
 func headless(m manifest, name string) bool {
@@ -114,23 +165,19 @@ func TestTheServiceMonitorFindsTheService(t *testing.T) {
 // Each probe asks a port that its own container has.
 func TestProbesAskPortsOfTheirContainer(t *testing.T) {
 	probes := 0
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			for _, c := range w.containers() {
-				for _, p := range []*core.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
-					if p == nil {
-						continue
-					}
-					probes++
-					switch {
-					case p.HTTPGet != nil:
-						assert.True(t, hasPort([]core.Container{c}, p.HTTPGet.Port), "%s: %s", w.name, p.HTTPGet.Port.String())
-					case p.TCPSocket != nil:
-						assert.True(t, hasPort([]core.Container{c}, p.TCPSocket.Port), "%s: %s", w.name, p.TCPSocket.Port.String())
-					default:
-						assert.Fail(t, "unknown probe", w.name)
-					}
-				}
+	for w, c := range everyContainer(t) {
+		for _, p := range []*core.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+			if p == nil {
+				continue
+			}
+			probes++
+			switch {
+			case p.HTTPGet != nil:
+				assert.True(t, hasPort([]core.Container{c}, p.HTTPGet.Port), "%s: %s", w.name, p.HTTPGet.Port.String())
+			case p.TCPSocket != nil:
+				assert.True(t, hasPort([]core.Container{c}, p.TCPSocket.Port), "%s: %s", w.name, p.TCPSocket.Port.String())
+			default:
+				assert.Fail(t, "unknown probe", w.name)
 			}
 		}
 	}

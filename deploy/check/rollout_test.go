@@ -16,8 +16,7 @@ import (
 // An update to an image that can't be pulled, or that exits, leaves enough old pods running: all of them, or the one that
 // works if only this one is ever ready.
 func TestABadImageLeavesTheOldPodsRunning(t *testing.T) {
-	replicated, _ := replicated(t)
-	for _, w := range replicated {
+	for _, w := range replicated(t) {
 		require.NotEmpty(t, w.serving(), "%s: without a readiness probe, a pod counts as ready once its containers run", w.name)
 		assert.GreaterOrEqual(t, w.minReady, int32(15), "%s: a pod that soon exits must not count as available", w.name)
 		stays := w.canBeReady() - w.maxUnavailable
@@ -34,9 +33,8 @@ func TestABadImageLeavesTheOldPodsRunning(t *testing.T) {
 
 // A drain can stop a pod of every workload: at once if all pods run, and also if no pod is ready.
 func TestADrainIsNotBlocked(t *testing.T) {
-	replicated, in := replicated(t)
-	for _, w := range replicated {
-		budgets := of[*policy.PodDisruptionBudget](in[w.name])
+	for _, w := range replicated(t) {
+		budgets := of[*policy.PodDisruptionBudget](w.in)
 		if w.canBeReady() == 1 {
 			assert.Empty(t, budgets, "%s: a budget would protect the only ready pod", w.name)
 			continue
@@ -57,9 +55,8 @@ func TestADrainIsNotBlocked(t *testing.T) {
 // has time to stop.
 func TestTheGracePeriodIsLongEnough(t *testing.T) {
 	const work = 5 * time.Second
-	replicated, _ := replicated(t)
 	hooks := 0
-	for _, w := range replicated {
+	for _, w := range replicated(t) {
 		grace := time.Duration(*w.pod.Spec.TerminationGracePeriodSeconds) * time.Second
 		for _, c := range w.containers() {
 			need := lease(t, c)/3 + work
@@ -99,13 +96,9 @@ func preStop(t *testing.T, h core.LifecycleHandler) time.Duration {
 
 // A liveness probe does not restart spindle while it gives up a lock, for which it may need a lease.
 func TestLivenessProbesOutlastALease(t *testing.T) {
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			for _, c := range w.containers() {
-				if p := c.LivenessProbe; p != nil {
-					assert.Greater(t, time.Duration(p.PeriodSeconds*p.FailureThreshold)*time.Second, lease(t, c), "%s/%s", w.name, c.Name)
-				}
-			}
+	for w, c := range everyContainer(t) {
+		if p := c.LivenessProbe; p != nil {
+			assert.Greater(t, time.Duration(p.PeriodSeconds*p.FailureThreshold)*time.Second, lease(t, c), "%s/%s", w.name, c.Name)
 		}
 	}
 }

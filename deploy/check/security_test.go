@@ -33,20 +33,16 @@ func emulates(w workload) bool { return strings.HasSuffix(w.name, "/emulator") }
 // No container can write to its image. Each has a memory limit and requests CPU time, but none has a CPU limit, because a
 // holder that is throttled for longer than its lease loses its lock.
 func TestContainersHaveLimits(t *testing.T) {
-	for _, m := range all(t) {
-		for _, w := range workloads(t, m) {
-			if emulates(w) {
-				continue
-			}
-			for _, c := range w.containers() {
-				where := w.name + "/" + c.Name
-				require.NotNil(t, c.SecurityContext, where)
-				require.NotNil(t, c.SecurityContext.ReadOnlyRootFilesystem, where)
-				assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem, where)
-				assert.Contains(t, c.Resources.Requests, core.ResourceCPU, where)
-				assert.Contains(t, c.Resources.Limits, core.ResourceMemory, where)
-				assert.NotContains(t, c.Resources.Limits, core.ResourceCPU, where)
-			}
+	for w, c := range everyContainer(t) {
+		if emulates(w) {
+			continue
 		}
+		where := w.name + "/" + c.Name
+		require.NotNil(t, c.SecurityContext, where)
+		require.NotNil(t, c.SecurityContext.ReadOnlyRootFilesystem, where)
+		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem, where)
+		assert.Contains(t, c.Resources.Requests, core.ResourceCPU, where)
+		assert.Contains(t, c.Resources.Limits, core.ResourceMemory, where)
+		assert.NotContains(t, c.Resources.Limits, core.ResourceCPU, where)
 	}
 }

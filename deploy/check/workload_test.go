@@ -1,6 +1,7 @@
 package check
 
 import (
+	"iter"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 // A workload is a Deployment or a StatefulSet.
 type workload struct {
+	in             manifest
 	name           string
 	replicas       int
 	minReady       int32
@@ -25,7 +27,7 @@ type workload struct {
 func workloads(t *testing.T, m manifest) (all []workload) {
 	t.Helper()
 	for _, d := range of[*apps.Deployment](m) {
-		w := workload{m.name + "/" + d.Name, int(*d.Spec.Replicas), d.Spec.MinReadySeconds, 0, d.Spec.Selector, d.Spec.Template}
+		w := workload{m, m.name + "/" + d.Name, int(*d.Spec.Replicas), d.Spec.MinReadySeconds, 0, d.Spec.Selector, d.Spec.Template}
 		switch rolling := d.Spec.Strategy.RollingUpdate; {
 		case d.Spec.Strategy.Type == apps.RecreateDeploymentStrategyType:
 			w.maxUnavailable = w.replicas
@@ -40,23 +42,37 @@ func workloads(t *testing.T, m manifest) (all []workload) {
 	}
 	for _, s := range of[*apps.StatefulSet](m) {
 		require.Nil(t, s.Spec.UpdateStrategy.RollingUpdate, "an update replaces one pod at a time")
-		all = append(all, workload{m.name + "/" + s.Name, int(*s.Spec.Replicas), s.Spec.MinReadySeconds, 1, s.Spec.Selector, s.Spec.Template})
+		all = append(all, workload{m, m.name + "/" + s.Name, int(*s.Spec.Replicas), s.Spec.MinReadySeconds, 1, s.Spec.Selector, s.Spec.Template})
 	}
 	return all
 }
 
 // replicated returns the workloads with several pods, in all manifests.
-func replicated(t *testing.T) (found []workload, in map[string]manifest) {
-	in = map[string]manifest{}
+func replicated(t *testing.T) (found []workload) {
 	for _, m := range all(t) {
 		for _, w := range workloads(t, m) {
 			if w.replicas > 1 {
-				found, in[w.name] = append(found, w), m
+				found = append(found, w)
 			}
 		}
 	}
 	require.Len(t, found, 6)
-	return found, in
+	return found
+}
+
+// everyContainer yields the containers of all workloads.
+func everyContainer(t *testing.T) iter.Seq2[workload, core.Container] {
+	return func(yield func(workload, core.Container) bool) {
+		for _, m := range all(t) {
+			for _, w := range workloads(t, m) {
+				for _, c := range w.containers() {
+					if !yield(w, c) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // containers returns all containers of the pod, sidecars and other init containers first.

@@ -1,5 +1,5 @@
-// Passages prints random passages of this project for a reader who is new to it: paragraphs of documents, comments, and messages
-// that the program prints.
+// Passages prints random passages of this project for a reader who is new to it: paragraphs of documents, comments, and
+// messages of the program.
 //
 //	go run ./docs/passages -n 40 -seed 1
 //

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
@@ -35,16 +35,12 @@ type story struct {
 	appended atomic.Int64
 
 	cast    map[string]part // the role of each child, by name
-	now     picture
-	even    bool // the running processes share the partitions evenly
-	guests  int  // the number of processes started by the user
-	drawn   picture
-	at      time.Time // when drawn was printed
+	even    bool            // the running processes share the partitions evenly
+	drawn   picture         // the last
+	at      time.Time       // when it was printed
 	backlog int64
 	late    int
-
-	vacant  [partitions]time.Time // when each partition lost its running owner, or zero
-	longest time.Duration         // the longest time without a running owner in this act
+	vacant  vacancies
 }
 
 // part is the role that a child plays.
@@ -56,7 +52,7 @@ const (
 	leaves
 )
 
-func tell(ctx context.Context, wait time.Duration) error {
+func tell(ctx context.Context) error {
 	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
 	s.Print(demokit.Bold, "Three processes consume a queue that is divided into %d partitions.", partitions)
@@ -66,7 +62,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	defer s.database.Close()
-	if s.db, err = connect(s.database.Path); err != nil {
+	if s.db, err = spindle.Open(ctx, s.database.Path, spindle.ClientOptions(lease)...); err != nil {
 		return err
 	}
 	defer s.db.Close()
@@ -77,7 +73,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 	produced := make(chan error, 1)
 	go func() { produced <- produce(producing, s.db, &s.appended) }()
 	defer s.End()
-	err = s.play(ctx, wait)
+	err = s.play(ctx)
 	stop()
 	if err := errors.Join(err, <-produced); err != nil {
 		return err
@@ -93,7 +89,7 @@ func tell(ctx context.Context, wait time.Duration) error {
 }
 
 // play plays the acts.
-func (s *story) play(ctx context.Context, wait time.Duration) error {
+func (s *story) play(ctx context.Context) error {
 	children := map[string]*demokit.Child{}
 	for _, name := range []string{"A", "B", "C"} {
 		child, err := s.start(ctx, name)
@@ -102,14 +98,14 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 		}
 		children[name] = child
 	}
-	legend(s.Timeline, cast, "todo")
+	s.Print(demokit.Bold, "%*s0123456789abcdef  todo", demokit.Margin, "")
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
 	s.Say("", demokit.Good, "the partitions are balanced: each process owns five or six")
 	for _, act := range []func(context.Context) error{
 		func(ctx context.Context) error { return s.kill(ctx, children["B"]) },
-		func(ctx context.Context) error { return s.join(ctx, wait) },
+		s.join,
 		func(ctx context.Context) error { return s.stop(ctx, children["A"]) },
 		func(ctx context.Context) error { return s.leave(ctx, children["C"]) },
 	} {
@@ -117,7 +113,7 @@ func (s *story) play(ctx context.Context, wait time.Duration) error {
 		if err := s.Until(ctx, func() bool { return time.Now().After(end) }); err != nil {
 			return err
 		}
-		s.longest = 0
+		s.vacant.longest = 0
 		if err := act(ctx); err != nil {
 			return err
 		}
@@ -130,7 +126,7 @@ func (s *story) kill(ctx context.Context, c *demokit.Child) error {
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "the other processes have taken over its partitions, which were idle for %s", demokit.InLeases(s.longest, lease))
+	s.Say("", demokit.Good, "the other processes have taken over its partitions, which were idle for %s", demokit.InLeases(s.vacant.longest, lease))
 	return nil
 }
 
@@ -160,22 +156,8 @@ func (s *story) leave(ctx context.Context, c *demokit.Child) error {
 	return nil
 }
 
-// join waits until the user starts a fourth process in another terminal. If the user does not do so within wait, join
-// starts the process itself.
-func (s *story) join(ctx context.Context, wait time.Duration) error {
-	if wait > 0 {
-		s.Say("", demokit.Bold, "to join, run this in the same directory in a second terminal, within %v:", wait)
-		s.Print(demokit.Bold, "\nSPANNER_EMULATOR_HOST=%s \\\n  go run ./examples/partitions -join %s\n", s.database.Addr(), s.database.Path)
-	}
-	for end := time.Now().Add(wait); s.guests == 0 && time.Now().Before(end); {
-		soon := time.Now().Add(time.Second)
-		if err := s.Until(ctx, func() bool { return s.guests > 0 || time.Now().After(soon) }); err != nil {
-			return err
-		}
-	}
-	if s.guests > 0 {
-		s.Say(you, demokit.Good, "has joined, and will get its first partitions after one lease")
-	} else if _, err := s.start(ctx, "D"); err != nil {
+func (s *story) join(ctx context.Context) error {
+	if _, err := s.start(ctx, "D"); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
@@ -186,7 +168,7 @@ func (s *story) join(ctx context.Context, wait time.Duration) error {
 }
 
 func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) {
-	child, err := s.Start(ctx, name, "-join", s.database.Path, "-id", name)
+	child, err := s.Start(ctx, name, s.database.Path, name)
 	if err == nil {
 		s.cast[name] = works
 		s.Say(name, demokit.Plain, "joins the group (process %d)", child.Pid())
@@ -230,77 +212,54 @@ func (s *story) look(ctx context.Context) {
 		return
 	}
 	s.backlog = s.appended.Load() - done
-	s.see(view)
-	if s.now != s.drawn || time.Since(s.at) >= still {
-		s.drawn, s.at = s.now, time.Now()
-		draw(s.Timeline, s.now, cast, s.backlog)
+	now := s.see(view)
+	s.vacant.see(now)
+	if now != s.drawn || time.Since(s.at) >= still {
+		s.drawn, s.at = now, time.Now()
+		draw(s.Timeline, now, s.backlog)
 	}
 }
 
-// see updates the picture from view, and determines whether the partitions are evenly shared.
-func (s *story) see(view group.View) {
-	s.now, s.guests = picture{}, 0
-	var shares []int
-	there := map[string]bool{}
+// see returns a picture of view, and determines whether the partitions are evenly shared.
+func (s *story) see(view group.View) (now picture) {
+	for n := range now {
+		now[n] = nobody
+	}
+	shares := map[string]int{}
 	for _, m := range view.Members {
-		who, share := m.ID, len(m.Partitions)
-		switch s.cast[m.ID] {
+		who := m.ID
+		switch s.cast[who] {
 		case works:
-			there[who] = true
-			shares = append(shares, share)
+			shares[who] = len(m.Partitions)
 		case silently:
 			who = silent
-		case leaves:
-		default:
-			who = you // whatever name the user chose
-			s.guests++
-			if !m.Leaving {
-				shares = append(shares, share)
-			}
 		}
 		for _, p := range m.Partitions {
 			if n, err := strconv.Atoi(p); err == nil {
-				s.now[n] = who
+				now[n] = who
 			}
 		}
 	}
-	sum := 0
-	for _, share := range shares {
-		sum += share
-	}
-	s.even = sum == partitions && slices.Max(shares)-slices.Min(shares) <= 1
+	s.even = true
+	least, most, sum := partitions, 0, 0
 	for who, does := range s.cast {
-		s.even = s.even && (does != works || there[who])
-	}
-	s.measure()
-}
-
-// measure tracks how long each partition has had no running owner.
-func (s *story) measure() {
-	for n, who := range s.now {
-		switch {
-		case who == "":
-			s.now[n] = nobody
-			fallthrough
-		case who == silent:
-			if s.vacant[n].IsZero() {
-				s.vacant[n] = time.Now()
-			}
-			continue
-		case !s.vacant[n].IsZero():
-			s.longest = max(s.longest, time.Since(s.vacant[n]))
+		if does == works {
+			share, there := shares[who]
+			s.even = s.even && there
+			least, most, sum = min(least, share), max(most, share), sum+share
 		}
-		s.vacant[n] = time.Time{}
 	}
+	s.even = s.even && sum == partitions && most-least <= 1
+	return now
 }
 
 // gap describes the longest time in this act that a partition had no running owner. The picture is updated once every
-// glance, so shorter times can't be measured.
+// Glance, so shorter times can't be measured.
 func (s *story) gap() string {
-	if s.longest < 2*glance {
-		return fmt.Sprintf("less than %v", 2*glance)
+	if s.vacant.longest < 2*demokit.Glance {
+		return fmt.Sprintf("less than %v", 2*demokit.Glance)
 	}
-	return demokit.InLeases(s.longest, lease)
+	return demokit.InLeases(s.vacant.longest, lease)
 }
 
 func (s *story) summarize(ctx context.Context) error {

@@ -11,14 +11,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"cloud.google.com/go/spanner"
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/ddl"
 )
 
 func main() {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	db, err := spanner.NewClient(context.Background(), os.Getenv("SPINDLE_DB"), spindle.ClientOptions(0)...)
+	db, err := spindle.Open(ctx, os.Getenv("SPINDLE_DB"))
 	if err == nil {
 		err = ddl.Verify(ctx, db, "locktable") // or it would wait for a table that is missing
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Write writes an object under token, and stores the token in the object's metadata. If the object already has a higher
-// token, Write returns spindle.ErrFenced. If another process changes the object after Write has read the metadata,
-// Cloud Storage refuses the write, and Write tries again.
+// Write writes an object under the token, and stores the token in the object's metadata. If the object already has a
+// higher token, Write returns spindle.ErrFenced. If another process changes the object after Write has read the
+// metadata, Cloud Storage refuses the write, and Write tries again.
 func Write(ctx context.Context, object *storage.ObjectHandle, token spindle.Token, value []byte) error {
 	for {
 		unchanged := storage.Conditions{DoesNotExist: true}

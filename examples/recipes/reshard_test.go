@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,18 +65,13 @@ func (s *sharded) inbox() *Inbox {
 	}}
 }
 
-// member runs a member of the group. Its work calls before, and then consumes the partition.
-func (s *sharded) member(list group.Partitions, before func(ctx context.Context, p group.Partition)) (g *group.Group, leave func()) {
+// member runs a member of the group.
+func (s *sharded) member(list group.Partitions) (g *group.Group, leave func()) {
 	s.Helper()
 	inbox := s.inbox()
-	g = group.New(inbox.DB, s.db.Table, "orders", list, group.WithWork(func(ctx context.Context, p group.Partition) error {
-		before(ctx, p)
-		return inbox.Work(ctx, p)
-	}), spindle.WithLease(2*time.Second), quiet)
+	g = group.New(inbox.DB, s.db.Table, "orders", list, group.WithWork(inbox.Work), spindle.WithLease(2*time.Second), quiet)
 	return g, run(s.T, g)
 }
-
-func nothing(context.Context, group.Partition) {}
 
 // balanced waits until a member owns its share of the partitions.
 func (s *sharded) balanced(g *group.Group) {
@@ -123,17 +117,17 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 		written := int(rounds.Load())
 		s.eventually("consumed", func() bool { return len(s.results()) >= 20*written })
 	}
-	first, firstLeaves := s.member(Shards(8), nothing)
-	second, secondLeaves := s.member(Shards(8), nothing)
+	first, firstLeaves := s.member(Shards(8))
+	second, secondLeaves := s.member(Shards(8))
 	s.balanced(first)
 	s.balanced(second)
-	third, thirdLeaves := s.member(Shards(8, 16), nothing)
+	third, thirdLeaves := s.member(Shards(8, 16))
 	firstLeaves()
 	s.balanced(third)
 	consumed()
 
 	require.NoError(t, Renumber(t.Context(), connect(t, s.db), 16)) // the second member still has the old list
-	fourth, fourthLeaves := s.member(Shards(8, 16), nothing)
+	fourth, fourthLeaves := s.member(Shards(8, 16))
 	secondLeaves()
 	s.balanced(fourth)
 	before := rounds.Load()
@@ -144,7 +138,7 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	})
 	consumed()
 
-	fifth, _ := s.member(Shards(16), nothing)
+	fifth, _ := s.member(Shards(16))
 	thirdLeaves()
 	s.balanced(fifth)
 	fourthLeaves()
@@ -168,57 +162,6 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 		}
 		last = r
 	}
-}
-
-// A new shard waits for the old shards that contained its keys, no matter how long they take. It does not wait for
-// other shards.
-func TestANewShardWaitsForTheOldOnesOfItsKeys(t *testing.T) {
-	needEmulator(t)
-	s := newSharded(t)
-	require.NoError(t, s.round(t.Context()))
-	require.NoError(t, Renumber(t.Context(), s.db.Client, 16))
-	require.NoError(t, s.round(t.Context()))
-	held, one, others := "8/3", make(chan struct{}), make(chan struct{})
-	g, _ := s.member(Shards(8, 16), func(ctx context.Context, p group.Partition) {
-		open := others
-		if p.Name() == held {
-			open = one
-		}
-		if !strings.HasPrefix(p.Name(), "8/") {
-			return
-		}
-		select {
-		case <-open:
-		case <-ctx.Done():
-		}
-	})
-	s.balanced(g)
-	inbox, looked := s.inbox(), 0
-	for _, p := range g.Held() { // called here, so that each partition has certainly looked
-		if strings.HasPrefix(p.Name(), "16/") {
-			looked++
-			require.NoError(t, inbox.advance(t.Context(), p))
-		}
-	}
-	require.Equal(t, 16, looked)
-	assert.Empty(t, s.results(), "new shards wait until old shards are consumed")
-
-	close(others)
-	behind := func() (n int) { // the number of keys of the old shard that is behind
-		for key := range s.put {
-			if shardOf(key, 8).Name() == held {
-				n++
-			}
-		}
-		return n
-	}()
-	require.Positive(t, behind)
-	s.eventually("new shards that do not depend on the blocked shard are consumed", func() bool { return len(s.results()) == 2*(20-behind) })
-	for _, r := range s.results() {
-		assert.NotEqual(t, held, shardOf(r.Key, 8).Name())
-	}
-	close(one)
-	s.eventually("all records are consumed", func() bool { return len(s.results()) == 40 })
 }
 
 // If a third numbering begins before any record of the first is consumed, the shards of the second have no records. The

@@ -48,6 +48,7 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 		case <-time.After(time.Until(second.Add(time.Second))):
 		case <-ctx.Done():
 		}
+		term.Progress()
 	}
 }
 

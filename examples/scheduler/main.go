@@ -53,8 +53,7 @@ func run(ctx context.Context, listen, database string) error {
 	if err := createRuns(ctx, database); err != nil {
 		return err
 	}
-	// Do not pass ctx here: the client must outlive it for the last jobs and the release.
-	db, err := spanner.NewClient(context.Background(), database, spindle.ClientOptions(lease)...)
+	db, err := spindle.Open(ctx, database, spindle.ClientOptions(lease)...)
 	if err != nil {
 		return err
 	}
@@ -66,8 +65,9 @@ func run(ctx context.Context, listen, database string) error {
 	r := &replica{url: "http://" + listener.Addr().String(), db: db}
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
-		spindle.WithValue(r.url), // the URL to which other replicas redirect
-		spindle.WithHandover(),   // when stopped, lead until the other replicas know of it
+		spindle.WithValue(r.url),    // the URL to which other replicas redirect
+		spindle.WithHandover(),      // when stopped, lead until the other replicas know of it
+		spindle.WithStall(10*lease), // a replica whose job hangs does not keep the lock
 		spindle.WithLeader(r.lead))
 	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := context.WithCancelCause(ctx)

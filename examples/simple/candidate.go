@@ -20,19 +20,18 @@ type candidate struct {
 	id       string // empty for the default
 	lease    time.Duration
 	create   bool
-	tell     func(token spindle.Token, fenced bool) // called after each write of the leader
+	wrote    func(spindle.Token, error) // called after each write of the leader
 	log      *slog.Logger
 }
 
 // run competes for the lock until ctx ends, and then releases the lock if the candidate holds it.
-func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
+func (c candidate) run(ctx context.Context) error {
 	if c.create {
 		if err := ddl.Create(ctx, c.database, c.table); err != nil {
 			return err
 		}
 	}
-	// Do not pass ctx here: the client must outlive it to release the lock.
-	db, err := spanner.NewClient(context.Background(), c.database, spindle.ClientOptions(c.lease)...)
+	db, err := spindle.Open(ctx, c.database, spindle.ClientOptions(c.lease)...)
 	if err != nil {
 		return err
 	}
@@ -44,7 +43,6 @@ func (c candidate) run(ctx context.Context, observe func(spindle.Event)) error {
 	options := []spindle.Option{
 		spindle.WithLease(c.lease),
 		spindle.WithLeader(c.lead),
-		spindle.WithObserver(observe),
 		spindle.WithLogger(c.log),
 	}
 	if c.id != "" {
@@ -69,16 +67,8 @@ func (c candidate) lead(ctx context.Context, term spindle.Term) {
 		ended := ctx.Err() != nil
 		var write []*spanner.Mutation // put your own mutations here
 		_, err := term.Apply(context.WithoutCancel(ctx), write)
-		switch {
-		case err == nil:
-			c.tell(term.Token(), false)
-		case errors.Is(err, spindle.ErrFenced):
-			c.tell(term.Token(), true)
-			return
-		default:
-			c.log.Warn("the leader's write failed", "err", err)
-		}
-		if ended {
+		c.wrote(term.Token(), err)
+		if ended || errors.Is(err, spindle.ErrFenced) {
 			return
 		}
 		select {

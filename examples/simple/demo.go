@@ -5,8 +5,6 @@ import (
 	"syscall"
 	"time"
 
-	"cloud.google.com/go/spanner"
-
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/demokit"
 )
@@ -26,7 +24,7 @@ func demonstrate(ctx context.Context) error {
 		return err
 	}
 	defer database.Close()
-	db, err := spanner.NewClient(context.Background(), database.Path)
+	db, err := spindle.Open(ctx, database.Path)
 	if err != nil {
 		return err
 	}

@@ -64,30 +64,29 @@ func main() {
 func compete(c candidate, inDemo bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-
-	if inDemo {
-		c.log = slog.New(slog.DiscardHandler)
-		c.tell = func(token spindle.Token, fenced bool) {
-			if fenced {
-				fmt.Println(token, demokit.Rejected)
-			} else {
-				fmt.Println(token)
-			}
+	c.log = slog.Default() // the lock logs who leads, and when it is lost
+	c.wrote = func(token spindle.Token, err error) {
+		if err != nil {
+			c.log.Warn("the leader's write failed", "token", token, "err", err)
 		}
-		return c.run(ctx, func(spindle.Event) {})
 	}
-
-	s := &screen{Timeline: demokit.NewTimeline()}
-	s.welcome(c)
-	c.log, c.tell = slog.New(s), s.wrote
-	err := c.run(ctx, s.event)
-	if err == nil {
-		s.goodbye()
-		return nil
+	if inDemo {
+		c.log, c.wrote = slog.New(slog.DiscardHandler), report
 	}
+	err := c.run(ctx)
 	var table *ddl.SchemaError
 	if errors.As(err, &table) && !c.create {
 		err = fmt.Errorf("%w\nTo create the table, run this program with -create", err)
 	}
 	return err
+}
+
+// report tells the demonstration of a write.
+func report(token spindle.Token, err error) {
+	switch {
+	case err == nil:
+		fmt.Println(token)
+	case errors.Is(err, spindle.ErrFenced):
+		fmt.Println(token, demokit.Rejected)
+	}
 }

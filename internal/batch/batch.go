@@ -36,8 +36,8 @@ type Requests struct {
 // longestWindow limits how long a request waits for others.
 const longestWindow = 5 * time.Millisecond
 
-// Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of r's
-// other stores, all of which must be for the same table.
+// Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of the
+// other stores that were made in this way, which must all be for the same table.
 //
 // The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
 // poll is sent immediately, unless another poll is in progress or polls were combined within the last window.
@@ -52,8 +52,8 @@ type store struct {
 	lease    time.Duration
 }
 
-// busy returns how long a heartbeat waits for others that are in progress. If transactions abort each other, it waits longer,
-// because it would only be in their way.
+// busy returns how long a heartbeat waits for others that are in progress. If transactions abort each other, the
+// heartbeat waits longer, because it would only be in their way.
 func (s *store) busy() time.Duration {
 	if s.requests.Claims.Bounded() {
 		return s.lease / 10

@@ -153,19 +153,6 @@ func TestEachTableOfAClientHasItsOwnRequests(t *testing.T) {
 	runtime.KeepAlive(other)
 }
 
-// What fails for all is everybody's error, and is not repeated here: each holder repeats its heartbeat itself.
-func TestAnOutageIsEveryLocksOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := counted{}
-		tokens := holders(t, &c, 100)
-		c.fail = context.DeadlineExceeded
-		for name, err := range beats(t.Context(), &batch.Requests{}, &c, tokens) {
-			require.ErrorIs(t, err, context.DeadlineExceeded, name)
-		}
-		assert.Equal(t, 1, c.commits)
-	})
-}
-
 // After an attempt that was not acknowledged, heartbeats share commits of half the size, and not with those of other locks
 // that have not failed.
 func TestHeartbeatsThatFailedShareSmallerCommits(t *testing.T) {
@@ -393,27 +380,6 @@ func looks(t *testing.T, r *batch.Requests, c *counted, keys ...table.Keys) [][]
 	return seen
 }
 
-// Looks of one instant share a read, and each sees exactly what it would have read alone.
-func TestLooksShareARead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c counted
-		tokens := holders(t, &c, 100)
-		c.slow = time.Millisecond
-		var r batch.Requests
-		var keys []table.Keys
-		for name, token := range tokens {
-			keys = append(keys, table.Keys{Names: []string{name, "missing"}, Ranges: []table.Range{{From: table.LeaseKey(name, token), To: table.LeaseKey(name, token)}}})
-		}
-		keys = append(keys, table.Keys{Ranges: []table.Range{{From: "lock-0000", To: "lock-0049~"}}, Limit: 7}, table.Keys{Names: []string{"missing"}})
-		for i, rows := range looks(t, &r, &c, keys...) {
-			alone, _, err := c.Store.Read(t.Context(), "observe", table.Present, keys[i])
-			require.NoError(t, err)
-			assert.Equal(t, alone, rows, keys[i])
-		}
-		assert.Equal(t, 2, c.reads, "the first is sent immediately, the others together")
-	})
-}
-
 // If the sum of the limits cuts a shared read off, each look is read alone: a look must not miss what others' rows
 // displaced.
 func TestALimitNeverHidesRowsOfAnother(t *testing.T) {
@@ -547,4 +513,53 @@ func TestOtherRequestsAreNotShared(t *testing.T) {
 			assert.Equal(t, 3, c.reads, step)
 		}
 	})
+}
+
+// A caller whose ctx ends goes on at once, whatever it waits for, and whoever waits with it.
+func TestACallerThatGivesUpWaitsForNobody(t *testing.T) {
+	for name, call := range map[string]func(context.Context, table.Table, table.Token) error{
+		"observe": func(ctx context.Context, tab table.Table, _ table.Token) error {
+			_, err := tab.Observe(ctx, "m")
+			return err
+		},
+		"lease-record": func(ctx context.Context, tab table.Table, _ table.Token) error {
+			_, err := tab.Inspect(ctx, table.Observation{Name: "m"})
+			return err
+		},
+		"asked": func(ctx context.Context, tab table.Table, token table.Token) error {
+			_, _, err := tab.Asked(ctx, "m", token)
+			return err
+		},
+		"heartbeat": func(ctx context.Context, tab table.Table, token table.Token) error {
+			return tab.Heartbeat(ctx, token, "m")
+		},
+		"all rows": func(ctx context.Context, tab table.Table, _ table.Token) error {
+			_, err := tab.Read(ctx, "list", table.Present, table.Keys{All: true})
+			return err
+		},
+	} {
+		for _, others := range []int{0, 1, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				var c counted
+				token := hold(t, table.Table{Store: &c.Store}, "m")
+				c.slow = time.Hour
+				var r batch.Requests
+				var all sync.WaitGroup
+				for i := range others {
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+2)*time.Second)
+						defer cancel()
+						assert.Error(t, call(ctx, table.Table{Store: r.Store(&c, lease)}, token))
+					})
+				}
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				assert.Error(t, call(ctx, table.Table{Store: r.Store(&c, lease)}, token))
+				assert.Equal(t, time.Second, time.Since(start), "%s, beside %d", name, others)
+				all.Wait()
+				assert.Equal(t, time.Duration(others+1)*time.Second, max(time.Since(start), time.Second), "%s, of %d", name, others)
+			})
+		}
+	}
 }

@@ -23,7 +23,7 @@ type commit struct {
 // maxWrites limits a commit to some hundred locks: each heartbeat has two writes for each name.
 const maxWrites = 1000
 
-// commitAll sends heartbeats in as few commits as their number allows.
+// commitAll sends heartbeats in as few commits as their size limit allows.
 //
 // If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are combined
 // into commits of half the size, the third into quarters, and so on, so that one row that can't be written does not cost all
@@ -31,16 +31,11 @@ const maxWrites = 1000
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
 	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })
-	slices.SortStableFunc(all, func(a, b *commit) int { return a.attempt - b.attempt })
-	for len(all) > 0 {
-		n, writes, most := 1, len(all[0].writes), maxWrites>>min(all[0].attempt, 10)
-		for n < len(all) && all[n].attempt == all[0].attempt && writes+len(all[n].writes) <= most {
-			writes += len(all[n].writes)
-			n++
-		}
-		part := all[:n]
-		if all = all[n:]; part[0].gate.Bounded() {
-			commitTogether(part) // the parts would abort each other
+	attempt := func(c *commit) int { return c.attempt }
+	size := func(c *commit) int { return len(c.writes) }
+	for _, part := range parts(all, attempt, size, func(attempt int) int { return maxWrites >> min(attempt, 10) }) {
+		if part[0].gate.Bounded() { // the parts would abort each other
+			commitTogether(part)
 			continue
 		}
 		sent.Go(func() { commitTogether(part) })

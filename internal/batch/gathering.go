@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,8 @@ type gathering[R any] struct {
 // add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
 // passed to send, which runs in its own goroutine.
 //
-// While other requests are in progress, a request waits for their answer, but at most for the time busy.
+// While other requests are in progress, a request waits for their answer, but at most for as long as the function busy
+// says.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,6 +86,20 @@ func (g *gathering[R]) send(all []R, send func([]R)) {
 			answered()
 		}
 	}()
+}
+
+// parts divides requests into parts of one class each, whose size is at most what the class allows.
+func parts[R any](all []R, class, size func(R) int, most func(class int) int) (parts [][]R) {
+	slices.SortStableFunc(all, func(a, b R) int { return class(a) - class(b) })
+	sum := 0
+	for i, r := range all {
+		if sum += size(r); i == 0 || class(r) != class(all[i-1]) || sum > most(class(r)) {
+			parts, sum = append(parts, nil), size(r)
+		}
+		last := &parts[len(parts)-1]
+		*last = append(*last, r)
+	}
+	return parts
 }
 
 // together returns a context that ends once all of the given contexts have ended. Until then, at least one caller is

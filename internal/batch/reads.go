@@ -30,25 +30,11 @@ const maxKeys = 1000
 
 // readAll combines the requests into as few reads as their number and bounds allow.
 func readAll(all []*read) {
+	bound := func(r *read) int { return int(r.bound) }
+	size := func(r *read) int { return len(r.keys.Names) + len(r.keys.Ranges) }
 	var sent sync.WaitGroup
-	for _, bound := range []table.Bound{table.Present, table.Strong} {
-		var part []*read
-		keys := 0
-		for _, r := range all {
-			if r.bound != bound {
-				continue
-			}
-			n := len(r.keys.Names) + len(r.keys.Ranges)
-			if len(part) > 0 && keys+n > maxKeys {
-				full := part
-				sent.Go(func() { readTogether(full) })
-				part, keys = nil, 0
-			}
-			part, keys = append(part, r), keys+n
-		}
-		if len(part) > 0 {
-			sent.Go(func() { readTogether(part) })
-		}
+	for _, part := range parts(all, bound, size, func(int) int { return maxKeys }) {
+		sent.Go(func() { readTogether(part) })
 	}
 	sent.Wait()
 }

@@ -46,7 +46,8 @@ type Database struct {
 // executes the given statements, which can create other tables. If SPANNER_EMULATOR_HOST is not set, Open starts an
 // emulator, and sets the variable for the clients in this process and its children. The emulator runs until Close is
 // called or this process exits.
-func Open(ctx context.Context, statements ...string) (*Database, error) {
+func (s *Story) Open(ctx context.Context, statements ...string) (*Database, error) {
+	s.Say("", Plain, "starting a Cloud Spanner emulator")
 	e, err := emulator.Open(ctx)
 	if err != nil {
 		return nil, err
@@ -59,11 +60,9 @@ func Open(ctx context.Context, statements ...string) (*Database, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	s.Say("", Plain, "it is ready at %s, with a lock table", e.Addr())
 	return &Database{Path: path, emulator: e}, nil
 }
-
-// Addr returns the emulator's address.
-func (d *Database) Addr() string { return d.emulator.Addr() }
 
 // Close drops the database, and stops the emulator if Open started it.
 func (d *Database) Close() {

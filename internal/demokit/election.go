@@ -62,8 +62,8 @@ func (e *Election) Holder() *Child { return e.holder }
 // Token returns the token under which that process works.
 func (e *Election) Token() spindle.Token { return e.token }
 
-// Next calls do, which makes the process that works lose the lock. It returns how long it took until another process
-// began to work.
+// Next calls the given function, which must make the working process lose the lock. It returns how long it takes until
+// another process begins to work.
 func (e *Election) Next(ctx context.Context, do func(holder *Child) error) (time.Duration, error) {
 	at := time.Now()
 	if err := do(e.holder); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// glance is the interval at which a story calls Look.
-	glance = 50 * time.Millisecond
+	// Glance is the interval at which a story calls Look.
+	Glance = 50 * time.Millisecond
 
 	// patience is how long a story waits for its next step. A second or two is enough, unless the machine is busy.
 	patience = 2 * time.Minute
@@ -91,7 +91,7 @@ func (c *Child) Gone() bool { return c.gone }
 
 // Until continues the story until enough returns true. It returns an error if a child ends without having been told to.
 func (s *Story) Until(ctx context.Context, enough func() bool) error {
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(Glance)
 	defer tick.Stop()
 	timeout := time.After(patience)
 	for !enough() {
@@ -123,16 +123,6 @@ func (s *Story) End() {
 		c.Kill()
 	}
 	s.children = nil
-}
-
-// Open is like the function Open, but also reports its progress on the timeline.
-func (s *Story) Open(ctx context.Context, statements ...string) (*Database, error) {
-	s.Say("", Plain, "starting a Cloud Spanner emulator")
-	d, err := Open(ctx, statements...)
-	if err == nil {
-		s.Say("", Plain, "it is ready at %s, with a lock table", d.Addr())
-	}
-	return d, err
 }
 
 // InLeases formats a duration in seconds and in leases.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -29,9 +28,8 @@ const (
 )
 
 // A Timeline prints events to standard output, each with the number of seconds since the timeline began. It uses
-// colours if standard output is a terminal and NO_COLOR is not set.
+// colours if standard output is a terminal and NO_COLOR is not set. Only the goroutine that plays the story may use it.
 type Timeline struct {
-	mu       sync.Mutex
 	began    time.Time
 	terminal bool
 	colour   bool
@@ -48,16 +46,12 @@ func NewTimeline() *Timeline {
 
 // Print prints a line that is not part of the timeline.
 func (t *Timeline) Print(s Style, format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.endLine()
 	fmt.Println(t.Paint(s, fmt.Sprintf(format, args...)))
 }
 
 // Say prints an event that happens now, and the process that it concerns.
 func (t *Timeline) Say(who string, s Style, format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.head(who)
 	for i, line := range Wrap(fmt.Sprintf(format, args...), width-Margin) {
 		if i > 0 {
@@ -69,8 +63,6 @@ func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 
 // Draw prints a line unchanged, so its parts can have different styles.
 func (t *Timeline) Draw(who, format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.head(who)
 	fmt.Printf(format+"\n", args...)
 }
@@ -78,8 +70,6 @@ func (t *Timeline) Draw(who, format string, args ...any) {
 // Mark prints a mark, such as a star. The first mark begins a new line with the given text, and later marks are added
 // to that line. When the line is full or something else has been printed, the next mark begins a new line.
 func (t *Timeline) Mark(who, text, mark string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.column == 0 || t.column+1+len(mark) > width {
 		t.head(who)
 		fmt.Print(t.Paint(Faint, text))

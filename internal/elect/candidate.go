@@ -1,3 +1,12 @@
+// Package elect decides when to take each step of the protocol. A Candidate polls locks and claims them. A Term keeps
+// them until it is released or lost, and a Keeper sends its heartbeats. The same code works for one lock or several,
+// because each step is a single commit for all of them.
+//
+//   - clock.go: the time; tests replace it and the table's Store, but nothing else
+//   - observer.go: reading the state of locks; history.go: deciding when a lock is free
+//   - claim.go, free.go: winning a lock; step.go: one poll, and the claim that may follow it
+//   - yield.go: when a candidate leaves a lock to other candidates
+//   - term.go: the phases of a term; keep.go: its heartbeats; end.go: its announcement and its release
 package elect
 
 import (
@@ -49,8 +58,8 @@ type Queue interface {
 	Learns(answer *table.Beside) // is called when the poll has been answered
 }
 
-// Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down of c, but none of
-// what c has read about the locks.
+// Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down, but nothing that c
+// has read about the locks.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.observer, again.contests, again.retry = observer{}, 0, Backoff{}

@@ -9,17 +9,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, Claim finishes
-// the attempt in progress but does not start another. If it stopped in the middle of an election, it would block the
-// other candidates until its lease expired. The term does not depend on ctx.
-//
-// If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
-// candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
-// they might be able to confirm.
-func (c *Candidate) Claim(ctx context.Context, seen ...LockView) (*Term, error) {
-	return c.claim(ctx, c.Table, seen...)
-}
-
 // claimant is a candidate during one claim.
 type claimant struct {
 	*Candidate
@@ -27,6 +16,13 @@ type claimant struct {
 	names []string
 }
 
+// claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, claim finishes
+// the attempt in progress but does not start another. If it stopped in the middle of an election, it would block the
+// other candidates until its lease expired. The term does not depend on ctx.
+//
+// If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
+// candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
+// they might be able to confirm.
 func (c *Candidate) claim(ctx context.Context, on table.Table, seen ...LockView) (*Term, error) {
 	observed, names := make([]table.Observation, len(seen)), make([]string, len(seen))
 	for i, s := range seen {
@@ -97,12 +93,13 @@ func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, erro
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
 	var sent Instant
-	stamped := table.Table{Store: stamp{c.Table.Store, func() { sent = c.Clock.Now() }}}
+	stamped := c.Table
+	stamped.Store = stamp{c.Table.Store, func() { sent = c.Clock.Now() }}
 	confirm := func(ctx context.Context) error { return stamped.Confirm(ctx, token, c.LeaseRecord, c.names...) }
 	heartbeat := func(ctx context.Context) error { return c.Table.Heartbeat(ctx, token, c.names...) }
 
 	var cause error // the first error rather than the last
-	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
+	retry := Backoff{Max: c.LeaseRecord.Lease / 10}
 	for {
 		err := c.try(running, confirm)
 		switch {
@@ -184,8 +181,8 @@ func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })
 }
 
-// insist retries free for as long as one attempt may take, because other transactions of this process might abort each
-// try. If it gives up, the locks are left to expire.
+// insist retries the step that frees the locks for as long as one attempt may take, because other transactions of this
+// process might abort each try. If it gives up, the locks are left to expire.
 func (c claimant) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

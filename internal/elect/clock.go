@@ -76,23 +76,29 @@ const (
 	longestPause      = 10 * time.Second
 )
 
-// Backoff computes the pauses between attempts at a step that fails. They double from First to Max, with jitter. The
-// first pause is at most a second, and no pause is longer than ten seconds. If First is zero, the first pause is a
-// thirtieth of Max.
+// Backoff computes the pauses between attempts at a step that fails. They double from a thirtieth of Max to Max, with
+// jitter. The first pause is at most a second, and no pause is longer than ten seconds.
 type Backoff struct {
-	First, Max time.Duration
-	next       time.Duration
+	Max  time.Duration
+	next time.Duration
 }
 
 // Pause returns the next pause.
 func (b *Backoff) Pause(c Clock) time.Duration {
-	first := b.First
-	if first == 0 {
-		first = b.Max / 30
-	}
-	b.next = min(max(2*b.next, min(first, longestFirstPause)), b.Max, longestPause)
+	b.next = min(max(2*b.next, min(b.Max/30, longestFirstPause)), b.Max, longestPause)
 	return Jitter(c, b.next)
 }
 
 // Reset makes the next pause a first pause again.
 func (b *Backoff) Reset() { b.next = 0 }
+
+// Remind calls a function with the time waited so far while work that was told to stop does not return: after one lease,
+// and again each time the wait has doubled. It returns when ctx ends.
+func Remind(ctx context.Context, c Clock, lease time.Duration, say func(waited time.Duration)) {
+	for waited, next := time.Duration(0), lease; ; waited, next = next, 2*next {
+		if Sleep(ctx, c, next-waited); ctx.Err() != nil {
+			return
+		}
+		say(next)
+	}
+}

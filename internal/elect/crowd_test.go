@@ -2,6 +2,7 @@ package elect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -148,23 +149,6 @@ func TestACrowdHasAHolderSoonAfterACrash(t *testing.T) {
 	}
 }
 
-// A model in which a crowd elects a holder whatever it does would prove nothing.
-func TestACrowdWithPessimisticReadsDoesNotElect(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		c := crowdOn(b, 1000, time.Second)
-		c.spanner.Pessimistic = true
-		c.start(c.machines[0])
-		holder := c.next(c.lease)
-		require.NotNil(t, holder)
-		c.start(c.machines[1:]...)
-		time.Sleep(3 * c.lease)
-		require.True(t, holder.Has())
-		holder.Link.Cut()
-		assert.Nil(t, c.next(4*c.lease), "elected")
-		b.End(c.machines...)
-	})
-}
-
 // dying is the store of a client that dies between a read and a commit.
 type dying struct {
 	table.Store
@@ -176,17 +160,16 @@ func (d *dying) Transact(ctx context.Context, step string, fn func(context.Conte
 		_, err := fn(ctx, r)
 		if err == nil {
 			d.died.Store(true)
-			err = memstore.ErrDied
+			err = errors.New("the client died")
 		}
 		return nil, err
 	})
 }
 
-// vacancyAfterADeath returns how long the lock has no holder if the first claimant dies in the middle of its claim.
-func vacancyAfterADeath(t *testing.T, pessimistic bool) (took time.Duration) {
+// A claimant that dies in the middle of its claim leaves no locks of rows, because its transaction is optimistic.
+func TestACandidateThatDiesInTheMiddleOfItsClaimDelaysNobody(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		c := crowdOn(b, 0, time.Second)
-		c.spanner.Pessimistic = pessimistic
 		victim := c.join(fleet.Name, "victim")
 		d := &dying{Store: c.spanner}
 		victim.Link.Store = d
@@ -196,19 +179,13 @@ func vacancyAfterADeath(t *testing.T, pessimistic bool) (took time.Duration) {
 		start := time.Now()
 		c.start(c.join(fleet.Name, "other"))
 		require.NotNil(t, c.next(time.Minute))
-		took = time.Since(start)
+		assert.Less(t, time.Since(start), 50*time.Millisecond)
 		b.End(c.machines...)
 	})
-	return took
-}
-
-func TestACandidateThatDiesInTheMiddleOfItsClaimDelaysNobody(t *testing.T) {
-	assert.Less(t, vacancyAfterADeath(t, false), 50*time.Millisecond)
-	assert.Greater(t, vacancyAfterADeath(t, true), 9*time.Second, "the model does not show what locks cost")
 }
 
 func TestAClaimDoesNotWaitForLocksWithSimilarNames(t *testing.T) {
-	for name, n := range map[string]int{"job_%04d": 400, "job_%d": 180} {
+	for name, n := range map[string]int{"job_%04d": 100, "job_%d": 60} {
 		t.Run(name, func(t *testing.T) {
 			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 				c := crowdOf(b, n, time.Second, func(i int) string { return fmt.Sprintf(name, i) })

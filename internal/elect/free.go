@@ -37,7 +37,7 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
 	late := func() bool { return c.Clock.Now().Since(sent) >= Limit(c.LeaseRecord.Lease) }
-	retry := Backoff{First: c.LeaseRecord.Lease / 200, Max: c.LeaseRecord.Lease / 10}
+	retry := Backoff{Max: c.LeaseRecord.Lease / 10}
 	for {
 		err := c.try(running, func(ctx context.Context) error { return c.on.ClaimFree(ctx, claim) })
 		if err == nil && !late() {

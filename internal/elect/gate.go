@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Gate bounds how many claims of one Spanner client are in flight to one table. Otherwise the claims of a thousand new locks
-// would abort each other, and those of other processes. A place in the gate is for one claim and its confirmation, which
-// therefore never waits. Nothing else passes the gate. The zero value is ready to use. A nil Gate has places for all.
+// Gate limits how many claims one Spanner client sends to a table at once. Without it, the claims of a thousand new
+// locks would abort each other and the claims of other processes. A claim has a place in the gate until it is confirmed,
+// so confirmations never wait. The zero value is ready to use. A nil Gate has no limit.
 //
-// As long as claims are rarely aborted in vain, there is no bound. An abort is in vain if the next poll shows that no other
-// candidate has claimed the lock. If more than an eighth of the claims end so, the bound falls to the share that did not, and
-// it rises again when none do. Spanner itself aborts few claims of different locks, but the emulator runs only one
-// transaction at a time.
+// At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The gate
+// counts wasted aborts in samples, which are 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
+// wasted aborts, the new limit is the highest concurrency in the sample times the share of the other claims. After
+// several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims of different locks, but
+// the emulator runs only one transaction at a time.
 type Gate struct {
 	mu      sync.Mutex
 	flying  int               // claims that have a place
@@ -28,19 +29,19 @@ type Gate struct {
 	typical time.Duration     // how long a claim and its confirmation take
 
 	sample
-	calm int // how many samples in a row had no abort in vain
+	calm int // how many samples had no wasted abort since the limit last changed
 }
 
 // sample is what has happened since the limit was last considered.
 type sample struct {
-	ended  int // claims that were not aborted, or in vain
-	vain   int
+	ended  int // claims that were not aborted, or whose abort was wasted
+	vain   int // the latter
 	most   int // at a time
 	waited bool
 }
 
-// A sample has as many claims as the limit, within these bounds. The limit rises after a number of calm samples, because
-// a limit that is too high costs more than one that is too low.
+// A sample has as many claims as the limit, within these bounds. The limit rises only after several samples without
+// wasted aborts, because a limit that is too high costs more than one that is too low.
 const (
 	shortestSample = 8
 	longestSample  = 64
@@ -53,8 +54,8 @@ type Entrance struct {
 	Owner string // on whose behalf; "": the process itself
 }
 
-// Urgency is how urgent a claim is. Its place comes before all less urgent ones, with one exception: every fourth place goes
-// to the claim that has waited longest.
+// Urgency is how urgent a claim is. More urgent claims get a place first, with one exception: every fourth place goes to
+// the claim that has waited longest.
 type Urgency int
 
 const (
@@ -96,7 +97,7 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. again says that the same claim was aborted in vain.
+// enter waits for a place. It returns an error only if ctx ends first. again means that the same claim had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {
 		return nil, nil
@@ -217,7 +218,7 @@ func (p *place) answered() {
 	p.leave()
 }
 
-// count adds a claim to the sample, and changes the limit if the sample is complete.
+// count adds a claim to the sample, and changes the limit when the sample is complete.
 func (g *Gate) count(vain int) {
 	g.ended, g.vain = g.ended+1, g.vain+vain
 	if g.ended < min(max(g.limit, shortestSample), longestSample) {
@@ -234,22 +235,22 @@ func (g *Gate) count(vain int) {
 	g.sample = sample{most: g.flying, waited: len(g.waiting) > 0}
 }
 
-// Beat says that a commit of heartbeats is in flight. If the gate has a bound, no further claim gets a place until then,
-// because it could abort the heartbeats. The caller calls the returned function when the commit has been answered.
+// Beat records that a commit of heartbeats is in flight. If the gate has a limit, no further claim gets a place until the
+// commit is answered, because the claim could abort the heartbeats. The caller must call done when it has been answered.
 func (g *Gate) Beat() (done func()) {
 	g.add(0, 1)
 	return func() { g.add(0, -1) }
 }
 
-// Bounded reports whether claims were aborted in vain.
+// Bounded reports whether there is a limit.
 func (g *Gate) Bounded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.limit > 0
 }
 
-// Count counts claims that do not wait, such as those of a group's partitions, which the group itself bounds. The caller
-// calls the returned function when they have been answered.
+// Count counts a commit of claims that does not wait for a place, because a group itself limits how many claims of
+// partitions it sends. The caller must call done when the commit has been answered.
 func (g *Gate) Count() (done func()) {
 	if g == nil {
 		return func() {}

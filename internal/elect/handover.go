@@ -7,8 +7,8 @@ import (
 )
 
 // signal sends signals to other candidates during the pause before the next poll, and returns the rest of the pause.
-// Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. The limit is a
-// tenth of the lease, because the other followers do not poll more often than that.
+// Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. It may take a tenth
+// of the lease, because the other followers do not poll more often than that.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {

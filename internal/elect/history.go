@@ -75,9 +75,9 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss records that the lock row is missing. Without the row, the holder can't extend its lease, but it can act until
-// the lease expires. That time is measured from the first poll that found the row missing, and starts over if a poll
-// finds a new orphan lease.
+// miss records that the lock row is missing. The holder can no longer extend its lease, but may act until it expires. So
+// we wait for one lease, counted from the first poll that found the row missing. If a poll finds a new orphan lease, the
+// wait starts again.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -112,7 +112,7 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 }
 
 // freeIn returns how long after the observation o the lock can be claimed. It is the heart of the protocol. The caller
-// must pass o to learn first. freeIn itself changes nothing.
+// must already have called learn with this observation. freeIn itself changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:
@@ -145,7 +145,7 @@ func (h *lockHistory) priorityDelay(r rules) time.Duration {
 // paceOr returns the last holder's lease, which all candidates know, or own if the candidate has seen no holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
-// notReleased reports whether the last holder might still be working, because it has not released the lock. It returns
+// notReleased reports whether the last holder has not released the lock, and so might still be working. It returns
 // false if the lock was never held. It returns true after an unconfirmed claim, because the holder before that claim is
 // not known. It also returns true if the row of a held lock has vanished.
 func (h *lockHistory) notReleased(o table.Observation) bool {

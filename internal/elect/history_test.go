@@ -123,17 +123,6 @@ func TestAHolderMayHaveBeenLeavingSinceTheLastPollThatDidNotShowIt(t *testing.T)
 	}
 }
 
-func TestALeaseRecordIsOfOneToken(t *testing.T) {
-	var h lockHistory
-	r := rules{lease: lease}
-	p := &table.LeaseRecord{Lease: lease}
-	h.learn(heldBy(tokenOne, 0, p), r)
-	h.learn(heldBy(tokenOne, 0, nil), r)
-	assert.Equal(t, p, h.leaseRecordOf(tokenOne))
-	h.learn(heldBy(tokenTwo, 0, p), r)
-	assert.Nil(t, h.leaseRecordOf(tokenOne))
-}
-
 func TestALockThatWasNotReleasedIsToldFromOneThatWas(t *testing.T) {
 	r, p := rules{lease: lease}, &table.LeaseRecord{Lease: lease}
 	for _, c := range []struct {

@@ -31,7 +31,6 @@ const (
 	Beat                            // a heartbeat was sent, acknowledged or not, and the term continues
 	Lost                            // the term has ended
 	Requested                       // another process has asked for the locks
-	Marked                          // the announcement has been committed
 	Announced                       // the followers have seen the announcement, or the wait for them has ended
 )
 
@@ -58,7 +57,7 @@ func (k *Keeper) Start() {
 	k.ctx, k.quit = context.WithCancel(k.Context())
 	k.left = make(chan struct{})
 	k.retry.Max = k.lease / 10
-	k.unwatch = context.AfterFunc(k.over, func() { k.Notify(TermEvent{What: Lost, Err: context.Cause(k.over), At: k.ended()}) })
+	k.unwatch = context.AfterFunc(k.over, func() { k.Notify(TermEvent{What: Lost, Err: context.Cause(k.over), At: k.Ended()}) })
 	k.all.Go(k.renew)
 }
 
@@ -80,17 +79,17 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress, which does no harm even if
-// it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when the term ends. Otherwise, Stop returns the reason why the
-// term ended.
+// Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress, which does no harm even
+// if it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when the term ends.
+// Otherwise, Stop returns why the term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
 	k.all.Wait()
-	if k.Held() && k.unwatch() { // both, because the term may end in between
+	if k.lasts() > 0 && k.unwatch() { // both, because the term may end in between
 		return nil
 	}
-	k.End(k.expired()) // in case the deadline passed while the machine was suspended, so that the timer has not fired
+	k.End(k.standing.Load().expired()) // in case the deadline passed while the machine was suspended, so that the timer has not fired
 	return context.Cause(k.over)
 }
 
@@ -123,6 +122,9 @@ func (k *Keeper) renew() {
 		case <-k.Mute:
 			return
 		case <-next.C:
+			if s := k.standing.Load(); s.stalled != nil && k.clock.Now().Since(s.stalledAt) >= k.lease {
+				return // the work hangs, so the lease expires
+			}
 			a, err := k.send(ctx, sent, answers)
 			if err != nil {
 				k.End(err)
@@ -145,7 +147,7 @@ func (k *Keeper) renew() {
 				next.Reset(k.untilBeat())
 			case a.n == len(sent)-1:
 				sent[a.n].err = a.err
-				next.Reset(min(k.retry.Pause(k.clock), max(k.Left()/2, time.Millisecond)))
+				next.Reset(min(k.retry.Pause(k.clock), max(k.lasts()/2, time.Millisecond)))
 			default:
 				continue // a later attempt may still be answered
 			}
@@ -176,10 +178,10 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 		k.Before(k.ctx)
 	}
 	a := attempt{n: n, sent: k.clock.Now(), cancelable: within(table.Apart(ctx, n))}
-	left := k.Left()
+	left := k.lasts()
 	if left <= 0 {
 		a.cancel(nil)
-		return a, k.expired()
+		return a, k.standing.Load().expired()
 	}
 	k.all.Go(func() {
 		a := a
@@ -198,7 +200,7 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 // patience returns how long to wait for the answer to an attempt before the next one is sent. After the first attempt, at
 // least a third of the lease is left then.
 func (k *Keeper) patience() time.Duration {
-	return max(min(k.Left()*3/8, k.lease/4), k.lease/50)
+	return max(min(k.lasts()*3/8, k.lease/4), k.lease/50)
 }
 
 // learn reacts to the answer to an attempt. It returns an error only if the term has ended.
@@ -211,7 +213,7 @@ func (k *Keeper) learn(a attempt) error {
 		was, goesOn := k.endanger(a.err)
 		switch {
 		case !goesOn:
-			return k.expired()
+			return k.standing.Load().expired()
 		case !was:
 			k.notify(TermEvent{What: InJeopardy, Err: fmt.Errorf("heartbeat: %w", a.err)})
 		}
@@ -219,7 +221,7 @@ func (k *Keeper) learn(a attempt) error {
 	}
 	was, extended := k.extend(a.sent)
 	if !extended {
-		return k.expired()
+		return k.standing.Load().expired()
 	}
 	if was {
 		k.retry.Reset()
@@ -228,13 +230,14 @@ func (k *Keeper) learn(a attempt) error {
 	return nil
 }
 
-// ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
-// before that heartbeat was sent. If a fence found the lease row missing, it is that time. Otherwise it is the deadline.
-func (k *Keeper) ended() Instant {
+// Ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
+// before that heartbeat was sent. If a fence found the lease row missing, it is the time of that. Otherwise, it is the
+// deadline.
+func (k *Keeper) Ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent
 	}
-	at, limit := k.standing.Load().acknowledged, int64(k.limit())
+	at, limit := k.standing.Load().acknowledged, int64(Limit(k.lease))
 	return Instant{at.Wall + limit, at.Mono + limit}
 }
 
@@ -260,4 +263,15 @@ func (k *Keeper) untilBeat() time.Duration {
 		}
 	}
 	return max(min(next, k.lease-k.lease/10-since), 0)
+}
+
+// Event is an event in the life of a lock. The public package documents the kinds.
+type Event struct {
+	Kind      int
+	At        time.Time // by the local clock
+	Token     table.Token
+	Partition string // in a group; "": the event is about the lock
+	Err       error
+	Deadline  time.Time         // the term's, by the local clock
+	Leader    table.Observation // the other holder
 }

@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -261,7 +264,11 @@ func TestAMutedTermExpires(t *testing.T) {
 		require.True(t, term.Held())
 		close(mute)
 		left := term.Left()
-		time.Sleep(left - time.Millisecond)
+		time.Sleep(left - lease/2 - time.Millisecond)
+		assert.True(t, term.Secure())
+		time.Sleep(2 * time.Millisecond)
+		assert.False(t, term.Secure(), "half of its lease has passed, so that its waiters must look themselves")
+		time.Sleep(lease/2 - 2*time.Millisecond)
 		assert.True(t, term.Held())
 		time.Sleep(2 * time.Millisecond)
 		assert.False(t, term.Held())
@@ -286,5 +293,109 @@ func TestACandidateThatHoldsOffClaimsLater(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, time.Now(), until)
 		assert.Less(t, time.Since(until), lease/10)
+	})
+}
+
+// A server that hangs uses up one attempt rather than the lease. With a short lease, an attempt gets a part of it,
+// which leaves time for another attempt. With a long lease, it gets a few seconds.
+func TestAnAttemptThatHangsLeavesTimeForTheNext(t *testing.T) {
+	for of, most := range map[time.Duration]time.Duration{9 * time.Second: 4500 * time.Millisecond, 24 * time.Hour: 10 * time.Second} {
+		t.Run(of.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				var mu sync.Mutex
+				longest := map[string]time.Duration{}
+				c := candidate("c", table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
+					until, limited := ctx.Deadline()
+					assert.True(t, limited, step)
+					mu.Lock()
+					longest[step] = max(longest[step], time.Until(until))
+					mu.Unlock()
+					return send(ctx, store)
+				}), "m")
+				c.LeaseRecord.Lease = of
+				c.LeaseRecord.AcceptsHandover = true
+				step := c.Try(t.Context(), All, 0)
+				require.NotNil(t, step.Term)
+				happened := make(chan TermEvent, 100)
+				k := &Keeper{Term: step.Term, Interval: of / 10, Notify: func(e TermEvent) { happened <- e }}
+				k.Start()
+				require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "m", step.Term.Token()))
+				k.WatchRequests()
+				await(happened, Requested)
+				k.Announce()
+				await(happened, Announced)
+				require.NoError(t, k.Stop())
+				require.NoError(t, step.Term.Release(t.Context(), nil))
+				for step, limit := range longest {
+					assert.LessOrEqual(t, limit, most, step)
+					assert.GreaterOrEqual(t, limit, min(of/4, most), step)
+				}
+				for _, step := range []string{"observe", "claim", "confirm", "heartbeat", "asked", "announce", "release"} {
+					assert.Contains(t, longest, step)
+				}
+			})
+		})
+	}
+}
+
+// await waits until something happens.
+func await(happened <-chan TermEvent, what TermEventKind) TermEvent {
+	for {
+		if e := <-happened; e.What == what {
+			return e
+		}
+	}
+}
+
+// keeper keeps a term for as long as a test wants.
+func keeper(t *Term) *Keeper {
+	return &Keeper{Term: t, Interval: t.lease / 3, Notify: func(TermEvent) {}, ctx: t.Context()}
+}
+
+// beat sends one heartbeat and waits for its answer.
+func beat(k *Keeper) error {
+	answers := make(chan attempt, 1)
+	if _, err := k.send(k.ctx, nil, answers); err != nil {
+		return err
+	}
+	return k.learn(<-answers)
+}
+
+func TestATermThatHasEndedHasNothingLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		term := candidate("a", store, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		assert.Equal(t, lease-lease/100, term.Left())
+		time.Sleep(time.Second)
+		assert.Equal(t, lease-lease/100-time.Second, term.Left())
+		term.End(ErrExpired)
+		assert.Negative(t, term.Left())
+		assert.False(t, term.Held())
+		assert.ErrorIs(t, context.Cause(term.Context()), ErrExpired)
+		start := time.Now()
+		assert.ErrorIs(t, beat(keeper(term)), ErrExpired)
+		assert.Error(t, term.Release(t.Context(), nil), "it is left to expire")
+		assert.Zero(t, time.Since(start))
+		assert.NotZero(t, store.Rows()["m"].Heartbeat)
+	})
+}
+
+func TestAReleaseAsksNothingOfATableThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &memstore.Link{Store: &memstore.Store{}}
+		term := candidate("a", link, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		gone := status.Error(codes.NotFound, "Database not found: projects/p/instances/i/databases/d")
+		link.Refuse(func(step string) error {
+			if step == "release" {
+				return fmt.Errorf("%w: %w", table.ErrMissing, gone)
+			}
+			return gone
+		})
+		start := time.Now()
+		assert.Error(t, term.Release(t.Context(), nil))
+		assert.Less(t, time.Since(start), lease/10)
 	})
 }

@@ -26,10 +26,11 @@ func (p *Patience) Passed(step string) {
 }
 
 // Ends reports whether the caller should give up because a step has failed with err. If the caller's very first request
-// is refused because something is missing or a permission is, Ends returns true, because waiting rarely helps then.
+// is refused because a table, a database or a permission is missing, Ends returns true, because waiting rarely helps
+// then.
 //
 // If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a refusal
-// does not count after two such periods.
+// counts only if the next one follows within twice that time.
 func (p *Patience) Ends(step string, err error) bool {
 	fault, first := table.FaultOf(err), !p.began
 	p.began = true

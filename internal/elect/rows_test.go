@@ -2,6 +2,7 @@ package elect_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
@@ -28,33 +30,6 @@ func TestAtMostTwoRowsAndOneAfterRelease(t *testing.T) {
 		assert.True(t, rows["mylock"].Heartbeat.IsZero())
 		assert.Empty(t, rows["mylock"].Writer)
 	})
-}
-
-func TestRowsDeletedUnderAHolder(t *testing.T) {
-	cases := map[string]func(spindle.Token) []table.Write{
-		"lock row":  func(spindle.Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: "mylock"}} },
-		"lease row": func(k spindle.Token) []table.Write { return []table.Write{{Kind: table.Delete, Name: fleet.Key(k)}} },
-		"both": func(k spindle.Token) []table.Write {
-			return []table.Write{{Kind: table.Delete, Name: fleet.Key(k)}, {Kind: table.Delete, Name: "mylock"}}
-		},
-	}
-	for name, rows := range cases {
-		t.Run(name, func(t *testing.T) {
-			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-				a, c := b.Start("a"), b.Start("b")
-				time.Sleep(time.Minute)
-				token := a.Token()
-				b.Operator(rows(token)...)
-				b.Until(2*fleet.Lease, func() bool {
-					require.False(t, a.Has() && c.Has())
-					return a.Token() > token || c.Token() > token
-				})
-				assert.Contains(t, a.Seen.Kinds(), "lost")
-				assert.ErrorIs(t, a.Seen.All()[1].Err, spindle.ErrSuperseded)
-				b.End(a, c)
-			})
-		})
-	}
 }
 
 func TestALockRowDeletedUnderAPausedHolder(t *testing.T) {
@@ -136,19 +111,6 @@ func TestASeenLeaseDoesNotOutliveItsTerm(t *testing.T) {
 	})
 }
 
-func TestALostTokenColumnDoesNotMakeTwoHolders(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a := b.Start("a")
-		b.Operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: nil}}})
-		c := b.Start("b")
-		for range 10000 {
-			time.Sleep(fleet.Lease / 100)
-			require.False(t, a.Has() && c.Has())
-		}
-		b.End(a, c)
-	})
-}
-
 func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
 		for _, name := range []string{"mylock_b", "mylock_12", "mylock_5", "mylock_b_1234567890123456", "mylock_12345678901234567"} {
@@ -159,16 +121,6 @@ func TestOtherLocksRowsAreLeftAlone(t *testing.T) {
 		assert.Len(t, b.Store.Rows(), 7)
 		b.End(a)
 		assert.Len(t, b.Store.Rows(), 6)
-	})
-}
-
-func TestATokenThatSomebodyChangedDoesNotShortenTheHoldersLease(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		a, c := b.Start("a", spindle.WithLease(10*fleet.Lease)), b.Start("c")
-		b.Operator(table.Write{Kind: table.Update, Name: "mylock", Set: []table.Cell{{Column: table.ColToken, Value: time.Unix(1, 0)}}})
-		a.Link.Cut()
-		b.Until(12*fleet.Lease, func() bool { require.False(t, a.Has() && c.Has()); return c.Has() })
-		b.End(c, a)
 	})
 }
 
@@ -201,51 +153,121 @@ func TestAnAbsenceIsOverOnceTheRowIsSeenEvenIfItsLeaseRecordIsNot(t *testing.T) 
 	})
 }
 
-func TestAnUnreadableLeaseRecordIsNotGuessedAt(t *testing.T) {
+// A newer version might hold the lock by rules that this one does not know, and a record that can't be read might be of any
+// lease. So the lock's rows are left alone, however much time has passed and whatever their state is.
+func TestALockOfANewerVersionIsLeftToIt(t *testing.T) {
+	gone, reclaims := table.Write{Kind: table.Delete, Name: fleet.Name}, table.Write{Kind: table.Update, Name: fleet.Name, Set: []table.Cell{{Column: table.ColWriter, Value: "b"}}}
+	for says, why := range map[string]string{`{"v":2,"lease":10}`: "update this program", "ten seconds": "stays taken"} {
+		for name, change := range map[string][]table.Write{"it is held": nil, "its lock row is gone": {gone}, "it is said to reclaim": {reclaims}} {
+			t.Run(name+", "+why, func(t *testing.T) {
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					var log fleet.Log
+					a := b.Start("a")
+					key := fleet.Key(a.Token())
+					b.Operator(append([]table.Write{{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}, change...)...)
+					a.Link.Cut()
+					c := b.Start("b", spindle.WithReclaim(), spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					before := b.Store.Rows()
+					time.Sleep(2 * time.Minute)
+					require.ErrorContains(t, c.Health(), why)
+					time.Sleep(time.Hour)
+					assert.False(t, c.Has())
+					assert.Equal(t, before, b.Store.Rows())
+					assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+					assert.Contains(t, log.String(), why)
+
+					b.Operator(table.Write{Kind: table.Delete, Name: key}, table.Write{Kind: table.Put, Name: fleet.Name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: nil}}})
+					b.Until(fleet.Lease, c.Has)
+					assert.NoError(t, c.Health())
+					b.End(a, c)
+				})
+			})
+		}
+	}
+}
+
+// prune deletes the locks that expired a day ago.
+func prune(t *testing.T, b *fleet.Fleet) (pruned int) {
+	tab := table.Table{Store: b.Store}
+	for seen, err := range operator.Prunable(t.Context(), tab, operator.Ages{Released: time.Hour, Expired: 24 * time.Hour}) {
+		require.NoError(t, err)
+		n, err := tab.Prune(t.Context(), seen...)
+		require.NoError(t, err)
+		pruned += n
+	}
+	return pruned
+}
+
+// The holder, and the candidates that have seen it, were cut off for more than a day, and its rows were pruned in that
+// time. They all come back at the same time as a candidate that has never seen the lock.
+func TestAfterAnExpiredLockIsPrunedThereIsOneHolder(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		var log fleet.Log
-		a := b.Start("a")
-		b.Operator(table.Write{Kind: table.Update, Name: fleet.Key(a.Token()), Set: []table.Cell{{Column: table.ColWriter, Value: "ten seconds"}}})
-		c := b.Start("b", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		time.Sleep(fleet.Lease)
+		a, c := b.Start("a"), b.Start("c")
+		first := a.Token()
+		time.Sleep(time.Minute)
 		a.Link.Cut()
-		time.Sleep(time.Hour)
-		assert.False(t, c.Has())
-		assert.Contains(t, log.String(), "ten seconds")
-		b.End(a, c)
+		c.Link.Cut()
+		time.Sleep(24*time.Hour + fleet.Lease)
+		require.Equal(t, 1, prune(t, b))
+		require.Empty(t, b.Store.Rows())
+		d := b.Machine("d")
+		a.Link.Mend()
+		c.Link.Mend()
+		b.Run(d)
+		machines := []*fleet.Machine{a, c, d}
+		holders := func() (n int) {
+			for _, m := range machines {
+				if m.Has() {
+					n++
+					assert.Greater(t, m.Token(), first)
+				}
+			}
+			return n
+		}
+		b.Until(fleet.Lease/10, func() bool { return holders() == 1 })
+		for end := time.Now().Add(5 * fleet.Lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			require.Equal(t, 1, holders())
+		}
+		b.End(machines...)
 	})
 }
 
-// A newer version might hold the lock by rules that this one does not know. So its rows are left alone, however much
-// time has passed and whatever their state is.
-func TestALockOfANewerVersionIsLeftToIt(t *testing.T) {
-	for name, change := range map[string][]table.Write{
-		"it is held":            nil,
-		"its lock row is gone":  {{Kind: table.Delete, Name: fleet.Name}},
-		"it is said to reclaim": {{Kind: table.Update, Name: fleet.Name, Set: []table.Cell{{Column: table.ColWriter, Value: "b"}}}},
+// Whatever an operator does to the rows of a holder, no other candidate gets the lock while the holder has it, even if the
+// holder can't learn of it.
+func TestDamagedRowsMakeNoSecondHolder(t *testing.T) {
+	lockRow, leaseRow := table.Write{Kind: table.Delete, Name: fleet.Name}, func(k spindle.Token) table.Write { return table.Write{Kind: table.Delete, Name: fleet.Key(k)} }
+	token := func(value any) table.Write {
+		return table.Write{Kind: table.Update, Name: fleet.Name, Set: []table.Cell{{Column: table.ColToken, Value: value}}}
+	}
+	for name, damage := range map[string]func(spindle.Token) []table.Write{
+		"no lock row":     func(spindle.Token) []table.Write { return []table.Write{lockRow} },
+		"no lease row":    func(k spindle.Token) []table.Write { return []table.Write{leaseRow(k)} },
+		"neither":         func(k spindle.Token) []table.Write { return []table.Write{leaseRow(k), lockRow} },
+		"no token":        func(spindle.Token) []table.Write { return []table.Write{token(nil)} },
+		"a changed token": func(spindle.Token) []table.Write { return []table.Write{token(time.Unix(1, 0))} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-				var log fleet.Log
-				a := b.Start("a")
-				key := fleet.Key(a.Token())
-				b.Operator(append([]table.Write{{Kind: table.Update, Name: key, Set: []table.Cell{{Column: table.ColWriter, Value: `{"v":2,"lease":10}`}}}}, change...)...)
-				a.Link.Cut()
-				c := b.Start("b", spindle.WithReclaim(), spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-				before := b.Store.Rows()
-				time.Sleep(2 * time.Minute)
-				require.ErrorContains(t, c.Health(), "written by a newer version of spindle")
-				time.Sleep(time.Hour)
-				assert.False(t, c.Has())
-				assert.Equal(t, before, b.Store.Rows())
-				assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
-				assert.Contains(t, log.String(), "update this program")
-
-				b.Operator(table.Write{Kind: table.Delete, Name: key}, table.Write{Kind: table.Put, Name: fleet.Name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: nil}, {Column: table.ColToken, Value: table.Now}, {Column: table.ColWriter, Value: nil}}})
-				b.Until(fleet.Lease, c.Has)
-				assert.NoError(t, c.Health())
-				b.End(a, c)
+		for _, cut := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, cut off %v", name, cut), func(t *testing.T) {
+				fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+					a, c := b.Start("a", spindle.WithLease(3*fleet.Lease)), b.Start("c")
+					time.Sleep(time.Minute)
+					first := a.Token()
+					b.Operator(damage(first)...)
+					if cut {
+						a.Link.Cut()
+					}
+					for end := time.Now().Add(4 * fleet.Lease); time.Now().Before(end); time.Sleep(fleet.Lease / 100) {
+						require.False(t, a.Has() && c.Has())
+					}
+					if cut || damage(first)[0].Kind == table.Delete {
+						assert.Greater(t, max(a.Token(), c.Token()), first, "the lock is claimed again")
+					}
+					if !cut && damage(first)[0].Kind == table.Delete {
+						assert.ErrorIs(t, a.Seen.All()[1].Err, spindle.ErrSuperseded)
+					}
+					b.End(a, c)
+				})
 			})
-		})
+		}
 	}
 }

@@ -15,6 +15,7 @@ type Step struct {
 	Seen        []LockView    // the locks as the poll showed them, or nil
 	Term        *Term         // the term of the locks that were claimed, or nil
 	Pause       time.Duration // until the next step, if Term is nil
+	Latest      time.Duration // like Pause, for a candidate that learns from elsewhere that the holders are alive
 	Err         error         // why the poll or claim failed; nil if another candidate was first, unless that keeps happening
 	Lost        bool          // another candidate claimed the locks first, or the claim was aborted, which looks the same
 	CoolingDown bool          // the candidate leaves the locks to other candidates, for example because it could not confirm
@@ -22,39 +23,12 @@ type Step struct {
 
 // Decision is what to do after a poll: claim some of the locks, wait, or give up because the candidate is blocked.
 type Decision struct {
-	claim   []LockView
-	also    []table.Write
-	urgency Urgency
-	wait    time.Duration
-	err     error
+	Claim   []LockView    // the locks to claim; nil: none
+	Also    []table.Write // more writes for the claim's commit
+	Urgency Urgency       // of the claim
+	Wait    time.Duration // if there is nothing to claim: until the next poll at the latest
+	Err     error         // why nothing is claimed, if waiting does not change that
 }
-
-// Claim returns the decision to claim the given locks.
-func Claim(locks ...LockView) Decision { return Decision{claim: locks} }
-
-// As returns the decision with the given urgency. The default is Urgent.
-func (d Decision) As(u Urgency) Decision {
-	d.urgency = u
-	return d
-}
-
-// And returns the decision with more writes for the claim's commit.
-func (d Decision) And(also ...table.Write) Decision {
-	d.also = also
-	return d
-}
-
-// Wait returns the decision to poll again after d at the latest.
-func Wait(d time.Duration) Decision { return Decision{wait: d} }
-
-// Blocked returns the decision to claim nothing, for a reason that waiting does not change.
-func Blocked(err error) Decision { return Decision{err: err} }
-
-// Claims returns the locks to claim, or nil.
-func (d Decision) Claims() []LockView { return d.claim }
-
-// Waits returns how long to wait, if there is nothing to claim.
-func (d Decision) Waits() time.Duration { return d.wait }
 
 // Choose decides what to do about the locks that a poll has shown.
 type Choose func(seen []LockView) Decision
@@ -66,9 +40,9 @@ func All(seen []LockView) Decision {
 		wait = max(wait, s.FreeIn)
 	}
 	if wait > 0 {
-		return Wait(wait)
+		return Decision{Wait: wait}
 	}
-	return Claim(seen...)
+	return Decision{Claim: seen}
 }
 
 // Try polls the locks once, and claims the locks that choose decides to claim. If there is nothing to claim, Step.Pause
@@ -79,20 +53,20 @@ func All(seen []LockView) Decision {
 // A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
 // because the first poll may be out of date.
 //
-// The poll and the wait end when ctx does. Claim describes how ctx affects a claim.
+// The poll and the wait end when ctx does. See claim for what ctx does to a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	step, d := c.poll(ctx, choose, maxPause)
-	if d.claim == nil {
+	if d.Claim == nil {
 		return step
 	}
 	polled := c.Clock.Now()
-	p, err := c.Gate.enter(ctx, c.Clock, d.urgency, c.Gate.Owner, c.aborted)
+	p, err := c.Gate.enter(ctx, c.Clock, d.Urgency, c.Gate.Owner, c.aborted)
 	if err != nil {
 		return Step{Seen: step.Seen, Err: err}
 	}
 	defer p.leave()
 	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // others wait until this poll has been answered
-		if step, d = c.poll(table.Apart(ctx, 1), choose, maxPause); d.claim == nil {
+		if step, d = c.poll(table.Apart(ctx, 1), choose, maxPause); d.Claim == nil {
 			return step
 		}
 	}
@@ -116,19 +90,20 @@ func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Durat
 		return Step{Seen: seen, Pause: min(Jitter(c.Clock, maxPause), c.coolDown.Left(c.Clock)), CoolingDown: true}, Decision{}
 	}
 	switch d := choose(seen); {
-	case d.err != nil:
-		return Step{Seen: seen, Err: d.err, Pause: c.retry.Pause(c.Clock)}, d
-	case d.claim == nil:
+	case d.Err != nil:
+		return Step{Seen: seen, Err: d.Err, Pause: c.retry.Pause(c.Clock)}, d
+	case d.Claim == nil:
 		c.retry.Reset()
-		pause := min(Jitter(c.Clock, maxPause), d.wait+c.spread(seen), c.watch(seen))
-		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), CoolingDown: c.coolDown.Left(c.Clock) > 0}, d
+		latest := min(d.Wait+c.spread(seen), c.watch(seen))
+		pause := min(Jitter(c.Clock, maxPause), latest)
+		return Step{Seen: seen, Pause: c.signal(ctx, seen, pause), Latest: latest, CoolingDown: c.coolDown.Left(c.Clock) > 0}, d
 	default:
 		return Step{Seen: seen}, d
 	}
 }
 
 func (c *Candidate) tryToClaim(ctx context.Context, seen []LockView, d Decision, p *place) Step {
-	t, err := c.claim(ctx, c.Table.And(d.also...), d.claim...)
+	t, err := c.claim(ctx, c.Table.And(d.Also...), d.Claim...)
 	if c.aborted = errors.Is(err, table.ErrAborted); !c.aborted {
 		p.answered()
 	}

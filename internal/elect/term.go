@@ -14,6 +14,9 @@ import (
 // ErrExpired is the reason for a term that ended by itself, at its deadline by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
+// ErrStalled is the reason for a term whose work has made no progress for too long.
+var ErrStalled = errors.New("the work stalled")
+
 // Term is one period of holding locks, from the confirmation to the release or loss.
 type Term struct {
 	life
@@ -57,6 +60,8 @@ type standing struct {
 	phase        phase
 	acknowledged Instant // the instant before the last acknowledged heartbeat was sent
 	failed       error   // why the last heartbeat was not acknowledged, or nil if it was
+	stalled      error   // why nobody may act any more, although the locks are still held, or nil
+	stalledAt    Instant
 }
 
 // phase is the phase that a term has reached.
@@ -85,7 +90,7 @@ func (t *life) begin(ctx context.Context, clock Clock, lease time.Duration, sent
 	left := t.Left()
 	t.moving.Lock() // until the timer is set
 	defer t.moving.Unlock()
-	t.deadline = clock.AfterFunc(left, func() { t.End(t.expired()) })
+	t.deadline = clock.AfterFunc(left, func() { t.End(t.standing.Load().expired()) })
 }
 
 // Token returns the term's fencing token.
@@ -100,41 +105,52 @@ func (t *life) Context() context.Context { return t.work }
 // Over returns a context that ends with the term. Its cause is the reason.
 func (t *life) Over() context.Context { return t.over }
 
-// Held reports whether the deadline has not passed and nothing else has ended the term. A draining term is held.
+// Held reports whether the work may act: the deadline has not passed, nothing else has ended the term, and the work has not
+// stalled. A draining term is held.
 func (t *life) Held() bool { return t.Left() > 0 }
 
-// Left returns the time until the deadline. The result is zero or negative once the term has ended.
-func (t *life) Left() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
+// Left returns the time until the deadline. The result is zero or negative once the term has ended or its work has stalled.
+func (t *life) Left() time.Duration {
+	if t.Stalled() != nil {
+		return -1
+	}
+	return t.lasts()
+}
+
+// lasts returns how long the locks stay held for other processes, even if the work has stalled.
+func (t *life) lasts() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
 
 func (t *life) left(s *standing, now Instant) time.Duration {
 	if s.phase == ended {
 		return -1
 	}
-	return t.limit() - now.Since(s.acknowledged)
+	return Limit(t.lease) - now.Since(s.acknowledged)
 }
 
+// Secure reports whether the last heartbeat was acknowledged and at least half of the lease is left.
+func (t *life) Secure() bool { return !t.inJeopardy() && t.Left() > t.lease/2 }
+
 // Age returns the time since the last acknowledged heartbeat was sent.
-func (t *life) Age() time.Duration { return t.limit() - t.Left() }
+func (t *life) Age() time.Duration { return Limit(t.lease) - t.Left() }
 
 // Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term has
 // ended.
 func (t *life) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Load().acknowledged) }
 
-// kept returns how long heartbeats have been acknowledged in this term, even if it has ended.
-func (t *life) kept() time.Duration { return t.standing.Load().acknowledged.Since(t.began) }
-
 // inJeopardy reports whether the last heartbeat was not acknowledged, even if the term has ended.
 func (t *life) inJeopardy() bool { return t.standing.Load().failed != nil }
 
-// expired returns the reason for a term that ended at its deadline: ErrExpired, and why the last heartbeat failed.
-func (t *life) expired() error {
-	if failed := t.standing.Load().failed; failed != nil {
-		return fmt.Errorf("%w; the last heartbeat failed: %w", ErrExpired, failed)
+// expired returns the error that explains why a term ended at its deadline. If the work had stalled, it is that error.
+// Otherwise it is ErrExpired, with the last heartbeat's error if that heartbeat failed.
+func (s *standing) expired() error {
+	switch {
+	case s.stalled != nil:
+		return s.stalled
+	case s.failed != nil:
+		return fmt.Errorf("%w; the last heartbeat failed: %w", ErrExpired, s.failed)
 	}
 	return ErrExpired
 }
-
-func (t *life) limit() time.Duration { return Limit(t.lease) }
 
 // Limit returns how long a holder may act after sending its last acknowledged request. This is 1 % less than the lease,
 // in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a clock's
@@ -147,6 +163,25 @@ func (t *life) CancelWork(reason error) {
 		t.work.cancel(reason)
 	}
 }
+
+// Stall cancels the work's context because the work makes no progress. From now on, nobody may act under the term. The locks
+// stay held until the work has returned, but heartbeats end after one more lease. Stall reports whether the term had not
+// ended. Any goroutine may call it.
+func (t *life) Stall(reason error) bool {
+	now := t.clock.Now()
+	was := t.move(func(s *standing) bool {
+		if s.phase == ended {
+			return false
+		}
+		s.phase, s.stalled, s.stalledAt = draining, reason, now
+		return true
+	})
+	t.work.cancel(reason)
+	return was
+}
+
+// Stalled returns the reason that Stall was given, or nil.
+func (t *life) Stalled() error { return t.standing.Load().stalled }
 
 // End ends the term for all goroutines. It leaves the locks in the table as they are.
 func (t *life) End(reason error) {

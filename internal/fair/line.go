@@ -8,6 +8,7 @@ package fair
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -15,21 +16,14 @@ import (
 
 // Line is a queue as one poll found it, from the point of view of one of its waiters or of a newcomer.
 type Line struct {
-	Own     table.Ticket   // the waiter's ticket as it was read; a newcomer has no ticket, hence no nonce, and comes last
+	Own     table.Ticket   // the waiter's ticket as it was read; a newcomer has no ticket, hence no nonce, and comes last of its priority
 	Tickets []table.Ticket // the first tickets, or all of them
 	End     string         // the key up to which all tickets were read, or "" if there are no more
 	At      time.Time      // the time of the poll, by Spanner's clock
 }
 
 // Has reports whether the waiter's own ticket was read.
-func (l Line) Has() bool {
-	for _, t := range l.Tickets {
-		if t.Same(l.Own) {
-			return true
-		}
-	}
-	return false
-}
+func (l Line) Has() bool { return slices.ContainsFunc(l.Tickets, l.Own.Same) }
 
 // Beyond reports whether there may be tickets before the waiter's own that were not read.
 func (l Line) Beyond() bool {
@@ -38,33 +32,29 @@ func (l Line) Beyond() bool {
 
 // Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has lapsed comes last
 // until it has renewed the ticket, because that is what the other waiters see.
-func (l Line) Before() (before []table.Ticket) {
-	var all []table.Ticket
-	for _, t := range l.Tickets {
-		if t.Nonce != l.Own.Nonce && l.counts(t) {
-			all = append(all, t)
-		}
-	}
+func (l Line) Before() []table.Ticket {
+	all := without(l.Tickets, func(t table.Ticket) bool { return t.Nonce == l.Own.Nonce || !l.counts(t) })
 	if l.Own.Lapsed(l.At) {
 		return all
 	}
 	own := l.Own
 	if own.Nonce == "" {
-		own.Time = math.MaxInt64
+		own.Time = table.TurnFor(table.TokenAt(l.At), own.Rank)
 	}
 	all = append(all, own)
 	place := behind(own, all)
-	for _, t := range all {
-		if cmp.Or(behind(t, all).Compare(place), cmp.Compare(t.Key, own.Key), t.Compare(own)) < 0 {
-			before = append(before, t)
-		}
-	}
-	return before
+	return without(all, func(t table.Ticket) bool {
+		return cmp.Or(behind(t, all).Compare(place), cmp.Compare(t.Key, own.Key), t.Compare(own)) >= 0
+	})
 }
 
-// behind returns the ticket at whose place t has its turn: the last one of t and the tickets with smaller keys. Work for a
-// smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key makes way,
-// so a later waiter never overtakes a waiter with a smaller key or without one.
+func without(all []table.Ticket, drop func(table.Ticket) bool) []table.Ticket {
+	return slices.DeleteFunc(slices.Clone(all), drop)
+}
+
+// behind returns the ticket that determines t's turn: the last one among t and the tickets with smaller keys. Work for a
+// smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key makes
+// way, so a later waiter never overtakes a waiter with a smaller key or without one.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
 	for _, other := range all {
@@ -97,24 +87,22 @@ func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(2 * t.G
 
 // Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
 // tickets of sets, and all lapsed tickets.
-func (l Line) Passed() (passed []table.Ticket) {
-	for _, t := range l.Before() {
-		if !t.Set {
-			passed = append(passed, t)
-		}
-	}
-	return append(passed, l.Lapsed()...)
+func (l Line) Passed() []table.Ticket {
+	return append(without(l.Before(), func(t table.Ticket) bool { return t.Set }), l.Lapsed()...)
+}
+
+// Behind returns the tickets of the other waiters that stay in the queue when the waiter has claimed the lock.
+func (l Line) Behind() []table.Ticket {
+	passed := l.Passed()
+	return without(l.Tickets, func(t table.Ticket) bool {
+		return slices.ContainsFunc(passed, t.Same) || t.Nonce == l.Own.Nonce
+	})
 }
 
 // Lapsed returns the lapsed tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise 32
 // of them would hide the rest of a queue, because only the first 32 tickets are read.
-func (l Line) Lapsed() (lapsed []table.Ticket) {
-	for _, t := range l.Tickets {
-		if !t.Same(l.Own) && t.Lapsed(l.At) {
-			lapsed = append(lapsed, t)
-		}
-	}
-	return lapsed
+func (l Line) Lapsed() []table.Ticket {
+	return without(l.Tickets, func(t table.Ticket) bool { return t.Same(l.Own) || !t.Lapsed(l.At) })
 }
 
 // A Gap is the time since a lock was last held.
@@ -136,10 +124,9 @@ func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Durat
 	if place == 0 {
 		return 0
 	}
-	grace := longest(before, gap.After)
-	wait := time.Duration(float64(grace)*math.Log2(1+float64(place))) - free
+	wait := After(before, place, gap.After) - free
 	if l.Beyond() {
-		wait += random(grace)
+		wait += random(longest(before, gap.After))
 	}
 	for _, t := range before {
 		if t.Set {
@@ -147,6 +134,17 @@ func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Durat
 		}
 	}
 	return wait
+}
+
+// After returns how long a waiter leaves a free lock to the waiters before it, whose number is place. The argument held
+// is the longest time for which the lock may have been held.
+func After(before []table.Ticket, place int, held time.Duration) time.Duration {
+	return time.Duration(float64(longest(before, held)) * math.Log2(1+float64(place)))
+}
+
+// AfterSlots is like After, for a semaphore: see Slot.
+func AfterSlots(before []table.Ticket) time.Duration {
+	return time.Duration(len(before)) * longest(before, math.MaxInt64)
 }
 
 // longestFor returns how long other waiters leave a free lock to a ready set. The set may still have to wait for
@@ -157,7 +155,8 @@ func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
 
-// longest returns the longest grace of the tickets, for a lock that was held for at most held.
+// longest returns the tickets' longest grace. The argument held is the longest time for which the lock may have been
+// held.
 func longest(before []table.Ticket, held time.Duration) time.Duration {
 	grace := time.Millisecond
 	for _, t := range before {
@@ -166,7 +165,7 @@ func longest(before []table.Ticket, held time.Duration) time.Duration {
 	return grace
 }
 
-// Slot chooses a free slot of a semaphore for the waiter. The argument free says how long each free slot has been free.
+// Slot chooses a free slot of a semaphore for the waiter. The argument free is how long each free slot has been free.
 // All waiters must pass the slots in the same order. Each waiter ahead of this one is expected to take one slot. But
 // for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
 //

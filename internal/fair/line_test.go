@@ -100,6 +100,18 @@ func TestANewcomerComesAfterTicketsThatWereNotRead(t *testing.T) {
 	assert.Positive(t, l.Wait(Gap{}, chance))
 }
 
+// Else its claim would delete the ticket of a waiter that leaves the lock to those of higher priority for a while.
+func TestANewcomerIsBeforeThoseOfLowerPriority(t *testing.T) {
+	l := line(table.Ticket{}, ticket(1))
+	low := ticket(2)
+	low.Rank = 1
+	low.Time = table.TurnFor(low.Time, low.Rank)
+	l.Tickets = append(l.Tickets, low)
+	assert.Equal(t, []table.Ticket{ticket(1)}, l.Before())
+	l.Own.Rank = 1
+	assert.Len(t, l.Before(), 2)
+}
+
 func lapsed(at int) table.Ticket {
 	t := ticket(at)
 	t.Lasts = time.Minute

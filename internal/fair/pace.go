@@ -26,8 +26,8 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace returns how long later waiters leave a free lock to this waiter at most. It is long enough for the waiter to poll,
-// notice that the lock is free, and claim it, however long the lock was held.
+// Grace returns the longest time for which later waiters leave a free lock to this waiter. However long the lock was held,
+// this is long enough for the waiter to poll, notice that the lock is free, and claim it.
 func (p Pace) Grace() time.Duration { return min(2*p.longest()+3*p.RoundTrip, table.MaxGrace) }
 
 // longest returns the longest pause of the first waiter in a queue.
@@ -36,12 +36,18 @@ func (p Pace) longest() time.Duration { return min(max(p.Lease/20, shortest), ti
 // shortest is the shortest pause of the first waiter in a queue.
 const shortest = 2 * time.Millisecond
 
-// graceOf returns how long later waiters leave a lock to the waiter with a ticket, if the lock was held for at most held
-// before it became free. The waiter pauses longer the longer the lock is held, so it needs less time after a short hold. A
-// set, or a waiter of an older version, does not say enough, and gets all the time that its ticket asks for.
+// graceOf returns how long later waiters leave a lock to the waiter with a ticket. The argument held is the longest time
+// for which the lock may have been held before it became free. The waiter pauses longer the longer the lock is held, so
+// it needs less time after a short hold. A set, or a waiter of an older version, does not say enough, and gets all the
+// time that its ticket asks for.
 func graceOf(t table.Ticket, held time.Duration) time.Duration {
+	delay := longestDelay * time.Duration(min(max(t.Rank, 0), table.MaxRank)) / table.MaxRank
 	if t.Set || t.RoundTrip == 0 {
-		return t.Grace
+		return t.Grace + delay
 	}
-	return min(t.Grace, 2*max(held/16, shortest)+3*t.RoundTrip)
+	return min(t.Grace, 2*max(held/16, shortest)+3*t.RoundTrip) + delay
 }
+
+// longestDelay is the longest time for which a candidate of the lowest priority leaves a free lock to candidates of
+// higher priority. A candidate that has not seen the last holder's lease waits less.
+const longestDelay = time.Second

@@ -86,31 +86,31 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase returns the result of Apply in the cases that need no commit: a fence is invalid, or all locks are in
-// memory. In other cases, answered is false.
+// withoutDatabase returns the result of a commit that is not sent to Spanner: a fence is invalid, or all locks are in
+// memory. In other cases, answered is false. For locks in memory, it only checks the tokens, because there is no
+// database to write to.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
 	}
-	inMemory := 0
 	for _, f := range fs {
-		if f.Token > 0 && f.Table.DB != nil {
-			continue
+		switch {
+		case f.Token <= 0:
+			return true, at, f.fenced(ctx, began, nil)
+		case ctx.Err() != nil: // a request could leave the outcome unknown
+			return true, at, f.Wrap(fmt.Errorf("nothing was written, because ctx ended before the commit was sent: %w", table.Ended(ctx)))
+		case f.Table.DB == nil:
+			if err := f.checkInMemory(ctx, began); err != nil {
+				return true, at, err
+			}
 		}
-		if at, err = f.withoutDatabase(ctx, began); err != nil {
-			return true, at, err
-		}
-		inMemory++
-	}
-	if inMemory == len(fs) {
-		return true, at, nil
 	}
 	for _, f := range fs[1:] {
 		if one, other := databaseOf(fs[0]), databaseOf(f); one != other {
-			return true, time.Time{}, f.Wrap(fmt.Errorf("a commit can write to only one database, but these locks are in two: %s and %s", one, other))
+			return true, at, f.Wrap(fmt.Errorf("a commit can write to only one database, but these locks are in two: %s and %s", one, other))
 		}
 	}
-	return false, at, nil
+	return fs[0].Table.DB == nil, time.Now(), nil
 }
 
 func databaseOf(f Fence) string {
@@ -134,10 +134,10 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 // fence. If fn fails, ReadWriteTransaction returns fn's error unchanged.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
-	if f.Token <= 0 || f.Table.DB == nil {
-		if at, err := f.withoutDatabase(ctx, began); err != nil {
-			return at, err
-		}
+	switch answered, _, err := (Fences{f}).withoutDatabase(ctx, began); {
+	case err != nil:
+		return time.Time{}, err
+	case answered:
 		return time.Time{}, f.notRun()
 	}
 	var refused error
@@ -175,24 +175,20 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// withoutDatabase handles a commit that is not sent to Spanner. If the token is zero, it refuses the commit. If the
-// lock is in memory, it only checks that the token is valid, because there is no database to write to.
-func (f Fence) withoutDatabase(ctx context.Context, began time.Time) (time.Time, error) {
-	switch {
-	case f.Token <= 0:
-		return time.Time{}, f.fenced(ctx, began, nil)
-	case f.Table.Memory == nil:
-		return time.Time{}, f.Wrap(errInMemory)
+// checkInMemory returns an error unless all locks, which are in memory, are held under the token.
+func (f Fence) checkInMemory(ctx context.Context, began time.Time) error {
+	if f.Table.Memory == nil {
+		return f.Wrap(errInMemory)
 	}
 	valid, err := table.Table{Store: f.Table.Memory}.Valid(ctx, f.Token, f.Names...)
 	switch {
 	case err != nil:
-		return time.Time{}, f.Wrap(err)
+		return f.Wrap(err)
 	case !valid:
 		f.gone()
-		return time.Time{}, f.fenced(ctx, began, errInMemory)
+		return f.fenced(ctx, began, errInMemory)
 	}
-	return time.Now(), nil
+	return nil
 }
 
 // notRun returns the error of a transaction that no database can run. It also passes it to the table in memory, so that
@@ -232,8 +228,8 @@ func (f Fence) gone() {
 	}
 }
 
-// fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. err is
-// Spanner's error, or nil if the commit was not sent. began is the time at which the commit began.
+// fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. The argument
+// err is Spanner's error, or nil if the commit was not sent, and began is the time at which the commit began.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {

@@ -104,6 +104,11 @@ func TestACommitUnderSeveralLocksLandsWhileAllAreHeld(t *testing.T) {
 	require.Len(t, s.commits, 1)
 	require.Len(t, s.commits[0].GetMutations(), 3)
 
+	under = fence.Fences{behind(db, "a"), behind(s.client(t, spanner.ClientConfig{}), "b")}
+	_, err = under.Apply(t.Context(), write())
+	require.NoError(t, err, "two clients of one database")
+	require.Len(t, s.commits, 2)
+
 	for lost, name := range map[string]string{leaseA: "a", leaseB: "b"} {
 		s, db := serve(t, leaseA, leaseB, own)
 		s.remove(lost)
@@ -303,6 +308,23 @@ func TestAWriteThatWasNotRefusedIsNotCalledFenced(t *testing.T) {
 	})
 }
 
+// A leader that was paused writes with a ctx that has ended. It learns that nothing was written, which a request could leave open.
+func TestAWriteWhoseCtxHasEndedIsNotSent(t *testing.T) {
+	lost := errors.New("the lock was lost")
+	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
+		s, db := serve(t, leaseA, own)
+		ctx, end := context.WithCancelCause(t.Context())
+		end(lost)
+		_, err := try(ctx, behind(db, "a"))
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, err, lost)
+		assert.ErrorContains(t, err, "wrapped: nothing was written")
+		assert.Empty(t, s.commits)
+		assert.Empty(t, s.begins)
+		assert.Empty(t, s.reads)
+	})
+}
+
 func TestAWriteThatIsAnsweredWithoutATimestampHasNotLanded(t *testing.T) {
 	inEachWay(t, func(t *testing.T, try func(context.Context, fence.Fence) (time.Time, error)) {
 		s, db := serve(t, leaseA, own)
@@ -434,4 +456,55 @@ func TestATableThatIsNoneFencesNothing(t *testing.T) {
 		assert.ErrorContains(t, err, "it is not known whether the commit was fenced")
 		assert.True(t, table.Missing(err) || errors.Is(err, table.ErrMissing))
 	})
+}
+
+// The fence holds only under serializable isolation, so neither the caller nor the client's settings can choose the
+// isolation level. All other options can be chosen.
+func TestTheCallersOptionsDoNotWeakenTheFence(t *testing.T) {
+	weak, delay := sppb.TransactionOptions_REPEATABLE_READ, 7*time.Millisecond
+	commit := spanner.CommitOptions{MaxCommitDelay: &delay}
+	opts := []spanner.ApplyOption{spanner.IsolationLevel(weak), spanner.Priority(sppb.RequestOptions_PRIORITY_LOW),
+		spanner.TransactionTag("mine"), spanner.ApplyCommitOptions(commit)}
+	clients := map[string]spanner.ClientConfig{
+		"a plain client": {},
+		"a weak client": {ApplyOptions: opts, TransactionOptions: spanner.TransactionOptions{IsolationLevel: weak, CommitOptions: commit,
+			CommitPriority: sppb.RequestOptions_PRIORITY_LOW, TransactionTag: "mine"}},
+	}
+	for client, config := range clients {
+		for how, try := range map[string]func(fence.Fence) error{
+			"Apply": func(f fence.Fence) error { _, err := f.Apply(t.Context(), write(), opts...); return err },
+			"Apply at least once": func(f fence.Fence) error {
+				_, err := f.Apply(t.Context(), write(), append(opts, spanner.ApplyAtLeastOnce())...)
+				return err
+			},
+			"a transaction": func(f fence.Fence) error { _, err := f.ReadWriteTransaction(t.Context(), within); return err },
+		} {
+			s, _ := serve(t, leaseA, own)
+			require.NoError(t, try(behind(s.client(t, config), "a")))
+			require.Len(t, s.commits, 1)
+			sent := s.commits[0]
+			for _, o := range append(s.begins, sent.GetSingleUseTransaction()) {
+				if o != nil {
+					assert.Equal(t, sppb.TransactionOptions_SERIALIZABLE, o.GetIsolationLevel(), "%s of %s", how, client)
+				}
+			}
+			if how != "a transaction" || client == "a weak client" {
+				assert.Equal(t, sppb.RequestOptions_PRIORITY_LOW, sent.GetRequestOptions().GetPriority(), "%s of %s", how, client)
+				assert.Equal(t, "mine", sent.GetRequestOptions().GetTransactionTag(), "%s of %s", how, client)
+				assert.Equal(t, delay, sent.GetMaxCommitDelay().AsDuration(), "%s of %s", how, client)
+			}
+		}
+	}
+}
+
+// A slice that the caller passes is not modified, even if it has spare capacity.
+func TestWhatTheCallerGivesIsLeftAsItIs(t *testing.T) {
+	_, db := serve(t, leaseA, own)
+	opts, ms := make([]spanner.ApplyOption, 1, 4), make([]*spanner.Mutation, 1, 4)
+	opts[0], ms[0] = spanner.TransactionTag("mine"), write()[0]
+	_, err := behind(db, "a").Apply(t.Context(), ms, opts...)
+	require.NoError(t, err)
+	assert.Nil(t, opts[:2][1])
+	assert.Nil(t, ms[:2][1])
+	assert.Equal(t, write()[0], ms[0])
 }

@@ -13,8 +13,8 @@ type Mailbox struct {
 	done chan struct{}
 }
 
-// NewMailbox starts delivering events to observe. If observe is nil, it returns a nil Mailbox.
-func NewMailbox(observe func(elect.Event)) *Mailbox {
+// newMailbox starts delivering events to observe. If observe is nil, it returns a nil Mailbox.
+func newMailbox(observe func(elect.Event)) *Mailbox {
 	if observe == nil {
 		return nil
 	}
@@ -32,10 +32,10 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	m.Inbox.Put(e)
 }
 
-// Drain waits until the observer has received all events, and then stops the Mailbox. It waits for at most one lease
-// duration. If the observer takes longer, Drain returns an error and a channel that is closed when the observer has
+// drain waits until the observer has received all events, and then stops the Mailbox. It waits for at most one lease
+// duration. If the observer takes longer, drain returns an error and a channel that is closed when the observer has
 // returned.
-func (m *Mailbox) Drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
+func (m *Mailbox) drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
 	if m == nil {
 		return nil, nil
 	}

@@ -30,27 +30,28 @@ func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time
 // Asked begins the wait. last is the work that was last recorded as done, and now is the time at which it was read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose returns a function that claims the lock once the lock is free and the pause has ended, unless forbids returns
-// an error. The function does not call look before that, because look can take an RPC.
+// Choose returns a function that claims the lock once the lock is free and the pause has ended. Only then does it call
+// look, which can take an RPC and returns the last completed work. If forbids returns an error for that work, the lock
+// is not claimed.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)
-		if d.Claims() == nil {
+		if d.Claim == nil {
 			p.held = true
 			return d
 		}
 		if left := p.pause.Left(p.Clock); left > 0 {
-			return elect.Wait(left)
+			return elect.Decision{Wait: left}
 		}
 		last, now, err := look()
 		if err == nil {
 			err = forbids(last, now)
 		}
 		if err != nil {
-			return elect.Blocked(err)
+			return elect.Decision{Err: err}
 		}
 		if p.failed(seen[0], last) {
-			return elect.Wait(p.begin())
+			return elect.Decision{Wait: p.begin()}
 		}
 		return d
 	}

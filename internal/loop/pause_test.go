@@ -18,22 +18,27 @@ func (atLeast) Random(time.Duration) time.Duration { return 0 }
 
 func allowed(table.Done, time.Time) error { return nil }
 
-// paused looks at a lock that was given back under a token until the lock is chosen, and returns how long that took.
+// paused looks at a lock that was given back under a token until the lock is chosen, more often than it has to, and returns
+// how long that took.
 func paused(p *Pause, released, recorded table.Token) time.Duration {
 	choose := p.Choose(func() (table.Done, time.Time, error) { return table.Done{Token: recorded}, time.Now(), nil }, allowed)
 	for start := time.Now(); ; {
 		d := choose([]elect.LockView{{Observation: table.Observation{Exists: true, Token: released}}})
-		if d.Claims() != nil {
+		if d.Claim != nil {
 			return time.Since(start)
 		}
-		time.Sleep(d.Waits())
+		time.Sleep((d.Wait + 1) / 2)
 	}
 }
+
+// isHeld looks at the lock while another caller holds it.
+func isHeld(p *Pause) { p.Choose(nil, nil)([]elect.LockView{{FreeIn: time.Second}}) }
 
 func TestAPauseGrowsFromFailureToFailureUntilSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pause{Clock: atLeast{}, Longest: LongestPause(10 * time.Second)}
 		p.Asked(table.Done{Token: 1}, time.UnixMicro(1))
+		isHeld(p)
 		var pauses []time.Duration
 		for token := range table.Token(6) {
 			pauses = append(pauses, paused(p, 2+token, 1))
@@ -55,7 +60,7 @@ func TestNobodyPausesWithoutAFailure(t *testing.T) {
 		p.Longest = time.Second
 		notReleased := []elect.LockView{{Observation: table.Observation{Exists: true, Token: 8}, NotReleased: true}}
 		d := p.Choose(func() (table.Done, time.Time, error) { return table.Done{}, time.Now(), nil }, allowed)(notReleased)
-		assert.Len(t, d.Claims(), 1, "of a holder that was killed")
+		assert.Len(t, d.Claim, 1, "of a holder that was killed")
 	})
 }
 
@@ -65,7 +70,7 @@ func TestAFailureCountsOnceTheLockWasSeenHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pause{Clock: atLeast{}, Longest: time.Second}
 		p.Asked(table.Done{}, time.UnixMicro(5))
-		p.Choose(nil, nil)([]elect.LockView{{FreeIn: time.Second}})
-		assert.NotZero(t, paused(p, 4, 0))
+		isHeld(p)
+		assert.Equal(t, time.Second/16, paused(p, 4, 0))
 	})
 }

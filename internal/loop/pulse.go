@@ -36,6 +36,9 @@ func (p *Pulse) Rest(d time.Duration) {
 // Stop notes that the loop has ended.
 func (p *Pulse) Stop() { p.last.Store(nil) }
 
+// Going reports whether the loop is running.
+func (p *Pulse) Going() bool { return p.last.Load() != nil }
+
 // Age returns how long the machine has run since the last success, and whether the loop is running.
 func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 	b := p.last.Load()
@@ -49,8 +52,8 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 }
 
 // Check returns nil if age is less than three lease durations, or less than 10 s if that is longer. Otherwise, it
-// returns an error that says what is wrong, since when, and which error the loop reported last. what is the first part
-// of that text, such as "no poll has succeeded".
+// returns an error that says what is wrong, since when, and which error the loop reported last. The argument what is the
+// first part of that text, such as "no poll has succeeded".
 func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
 	if age < max(3*lease, 10*time.Second) {
 		return nil

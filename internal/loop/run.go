@@ -1,8 +1,16 @@
+// Package loop has the code that background loops share.
+//
+//   - run.go: how the loops begin and end
+//   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
+//   - pause.go: how long a waiter pauses before it runs work that has failed
+//   - stall.go: the rule that work must make progress
+//   - problems.go: how the loops log errors, and advice on how to fix the errors
 package loop
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -13,33 +21,29 @@ import (
 // ErrRunning is returned by Run if an earlier Run has not ended.
 var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop is the work of one Run.
-type Loop interface {
-	Run(ctx context.Context) error // returns once ctx has ended and the loop has stopped
-	Overdue() bool                 // reports whether the caller's code has not returned in time
-	End()                          // waits for that code, however long it takes, because two Runs must not call it at the same time
-}
+// Loop is the work of one Run. It returns once ctx has ended and the loop has stopped. Its grace period is over when late is
+// closed. If work of the caller has not returned by then, the loop returns a function that waits for it.
+type Loop func(ctx context.Context, late <-chan struct{}, events *Mailbox) (overdue func(), err error)
 
 // Runs manages the Runs of one value, which can only run one at a time.
 type Runs struct {
 	Pulse
 	running atomic.Bool // until the caller's code has returned too
-	going   atomic.Bool // until the loop has stopped; reset before End, so that the code that End wakes sees it
 }
-
-// Going reports whether a Run is in progress.
-func (r *Runs) Going() bool { return r.going.Load() }
 
 // Settings are the settings of a Run.
 type Settings struct {
-	Lease time.Duration
-	Clock elect.Clock
-	Log   *slog.Logger
-	Wrap  func(step string, err error) error
+	Lease   time.Duration
+	Grace   time.Duration // how long the work may continue after ctx has ended
+	Clock   elect.Clock
+	Log     *slog.Logger
+	Wrap    func(step string, err error) error
+	Observe func(elect.Event) // may be nil
 }
 
-// Start checks the arguments of a Run, and starts it.
-func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, begin func() Loop) error {
+// Start checks the arguments of a Run, and starts it. The next Run can start once the work and the observer have returned,
+// however long that takes, because two Runs must not call them at the same time.
+func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, run Loop) error {
 	if err := check(ctx, done); err != nil {
 		return s.Wrap("run", err)
 	}
@@ -47,16 +51,27 @@ func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, begin
 		return ErrRunning
 	}
 	r.Begin()
-	r.going.Store(true)
 	go func() {
-		l := begin()
-		err := l.Run(ctx)
-		r.going.Store(false)
-		end := func() { l.End(); r.running.Store(false) }
-		if l.Overdue() {
-			defer end()
-		} else {
+		late, forget := gracePeriod(ctx, s.Clock, s.Grace)
+		events := newMailbox(s.Observe)
+		overdue, err := run(ctx, late, events)
+		forget()
+		r.Stop()
+		observing, hangs := events.drain(s.Lease, s.Clock)
+		err = errors.Join(err, hangs)
+		end := func() {
+			if overdue != nil {
+				overdue()
+			}
+			if observing != nil {
+				<-observing
+			}
+			r.running.Store(false)
+		}
+		if overdue == nil && observing == nil {
 			end()
+		} else {
+			defer end()
 		}
 		if err != nil && len(done) > 0 {
 			err = s.Wrap("stop", err)
@@ -90,4 +105,39 @@ func report(err error, done []chan<- error, s Settings) {
 	case <-giveUp.C:
 		s.Log.Error("nothing received from the done channel within one lease duration, so the result of Run was dropped; use a buffered channel, as in make(chan error, 1)", "value", err)
 	}
+}
+
+// check returns an error that says what is wrong with the arguments of Run, or nil.
+func check(ctx context.Context, done []chan<- error) error {
+	switch {
+	case ctx == nil:
+		return errors.New("ctx is nil: use context.Background() to run forever")
+	case len(done) > 1:
+		return fmt.Errorf("%d done channels were given: at most one is allowed", len(done))
+	case len(done) == 1 && done[0] == nil:
+		return errors.New("the done channel is nil: omit it, or use make(chan error, 1)")
+	case ctx.Err() != nil:
+		return fmt.Errorf("ctx had already ended, so nothing was started: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// Overdue returns the error for code that has not returned in time.
+func Overdue(what string, lease time.Duration) error {
+	return fmt.Errorf("%s has not returned within one lease duration (%v) after it was told to stop", what, lease)
+}
+
+// gracePeriod returns a channel that is closed when d has passed after the end of ctx, unless forget is called first.
+func gracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
+	late, forgotten := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		limit := clock.Timer(d)
+		defer limit.Stop()
+		select {
+		case <-limit.C:
+			close(late)
+		case <-forgotten:
+		}
+	})
+	return late, func() { stop(); close(forgotten) }
 }

@@ -96,8 +96,8 @@ func (l Listing) idle() bool {
 	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
 }
 
-// List reads all locks whose names begin with prefix at one instant, and returns them in the order of their names. If a
-// lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
+// List reads all locks whose names begin with the prefix at one instant, and returns them in the order of their names.
+// If a lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
 //
 // If all is false, List omits locks that are released, and locks that have only a done row. But it always includes
 // locks with waiters and the locks of groups, whose states depend on each other.
@@ -130,12 +130,13 @@ func read(ctx context.Context, t table.Table, prefix string, all bool, named ...
 	if err != nil {
 		return nil, rows.At, err
 	}
-	names := namesIn(rows, prefix)
-	q, err := readQueues(ctx, t, prefix, names, rows)
-	if err != nil {
-		return nil, rows.At, err
+	names, tickets := namesIn(rows, prefix), rows
+	if prefix != "" { // the tickets of these locks do not begin with it, and no step relies on the snapshot that they come from
+		if tickets, err = t.Read(ctx, "list", table.Present, table.Keys{All: true, Prefix: table.TicketPrefix}); err != nil {
+			return nil, rows.At, err
+		}
 	}
-	waiting := q.waiters(slices.Sorted(maps.Keys(names)), prefix)
+	waiting := queuesIn(tickets).waiters(slices.Sorted(maps.Keys(names)), prefix)
 	for name := range waiting {
 		names[name] = true
 	}
@@ -179,7 +180,7 @@ func keysOf(names []string, about time.Time) table.Keys {
 	return keys
 }
 
-// namesIn returns the names of the locks to which the rows belong, if they begin with prefix.
+// namesIn returns the names of the locks to which the rows belong, if they begin with the prefix.
 func namesIn(rows table.Rows, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows.All {
@@ -220,7 +221,7 @@ func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
 		return Listing{}, err
 	}
 	l := list([]string{name}, rows)[0]
-	l.Waiters = queuesIn(rows.All, rows.At).waiters([]string{name}, name)[name]
+	l.Waiters = queuesIn(rows).waiters([]string{name}, name)[name]
 	for _, queue := range queuesOf(name) {
 		l.Cut = l.Cut || len(table.Tickets(queue, rows.All)) >= table.MostTickets
 	}
@@ -264,8 +265,7 @@ func list(names []string, rows table.Rows) []Listing {
 	return found
 }
 
-// namesMember returns the member that has the partition or had it last, or the member that has marked it as paused (see
-// MarkPaused).
+// namesMember returns the member that holds the partition, held it last, or has marked it as paused (see MarkPaused).
 func (l Listing) namesMember() (table.LeaseRef, bool) {
 	switch {
 	case l.Heartbeat.IsZero(), l.LeaseRecord == nil && l.Unreadable == nil:
@@ -276,7 +276,7 @@ func (l Listing) namesMember() (table.LeaseRef, bool) {
 	return table.MemberOf(l.LeaseRecord.With)
 }
 
-// follow sets the state of a partition to that of the member that its rows name.
+// follow gives a partition the state of the member that its rows name.
 func (l *Listing) follow(m Listing, by table.LeaseRef) {
 	if l.Heartbeat.IsZero() {
 		if m.IsHeld() && m.Token == by.Token {

@@ -96,35 +96,3 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		assert.Equal(t, "at live", one.LeaseRecord.Value)
 	})
 }
-
-// The row of a slot permanently shows that a term has ended, and an observation of a partition counts for the length of
-// a lease.
-func TestRowsOfGroupsAreNotPruned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memstore.Store{}
-		tab := table.Table{Store: store}
-		m := join(t, tab, 0, "m", time.Second)
-		token := take(t, tab, m, time.Second, "a", "b")
-		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: table.PartitionName("orders", "a"), Token: token}))
-		require.NoError(t, tab.Release(t.Context(), m.Token, m.Name))
-		time.Sleep(time.Hour)
-		before := store.Rows()
-		assert.Empty(t, prune(t, tab, operator.Ages{}))
-		assert.Equal(t, before, store.Rows())
-	})
-}
-
-// A holder that was asked to yield has a lease row without a heartbeat. That row does not belong to a released lock.
-func TestALockWhoseHolderWasAskedIsListedAsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tab := table.Table{Store: &memstore.Store{}}
-		token := hold(t, tab, "a", time.Second)
-		require.NoError(t, tab.Ask(t.Context(), table.ByPreference, "a", token))
-		for _, all := range []bool{true, false} {
-			found, _, err := operator.List(t.Context(), tab, "", all)
-			require.NoError(t, err)
-			require.Len(t, found, 1)
-			assert.Equal(t, operator.Held, found[0].State())
-		}
-	})
-}

@@ -105,7 +105,7 @@ func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, e
 	})
 }
 
-// scan reads the rows whose keys begin with prefix, and yields what use returns for each batch of the chosen keys.
+// scan reads the rows whose keys begin with the prefix, and yields what use returns for each batch of the chosen keys.
 func scan[T any](ctx context.Context, t table.Table, prefix string, choose func(table.Row, time.Time) bool, use func(keys []string, at time.Time) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for last, full := prefix, true; full; {

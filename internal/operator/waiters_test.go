@@ -183,7 +183,8 @@ func TestOfALongQueueTheFirstAreRead(t *testing.T) {
 	})
 }
 
-// A ticket that has not been written for a day belongs to a process that no longer runs. Other tickets are kept.
+// A ticket that does not say for how long it counts, and has not been written for a day, belongs to a process that no longer
+// runs. Other tickets are kept.
 func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
@@ -198,6 +199,7 @@ func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 			return n
 		}
 		release(t, tab, "m")
+		require.NoError(t, tab.Queue(t.Context(), table.Ticket{Queue: "m", Nonce: "long", ID: "long", Lasts: 3 * table.MaxLease}.Put()))
 		for i := range 450 {
 			wait(t, tab, "m", fmt.Sprint(i))
 		}
@@ -206,7 +208,7 @@ func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 		wait(t, tab, "m", "new")
 		time.Sleep(time.Hour)
 		assert.Equal(t, 450, stale())
-		assert.Equal(t, []string{"m released new"}, listed(t, tab, "", false))
+		assert.Equal(t, []string{"m released long new"}, listed(t, tab, "", false))
 		assert.Contains(t, store.Rows(), "m")
 		assert.Zero(t, stale())
 	})

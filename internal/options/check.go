@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -96,33 +97,38 @@ func (c *Config) checkTogether() {
 		return // the values below may be defaults rather than the caller's
 	}
 	c.Require(c.Heartbeat <= c.Lease-c.Lease/10, "WithHeartbeat(%v) must be at most nine tenths of the lease of %v; the default is a third of the lease", c.Heartbeat, c.Lease)
+	heartbeat := cmp.Or(c.Heartbeat, c.Lease/3)
+	c.Require(c.Stall == 0 || c.Stall >= heartbeat, "WithStall(%v) must be at least the heartbeat interval of %v", c.Stall, heartbeat)
 	c.Require(c.Poll < c.Lease, "WithPoll(%v) must be shorter than the lease of %v; about a third of the lease is recommended", c.Poll, c.Lease)
 }
 
 // Check refuses invalid values of a constructor's other arguments.
 func (c *Config) Check(db *spanner.Client, tableName string, names ...string) {
-	c.Require(db != nil || c.Store != nil, "the Spanner client is nil: create one with spanner.NewClient")
+	c.Require(db != nil || c.Store != nil, "the Spanner client is nil: create one with spindle.Open")
 	c.RefuseIf(table.CheckTable(tableName))
 	for _, name := range names {
 		c.RefuseIf(table.CheckName(name))
 	}
 }
 
+// faults are errors in the arguments.
+type faults struct{ wrong []error }
+
 // Refuse records an error in the arguments.
-func (c *Config) Refuse(format string, args ...any) {
-	c.wrong = append(c.wrong, fmt.Errorf(format, args...))
+func (f *faults) Refuse(format string, args ...any) {
+	f.wrong = append(f.wrong, fmt.Errorf(format, args...))
 }
 
 // Require records an error unless ok is true, and returns ok.
-func (c *Config) Require(ok bool, format string, args ...any) bool {
+func (f *faults) Require(ok bool, format string, args ...any) bool {
 	if !ok {
-		c.Refuse(format, args...)
+		f.Refuse(format, args...)
 	}
 	return ok
 }
 
 // RefuseIf records err, unless it is nil.
-func (c *Config) RefuseIf(err error) { c.wrong = append(c.wrong, err) }
+func (f *faults) RefuseIf(err error) { f.wrong = append(f.wrong, err) }
 
 // Err returns all the recorded errors, or nil.
-func (c *Config) Err() error { return errors.Join(c.wrong...) }
+func (f *faults) Err() error { return errors.Join(f.wrong...) }

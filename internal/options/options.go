@@ -18,6 +18,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
@@ -36,8 +38,9 @@ type Config struct {
 	Group
 	Seams
 
-	gate  *elect.Gate // of the client and the table
-	wrong []error
+	gate *elect.Gate  // of the client and the table
+	site notify.Place // where its locks are, for notifications
+	faults
 }
 
 // Lock has the settings that all locks share.
@@ -47,7 +50,9 @@ type Lock struct {
 	Heartbeat time.Duration
 	LockDelay time.Duration
 	Value     string
-	Shared    bool // its requests are sent together with those of other locks
+	Stall     time.Duration    // how long the work may make no progress; 0: forever
+	Shared    bool             // its requests are sent together with other locks' requests
+	Notifier  *notify.Notifier // nil: none
 	Log       *slog.Logger
 	Meters    metric.MeterProvider // nil: the global one
 	Tracers   trace.TracerProvider // nil: the global one
@@ -68,12 +73,13 @@ type Elector struct {
 type Lead struct {
 	*elect.Term
 	Fence    fence.Fence
+	Stall    *loop.Stall
 	StepDown func(context.Context) error
 }
 
 // Group has the settings for groups.
 type Group struct {
-	Work         func(ctx context.Context, partition string, f fence.Fence) error
+	Work         func(ctx context.Context, partition string, f fence.Fence, s *loop.Stall) error
 	OnReturn     OnReturn
 	InitialDelay time.Duration // how long a new group waits for more members; negative: the default
 	Weight       int
@@ -82,13 +88,14 @@ type Group struct {
 
 // Seams are the settings that tests replace, and that a process replaces if it holds locks on behalf of others.
 type Seams struct {
-	Store   table.Store // nil: Spanner's
-	Clock   elect.Clock // by default the machine's
-	Process string      // the process whose goroutines queue together; "": the real one
-	Batch   int         // how many partitions of a group one commit moves
+	Store    table.Store // nil: Spanner's
+	Database string      // the path of Store's database; "": the client's, or none
+	Clock    elect.Clock // by default the machine's
+	Process  string      // the process whose goroutines queue together; "": the real one
+	Batch    int         // how many partitions of a group one commit moves
 
 	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
-	Look     time.Duration                   // the longest pause between two polls of a waiter for a mutex; 0: the default
+	Look     time.Duration                   // the longest pause between two polls while no holder answers; 0: the default
 	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
 	Owner    string                          // on whose behalf it claims: of each owner, few claims are in flight; "": the process itself
 	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
@@ -164,8 +171,8 @@ func defaultID() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString())
 }
 
-// Table returns the lock table, and the Spanner store for its fences. Candidates that are made later share the bound on claims
-// with the others of the same client and table.
+// Table returns the lock table, and the Spanner store for its fences. Candidates with the same client and table share
+// one gate for their claims.
 func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Spanner) {
 	s := table.Spanner{DB: db, Table: name, Memory: c.Store}
 	store := table.Store(s)
@@ -182,7 +189,42 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 	if c.Shared {
 		store = requests.Store(store, c.Lease)
 	}
-	return table.Table{Store: store}, s
+	t := table.Table{Store: store}
+	if n := c.Notifier; n != nil {
+		database := c.Database
+		if c.Store == nil && db != nil {
+			database = db.DatabaseName()
+		}
+		at := notify.PlaceOf(database, table.Canonical(name))
+		n.Report(telemetry.Scope{Meters: c.Meters}.Meter())
+		c.site, t.Notify = at, func(row string) string { return n.Contact(at, row) }
+	}
+	return t, s
+}
+
+// Ear returns the ear of a waiter, or nil without a Notifier.
+func (c *Config) Ear() *notify.Ear { return c.Notifier.Listen(c.site, c.Lease) }
+
+// Book begins the book of a term with the given locks. It is empty without a Notifier.
+func (c *Config) Book(t *elect.Term, locks ...notify.Term) notify.Book {
+	for i := range locks {
+		l := &locks[i]
+		l.Place, l.Token, l.Lease, l.Alive = c.site, t.Token(), c.Lease, t.Secure
+	}
+	return c.Notifier.Hold(locks...)
+}
+
+// Grace returns how long the work may continue after Run's ctx has ended.
+func (c *Config) Grace() time.Duration {
+	if c.Handover {
+		return 2 * c.Lease // an announcement can take up to a lease
+	}
+	return c.Lease
+}
+
+// Run returns the settings of a Run.
+func (c *Config) Run(log *slog.Logger, wrap func(step string, err error) error) loop.Settings {
+	return loop.Settings{Lease: c.Lease, Grace: c.Grace(), Clock: c.Clock, Log: log, Wrap: wrap, Observe: c.Observe}
 }
 
 // Keeper returns a keeper for the term, with these options.

@@ -63,34 +63,6 @@ func TestAMemberThatIsBackHasItsOwn(t *testing.T) {
 	assert.True(t, r.Same(next(t, r, l, back)))
 }
 
-// The partitions of an evicted member are remembered while other members come and go.
-func TestAMemoryOutlivesOtherChanges(t *testing.T) {
-	l := NewList(names("p", 0, 60))
-	all := pods(l, 0, 1, 2, 3, 4, 5)
-	p := next(t, nil, l, all)
-	own := has(p, l, all)
-	for _, slots := range [][]int{{-1, 1, 2, 3, 4, 5}, {-1, -1, 2, 3, 4, 5}, {-1, -1, -1, 3, 4, 5}} {
-		p = republished(t, next(t, p, l, pods(l, slots...)), l)
-	}
-	back := pods(l, 9, 8, 7, 3, 4, 5)
-	assert.Equal(t, own, has(next(t, p, l, back), l, back))
-}
-
-// A member that restarts before any plan omits it keeps its partitions, whatever slot it has now.
-func TestAMemberThatMovesTakesItsOwnAlong(t *testing.T) {
-	l := NewList(names("p", 0, 61))
-	all := pods(l, 0, 1, 2, 3)
-	p := next(t, nil, l, all)
-	swapped := pods(l, 1, 0, 2, 7)
-	assert.Equal(t, has(p, l, all), has(next(t, p, l, swapped), l, swapped))
-
-	// Pod 1 takes the slot of pod 0, which no longer runs. It gets its own partitions and a share of the rest.
-	one := pods(l, -1, 0, 2, 3)
-	q := next(t, p, l, one)
-	assert.Subset(t, q.Assigned(l, 0), p.Assigned(l, 1))
-	assert.Equal(t, has(p, l, all), has(next(t, q, l, pods(l, 4, 0, 2, 3)), l, pods(l, 4, 0, 2, 3)))
-}
-
 // A new member in the slot of an evicted member has the slot's partitions until the evicted member returns.
 func TestAStrangerInTheSlotIsNotTheMember(t *testing.T) {
 	l := NewList(names("p", 0, 60))
@@ -162,25 +134,6 @@ func TestOneIsBackBeforeTheOthers(t *testing.T) {
 	assert.NotContains(t, q.evicted, "pod-3")
 }
 
-// A kept member that comes back in the slot of another one has its own partitions, not the other's.
-func TestAMemberThatIsBackInAnothersSlotHasItsOwn(t *testing.T) {
-	l := NewList(names("p", 0, 60))
-	p := next(t, nil, l, pods(l, 0, 1, 2, 3))
-	own := p.Assigned(l, 1)
-	p = republished(t, next(t, p, l, pods(l, 0, -1, 2, 3)), l)
-	p = next(t, p, l, append(pods(l, 0, 3, 2, -1), in(l, 5)...))
-	assert.Subset(t, p.Assigned(l, 3), own)
-}
-
-// A kept member that moves into the slot of one without an identity has its own partitions, too.
-func TestAMemberThatMovesIntoAStrangersSlotHasItsOwn(t *testing.T) {
-	l := NewList(names("p", 0, 60))
-	p := next(t, nil, l, append(pods(l, 0, 1, 2), in(l, 3)...))
-	own := p.Assigned(l, 1)
-	p = next(t, p, l, pods(l, 0, 3, 2))
-	assert.Subset(t, p.Assigned(l, 3), own)
-}
-
 // A former owner whose time is over does not hide the one that was evicted after it.
 func TestAnExpiredMemoryDoesNotHideANewerOne(t *testing.T) {
 	l := NewList(names("p", 0, 60))
@@ -191,4 +144,29 @@ func TestAnExpiredMemoryDoesNotHideANewerOne(t *testing.T) {
 	p = republished(t, p, l)
 	p, _ = p.Next(l, pods(l, 0, -1, 7, 3), now.Add(keep+2*time.Second))
 	assert.Equal(t, own, p.Assigned(l, 7))
+}
+
+// A member that comes back, or moves, has the partitions that it had at first, whatever happened to its slot meanwhile.
+func TestAMemberHasItsOwnWhereverItIs(t *testing.T) {
+	l := NewList(names("p", 0, 60))
+	for what, c := range map[string]struct {
+		steps    [][]Member
+		was, now []int // slots
+	}{
+		"others went as well":  {[][]Member{pods(l, 0, 1, 2, 3, 4, 5), pods(l, -1, 1, 2, 3, 4, 5), pods(l, -1, -1, 2, 3, 4, 5), pods(l, -1, -1, -1, 3, 4, 5), pods(l, 9, 8, 7, 3, 4, 5)}, []int{0, 1, 2, 3}, []int{9, 8, 7, 3}},
+		"restarted":            {[][]Member{pods(l, 0, 1, 2, 3), pods(l, 1, 0, 2, 7)}, []int{0, 1, 2, 3}, []int{1, 0, 2, 7}},
+		"before the other":     {[][]Member{pods(l, 0, 1, 2, 3), pods(l, -1, 0, 2, 3)}, []int{1}, []int{0}},
+		"and then the other":   {[][]Member{pods(l, 0, 1, 2, 3), pods(l, -1, 0, 2, 3), pods(l, 4, 0, 2, 3)}, []int{0, 1, 2, 3}, []int{4, 0, 2, 3}},
+		"in another's slot":    {[][]Member{pods(l, 0, 1, 2, 3), pods(l, 0, -1, 2, 3), append(pods(l, 0, 3, 2, -1), in(l, 5)...)}, []int{1}, []int{3}},
+		"in a stranger's slot": {[][]Member{append(pods(l, 0, 1, 2), in(l, 3)...), pods(l, 0, 3, 2)}, []int{1}, []int{3}},
+	} {
+		first := next(t, nil, l, c.steps[0])
+		p := first
+		for _, members := range c.steps[1:] {
+			p = republished(t, next(t, p, l, members), l)
+		}
+		for i, slot := range c.now {
+			assert.Subset(t, p.Assigned(l, slot), first.Assigned(l, c.was[i]), what)
+		}
+	}
 }

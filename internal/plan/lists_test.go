@@ -251,24 +251,6 @@ func TestTheRemainderStays(t *testing.T) {
 	}
 }
 
-// If the members that are not on trial have more than their share, each member on trial still has one partition at
-// most.
-func TestATrialBesideAMemberThatHasEnough(t *testing.T) {
-	all := names("p", 0, 3)
-	a, b := NewList(all), NewList(append(names("b", 0, 30), all...))
-	members := append(in(b, 0), in(a, 1, 2, 3, 4)...)
-	for i := range members {
-		members[i].Weight, members[i].Trial = 5, i > 0
-	}
-	members[1].Weight = 100
-	p := next(t, next(t, nil, b, members), a, members)
-	assert.Len(t, p.Assigned(b, 0), 30)
-	for slot := 1; slot <= 4; slot++ {
-		assert.LessOrEqual(t, len(p.Assigned(b, slot)), 1)
-	}
-	assert.NotContains(t, owners(t, p, b), none)
-}
-
 // A member trusts its own list more than a row.
 func TestAMemberCorrectsItsOwnNames(t *testing.T) {
 	l, wrong, other := listOf("l", []uint64{2, 3}), listOf("l", []uint64{1, 2}), listOf("o", []uint64{9})

@@ -26,7 +26,9 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	for _, c := range a.classes() {
 		a.assign(c)
 	}
-	q.whole = q.only(l)
+	if len(q.lists) == 1 && q.lists[0] == l.digest {
+		q.whole = l.digest
+	}
 	return q, true
 }
 
@@ -122,8 +124,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	return s
 }
 
-// of returns the entry that follows e in the next plan. If the former owner of e is a member again, of also returns the
-// index of that member. An entry can record only one former owner. If several owners were evicted one after another, it
+// of returns the entry that follows e in the next plan. If the former owner of e is a member again, it also returns that
+// member's index. An entry can record only one former owner. If several owners were evicted one after another, it
 // records the first of them.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none}, none

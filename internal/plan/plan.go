@@ -49,8 +49,9 @@ type entry struct {
 	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
-// Of returns a plan of the partitions that members own at present. The first plan of a group follows from it. The function owner looks up the slot of the member that owns partition i, according to
-// the partition's rows. It reports false if there is none.
+// Of returns a plan of the partitions that members own at present. A group's first plan is based on it. The function
+// owner returns the slot of the member that owns partition i, according to the partition's rows, or false if there is
+// none.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -99,14 +100,6 @@ func carried(members []Member) []string {
 	lists = lists[:min(len(lists), maxLists)]
 	slices.Sort(lists)
 	return lists
-}
-
-// only returns the digest of the list if all members have that list, and otherwise "".
-func (p *Plan) only(l List) string {
-	if len(p.lists) == 1 && p.lists[0] == l.digest {
-		return l.digest
-	}
-	return ""
 }
 
 // bit returns the bit of a list in entry.lists, or 0.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -106,148 +105,6 @@ func bound(before []int, members []Member) int {
 		}
 	}
 	return n - stay - min(left, gain)
-}
-
-type scenario struct {
-	kind  string
-	slots func(m int, r *rand.Rand) [][]int // the members' slots, before and after each change
-}
-
-func without(slots []int, slot int) []int {
-	return slices.DeleteFunc(slices.Clone(slots), func(s int) bool { return s == slot })
-}
-
-// highestFree returns the highest free slot below a used one, or the first slot above all used ones.
-func highestFree(slots []int) int {
-	top := slices.Max(slots)
-	for s := top - 1; s >= 0; s-- {
-		if !slices.Contains(slots, s) {
-			return s
-		}
-	}
-	return top + 1
-}
-
-func holes(m int, r *rand.Rand) []int { return r.Perm(2 * m)[:m] }
-
-func oneOf(slots []int, r *rand.Rand) int { return slots[r.IntN(len(slots))] }
-
-var scenarios = []scenario{
-	{"leave", func(m int, r *rand.Rand) [][]int { return [][]int{upTo(m), without(upTo(m), r.IntN(m))} }},
-	{"join", func(m int, r *rand.Rand) [][]int { return [][]int{upTo(m), upTo(m + 1)} }},
-	{"leave, holes", func(m int, r *rand.Rand) [][]int {
-		s := holes(m, r)
-		return [][]int{s, without(s, oneOf(s, r))}
-	}},
-	{"join, holes", func(m int, r *rand.Rand) [][]int {
-		s := holes(m, r)
-		return [][]int{s, append(slices.Clone(s), highestFree(s))}
-	}},
-	{"fifth leaves at once", func(m int, r *rand.Rand) [][]int { return [][]int{upTo(m), r.Perm(m)[:m-max(m/5, 1)]} }},
-	{"fifth joins at once, holes", func(m int, r *rand.Rand) [][]int {
-		s := holes(m, r)
-		more := slices.Clone(s)
-		for range max(m/5, 1) {
-			more = append(more, highestFree(more))
-		}
-		return [][]int{s, more}
-	}},
-	{"restart elsewhere", func(m int, r *rand.Rand) [][]int {
-		s := r.Perm(2 * m)
-		return [][]int{s[:m], append(slices.Clone(s[1:m]), s[m])}
-	}},
-	{"scale to half, one by one", func(m int, r *rand.Rand) [][]int {
-		all := [][]int{upTo(m)}
-		for _, x := range r.Perm(m)[:m/2] {
-			all = append(all, without(all[len(all)-1], x))
-		}
-		return all
-	}},
-	{"rolling restart after it", func(m int, r *rand.Rand) [][]int {
-		s := r.Perm(m)[:max(m/2, 2)]
-		all := [][]int{s}
-		for _, x := range s {
-			left := without(all[len(all)-1], x)
-			all = append(all, left, append(slices.Clone(left), highestFree(left)))
-		}
-		return all
-	}},
-	{"half leaves and comes back", func(m int, r *rand.Rand) [][]int { return [][]int{upTo(m), r.Perm(m)[:(m+1)/2], upTo(m)} }},
-}
-
-// Whatever members come and go, shares differ by at most one, and no partition moves that could stay.
-func TestTheFewestPartitionsMove(t *testing.T) {
-	for _, s := range scenarios {
-		for _, size := range []struct{ m, n int }{{3, 16}, {3, 2}, {6, 60}, {10, 1000}, {20, 200}, {100, 1000}} {
-			l := NewList(names("p", 0, size.n))
-			r := rand.New(rand.NewPCG(uint64(size.m), 7))
-			for range max(1, min(3, 60/size.m)) {
-				var p *Plan
-				var before []int
-				for i, slots := range s.slots(size.m, r) {
-					p = next(t, p, l, in(l, slots...))
-					after := owners(t, p, l)
-					for _, slot := range slots {
-						c := count(after)[slot]
-						require.True(t, c == size.n/len(slots) || c == (size.n-1)/len(slots)+1, "%s, %v: a share of %d", s.kind, size, c)
-					}
-					if i > 0 {
-						require.Equal(t, bound(before, in(l, slots...)), moved(before, after), "%s, %v: change %d", s.kind, size, i)
-					}
-					require.True(t, p.Same(next(t, p, l, in(l, slots...))), "%s, %v: nothing changes by itself", s.kind, size)
-					before = after
-				}
-			}
-		}
-	}
-}
-
-// A member's share corresponds to its weight, to within one partition, and the fewest partitions move.
-func TestSharesAreInProportionToWeights(t *testing.T) {
-	for _, size := range []struct{ m, n int }{{3, 16}, {10, 200}, {50, 1000}} {
-		l := NewList(names("p", 0, size.n))
-		r := rand.New(rand.NewPCG(7, uint64(size.m)))
-		weigh := func(m Member) Member { m.Weight = 1 + r.IntN(4); return m }
-		var members []Member
-		for _, m := range in(l, upTo(size.m)...) {
-			members = append(members, weigh(m))
-		}
-		p := next(t, nil, l, members)
-		for i := range 60 {
-			switch x := r.IntN(len(members)); {
-			case i%10 == 9:
-				members[x] = weigh(members[x])
-			case i%2 == 1 && len(members) > 2:
-				members = slices.Delete(slices.Clone(members), x, x+1)
-			default:
-				top := slices.MaxFunc(members, func(a, b Member) int { return a.Slot - b.Slot }).Slot
-				members = append(members, weigh(in(l, top+1+r.IntN(4))[0]))
-			}
-			before := owners(t, p, l)
-			p = next(t, p, l, members)
-			after := owners(t, p, l)
-			require.Equal(t, bound(before, members), moved(before, after), "change %d", i)
-			sum := 0
-			for _, m := range members {
-				sum += m.Weight
-			}
-			for _, m := range members {
-				require.InDelta(t, float64(size.n*m.Weight)/float64(sum), count(after)[m.Slot], 0.9999, "change %d, weight %d", i, m.Weight)
-			}
-			require.True(t, p.Same(next(t, p, l, members)))
-		}
-	}
-}
-
-// A share that is a whole number is exact, even for a member that has one partition more.
-func TestAWholeShareIsExact(t *testing.T) {
-	l := NewList(names("p", 0, 10))
-	members := in(l, 0, 1, 2)
-	members[0].Weight = 3
-	p := next(t, nil, l, members)
-	require.Len(t, p.Assigned(l, 0), 6)
-	members[0].Weight = 2
-	assert.Len(t, next(t, p, l, members).Assigned(l, 0), 5)
 }
 
 // All members treat an invalid weight as the nearest valid one.
@@ -438,17 +295,4 @@ func TestWhoTakesASlotTakesItsPartitions(t *testing.T) {
 	assert.Equal(t, owners(t, p, l), owners(t, q, l))
 	assert.False(t, p.Same(q), "another term is published")
 	assert.Equal(t, owners(t, p, l), owners(t, next(t, p, l, append(members, members[1])), l), "a slot given twice is one")
-}
-
-// If no owners are known, all partitions are assigned. If there are no members, no partition is.
-func TestWithoutAPlanOrMembers(t *testing.T) {
-	l := NewList(names("p", 0, 5))
-	var p *Plan
-	assert.Empty(t, p.Members())
-	assert.Empty(t, p.Assigned(l, 0))
-	assert.True(t, p.Same(nil))
-	q := next(t, p, l, nil)
-	assert.False(t, p.Same(q))
-	assert.Empty(t, q.Assigned(l, 0))
-	assert.Len(t, next(t, q, l, in(l, 3)).Assigned(l, 3), 5)
 }

@@ -163,9 +163,8 @@ func (p Planning) follow() Planning {
 	return p
 }
 
-// ToPublish returns the plan that this member should publish now. The first plan of a group follows from the members that
-// own the partitions at present, so ToPublish needs a snapshot of all partitions. The name of the lock of partition i is
-// lockOf(i).
+// ToPublish returns the plan that this member should publish now. A group's first plan is built from the current owners of
+// the partitions, so ToPublish then needs a snapshot of all partitions. lockOf(i) returns the lock name of partition i.
 func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i int) string) (next *Plan, ok bool) {
 	switch {
 	case p.TurnIn() > 0:

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,10 +43,16 @@ func TestEveryReachablePlanKeepsTheRules(t *testing.T) {
 				q := next(t, p, l, members)
 				steps++
 				keepsTheRules(t, p, q, l, members)
-				if text := q.Encode(); !known[text] {
-					known[text] = true
-					todo = append(todo, q)
+				text := q.Encode()
+				if known[text] {
+					continue
 				}
+				known[text] = true
+				todo = append(todo, q)
+				require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v", members)
+				again, err := Decode(text, l)
+				require.NoError(t, err)
+				require.True(t, q.Same(again), "what is published is the plan: %v", members)
 			}
 		}
 		t.Logf("%d partitions: %d plans, %d steps", partitions, len(known)-1, steps)
@@ -76,8 +84,26 @@ func keepsTheRules(t *testing.T, p, q *Plan, l List, members []Member) {
 	if whole && len(members) > 0 {
 		require.Equal(t, bound(before, members), moved(before, after), "the fewest move: %v after %v, %v", after, before, members)
 	}
-	require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v after %v, %v", after, before, members)
-	again, err := Decode(q.Encode(), l)
-	require.NoError(t, err)
-	require.True(t, q.Same(again), "what is published is the plan: %v, %v", after, members)
+}
+
+// The same is true for larger groups, of which some are drawn at random.
+func TestLargerPlansKeepTheRules(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 40 {
+		l := NewList(names("p", 0, 1+r.IntN(400)))
+		p, members := (*Plan)(nil), in(l, 0)
+		for range 20 {
+			members = slices.DeleteFunc(slices.Clone(members), func(Member) bool { return r.IntN(5) == 0 })
+			for range 1 + r.IntN(1+len(members)/2) {
+				m := in(l, r.IntN(40))[0]
+				m.Weight = 1 + r.IntN(4)
+				members = slices.DeleteFunc(members, func(o Member) bool { return o.Slot == m.Slot })
+				members = append(members, m)
+			}
+			q := next(t, p, l, members)
+			keepsTheRules(t, p, q, l, members)
+			require.True(t, q.Same(next(t, q, l, members)), "nothing changes by itself: %v", members)
+			p = q
+		}
+	}
 }

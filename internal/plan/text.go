@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -86,8 +87,21 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// Decode parses the text of a plan for a member whose list is l. If the text has no hashes and belongs to a different
-// list, Decode returns a plan with the members but without their partitions. If the plan's version is newer than this
+// decodeHeader refuses fields that this build does not know, because it would drop them when it publishes the plan again.
+func decodeHeader(s string) (h header, err error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&h); err != nil {
+		return h, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return h, errors.New("unexpected data after the header")
+	}
+	return h, nil
+}
+
+// Decode parses the text of a plan for a member with the list l. If the text has no hashes and was written for a
+// different list, the returned plan has the members but not their partitions. If the plan's version is newer than this
 // build supports, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
@@ -128,19 +142,6 @@ func Decode(s string, l List) (*Plan, error) {
 	return p, nil
 }
 
-func decodeHeader(s string) (header, error) {
-	var h header
-	d := json.NewDecoder(strings.NewReader(s))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&h); err != nil {
-		return h, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return h, errors.New("unexpected data after the header")
-	}
-	return h, nil
-}
-
 // plan returns a plan without its entries.
 func (h header) plan() (*Plan, error) {
 	p := &Plan{evicted: map[string]int64{}}
@@ -171,61 +172,39 @@ func (p *Plan) decodeEntries(h header, body []byte, l List) error {
 	if h.Entries < 0 || h.Entries > len(body) { // each entry has at least one byte
 		return fmt.Errorf("%d entries in %d bytes", h.Entries, len(body))
 	}
-	r := reader{left: body}
+	r, bad := bytes.NewReader(body), false
+	check := func(ok bool) { bad = bad || !ok }
+	number := func(most int) int {
+		v, err := binary.ReadUvarint(r)
+		check(err == nil && v <= uint64(most))
+		return int(min(v, uint64(most)))
+	}
 	p.entries = make([]entry, h.Entries)
 	for i := range p.entries {
 		e := entry{lists: 1}
 		if h.Hashes {
-			e.hash, e.lists = r.hash(), uint16(r.number(math.MaxUint16))
-			r.check(i == 0 || e.hash > p.entries[i-1].hash)
+			check(binary.Read(r, binary.BigEndian, &e.hash) == nil)
+			e.lists = uint16(number(math.MaxUint16))
+			check(i == 0 || e.hash > p.entries[i-1].hash)
 		} else if !p.opaque {
 			e.hash = l.hashes[i]
 		}
-		r.check(e.lists != 0 && int(e.lists) < 1<<len(p.lists))
-		if e.owner = int32(r.number(len(p.members))) - 1; e.owner != none {
-			r.check(p.bit(p.members[e.owner].List)&e.lists != 0)
+		check(e.lists != 0 && int(e.lists) < 1<<len(p.lists))
+		if e.owner = int32(number(len(p.members))) - 1; e.owner != none {
+			check(p.bit(p.members[e.owner].List)&e.lists != 0)
 		}
 		if len(h.Evicted) > 0 {
-			if former := r.number(len(h.Evicted)); former > 0 {
+			if former := number(len(h.Evicted)); former > 0 {
 				e.former = h.Evicted[former-1].ID
 			}
 		}
-		if r.bad {
+		if bad {
 			return fmt.Errorf("entry %d is invalid", i)
 		}
 		p.entries[i] = e
 	}
-	if len(r.left) > 0 {
-		return fmt.Errorf("%d bytes after the entries", len(r.left))
+	if r.Len() > 0 {
+		return fmt.Errorf("%d bytes after the entries", r.Len())
 	}
 	return nil
-}
-
-// reader reads the entries. Once bad is set, it remains set.
-type reader struct {
-	left []byte
-	bad  bool
-}
-
-func (r *reader) check(ok bool) { r.bad = r.bad || !ok }
-
-func (r *reader) hash() uint64 {
-	if len(r.left) < 8 {
-		r.bad = true
-		return 0
-	}
-	h := binary.BigEndian.Uint64(r.left)
-	r.left = r.left[8:]
-	return h
-}
-
-// number reads a number and sets bad if it is larger than most.
-func (r *reader) number(most int) int {
-	v, n := binary.Uvarint(r.left)
-	if n <= 0 || v > uint64(most) {
-		r.bad = true
-		return 0
-	}
-	r.left = r.left[n:]
-	return int(v)
 }

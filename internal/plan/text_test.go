@@ -89,6 +89,7 @@ func TestADamagedTextIsAnError(t *testing.T) {
 		"bits after the last byte":   "{" + one + "}\n" + "AQJ",
 		"less than no entries":       "{" + strings.Replace(one, `"n":2`, `"n":-2`, 1) + "}\n" + body(1, 2),
 		"slots out of order":         "{" + strings.Replace(one, `"s":4`, `"s":1`, 1) + "}\n" + body(1, 2),
+		"a slot that can't be":       "{" + strings.Replace(one, `"s":4`, `"s":10000`, 1) + "}\n" + body(1, 2),
 		"a slot below 0":             "{" + strings.Replace(one, `"s":1`, `"s":-1`, 1) + "}\n" + body(1, 2),
 		"no such list":               "{" + strings.Replace(two, `"l":1`, `"l":2`, 1) + "}\n" + hashes(3, 1, 1, 9, 3, 2),
 		"a weight below 1":           "{" + strings.Replace(one, `"s":4`, `"s":4,"w":-1`, 1) + "}\n" + body(1, 2),

@@ -35,13 +35,13 @@ func isMember(o table.Observation) bool {
 // Since returns when a member joined, as the token of its term or of the earlier term that it reclaimed.
 func Since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }
 
-// Over reports whether the lock row o shows that the term under token has ended for good.
+// Over reports whether the lock row o shows that the term under the token has ended for good.
 func Over(o table.Observation, token table.Token) bool {
 	return o.Heartbeat.IsZero() || o.Token != token
 }
 
 // Named returns the members that a partition's rows name.
-func Named(o table.PartitionRow) (refs []table.LeaseRef) {
+func Named(o table.Observation) (refs []table.LeaseRef) {
 	keys := []string{o.Writer}
 	if o.LeaseRecord != nil {
 		keys = append(keys, o.LeaseRecord.With)
@@ -116,9 +116,9 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may try to claim. These are all slots up to a few above the
-// highest one in use (one more than more), except those whose members may still be acting. The process last had the
-// slot last.
+// Slots returns the slots that the process with this id may try to claim. These are all slots up to the one that is more+1
+// above the highest one in use, except those whose members may still be acting. The parameter last is the slot that the
+// process had most recently.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {

@@ -18,7 +18,7 @@ func TestARowThatVanishesAgainIsWaitedForAgain(t *testing.T) {
 	partition := table.Observation{Name: table.PartitionName("orders", "0"), Exists: true, Heartbeat: now, Writer: with.Key()}
 	look := func(o table.Observation) (missing, vanished time.Duration) {
 		now = now.Add(time.Second)
-		s := table.GroupSnapshot{At: now, Members: map[string]table.Observation{with.Name: o}, Partitions: map[string]table.PartitionRow{partition.Name: {Observation: partition}}}
+		s := table.GroupSnapshot{At: now, Members: map[string]table.Observation{with.Name: o}, Partitions: map[string]table.Observation{partition.Name: partition}}
 		m.Learn(s)
 		newest := table.LeaseRef{Name: with.Name}
 		for newest.Token = range o.OrphanLeases {

@@ -19,13 +19,12 @@ type history struct {
 	assumed time.Duration // the lease of the last known holder; 0: none
 	absent  time.Time     // when the partition was first seen without a row
 	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
-	leases  bool          // the next poll must read its lease rows
 }
 
 // learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
 // owner. The history keeps it in case the partition's rows are deleted, because the owner may then continue to act
 // until its deadline.
-func (h *history) learn(o table.PartitionRow, lease time.Duration) {
+func (h *history) learn(o table.Observation, lease time.Duration) {
 	switch {
 	case o.Exists && o.Heartbeat.IsZero():
 		h.assumed, h.absent = 0, time.Time{}
@@ -46,49 +45,46 @@ type Judge struct {
 // claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
 // h.learn before. The judging member must not be acting on the partition, and must have no request for it in progress.
 //
-// If the lock row is not enough to decide, claimableIn returns never and true. The caller must then read the
-// partition's lease rows, and call claimableIn again.
-func (j Judge) claimableIn(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
+// If that depends on lease rows that can't be read, claimableIn returns never and the reason.
+func (j Judge) claimableIn(o table.Observation, h history) (wait time.Duration, unreadable error) {
 	with, is := table.MemberOf(o.Writer)
-	switch {
+	member := is && (j.Snapshot.Members[with.Name].Exists || j.Snapshot.Unreadable[with.Name] != nil)
+	switch unreadable = j.Snapshot.Unreadable[o.Name]; {
 	case !o.Exists:
-		return j.withoutRow(o, h)
+		return j.withoutRow(o, h, unreadable)
 	case o.Heartbeat.IsZero():
-		return 0, false // released
-	case errors.Is(j.Snapshot.Unreadable[o.Name], table.ErrNewer):
-		return never, false
+		return 0, nil // released
+	case member && o.Confirmed() && j.freeWith(with, never) > 0: // the member's row is enough
+		return never, nil
+	case errors.Is(unreadable, table.ErrNewer):
+		return never, unreadable
 	case !o.Confirmed(): // a bare claim has no lease record
-		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), false
-	case is && (j.Snapshot.Members[with.Name].Exists || j.Snapshot.Unreadable[with.Name] != nil): // the member's row is enough
-		return j.freeWith(with, never), false
-	case !o.LeasesRead:
-		return never, true
-	case j.Snapshot.Unreadable[o.Name] != nil:
-		return never, false
+		return min(j.freeWith(with, never), j.left(o.Heartbeat.Add(j.Memory.Lease))), nil
+	case member:
+		return 0, nil
+	case unreadable != nil:
+		return never, unreadable
 	case o.LeaseRecord == nil && is:
-		return j.freeWith(with, j.Memory.Lease), false // the lease row was deleted by hand
+		return j.freeWith(with, j.Memory.Lease), nil // the lease row was deleted by hand
 	case o.LeaseRecord == nil:
-		return j.left(o.Heartbeat.Add(j.Memory.Lease)), false
+		return j.left(o.Heartbeat.Add(j.Memory.Lease)), nil
 	}
-	return j.freeBy(*o.LeaseRecord, o.Heartbeat), false
+	return j.freeBy(*o.LeaseRecord, o.Heartbeat), nil
 }
 
 // withoutRow handles a partition that has no lock row, either because it was never claimed or because the row was
 // deleted by hand. It decides from the remaining lease rows and the history.
-func (j Judge) withoutRow(o table.PartitionRow, h history) (wait time.Duration, leases bool) {
-	if !o.LeasesRead {
-		return never, true
-	}
-	if j.Snapshot.Unreadable[o.Name] != nil {
-		return never, false
-	}
-	if h.assumed > 0 && len(o.OrphanLeases) == 0 {
-		return j.left(h.absent.Add(h.assumed)), false
+func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wait time.Duration, _ error) {
+	switch {
+	case unreadable != nil:
+		return never, unreadable
+	case h.assumed > 0 && len(o.OrphanLeases) == 0:
+		return j.left(h.absent.Add(h.assumed)), nil
 	}
 	for _, p := range o.OrphanLeases {
 		wait = max(wait, j.freeBy(p, h.absent))
 	}
-	return wait, false
+	return wait, nil
 }
 
 // freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
@@ -123,12 +119,6 @@ func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration
 func (j Judge) left(until time.Time) time.Duration { return max(until.Sub(j.Snapshot.At), 0) }
 
 // names reports whether the rows assign the partition to the judging member.
-func (j Judge) names(o table.PartitionRow) bool {
+func (j Judge) names(o table.Observation) bool {
 	return slices.Contains(plan.Named(o), j.Own) && !(o.Exists && o.Heartbeat.IsZero())
-}
-
-// lockRow returns o without anything that was read from lease rows.
-func lockRow(o table.PartitionRow) table.PartitionRow {
-	o.LeaseRecord, o.OrphanLeases, o.LeasesRead = nil, nil, false
-	return o
 }

@@ -29,27 +29,26 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		replaced.Name: row(member(3, time.Hour), ago(time.Second)),
 	}
 	const name = "orders/partition/17"
-	held := func(by string, heartbeat time.Duration, p *table.LeaseRecord) table.PartitionRow {
-		return table.PartitionRow{LeasesRead: p != nil, Observation: table.Observation{Name: name, At: at, Exists: true, Heartbeat: ago(heartbeat), Token: token(heartbeat + time.Second), Writer: by, LeaseRecord: p}}
+	held := func(by string, heartbeat time.Duration, p *table.LeaseRecord) table.Observation {
+		return table.Observation{Name: name, At: at, Exists: true, Heartbeat: ago(heartbeat), Token: token(heartbeat + time.Second), Writer: by, LeaseRecord: p}
 	}
-	with := func(h table.LeaseRef) table.PartitionRow {
+	with := func(h table.LeaseRef) table.Observation {
 		return held(h.Key(), time.Hour, &table.LeaseRecord{With: h.Key(), Lease: 20 * time.Second})
 	}
-	bare := func(by string, claimed time.Duration) table.PartitionRow {
+	bare := func(by string, claimed time.Duration) table.Observation {
 		s := held(by, claimed, nil)
 		s.Token = token(claimed)
 		return s
 	}
-	absent := func(orphanLeases ...table.LeaseRecord) table.PartitionRow {
-		s := table.PartitionRow{LeasesRead: true, Observation: table.Observation{Name: name, At: at, OrphanLeases: map[table.Token]table.LeaseRecord{}}}
+	absent := func(orphanLeases ...table.LeaseRecord) table.Observation {
+		s := table.Observation{Name: name, At: at, OrphanLeases: map[table.Token]table.LeaseRecord{}}
 		for i, p := range orphanLeases {
 			s.OrphanLeases[token(time.Duration(i+1)*time.Minute)] = p
 		}
 		return s
 	}
-	unread := func(s table.PartitionRow) table.PartitionRow { s.LeasesRead, s.LeaseRecord = false, nil; return s }
-	noLease := func(s table.PartitionRow) table.PartitionRow { s.LeaseRecord = nil; return s }
-	released := table.PartitionRow{Observation: table.Observation{Name: name, At: at, Exists: true, Token: token(time.Second)}}
+	noLease := func(s table.Observation) table.Observation { s.LeaseRecord = nil; return s }
+	released := table.Observation{Name: name, At: at, Exists: true, Token: token(time.Second)}
 	seen := history{assumed: 15 * time.Second, absent: ago(4 * time.Second)}
 	since := map[table.LeaseRef]time.Time{gone: ago(5 * time.Second)}
 	lock := table.LeaseRecord{Lease: 30 * time.Second}
@@ -59,30 +58,27 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 	defer func() {
 		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members, Unreadable: map[string]error{vanished: errors.New("not JSON")}}, Own: own,
 			Memory: &plan.Memory{Lease: 10 * time.Second, Missing: map[table.LeaseRef]time.Time{{Name: vanished, Token: token(time.Hour)}: ago(time.Minute)}}}
-		wait, _ := j.claimableIn(with(table.LeaseRef{Name: vanished, Token: token(time.Hour)}), history{})
+		had := table.LeaseRef{Name: vanished, Token: token(time.Hour)}
+		wait, _ := j.claimableIn(with(had), history{})
 		assert.Equal(t, never, wait, "its member's row is missing, and its lease row can't be read")
+		assert.Equal(t, never, j.freeWith(had, never), "never has no end")
 	}()
 	for what, c := range map[string]struct {
-		o       table.PartitionRow
+		o       table.Observation
 		m       history
 		missing map[table.LeaseRef]time.Time
 		wait    time.Duration
-		leases  bool
 	}{
 		"it was given back":  {o: released},
 		"it never had a row": {o: absent()},
-		"it has no row, and its lease rows were not read":      {o: unread(absent()), wait: never, leases: true},
 		"its row has vanished, and it had been given back":     {o: absent(), m: history{absent: ago(time.Second)}},
 		"its row has vanished":                                 {o: absent(), m: seen, wait: 11 * time.Second},
 		"a live member has it":                                 {o: with(live), wait: never},
-		"a live member has it, by the lock row alone":          {o: unread(with(live)), wait: never},
 		"a member that is evicted had it":                      {o: with(evicted)},
-		"a member that is evicted had it, by the lock row":     {o: unread(with(evicted))},
 		"a member whose slot another has had it":               {o: with(replaced)},
 		"the own member has it, and nobody acts on it":         {o: with(own)},
 		"a missing member has it, just seen":                   {o: with(gone), wait: never},
 		"a missing member has it, seen a while ago":            {o: with(gone), missing: since, wait: 15 * time.Second},
-		"a missing member has it, its lease rows not read":     {o: unread(with(gone)), missing: since, wait: never, leases: true},
 		"a missing member has a longer lease":                  {o: with(slow), missing: map[table.LeaseRef]time.Time{slow: ago(5 * time.Second)}, wait: 35 * time.Second},
 		"a missing member has waited long enough":              {o: with(gone), missing: map[table.LeaseRef]time.Time{gone: ago(20 * time.Second)}},
 		"an earlier term of a missing member was waited for":   {o: with(gone), missing: map[table.LeaseRef]time.Time{member(4, 3*time.Hour): ago(time.Hour)}, wait: never},
@@ -97,7 +93,6 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"a missing member claimed it":                          {o: bare(gone.Key(), 3*time.Second), wait: 7 * time.Second},
 		"a lock claimed it":                                    {o: bare("somebody", 3*time.Second), wait: 7 * time.Second},
 		"a lock has it":                                        {o: held("somebody", 10*time.Second, &lock), wait: 20 * time.Second},
-		"a lock has it, and its lease row was not read":        {o: unread(held("somebody", 10*time.Second, &lock)), wait: never, leases: true},
 		"a lock had it that has expired":                       {o: held("somebody", 40*time.Second, &lock)},
 		"a lock has it, and its lease row was deleted":         {o: noLease(held("somebody", 3*time.Second, &lock)), wait: 7 * time.Second},
 		"a leaving lock has it":                                {o: held("", 10*time.Second, &lock), wait: 20 * time.Second},
@@ -110,18 +105,24 @@ func TestWhenAPartitionCanBeClaimed(t *testing.T) {
 		"orphan leases of two locks":                           {o: absent(table.LeaseRecord{Lease: 20 * time.Second}, lock, table.LeaseRecord{Lease: 10 * time.Second}, table.LeaseRecord{Lease: 5 * time.Second}), m: seen, wait: 26 * time.Second},
 	} {
 		j := Judge{Snapshot: table.GroupSnapshot{At: at, Members: members}, Own: own, Memory: &plan.Memory{Lease: 10 * time.Second, Missing: c.missing, Leases: map[table.LeaseRef]time.Duration{slow: 40 * time.Second}}}
-		wait, leases := j.claimableIn(c.o, c.m)
+		wait, unreadable := j.claimableIn(c.o, c.m)
 		assert.Equal(t, c.wait, wait, what)
-		assert.Equal(t, c.leases, leases, what)
-		if c.o.LeasesRead && c.o.Exists && c.o.LeaseRecord != nil {
-			j.Snapshot.Unreadable = map[string]error{name: table.ErrNewer}
-			wait, _ = j.claimableIn(c.o, c.m)
-			assert.Equal(t, never, wait, "%s, by a newer version", what)
-		}
-		j.Snapshot.Unreadable = map[string]error{name: errors.New("not JSON")}
-		wait, _ = j.claimableIn(c.o, c.m)
-		if c.o.LeasesRead && (!c.o.Exists || c.o.LeaseRecord != nil && c.o.LeaseRecord.With == "") {
-			assert.Equal(t, never, wait, "%s, and its lease rows can't be read", what)
+		assert.NoError(t, unreadable, what)
+		live := c.o.Writer == live.Key() && c.o.Confirmed() // its row is enough
+		for _, bad := range []error{table.ErrNewer, errors.New("not JSON")} {
+			j.Snapshot.Unreadable = map[string]error{name: bad}
+			wait, unreadable = j.claimableIn(c.o, c.m)
+			_, isMember := table.MemberOf(c.o.Writer)
+			switch {
+			case live:
+				assert.Equal(t, never, wait, what)
+				assert.NoError(t, unreadable, what)
+			case !c.o.Exists, c.o.LeaseRecord != nil && (bad == table.ErrNewer || !isMember):
+				assert.Equal(t, never, wait, "%s, and its lease rows can't be read", what)
+				assert.ErrorIs(t, unreadable, bad, what)
+			case c.o.Heartbeat.IsZero():
+				assert.Zero(t, wait, what)
+			}
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestASecondAbsenceCountsFromItsBeginning(t *testing.T) {
 	for _, heartbeat := range []time.Time{at, {}} {
 		h := history{assumed: time.Hour}
 		for i, exists := range []bool{true, false, false, true, false, false} {
-			h.learn(table.PartitionRow{Observation: table.Observation{At: at.Add(time.Duration(i) * time.Second), Exists: exists, Heartbeat: heartbeat}}, lease)
+			h.learn(table.Observation{At: at.Add(time.Duration(i) * time.Second), Exists: exists, Heartbeat: heartbeat}, lease)
 		}
 		assert.Equal(t, at.Add(4*time.Second), h.absent)
 		assert.Equal(t, heartbeat.IsZero(), h.assumed == 0)

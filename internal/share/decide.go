@@ -11,7 +11,7 @@ import (
 type partitionView struct {
 	read       bool
 	later      bool          // skipped, because too many partitions are wanted; a later poll reads it
-	unreadable bool          // its rows can't be read, or a newer version wrote them
+	unreadable error         // why its rows can't be read, if that keeps this member from claiming it
 	own        bool          // rows name this member's term
 	wait       time.Duration // until it can be claimed; 0: now; never: another member owns it
 	row        table.Observation
@@ -19,30 +19,8 @@ type partitionView struct {
 
 // taken reports whether another holder has the partition: a member, or an operator's plain lock.
 func (x partitionView) taken() bool {
-	return x.read && !x.unreadable && !x.own && (x.wait == never || x.wait > 0 && x.row.Confirmed())
+	return x.read && x.unreadable == nil && !x.own && (x.wait == never || x.wait > 0 && x.row.Confirmed())
 }
-
-// local is what a member knows about itself, and about one partition.
-type local struct {
-	Facts
-	target  bool          // the partition is assigned to this member
-	busy    bool          // the work under an earlier token has not returned
-	room    bool          // one more partition may start to move now
-	backoff time.Duration // until the partition may be tried again
-}
-
-// action is what to do about one partition.
-type action int
-
-const (
-	toLeave     action = iota // do nothing
-	toClaim                   // send a claim: free, unresolved → claimed
-	toRevoke                  // cancel its work: held → revoking
-	toReconcile               // free it in the table: unresolved → reconciling
-	toDoubt                   // free → unresolved
-	toClear                   // unresolved → free
-	toNote                    // record that its rows can't be read
-)
 
 // Special values for the pause before the next poll of a partition. A pause of 0 means an immediate poll.
 const (
@@ -50,68 +28,64 @@ const (
 	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
 )
 
-// decideEntry implements the decision table in docs/groups.md. It returns what to do about a partition in state s, and how long to pause
-// before the partition is polled again. If it returns awaited, the caller chooses the length of the pause.
-func decideEntry(s State, x partitionView, l local) (do action, next time.Duration) {
-	switch s {
+// decideEntry decides about one partition, as TestTheTableOfTheDecision lists row by row. It returns the state that a
+// partition should come to, and how long to pause before the partition is polled again. If it returns awaited, the
+// caller chooses the length of the pause. The argument room says whether one more partition may start to move now.
+func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next time.Duration) {
+	switch e.State {
 	case Free:
-		return decideFree(x, l)
-	case Held:
-		switch {
-		case !l.Acting:
-			return toRevoke, NoLook
-		case l.Planned && !l.target && !l.Leaving && l.room: // a leaving member gives up all its partitions anyway
-			return toRevoke, NoLook
+		return f.decideFree(e, x)
+	case Held: // a leaving member gives up all its partitions anyway
+		if !f.Acting || f.Planned && !e.Wanted() && !f.Leaving && room {
+			return Revoking, NoLook
 		}
 	case Unresolved:
-		return decideUnresolved(x, l)
+		return f.decideUnresolved(e, x)
 	}
-	return toLeave, NoLook // claimed, revoking, releasing, reconciling: wait for the request or the work to finish
+	return e.State, NoLook // claimed, revoking, releasing, reconciling: wait for the request or the work to finish
 }
 
-func decideFree(x partitionView, l local) (action, time.Duration) {
-	switch {
+func (f Facts) decideFree(e *Entry, x partitionView) (State, time.Duration) {
+	switch backoff := e.backoff(f.Now); {
 	case x.read && x.own:
-		return toDoubt, 0
-	case !l.Planned || !l.target || l.busy || !l.Acting || l.Leaving:
-		return toLeave, NoLook
-	case l.backoff > 0:
-		return toLeave, l.backoff
+		return Unresolved, 0
+	case !f.Planned || !e.Wanted() || e.Busy != nil || !f.Acting || f.Leaving:
+		return Free, NoLook
+	case backoff > 0:
+		return Free, backoff
 	case x.later:
-		return toLeave, awaited
+		return Free, awaited
 	case !x.read:
-		return toLeave, 0
-	case x.unreadable:
-		return toNote, awaited
-	case x.wait == never:
-		return toLeave, awaited
+		return Free, 0
+	case x.unreadable != nil, x.wait == never:
+		return Free, awaited
 	case x.wait > 0:
-		return toLeave, x.wait
+		return Free, x.wait
 	}
-	return toClaim, NoLook
+	return Claimed, NoLook
 }
 
-func decideUnresolved(x partitionView, l local) (action, time.Duration) {
-	wanted := l.Planned && l.target && !l.Leaving
-	switch {
+func (f Facts) decideUnresolved(e *Entry, x partitionView) (State, time.Duration) {
+	wanted := f.Planned && e.Wanted() && !f.Leaving
+	switch backoff := e.backoff(f.Now); {
 	case x.later:
-		return toLeave, awaited
+		return Unresolved, awaited
 	case !x.read:
-		return toLeave, 0
-	case x.unreadable:
-		return toNote, awaited
+		return Unresolved, 0
+	case x.unreadable != nil:
+		return Unresolved, awaited
 	case !x.own:
-		return toClear, 0
-	case wanted && (l.busy || !l.Acting):
-		return toLeave, NoLook
-	case l.backoff > 0:
-		return toLeave, l.backoff
+		return Free, 0
+	case wanted && (e.Busy != nil || !f.Acting):
+		return Unresolved, NoLook
+	case backoff > 0:
+		return Unresolved, backoff
 	case wanted && x.wait == 0:
-		return toClaim, NoLook
-	case l.Planned || l.Leaving:
-		return toReconcile, NoLook
+		return Claimed, NoLook
+	case f.Planned || f.Leaving:
+		return Reconciling, NoLook
 	}
-	return toLeave, awaited
+	return Unresolved, awaited
 }
 
 // Facts are the inputs of a decision other than the rows that the poll has read.
@@ -144,11 +118,7 @@ type Decisions struct {
 // partitions that need no request.
 func (f Facts) Decide(j Judge) Decisions {
 	window, all := f.window()
-	inWindow := map[*Entry]bool{}
-	for _, e := range window {
-		inWindow[e] = true
-	}
-	d := f.decide(func(e *Entry) partitionView { return f.view(j, e, inWindow[e]) }, j.Snapshot.Unreadable)
+	d := f.decide(func(e *Entry) partitionView { return f.view(j, e, !all) })
 	d.More = !all
 	f.Inventory.open = len(d.Claim) >= len(window)
 	if d.More && !d.Again {
@@ -159,37 +129,37 @@ func (f Facts) Decide(j Judge) Decisions {
 
 // ToRevoke returns the next partitions that must move, between two polls.
 func (f Facts) ToRevoke() []*Entry {
-	return f.decide(func(*Entry) partitionView { return partitionView{later: true} }, nil).Revoke
+	return f.decide(func(*Entry) partitionView { return partitionView{later: true} }).Revoke
 }
 
-func (f Facts) decide(see func(*Entry) partitionView, unreadable map[string]error) (d Decisions) {
+func (f Facts) decide(see func(*Entry) partitionView) (d Decisions) {
 	d.Next = NoLook
 	room := f.Many()
 	for _, e := range f.Inventory.All {
 		x := see(e)
-		l := local{Facts: f, target: e.Wanted(), busy: e.Busy != nil,
-			room: room > 0 && !f.Moving, backoff: max(e.Suspect.left(f.Now), e.EarlyReturn.left(f.Now))}
-		taken := l.target && e.State == Free && x.taken()
+		taken := e.Wanted() && e.State == Free && x.taken()
 		if taken {
 			d.Taken = append(d.Taken, e)
 		}
-		do, next := decideEntry(e.State, x, l)
-		switch do {
-		case toClaim:
+		if x.unreadable != nil {
+			e.Suspect.illegible(f.Now, x.unreadable)
+		}
+		to, next := f.decideEntry(e, x, room > 0 && !f.Moving)
+		switch {
+		case to == e.State:
+		case to == Claimed:
 			d.Claim = append(d.Claim, x.row)
-		case toReconcile:
+		case to == Reconciling:
 			d.Reconcile = append(d.Reconcile, x.row)
-		case toRevoke:
+		case to == Revoking:
 			room--
 			d.Revoke = append(d.Revoke, e)
-		case toDoubt:
+		case to == Unresolved:
 			f.Inventory.Doubt(e)
-		case toNote:
-			e.Suspect.illegible(f.Now, unreadable[e.Lock])
-		case toClear:
+		case to == Free:
 			f.Inventory.Clear(e)
 		}
-		if taken || e.done() || e.Suspect.pause == 0 && x.read && !x.unreadable {
+		if taken || e.done() || e.Suspect.pause == 0 && x.read && x.unreadable == nil {
 			e.Suspect = Suspicion{}
 		}
 		switch next {
@@ -204,24 +174,18 @@ func (f Facts) decide(see func(*Entry) partitionView, unreadable map[string]erro
 	return d
 }
 
-// view summarizes what the last poll has read about a partition. If the partition's state has changed since the poll
-// was sent, the rows may be out of date, so the partition counts as not read.
-func (f Facts) view(j Judge, e *Entry, inWindow bool) (x partitionView) {
+// view summarizes what the last poll has read about a partition. If the partition's state has changed since the poll was
+// sent, the rows may be out of date, so the partition counts as not read. The argument more says whether the poll left
+// out some of the wanted partitions.
+func (f Facts) view(j Judge, e *Entry, more bool) (x partitionView) {
 	o, read := j.Snapshot.Partitions[e.Lock]
-	switch {
-	case e.State == Held:
-		return partitionView{}
-	case !read || e.changed >= f.Inventory.Look:
-		return partitionView{later: !read && !inWindow && e.State == Free}
-	case e.State == Free:
-		_, e.history.leases = j.claimableIn(lockRow(o), e.history)
-	default:
-		e.history.leases = true
+	if e.State == Held || !read || e.changed >= f.Inventory.Look {
+		return partitionView{later: more && !read && e.State == Free}
 	}
-	if e.history.leases && !o.LeasesRead {
-		return partitionView{}
+	x = partitionView{read: true, row: o, own: j.names(o)}
+	x.wait, x.unreadable = j.claimableIn(o, e.history)
+	if e.State != Free {
+		x.unreadable = j.Snapshot.Unreadable[e.Lock]
 	}
-	x = partitionView{read: true, row: o.Observation, own: j.names(o), unreadable: o.LeasesRead && j.Snapshot.Unreadable[e.Lock] != nil}
-	x.wait, _ = j.claimableIn(o, e.history)
 	return x
 }

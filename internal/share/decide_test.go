@@ -11,8 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// This test has each row of the decision table in docs/groups.md: the action for one partition, and the time of the
-// next look at it.
+// The table has what becomes of one partition, and the time of the next look at it, for each state and each poll.
 func TestTheTableOfTheDecision(t *testing.T) {
 	const d = 3 * time.Second
 	var (
@@ -22,59 +21,69 @@ func TestTheTableOfTheDecision(t *testing.T) {
 		me         = partitionView{read: true, own: true}
 		unread     = partitionView{}
 		leftOut    = partitionView{later: true}
-		unreadable = partitionView{read: true, unreadable: true, wait: never}
+		unreadable = partitionView{read: true, unreadable: errors.New("not JSON"), wait: never}
 		all        = []partitionView{now, later, others, me, unread, leftOut, unreadable}
 	)
-	target := local{Facts: Facts{Planned: true, Acting: true}, target: true, room: true}
+	type local struct {
+		Facts
+		e    Entry
+		room bool
+	}
+	target := local{Facts{Planned: true, Acting: true}, Entry{Target: true}, true}
 	with := func(change func(*local)) local { l := target; change(&l); return l }
-	noTarget := with(func(l *local) { l.target = false })
+	noTarget := with(func(l *local) { l.e.Target = false })
 	noPlan := with(func(l *local) { l.Planned = false })
-	busy := with(func(l *local) { l.busy = true })
+	busy := with(func(l *local) { l.e.Busy = &Assignment{} })
 	over := with(func(l *local) { l.Acting = false })
 	leaving := with(func(l *local) { l.Leaving = true })
-	waits := with(func(l *local) { l.backoff = d })
+	waits := with(func(l *local) {
+		l.e.Suspect = Suspicion{pause: d}
+	})
 	for _, c := range []struct {
 		what  string
 		state State
 		see   []partitionView
 		local []local
-		do    action
+		to    State
 		next  time.Duration
 	}{
-		{"free: nobody's, a target", Free, []partitionView{now}, []local{target}, toClaim, NoLook},
-		{"free: in a while", Free, []partitionView{later}, []local{target}, toLeave, d},
-		{"free: another's", Free, []partitionView{others, leftOut}, []local{target}, toLeave, awaited},
-		{"free: not read", Free, []partitionView{unread}, []local{target}, toLeave, 0},
-		{"free: can't be read", Free, []partitionView{unreadable}, []local{target}, toNote, awaited},
-		{"free: rows name this term, whatever the plan says", Free, []partitionView{me}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toDoubt, 0},
-		{"free: no target, or no plan, or can't be had now", Free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{noTarget, noPlan, busy, over, leaving}, toLeave, NoLook},
-		{"free: its back-off is not over", Free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{waits}, toLeave, d},
+		{"free: nobody's, a target", Free, []partitionView{now}, []local{target}, Claimed, NoLook},
+		{"free: in a while", Free, []partitionView{later}, []local{target}, Free, d},
+		{"free: another's", Free, []partitionView{others, leftOut}, []local{target}, Free, awaited},
+		{"free: not read", Free, []partitionView{unread}, []local{target}, Free, 0},
+		{"free: can't be read", Free, []partitionView{unreadable}, []local{target}, Free, awaited},
+		{"free: rows name this term, whatever the plan says", Free, []partitionView{me}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, Unresolved, 0},
+		{"free: no target, or no plan, or can't be had now", Free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{noTarget, noPlan, busy, over, leaving}, Free, NoLook},
+		{"free: its back-off is not over", Free, []partitionView{now, later, others, unread, leftOut, unreadable}, []local{waits}, Free, d},
 
-		{"claimed: the request goes on", Claimed, all, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toLeave, NoLook},
-		{"held: a target", Held, all, []local{target, busy, waits}, toLeave, NoLook},
-		{"held: no plan, no revoke for it", Held, all, []local{noPlan, with(func(l *local) { l.Planned, l.target = false, false })}, toLeave, NoLook},
-		{"held: no target", Held, all, []local{noTarget}, toRevoke, NoLook},
-		{"held: no target, and enough move already", Held, all, []local{with(func(l *local) { l.target, l.room = false, false })}, toLeave, NoLook},
-		{"held: what a member that leaves has goes with it", Held, all, []local{with(func(l *local) { l.target, l.Leaving = false, true })}, toLeave, NoLook},
-		{"held: the term is over", Held, all, []local{over, with(func(l *local) { l.Acting, l.room = false, false })}, toRevoke, NoLook},
-		{"revoking: until the work has returned", Revoking, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
-		{"reconciling: until the request has ended", Reconciling, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
-		{"releasing: until the request has ended", Releasing, all, []local{target, noTarget, noPlan, over, leaving}, toLeave, NoLook},
+		{"claimed: the request goes on", Claimed, all, []local{target, noTarget, noPlan, busy, over, leaving, waits}, Claimed, NoLook},
+		{"held: a target", Held, all, []local{target, busy, waits}, Held, NoLook},
+		{"held: no plan, no revoke for it", Held, all, []local{noPlan, with(func(l *local) { l.Planned, l.e.Target = false, false })}, Held, NoLook},
+		{"held: no target", Held, all, []local{noTarget}, Revoking, NoLook},
+		{"held: no target, and enough move already", Held, all, []local{with(func(l *local) { l.e.Target, l.room = false, false })}, Held, NoLook},
+		{"held: what a member that leaves has goes with it", Held, all, []local{with(func(l *local) { l.e.Target, l.Leaving = false, true })}, Held, NoLook},
+		{"held: the term is over", Held, all, []local{over, with(func(l *local) { l.Acting, l.room = false, false })}, Revoking, NoLook},
+		{"revoking: until the work has returned", Revoking, all, []local{target, noTarget, noPlan, over, leaving}, Revoking, NoLook},
+		{"reconciling: until the request has ended", Reconciling, all, []local{target, noTarget, noPlan, over, leaving}, Reconciling, NoLook},
+		{"releasing: until the request has ended", Releasing, all, []local{target, noTarget, noPlan, over, leaving}, Releasing, NoLook},
 
-		{"unresolved: not read", Unresolved, []partitionView{unread}, []local{target, noTarget, busy, over, leaving, waits}, toLeave, 0},
-		{"unresolved: can't be read", Unresolved, []partitionView{unreadable}, []local{target, noTarget, leaving}, toNote, awaited},
-		{"unresolved: not this term's", Unresolved, []partitionView{now, later, others}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, toClear, 0},
-		{"unresolved: this term's and a target", Unresolved, []partitionView{me}, []local{target}, toClaim, NoLook},
-		{"unresolved: a target, and can't be had now", Unresolved, []partitionView{me}, []local{busy, over}, toLeave, NoLook},
-		{"unresolved: its back-off is not over", Unresolved, []partitionView{me}, []local{waits, with(func(l *local) { l.target, l.backoff = false, d })}, toLeave, d},
-		{"unresolved: no target", Unresolved, []partitionView{me}, []local{noTarget, leaving, with(func(l *local) { l.Planned, l.Leaving = false, true })}, toReconcile, NoLook},
-		{"unresolved: a target, and another's too", Unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{target}, toReconcile, NoLook},
-		{"unresolved: no plan", Unresolved, []partitionView{me}, []local{noPlan}, toLeave, awaited},
+		{"unresolved: not read", Unresolved, []partitionView{unread}, []local{target, noTarget, busy, over, leaving, waits}, Unresolved, 0},
+		{"unresolved: can't be read", Unresolved, []partitionView{unreadable}, []local{target, noTarget, leaving}, Unresolved, awaited},
+		{"unresolved: not this term's", Unresolved, []partitionView{now, later, others}, []local{target, noTarget, noPlan, busy, over, leaving, waits}, Free, 0},
+		{"unresolved: this term's and a target", Unresolved, []partitionView{me}, []local{target}, Claimed, NoLook},
+		{"unresolved: a target, and can't be had now", Unresolved, []partitionView{me}, []local{busy, over}, Unresolved, NoLook},
+		{"unresolved: its back-off is not over", Unresolved, []partitionView{me}, []local{waits, with(func(l *local) {
+			l.e.Target, l.e.EarlyReturn = false, Suspicion{pause: d}
+		})}, Unresolved, d},
+		{"unresolved: no target", Unresolved, []partitionView{me}, []local{noTarget, leaving, with(func(l *local) { l.Planned, l.Leaving = false, true })}, Reconciling, NoLook},
+		{"unresolved: a target, and another's too", Unresolved, []partitionView{{read: true, own: true, wait: never}}, []local{target}, Reconciling, NoLook},
+		{"unresolved: no plan", Unresolved, []partitionView{me}, []local{noPlan}, Unresolved, awaited},
 	} {
 		for _, x := range c.see {
 			for _, l := range c.local {
-				do, next := decideEntry(c.state, x, l)
-				assert.Equal(t, c.do, do, "%s: %+v, %+v", c.what, x, l)
+				l.e.State = c.state
+				to, next := l.decideEntry(&l.e, x, l.room)
+				assert.Equal(t, c.to, to, "%s: %+v, %+v", c.what, x, l)
 				assert.Equal(t, c.next, next, "%s: %+v, %+v", c.what, x, l)
 			}
 		}
@@ -97,7 +106,7 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	row := func(name string) table.Observation { return table.Observation{Name: name} }
 	see := map[string]partitionView{"d": {read: true, row: row("d")}, "e": {read: true, wait: 5 * time.Second}, "f": {read: true, wait: 2 * time.Second}}
 	f := Facts{Inventory: v, Batch: 4, Planned: true, Acting: true}
-	d := f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil)
+	d := f.decide(func(e *Entry) partitionView { return see[e.Name] })
 	assert.EqualValues(t, v.All[:2], d.Revoke)
 	assert.EqualValues(t, v.All[2:3], v.Lost(table.GroupSnapshot{LeaseExists: map[table.LeaseRef]bool{{Name: "a"}: true, {Name: "c"}: false}}), "b's row was not read")
 	assert.Equal(t, []table.Observation{row("d")}, d.Claim)
@@ -106,16 +115,16 @@ func TestADecisionIsOfAllPartitions(t *testing.T) {
 	assert.False(t, d.Awaits)
 	delete(see, "f")
 	see["e"] = partitionView{read: true, wait: never}
-	d = f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil)
+	d = f.decide(func(e *Entry) partitionView { return see[e.Name] })
 	assert.True(t, d.Again, "f was not read")
 	assert.True(t, d.Awaits, "e is another's")
 	assert.EqualValues(t, v.All[4:5], d.Taken)
 	see["e"] = partitionView{read: true, wait: time.Second, row: table.Observation{Heartbeat: time.Now()}}
-	assert.EqualValues(t, v.All[4:5], f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Taken, "a plain lock has it")
+	assert.EqualValues(t, v.All[4:5], f.decide(func(e *Entry) partitionView { return see[e.Name] }).Taken, "a plain lock has it")
 	see["e"] = partitionView{read: true, own: true, wait: never}
-	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Taken, "its own claim was applied, after all")
+	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Taken, "its own claim was applied, after all")
 	v.All[3].Paused = Paused
-	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }, nil).Claim, "the program has paused d")
+	assert.Empty(t, f.decide(func(e *Entry) partitionView { return see[e.Name] }).Claim, "the program has paused d")
 }
 
 // A partition that fails when it is claimed alone is tried less and less often. The pauses grow from a tenth of a lease

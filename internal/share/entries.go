@@ -27,8 +27,8 @@ func (all Entries) Busy() (busy []*Entry) {
 	return busy
 }
 
-// Overdue returns the partition whose work was revoked first, of those whose work has not returned a lease after it was
-// revoked, and their number.
+// Overdue returns the number of partitions whose work has not returned within a lease after it was revoked, and the one
+// of them whose work was revoked first.
 func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry, n int) {
 	for _, e := range all.Busy() {
 		if since := e.Busy.Since; since != (elect.Instant{}) && now.Ran(since) >= lease {
@@ -41,8 +41,8 @@ func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry
 	return first, n
 }
 
-// Holds returns the number of partitions that the member owns, including those that it no longer acts on, and the
-// number of those that it acts on.
+// Holds returns two numbers: how many partitions the member owns, and how many it is acting on. The first includes
+// partitions that it has stopped acting on.
 func (all Entries) Holds() (owned, acted int) {
 	for _, e := range all {
 		if e.Assigned != nil {

@@ -47,8 +47,7 @@ func (f *Fitness) CoolDown(e Ending) time.Duration {
 // Recovered ends the trial.
 func (f *Fitness) Recovered() { f.Trial, f.pause = false, 0 }
 
-// Conduct is how a member does during one term. It records for how long the member has tried to claim or release
-// partitions without success.
+// Conduct records for how long a member has tried to claim or release partitions without success during one term.
 type Conduct struct {
 	Lease time.Duration
 	Began elect.Instant
@@ -88,7 +87,7 @@ func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*E
 func (c *Conduct) Succeeded() { c.Since, c.Err, c.failures = elect.Instant{}, nil, nil }
 
 // Absolve forgets the failures at partitions that the member no longer has to claim or release, and at those that it
-// can't claim because another holder has them. If no failure is left, the member has nothing to answer for.
+// can't claim because another holder has them. If no failure is left, the member no longer counts as failing.
 func (c *Conduct) Absolve(taken []*Entry) {
 	maps.DeleteFunc(c.failures, func(e *Entry, _ failure) bool { return e.done() || slices.Contains(taken, e) })
 	if len(c.failures) == 0 {
@@ -96,9 +95,10 @@ func (c *Conduct) Absolve(taken []*Entry) {
 	}
 }
 
-// FailingSince returns since when the member has failed, or zero if it does not fail. A member that has some partitions
-// fails if two others have failed by themselves. If only one has, it may be one that no member can claim. The second
-// time counts, because then a healthy member fails only for a moment if another partition fails once.
+// FailingSince returns when the member began to fail, or zero if it does not fail. A member that holds partitions fails
+// only if two others have failed on their own, because a single one may be a partition that no member can claim.
+// FailingSince returns the time of the second failure. So if a partition of a healthy member fails once, the member
+// fails only for a moment.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

@@ -110,7 +110,7 @@ func (v *Inventory) LeftOut(e *Entry) {
 // Hold begins an assignment, after the claim was confirmed by a member with this lease.
 func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
 	e.Assigned = &Assignment{Token: token}
-	e.history = history{assumed: lease, leases: e.history.leases} // earlier observations are out of date
+	e.history = history{assumed: lease} // earlier observations are out of date
 	v.become(Held, e)
 	e.Suspect = Suspicion{}
 }
@@ -121,8 +121,9 @@ func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
 	v.become(Revoking, e)
 }
 
-// Release marks partitions as being released: up to most that are revoked and whose work has returned. It returns them,
-// and reports whether there are more, and whether the rows of any were lost, so that there is nothing to release.
+// Release marks revoked partitions whose work has returned as being released, up to the given number. It returns them.
+// It also reports whether there are more, and whether the rows of any of them are lost, so that there is nothing to
+// release.
 func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
 	for _, e := range v.All {
 		switch {
@@ -156,8 +157,8 @@ func (v *Inventory) Clear(entries ...*Entry) {
 	}
 }
 
-// Claim marks free partitions as to be claimed. It returns the rows of each commit: at most most rows, and each suspect
-// partition in a commit of its own.
+// Claim marks free partitions for claiming, and returns their rows, grouped into commits. A commit has at most the given
+// number of rows, and each suspect partition gets a commit of its own.
 func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table.Observation) {
 	var together []table.Observation
 	for _, o := range rows {
@@ -180,8 +181,8 @@ func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Obse
 	return slices.Collect(slices.Chunk(rows, most))
 }
 
-// Sends reports whether a queued claim or reconciliation of the partition must still be sent. If a claim must not, the
-// partition becomes free. Claims need a term that goes on.
+// Sends reports whether a queued claim or reconciliation of the partition must still be sent. If a claim must not be
+// sent, the partition becomes free. Claims are sent only while the term continues.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
 	case e.State == Reconciling:
@@ -200,7 +201,7 @@ func (v *Inventory) TermEnded() {
 	v.Look, v.turn, v.open = 0, 0, false
 	v.Clear(v.All...)
 	for _, e := range v.All {
-		e.Target, e.history.leases, e.Paused = false, false, min(e.Paused, Paused)
+		e.Target, e.Paused = false, min(e.Paused, Paused)
 		if e.Busy != nil {
 			e.Busy.earlier = true
 		}

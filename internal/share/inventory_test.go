@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/plan"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -98,32 +97,25 @@ func TestTheStatesOfAPartition(t *testing.T) {
 	}
 }
 
-// A confirmed claim ends what was known about the partition before, except that its lease rows must be read. The lease of its
-// own member counts if its row vanishes.
+// A confirmed claim ends what was known about the partition before. The lease of its own member counts if its row vanishes.
 func TestAConfirmedClaimIsANewBeginning(t *testing.T) {
 	v, f := numbered(1, 1)
 	e := v.All[0]
 	e.Suspect.Fail(f.Now, lease, errors.New("no"))
-	e.history = history{assumed: time.Hour, absent: time.Now(), plain: 3, leases: true}
+	e.history = history{assumed: time.Hour, absent: time.Now(), plain: 3}
 	v.Hold(e, 5, lease)
-	assert.Equal(t, Entry{Name: e.Name, Lock: e.Lock, State: Held, Target: true, Assigned: &Assignment{Token: 5}, history: history{assumed: lease, leases: true}}, *e)
+	assert.Equal(t, Entry{Name: e.Name, Lock: e.Lock, State: Held, Target: true, Assigned: &Assignment{Token: 5}, history: history{assumed: lease}}, *e)
 }
 
-// A release frees as many partitions as one commit can have, and says if there are more.
-func TestAReleaseHasAsManyAsACommit(t *testing.T) {
-	v, f := numbered(3, 2)
-	for _, e := range v.All {
-		v.Hold(e, 5, lease)
-		v.Revoke(e, f.Now)
+// A partition that could not be claimed gets a commit of its own, so that it does not hold up the others.
+func TestASuspectIsClaimedAlone(t *testing.T) {
+	v, f := numbered(8, 3)
+	v.All[3].Suspect.Fail(f.Now, lease, errors.New("its row is locked"))
+	var sizes []int
+	for _, commit := range v.Claim(rowsOf(v.All...), 3) {
+		sizes = append(sizes, len(commit))
 	}
-	for _, want := range []struct {
-		n    int
-		more bool
-	}{{2, true}, {1, false}, {0, false}} {
-		released, more, _ := v.Release(2)
-		assert.Len(t, released, want.n)
-		assert.Equal(t, want.more, more)
-	}
+	assert.Equal(t, []int{1, 3, 3, 1}, sizes)
 }
 
 // A term begins as the first one did, whatever the last one has left behind. What outlives a term is the program's: its
@@ -135,7 +127,7 @@ func TestATermBeginsLikeTheFirst(t *testing.T) {
 	for i, e := range v.All {
 		e.State, e.Assigned, e.doubted, e.changed = State(i%7), &Assignment{Token: 5}, true, 9
 		e.Busy, e.Paused, e.EarlyReturn = &Assignment{Token: 5}, Pause(i%3), early
-		e.history = history{assumed: lease, leases: true}
+		e.history = history{assumed: lease}
 	}
 	v.TermEnded()
 	first, _ := numbered(9, 1)
@@ -148,118 +140,40 @@ func TestATermBeginsLikeTheFirst(t *testing.T) {
 	assert.Len(t, v.All.Busy(), 9)
 }
 
-// A plan assigns exactly what it says. A pause is shown on what is assigned here and free, and a mark that another member's
-// claim may have replaced is written again.
-func TestAPauseIsShownWhereItCounts(t *testing.T) {
-	v, _ := numbered(4, 9)
-	v.Pause(map[string]bool{"000": true, "001": true, "002": true})
-	v.Assign([]int{0, 1, 3})
-	v.All[1].State = Revoking
-	assert.Equal(t, []string{v.All[0].Lock}, v.Unmarked(), "002 is another's, and 001 is not released")
-	v.Mark([]string{v.All[0].Lock, v.All[2].Lock, v.All[3].Lock})
-	assert.Equal(t, []Pause{Marked, Paused, Paused, Running}, []Pause{v.All[0].Paused, v.All[1].Paused, v.All[2].Paused, v.All[3].Paused})
-	v.Assign([]int{2})
-	v.Assign([]int{0})
-	assert.Equal(t, []string{v.All[0].Lock}, v.Unmarked(), "another member had it")
-	v.Mark(v.Unmarked())
-	_, resumed := v.Pause(nil)
-	assert.Len(t, resumed, 3)
-	assert.Equal(t, Running, v.All[0].Paused)
-}
-
-// A member that waits for many partitions sees each of them within a few polls, and the first ones in each. Once it can claim
-// all that a poll has read, the next poll reads all.
-func TestEachPartitionThatIsAwaitedIsSeen(t *testing.T) {
-	const n, batch = 100, 5
-	v, f := numbered(n, batch)
-	member := table.LeaseRef{Name: table.SlotName("orders", 1), Token: 3}
-	j := Judge{Memory: plan.NewMemory("orders", lease), Snapshot: table.GroupSnapshot{At: time.Unix(1000, 0), Members: map[string]table.Observation{
-		member.Name: {Exists: true, Name: member.Name, Token: 3, Heartbeat: time.Unix(999, 0)}}}}
-	poll := func(row table.PartitionRow) (read []string, d Decisions) {
-		v.Look++
-		q := f.Query(table.GroupQuery{Members: true}, true)
-		j.Snapshot.Partitions = map[string]table.PartitionRow{}
-		for _, lock := range append(q.Rows, q.WithLeases...) {
-			row.Name, row.LeasesRead = lock, true
-			j.Snapshot.Partitions[lock] = row
-			read = append(read, lock)
-		}
-		v.Learn(j.Snapshot, j.Memory)
-		return read, f.Decide(j)
-	}
-	taken := table.PartitionRow{Observation: table.Observation{Exists: true, Heartbeat: time.Unix(998, 0), Token: 2, Writer: member.Key(), LeaseRecord: &table.LeaseRecord{With: member.Key(), Lease: lease}}}
-	seen := map[string]int{}
-	polls := (n-2*batch)/(2*batch) + 1
-	for range polls {
-		read, d := poll(taken)
-		require.Len(t, read, 4*batch)
-		require.True(t, d.More)
-		for _, lock := range read {
-			seen[lock]++
-		}
-	}
-	assert.Len(t, seen, n)
-	assert.Equal(t, polls, seen[v.All[0].Lock])
-	free := table.PartitionRow{Observation: table.Observation{Exists: true, Token: 2}}
-	_, d := poll(free)
-	assert.Len(t, d.Claim, 4*batch)
-	read, d := poll(free)
-	assert.Len(t, read, n, "all that it has read could be claimed")
-	assert.False(t, d.More)
-	read, _ = poll(taken)
-	assert.Len(t, read, n)
-	read, _ = poll(taken)
-	assert.Len(t, read, 4*batch)
-
-	f.Leaving = true
-	read, _ = poll(free)
-	assert.Empty(t, read, "a leaving member waits for none")
-	f.Leaving = false
-	poll(taken)
-	v.All[0].State = Unresolved
-	turn := v.turn
-	_, d = poll(taken)
-	assert.True(t, d.Again && d.More)
-	assert.Equal(t, turn, v.turn, "the next poll reads the same window, because this one had no effect")
-}
-
 // What a poll says about a partition counts only if the poll was sent after the partition changed, and read enough.
 func TestWhatAPollSaysOfAPartition(t *testing.T) {
 	own, other := table.LeaseRef{Name: table.SlotName("orders", 0), Token: 3}, table.LeaseRef{Name: table.SlotName("orders", 1), Token: 3}
 	at, bad := time.Unix(1000, 0), errors.New("not JSON")
-	of := func(with table.LeaseRef, leases bool) table.PartitionRow {
-		r := table.PartitionRow{LeasesRead: leases, Observation: table.Observation{Exists: true, Heartbeat: at, Token: 2, Writer: with.Key()}}
-		if leases {
-			r.LeaseRecord = &table.LeaseRecord{With: with.Key(), Lease: lease}
-		}
-		return r
+	of := func(with table.LeaseRef) *table.Observation {
+		return &table.Observation{Exists: true, Heartbeat: at, Token: 2, Writer: with.Key(), LeaseRecord: &table.LeaseRecord{With: with.Key(), Lease: lease}}
 	}
-	released := table.PartitionRow{LeasesRead: true, Observation: table.Observation{Exists: true, Token: 2, OrphanLeases: map[table.Token]table.LeaseRecord{1: {With: own.Key()}}}}
+	lock := &table.Observation{Exists: true, Heartbeat: at, Token: 2, Writer: "somebody"}
+	released := &table.Observation{Exists: true, Token: 2, OrphanLeases: map[table.Token]table.LeaseRecord{1: {With: own.Key()}}}
 	for what, c := range map[string]struct {
 		state   State
 		changed int // before the poll, if less than 4
-		row     *table.PartitionRow
+		row     *table.Observation
 		bad     bool
-		window  bool
+		more    bool
 		want    partitionView
 	}{
-		"it changed since":                             {Free, 4, ptr(of(other, false)), false, true, partitionView{}},
-		"it is free, and another's":                    {Free, 3, ptr(of(other, false)), false, true, partitionView{read: true, wait: never}},
-		"it is free, and its lease rows can't be read": {Free, 3, ptr(of(other, true)), true, true, partitionView{read: true, wait: never, unreadable: true}},
-		"lease rows that were not read don't matter":   {Free, 3, ptr(of(other, false)), true, true, partitionView{read: true, wait: never}},
-		"it is held":                                       {Held, 3, ptr(of(other, true)), false, true, partitionView{}},
-		"it is free, and it is not its turn":               {Free, 3, nil, false, false, partitionView{later: true}},
-		"it is free, and was left out":                     {Free, 3, nil, false, true, partitionView{}},
-		"it is unresolved, and has to be read in any case": {Unresolved, 3, nil, false, false, partitionView{}},
-		"it is unresolved, and its lease rows are missing": {Unresolved, 3, ptr(of(own, false)), false, false, partitionView{}},
-		"it is unresolved, and this member's":              {Unresolved, 3, ptr(of(own, true)), false, false, partitionView{read: true, own: true}},
-		"it was released, and an old lease row is left":    {Unresolved, 3, &released, false, false, partitionView{read: true}},
+		"it changed since":                                 {Free, 4, of(other), false, false, partitionView{}},
+		"it is free, and another's":                        {Free, 3, of(other), false, false, partitionView{read: true, wait: never}},
+		"another's, whose row is enough":                   {Free, 3, of(other), true, false, partitionView{read: true, wait: never}},
+		"it is free, and its lease rows can't be read":     {Free, 3, lock, true, false, partitionView{read: true, wait: never, unreadable: bad}},
+		"it is held":                                       {Held, 3, of(other), false, false, partitionView{}},
+		"it is free, and it is not its turn":               {Free, 3, nil, false, true, partitionView{later: true}},
+		"it is free, and was left out":                     {Free, 3, nil, false, false, partitionView{}},
+		"it is unresolved, and has to be read in any case": {Unresolved, 3, nil, false, true, partitionView{}},
+		"it is unresolved, and this member's":              {Unresolved, 3, of(own), false, true, partitionView{read: true, own: true}},
+		"it is unresolved, and can't be read":              {Unresolved, 3, of(own), true, true, partitionView{read: true, own: true, unreadable: bad}},
+		"it was released, and an old lease row is left":    {Unresolved, 3, released, false, true, partitionView{read: true}},
 	} {
 		v, f := numbered(1, 1)
 		v.Look = 4
 		e := v.All[0]
 		e.State, e.changed = c.state, c.changed
-		j := Judge{Own: own, Memory: plan.NewMemory("orders", lease), Snapshot: table.GroupSnapshot{At: at, Unreadable: map[string]error{}, Partitions: map[string]table.PartitionRow{}, Members: map[string]table.Observation{}}}
+		j := Judge{Own: own, Memory: plan.NewMemory("orders", lease), Snapshot: table.GroupSnapshot{At: at, Unreadable: map[string]error{}, Partitions: map[string]table.Observation{}, Members: map[string]table.Observation{}}}
 		for _, m := range []table.LeaseRef{own, other} {
 			j.Snapshot.Members[m.Name] = table.Observation{Name: m.Name, Exists: true, Token: m.Token, Heartbeat: at}
 		}
@@ -270,19 +184,17 @@ func TestWhatAPollSaysOfAPartition(t *testing.T) {
 		if c.bad {
 			j.Snapshot.Unreadable[e.Lock] = bad
 		}
-		x := f.view(j, e, c.window)
+		x := f.view(j, e, c.more)
 		x.row = table.Observation{}
 		assert.Equal(t, c.want, x, what)
 	}
 }
 
-func ptr(r table.PartitionRow) *table.PartitionRow { return &r }
-
 // A partition stays suspect until it is claimed, is no longer wanted, or another holder has it. If only its rows could not be
 // read, it is no longer suspect once they can. It is tried again after the longer of its pauses.
 func TestHowLongAPartitionIsSuspect(t *testing.T) {
 	holder := table.Observation{Heartbeat: time.Now()}
-	legible, garbled := partitionView{read: true, own: true}, partitionView{read: true, unreadable: true, wait: never}
+	legible, garbled := partitionView{read: true, own: true}, partitionView{read: true, unreadable: errors.New("not JSON"), wait: never}
 	for what, c := range map[string]struct {
 		change func(*Entry)
 		view   partitionView
@@ -312,14 +224,14 @@ func TestHowLongAPartitionIsSuspect(t *testing.T) {
 		if c.change != nil {
 			c.change(e)
 		}
-		d := f.decide(func(*Entry) partitionView { return c.view }, map[string]error{e.Lock: errors.New("not JSON")})
+		d := f.decide(func(*Entry) partitionView { return c.view })
 		assert.Equal(t, c.stays, e.Suspect.failed(), what)
 		assert.Equal(t, c.taken, len(d.Taken) == 1, what)
 	}
 	v, f := numbered(1, 1)
 	v.All[0].Suspect.Fail(f.Now, lease, nil)
 	v.All[0].EarlyReturn.Fail(f.Now, 2*lease, nil)
-	d := f.decide(func(*Entry) partitionView { return partitionView{read: true} }, nil)
+	d := f.decide(func(*Entry) partitionView { return partitionView{read: true} })
 	assert.Empty(t, d.Claim)
 	assert.Equal(t, lease/5, d.Next)
 }

@@ -25,11 +25,7 @@ func (f Facts) Query(q table.GroupQuery, whole bool) table.GroupQuery {
 	}
 	window, _ := f.window()
 	for _, e := range window {
-		if e.history.leases || e.history == (history{}) {
-			q.WithLeases = append(q.WithLeases, e.Lock)
-		} else {
-			q.Rows = append(q.Rows, e.Lock)
-		}
+		q.WithLeases = append(q.WithLeases, e.Lock)
 	}
 	return q
 }
@@ -95,13 +91,13 @@ func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
 }
 
 // PlainLocks returns the plain locks that have a partition's name, sorted by name, once for each of their terms.
-func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.PartitionRow) {
+func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.Observation) {
 	for lock, o := range s.Partitions {
 		e := v.byLock[lock]
 		if e != nil && o.Confirmed() && o.LeaseRecord != nil && o.LeaseRecord.With == "" && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease && e.history.plain != o.Token {
 			e.history.plain, plain = o.Token, append(plain, o)
 		}
 	}
-	slices.SortFunc(plain, func(a, b table.PartitionRow) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(plain, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
 	return plain
 }

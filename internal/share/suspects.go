@@ -13,8 +13,8 @@ type Suspicion struct {
 	Since elect.Instant // the time of the first failure; zero: no failure
 	Err   error
 
-	until elect.Instant // when it may be tried again
-	pause time.Duration // the last pause
+	tried elect.Instant // when it last failed alone
+	pause time.Duration // before it may be tried again
 }
 
 func (s *Suspicion) failed() bool { return s.Since != elect.Instant{} }
@@ -25,17 +25,20 @@ func (s *Suspicion) Fail(now elect.Instant, lease time.Duration, err error) {
 		s.Since = now
 	}
 	s.pause = min(max(2*s.pause, lease/10), 3*lease)
-	s.until, s.Err = now, err
-	s.until.Mono += int64(s.pause)
-	s.until.Wall += int64(s.pause)
+	s.tried, s.Err = now, err
 }
 
 // left returns the time until the partition may be tried again.
 func (s *Suspicion) left(now elect.Instant) time.Duration {
-	if !s.failed() {
+	if s.pause == 0 { // it has not failed alone, so tried says nothing
 		return 0
 	}
-	return max(time.Duration(s.until.Mono-now.Mono), 0)
+	return max(s.pause-now.Ran(s.tried), 0)
+}
+
+// backoff returns the time until the partition may be tried again.
+func (e *Entry) backoff(now elect.Instant) time.Duration {
+	return max(e.Suspect.left(now), e.EarlyReturn.left(now))
 }
 
 // illegible records that a partition's rows cannot be read.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // If a table is seldom pruned, most of its rows belong to released locks. No index separates them from the rows of held
@@ -24,23 +22,16 @@ const busyQuery = `SELECT name, heartbeat, token, writer FROM {table} WHERE CASE
 	THEN writer IS NOT NULL OR STRPOS(name, '/member/') > 0 OR STRPOS(name, '/partition/') > 0 OR SUBSTR(name, LENGTH(name) - 16, 1) = '_'
 	ELSE writer IS NULL OR STRPOS(writer, '"free":true') = 0 OR SUBSTR(name, LENGTH(name) - 16, 1) <> '_' END`
 
-// busy reads all rows of the table, except those that Keys with Busy skips.
-func (s Spanner) busy(ctx context.Context, step string, bound spanner.TimestampBound) ([]Row, time.Time, error) {
+// busy reads all rows of the table, except those that Keys with Busy skips. It may fail although a read by key does not. For
+// example, the table's name may be a reserved word in SQL.
+func (s Spanner) busy(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if err := CheckTable(s.Table); err != nil {
-		return nil, time.Time{}, spanner.ToSpannerError(status.Error(codes.InvalidArgument, err.Error()))
+		return nil, time.Time{}, err
 	}
-	keys := Keys{All: true, Busy: true}
-	rows, at, err := s.snapshot(ctx, bound, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
+	rows, at, err := s.snapshot(ctx, bound, keys, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
 		return txn.QueryWithOptions(ctx, spanner.Statement{SQL: strings.Replace(busyQuery, "{table}", s.Table, 1)},
-			spanner.QueryOptions{Priority: readPriority(step, keys), RequestTag: tag(step), DirectedReadOptions: undirected})
+			spanner.QueryOptions{Priority: readPriority(step, keys), RequestTag: tag(step)})
 	})
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Name, b.Name) }) // sorted here because few rows are left
-	return slices.DeleteFunc(rows, keys.Skips), at, err
-}
-
-// refusedQuery reports whether a query failed for a reason that might not affect a read by key. For example, the
-// table's name may be a reserved word in SQL. refusedQuery also returns true if the table is missing. The read then
-// fails too, but its error is clearer.
-func refusedQuery(err error) bool {
-	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied, codes.Unimplemented}, spanner.ErrCode(err))
+	return rows, at, err
 }

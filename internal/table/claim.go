@@ -14,8 +14,8 @@ var ErrChanged = errors.New("the lock changed since it was observed")
 // ErrSuperseded means that a token is no longer valid and will never be valid again.
 var ErrSuperseded = errors.New("the token was superseded or released")
 
-// Claim makes id the claimant of every observed lock, or of none of them. It fails with ErrChanged if one of the locks
-// has changed since it was observed, because its lease may not have expired after all.
+// Claim makes the candidate with this id the claimant of every observed lock, or of none of them. It fails with
+// ErrChanged if one of the locks has changed since it was observed, because its lease may not have expired after all.
 //
 // The token is the claim's commit timestamp, so the claimant learns the token only from the reply. The claimant does
 // not hold the locks until it has confirmed the claim.
@@ -102,16 +102,16 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant the holder of the named locks, which it has claimed under token. It inserts a lease row
+// Confirm makes the claimant the holder of the named locks, which it has claimed under the token. It inserts a lease row
 // with the lease record for each lock. Confirm fails with ErrSuperseded if the claim of one of the locks is no longer
-// there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
-// After any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
+// there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written. After
+// any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.confirm(ctx, "confirm", token, p, true, names)
 	return err
 }
 
-// ConfirmPartitions confirms partitions that were claimed under token, and returns their names. It skips partitions
+// ConfirmPartitions confirms partitions that were claimed under the token, and returns their names. It skips partitions
 // whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if none remains.
 //
 // The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
@@ -127,6 +127,7 @@ func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRec
 		if !bare(row, token) {
 			return nil
 		}
+		p.Notify = t.Contact(LeaseKey(name, token))
 		return []Write{
 			{Kind: Insert, Name: LeaseKey(name, token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, row.Token}, {ColWriter, p.encode()}}},
 			{Kind: Update, Name: name, Set: []Cell{{ColHeartbeat, Now}}},
@@ -135,8 +136,8 @@ func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRec
 	return confirmed, err
 }
 
-// Withdraw frees the named locks that are still claimed or held under token. It fails with ErrSuperseded if there are
-// none. A claimant calls it if it can't confirm its claim, or does not know whether it has confirmed it.
+// Withdraw frees the named locks, as far as they are still claimed or held under the token. If no lock is, it returns
+// ErrSuperseded. A claimant calls Withdraw if it can't confirm its claim, or does not know whether it has confirmed it.
 //
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
 // holder gave the lock back.
@@ -150,8 +151,9 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 	return err
 }
 
-// Disown frees the observed locks that id has claimed but not confirmed, if they are still under the observed token. A
-// candidate calls it if its claim was applied but the reply was lost. It fails with ErrChanged if there is no such lock.
+// Disown frees the observed locks that the candidate with this id has claimed but not confirmed, if they are still under
+// the observed token. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
+// ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, _, err := each(ctx, t, "withdraw", Keys{Names: namesOf(seen)}, seen, false, ErrChanged, func(o Observation, rows Rows) []Write {
 		if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
@@ -170,8 +172,9 @@ func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// each runs one transaction for all items, and returns those for which writes returns something. If there are none, or
-// if all is set and one is not among them, each fails with the error none. The commit also makes the other writes.
+// each runs one transaction for all items. It calls the function writes for each item, and returns the items that need
+// writes. If no item does, or if the argument all is set and one item does not, it fails with the error none. The commit
+// also makes the other writes.
 func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
 	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil

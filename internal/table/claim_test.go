@@ -134,20 +134,6 @@ func held(t *testing.T, says string) (table.Table, *memstore.Store, table.Token)
 	return tab, store, token
 }
 
-func TestWhatALeaseRowSaysIsNotGuessedAt(t *testing.T) {
-	for _, says := range []string{"", "{", `{"lease":""}`, `{"lease":"-1s"}`, `{"lease":"25h"}`} {
-		tab, store, token := held(t, says)
-		ctx := t.Context()
-		_, err := tab.LookAtLeases(ctx, time.Now(), "m")
-		assert.ErrorContains(t, err, "stays taken", "%q", says)
-		_, err = tab.Inspect(ctx, table.Observation{Name: "m", Token: token})
-		assert.ErrorContains(t, err, "stays taken", "%q", says)
-		require.NoError(t, store.Commit(ctx, "operator", []table.Write{{Kind: table.Delete, Name: "m"}}))
-		_, err = tab.LookAtLeases(ctx, time.Now(), "m")
-		assert.ErrorContains(t, err, "stays taken", "an orphan lease: %q", says)
-	}
-}
-
 func TestHoldersAreThoseThatAreMeant(t *testing.T) {
 	ctx := t.Context()
 	tab, store, _ := held(t, "{")

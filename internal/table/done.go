@@ -51,8 +51,8 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for due.Key must not run. Keys are compared as text, so a
-// key such as "again" would be larger than every tick, and no tick could ever run after it.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are compared
+// as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
 // There is one exception. The last tick that was done can be up to half a period in the future, and if the schedule's
 // period changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
@@ -106,7 +106,8 @@ func decodeDone(row Row) (Done, error) {
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record returns the writes that record due as done by id. They make their commit fail unless name is held under token.
+// Record returns the writes that record that the holder with this id has done the work that was due. They make their
+// commit fail unless the lock is held under the token.
 func Record(name string, token Token, due Due, id string) []Write {
 	return []Write{requireLease(name, token), record(name, token, due, id)}
 }

@@ -102,12 +102,12 @@ func answered(err error) *Fault {
 	return NotAFault
 }
 
-// Spanner returns the same code for a missing row, table, database, session or transaction, and the texts of these
-// errors have changed over time. The protocol relies on such an error only if the error says that a row, a table, a
-// database or an instance is missing. If the error contains the type of the missing resource, that type decides.
+// Spanner returns the same code for a missing row, table, database, session or transaction, and its texts have changed
+// over time. The protocol acts on the error only if a row, table, database or instance is missing. If the error names the
+// type of the missing resource, the text alone is not enough: the type must fit too.
 //
-// The name of a database, table or column can contain the word "transaction" too. In messages about those, the name
-// follows a colon or a word such as "table".
+// A database, table or column can itself have "transaction" in its name. That name always follows a colon or a word such
+// as "table", so the patterns ignore it there.
 var (
 	rowMissing      = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	goneText        = regexp.MustCompile(`^(Table|Database|Instance) not found`)
@@ -229,4 +229,12 @@ func missing(err error) error {
 		return fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	return err
+}
+
+// Ended returns the error of a context that has ended: its cause, and also ctx.Err if the cause does not wrap it.
+func Ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return context.Cause(ctx)
 }

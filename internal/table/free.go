@@ -33,8 +33,8 @@ type FreeClaim struct {
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
-// false if one of them has to be claimed in the ordinary way, because it has no free row, or one from the future, which
-// only a manual change can make.
+// false if one of them has to be claimed in the ordinary way, because it has no free row, or because a manual change has
+// left it a free row from the future.
 //
 // The claim's token is later than all earlier tokens of these locks. It must be earlier than the claim's commit timestamp,
 // because a lock row whose token equals its heartbeat counts as an unconfirmed claim.
@@ -60,6 +60,7 @@ func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
+		c.record.Notify = t.Contact(LeaseKey(o.Name, c.Token))
 		writes = append(writes, requireLease(o.Name, o.Token), Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)},
 			Write{Kind: Insert, Name: LeaseKey(o.Name, c.Token), Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.record.encode()}}},
 			Write{Kind: Update, Name: o.Name, Set: []Cell{{ColHeartbeat, Now}, {ColToken, c.Token.Time()}, {ColWriter, c.id}}})
@@ -115,8 +116,8 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	return err
 }
 
-// refree returns the writes that replace a token's lease row or free row with a free row of the next token. The
-// heartbeat of the new row is since, which must be a time or Now. Programs that do not support free rows take the new
+// refree returns the writes that replace a token's lease row or free row with a free row of the next token. The argument
+// since becomes the new row's heartbeat, and must be a time or Now. Programs that do not support free rows take the new
 // row for an ordinary lease row.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1

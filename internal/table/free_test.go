@@ -245,22 +245,3 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, g.rowsOf("a"))
 }
-
-func TestPruneDeletesAReleasedLockWithItsFreeRow(t *testing.T) {
-	g := released(t, "a")
-	prunable := func(age time.Duration) (names []string) {
-		for seen, err := range operator.Prunable(t.Context(), g.Table, operator.Ages{Released: age}) {
-			require.NoError(t, err)
-			for _, o := range seen {
-				names = append(names, o.Name)
-				pruned, err := g.Prune(t.Context(), o)
-				require.NoError(t, err)
-				assert.Equal(t, 1, pruned)
-			}
-		}
-		return names
-	}
-	assert.Empty(t, prunable(time.Hour))
-	assert.Equal(t, []string{"a"}, prunable(0))
-	assert.Empty(t, g.store.Rows())
-}

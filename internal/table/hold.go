@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// under makes one blind commit that requires the lease rows of token, and changes the locks' rows. It fails with
+// under makes one blind commit that requires the token's lease rows, and changes the locks' rows. It fails with
 // ErrSuperseded if the token is no longer valid. If the commit's error does not say what is missing, under reads the
 // lease rows to find out.
 func (t Table) under(ctx context.Context, step string, token Token, names []string, change func(LeaseRef) []Write, also ...Write) error {
@@ -35,7 +35,7 @@ func (g gone) Error() string        { return "the lock table is gone: " + g.erro
 func (g gone) Is(target error) bool { return target == ErrSuperseded }
 func (g gone) Unwrap() error        { return g.error }
 
-// requireLease returns a write that makes its commit fail unless name is still held under token.
+// requireLease returns a write that makes its commit fail unless the lock is still held under the token.
 func requireLease(name string, token Token) Write {
 	return Write{Kind: Update, Name: LeaseKey(name, token)}
 }
@@ -53,9 +53,9 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 
 type apartKey struct{}
 
-// Apart returns a context for a request that a Store must not combine with many others: a poll with none, because others
-// wait for it, and a heartbeat with fewer the larger n is. For a heartbeat, n is how many attempts before it were not
-// acknowledged, and the others in its commit may be the reason.
+// Apart returns a context for a request that a Store must not combine with many others. A poll is combined with none,
+// because other processes wait for it. A heartbeat is combined with fewer others the more earlier attempts were not
+// acknowledged, because those others may be the reason. For a heartbeat, n is the number of these attempts.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
 func ApartOf(ctx context.Context) int {
@@ -67,6 +67,16 @@ func ApartOf(ctx context.Context) int {
 // term. It does no harm if it is applied late or more than once.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	return t.under(ctx, "announce", token, names, mark(ColWriter, nil))
+}
+
+// Weigh changes a member's weight. The argument o is the member's lease row. If it is applied late, it may undo a later
+// change. The member therefore compares the weight in the row with its own after each poll.
+func (t Table) Weigh(ctx context.Context, o Observation, weight int) error {
+	p := *o.LeaseRecord
+	p.Weight = weight
+	return t.under(ctx, "weigh", o.Token, []string{o.Name}, func(h LeaseRef) []Write {
+		return []Write{{Kind: Update, Name: h.Key(), Set: []Cell{{ColWriter, p.encode()}}}}
+	})
 }
 
 // succeeds is the prefix of a successor's id in the writer column. No id begins with it.

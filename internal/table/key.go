@@ -125,8 +125,8 @@ func apiName(table string) string {
 // ignores case in table names.
 func Canonical(table string) string { return strings.ToLower(apiName(table)) }
 
-// LeaseKey returns the key of the lease row that the lock has under token. If token is not positive, no lease row has
-// the returned key, so a fence with such a token always fails.
+// LeaseKey returns the key of the lease row that the lock has under the token. If token is not positive, no lease row
+// has the returned key, so a fence with such a token always fails.
 func LeaseKey(name string, token Token) string {
 	return fmt.Sprintf("%s_%0*d", name, tokenDigits, max(token, 0))
 }
@@ -135,10 +135,10 @@ func LeaseKey(name string, token Token) string {
 // may have been inserted within this time.
 const recent = time.Hour
 
-// newLeaseKeys returns the range of keys for the lease rows of all terms that began within one hour from the time then.
-// It is meant for transactions, so the range contains as few rows of other locks as possible. Another lock's row can be
-// in the range only if that lock's name is name, an underscore, and the first seven or more digits of a timestamp in
-// that hour.
+// newLeaseKeys returns the range of keys for the lease rows of all terms that began within one hour after the given
+// time. It is meant for transactions, so the range contains as few rows of other locks as possible. Another lock's row
+// can be in the range only if that lock's name is the given name, an underscore, and the first seven or more digits of a
+// timestamp in that hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }

@@ -33,7 +33,7 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 		r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
 		require.NoError(t, err)
 		require.Len(t, r.Partitions[name].OrphanLeases, 2)
-		require.NoError(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation))
+		require.NoError(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name]))
 		assert.NotContains(t, store.Rows(), mine)
 		assert.Contains(t, store.Rows(), theirs)
 
@@ -41,7 +41,7 @@ func TestAMemberFreesNothingOfAnother(t *testing.T) {
 		held := take(t, tab, other, time.Minute, "p")
 		r, err = tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
 		require.NoError(t, err)
-		require.ErrorIs(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name].Observation), table.ErrChanged)
+		require.ErrorIs(t, tab.ReconcilePartitions(t.Context(), own, r.Partitions[name]), table.ErrChanged)
 		assert.Contains(t, store.Rows(), table.LeaseKey(name, held))
 	})
 }

@@ -27,10 +27,10 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 }
 
 // MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
-// lock row of each partition that is released, and returns the names of those that need no mark any more: they have it,
-// or have no row. It also releases partitions whose rows name another member, if over reports that this member's term
-// has ended. The mark does not prevent a claim, and a claim replaces it. It counts only until the
-// member's term is over.
+// lock row of each released partition, and returns the names of the partitions that need no mark any more, because they
+// have it or have no row. It also releases partitions whose rows name another member, if the function over reports that
+// this other member's term has ended. The mark does not prevent a claim, and a claim replaces it. It counts only until
+// the marking member's term is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
 	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write

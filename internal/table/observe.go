@@ -79,7 +79,7 @@ func (o Observation) Holder() string {
 
 // WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
 // the given time. The ranges also contain rows of other locks. For example, the range for job contains job_1 to job_179.
-// Transactions must not read them, because commits to these other rows would make them fail.
+// Do not read the ranges in a transaction, because a commit to one of these other rows would make the transaction fail.
 func WithLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {
@@ -124,7 +124,7 @@ func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...strin
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks. Holders ignores a name if the function is returns false for it.
+// unrelated locks. Holders ignores names for which the function is returns false.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -22,10 +23,11 @@ const (
 	MaxWriter = 2_500_000
 )
 
-// LeaseRecord is the record that a holder writes into its lease row when its term begins. It never changes.
+// LeaseRecord is the record that a holder writes into its lease row when its term begins. Only the
+// weight of a member changes later.
 //
-// Three JSON keys are older than the words of the glossary, and stay as they are because rows have them: "obeys" says
-// that the holder accepts handovers, "deference" is the rank, and "plan" is the list digest.
+// Three JSON keys are older than the glossary, and stay because existing rows have them: "obeys" says that the holder
+// accepts handovers, "deference" is the rank, and "plan" is the list digest.
 type LeaseRecord struct {
 	Lease time.Duration `json:"-"`               // the holder stops by itself if no heartbeat is acknowledged for this long
 	ID    string        `json:"id,omitempty"`    // the holder's id, or "" if only the lock row has it
@@ -48,8 +50,9 @@ type LeaseRecord struct {
 	// Programs that do not support groups can't read such a record, so they do not try to claim the partition.
 	With string `json:"with,omitempty"`
 
-	Nonce string `json:"nonce,omitempty"` // identifies the lease row of a claim through a free row
-	Free  bool   `json:"free,omitempty"`  // the row is a free row, without a holder; Lease is the last holder's
+	Nonce  string `json:"nonce,omitempty"`  // identifies the lease row of a claim through a free row
+	Free   bool   `json:"free,omitempty"`   // the row is a free row, without a holder; Lease is the last holder's
+	Notify string `json:"notify,omitempty"` // how to notify the holder: an address and a secret, which must not be shown
 }
 
 // leaseRecordJSON is a lease record with the format version, and with durations as text.
@@ -121,7 +124,7 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 	}
 	if err != nil {
 		return LeaseRecord{}, fmt.Errorf("lease row %q: lease record %q %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row",
-			row.Name, row.Writer, err)
+			row.Name, secret.ReplaceAllString(row.Writer, `$1"…"`), err)
 	}
 	p := j.LeaseRecord
 	p.Lease, p.Rank, p.Weight = lease, min(max(p.Rank, 0), MaxRank), min(max(p.Weight, 0), MaxWeight)
@@ -132,6 +135,9 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 	}
 	return p, nil
 }
+
+// secret finds how to notify the writer of a row, which must not be shown.
+var secret = regexp.MustCompile(`("notify"\s*:\s*)"[^"]*"?`)
 
 // ErrNewer means that a row was written by a newer version of this program, in a format that this version can't read. A
 // lock with such a row counts as held.

@@ -1,6 +1,8 @@
 package table_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,8 @@ import (
 
 // A done row that can't be read does not count as missing, because the work would be done again.
 func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
-	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`} {
+	for _, says := range []string{"", "42", "{", "{}", "[]", "null", `""`, `{"done":""}`, `{"done":null}`, `{"done":42}`, `{"by":"host-1"}`,
+		`{"done":"v1","period":"a day"}`, `{"done":"v1","period":7}`, `{"v":2,"done":["1","2"]}`} {
 		tab := table.Table{Store: &memstore.Store{}}
 		token := hold(t, tab, "nightly", time.Minute)
 		require.NoError(t, tab.Finish(t.Context(), token, 0, "nightly", table.Due{Key: "42"}, "host-1"))
@@ -24,6 +27,7 @@ func TestARecordThatCanNotBeReadIsNotTakenForNone(t *testing.T) {
 		require.NoError(t, tab.Store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Update, Name: "nightly!done", Set: []table.Cell{{Column: table.ColWriter, Value: says}}}}))
 		_, _, err = tab.Done(t.Context(), table.Strong, "nightly")
 		assert.ErrorIs(t, err, table.ErrGarbled, "%q", says)
+		assert.Equal(t, strings.Contains(says, `"v":2`), errors.Is(err, table.ErrNewer), "%q", says)
 		one, err := operator.ListOne(t.Context(), tab, "nightly")
 		require.NoError(t, err)
 		assert.ErrorIs(t, one.Undone, table.ErrGarbled, "%q", says)

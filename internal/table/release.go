@@ -16,8 +16,9 @@ func (t Table) ReleaseFree(ctx context.Context, token Token, lease time.Duration
 	return t.release(ctx, "release", token, lease, Now, names)
 }
 
-// Finish is like Release or, if lease is not 0, like ReleaseFree. It also records that id has done the work of due. If
-// the token is no longer valid, Finish records nothing, but an earlier attempt may have succeeded.
+// Finish is like Release or, if lease is not 0, like ReleaseFree. It also records that the holder with this id has done
+// the work that was due. If the token is no longer valid, Finish records nothing, but an earlier attempt may have
+// succeeded.
 func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, name string, due Due, id string) error {
 	return t.release(ctx, "finish", token, lease, Now, []string{name}, record(name, token, due, id))
 }
@@ -58,9 +59,9 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 		Write{Kind: Put, Name: BrokenRow(name), Set: []Cell{{ColHeartbeat, Now}, {ColToken, token.Time()}}})
 }
 
-// GivenBack reports whether the caller itself has released the named locks, which it held under token. The caller must
-// have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a later
-// token, and no lock was broken under this token or a later one.
+// GivenBack reports whether the caller itself has released the named locks, which it held under the token. The caller
+// must have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a
+// later token, and no lock was broken under this token or a later one.
 //
 // If id is not empty, GivenBack returns false if the candidate with this id holds one of the locks now. Such a
 // candidate can reclaim its own lock without releasing it.

@@ -101,7 +101,10 @@ func (r Rows) Lock(name string) (Observation, error) {
 
 // Observe decodes a lock's rows. Lease rows that were not read count as missing.
 func (r Rows) Observe(name string) (Observation, error) {
-	o := r.lockRow(name)
+	o := Observation{Name: name, At: r.At}
+	if row, exists := r.byName[name]; exists {
+		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
+	}
 	if o.Exists && o.Heartbeat.IsZero() {
 		o.Freed = freedSince(r.byName[LeaseKey(name, o.Token)])
 	}
@@ -129,12 +132,4 @@ func (r Rows) Observe(name string) (Observation, error) {
 		o.Orphans = append(o.Orphans, tokenOf(row.Name))
 	}
 	return o, nil
-}
-
-func (r Rows) lockRow(name string) Observation {
-	o := Observation{Name: name, At: r.At}
-	if row, exists := r.byName[name]; exists {
-		o.Exists, o.Heartbeat, o.Token, o.Writer = true, row.Heartbeat, TokenAt(row.Token), row.Writer
-	}
-	return o
 }

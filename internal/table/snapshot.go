@@ -11,7 +11,6 @@ type GroupQuery struct {
 	Members    bool       // all members, with their lease records
 	Body       bool       // the body of the plan
 	Leases     []LeaseRef // check whether these lease rows exist
-	Rows       []string   // the lock rows of these partitions
 	WithLeases []string   // the lock rows and all lease rows of these partitions
 	All        bool       // all of the above, for every partition that has a row
 }
@@ -22,13 +21,8 @@ type GroupSnapshot struct {
 	Plan        Token                  // the token of the published plan, or 0 if there is none
 	Body        string                 // the body of the plan if requested; "" if no body has the head's token
 	LeaseExists map[LeaseRef]bool
-	Partitions  map[string]PartitionRow
+	Partitions  map[string]Observation
 	Unreadable  map[string]error // by the names of members and partitions whose lease rows can't be read
-}
-
-type PartitionRow struct {
-	Observation
-	LeasesRead bool // its lease rows were also read
 }
 
 // manyRanges is the number of partitions above which it is cheaper to read all partitions of the group as one range
@@ -41,7 +35,7 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 	if err != nil {
 		return GroupSnapshot{}, err
 	}
-	s := GroupSnapshot{At: read.At, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]PartitionRow{}, Unreadable: map[string]error{}}
+	s := GroupSnapshot{At: read.At, LeaseExists: map[LeaseRef]bool{}, Partitions: map[string]Observation{}, Unreadable: map[string]error{}}
 	s.Plan = TokenAt(read.Row(planHead(group)).Token)
 	if body := read.Row(planBody(group)); TokenAt(body.Token) == s.Plan {
 		s.Body = body.Writer
@@ -68,11 +62,8 @@ func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (Gro
 	for _, h := range q.Leases {
 		_, s.LeaseExists[h] = read.byName[h.Key()]
 	}
-	for _, name := range q.Rows {
-		s.Partitions[name] = PartitionRow{Observation: read.lockRow(name)}
-	}
 	for _, name := range q.WithLeases {
-		s.Partitions[name] = PartitionRow{observe(name), true}
+		s.Partitions[name] = observe(name)
 	}
 	return s, nil
 }
@@ -91,7 +82,6 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 	for _, h := range q.Leases {
 		keys.Names = append(keys.Names, h.Key())
 	}
-	keys.Names = append(keys.Names, q.Rows...)
 	if len(q.WithLeases) > manyRanges {
 		all := PartitionName(group, "")
 		keys.Ranges = append(keys.Ranges, Range{all, all + "\U0010FFFF"})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -62,95 +61,40 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application may have configured its client with default settings for requests. Each request here specifies all of
-// its settings, so the defaults never apply.
+// An application may have configured its client with default settings for requests. Each request here specifies its own,
+// so the defaults never apply, except for the replicas that snapshots are read from: any replica returns the same rows.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
 )
 
-var page = 50_000 // the number of rows in one reply when all rows are read; a test makes it small
-
 const noLimit = math.MaxInt32 // 0 would mean the client's default
 
-func readOptions(step string, keys Keys, directed *sppb.DirectedReadOptions) *spanner.ReadOptions {
+func readOptions(step string, keys Keys) *spanner.ReadOptions {
 	return &spanner.ReadOptions{Priority: readPriority(step, keys), RequestTag: tag(step), Limit: cmp.Or(keys.Limit, noLimit),
-		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY, DirectedReadOptions: directed}
+		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY}
 }
 
-// An application can configure its client for directed reads, which specify the replicas to read from. A single request
-// can replace this setting, but can't remove it. So undirected replaces it with a setting that names no replica.
-//
-// Spanner's documentation allows directed reads only in read-only transactions. It does not say whether a setting
-// without replicas counts as a directed read. So if a read is refused, it is repeated with the opposite setting. A
-// snapshot read is repeated without undirected. The client's own setting then applies, and any replica returns the same
-// rows. A read in a transaction is repeated with undirected, in case the client's own setting was refused.
-var (
-	undirected = &sppb.DirectedReadOptions{}
-	plain      atomic.Bool // snapshot reads with undirected are refused, so do not try again
-)
-
-func refusedOptions(err error) bool {
-	code := spanner.ErrCode(err)
-	return code == codes.InvalidArgument || code == codes.FailedPrecondition
-}
-
-// Read implements Store. If keys.All is set, Read reads the rows in pages, because the client may keep a whole reply in
-// memory. Each page takes one RPC. All pages are read at the timestamp of the first page, so all rows are from the same
-// snapshot. If keys.All is not set, Read makes a single RPC, however many rows there are.
+// Read implements Store. It makes a single request, however many rows there are. Only a list of the held locks may make two.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
+	if keys.All && keys.Busy && keys.Prefix == "" {
+		if rows, at, err := s.busy(ctx, step, bound, keys); err == nil || ctx.Err() != nil {
+			return rows, at, err
+		}
+	}
+	return s.snapshot(ctx, bound, keys, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
+		return txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys))
+	})
+}
+
+func (s Spanner) snapshot(ctx context.Context, bound Bound, keys Keys, ask func(context.Context, *spanner.ReadOnlyTransaction) *spanner.RowIterator) ([]Row, time.Time, error) {
 	snapshot := spanner.StrongRead()
 	if bound == Present {
 		snapshot = spanner.ExactStaleness(0)
 	}
-	if !keys.All || keys.Limit > 0 {
-		return s.read(ctx, step, snapshot, keys)
-	}
-	if keys.Busy && keys.Prefix == "" {
-		if rows, at, err := s.busy(ctx, step, snapshot); err == nil || !refusedQuery(err) {
-			return rows, at, err
-		}
-	}
-	var all []Row
-	for keys.Limit = page; ; {
-		rows, at, err := s.read(ctx, step, snapshot, keys)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		for _, row := range rows {
-			if keys.After = row.Name; !keys.Skips(row) {
-				all = append(all, row)
-			}
-		}
-		if len(rows) < page {
-			return all, at, nil
-		}
-		snapshot = spanner.ReadTimestamp(at)
-	}
-}
-
-func (s Spanner) read(ctx context.Context, step string, bound spanner.TimestampBound, keys Keys) (rows []Row, at time.Time, err error) {
-	for _, directed := range []*sppb.DirectedReadOptions{undirected, nil} {
-		if directed == undirected && plain.Load() {
-			continue
-		}
-		rows, at, err = s.snapshot(ctx, bound, func(ctx context.Context, txn *spanner.ReadOnlyTransaction) *spanner.RowIterator {
-			return txn.ReadWithOptions(ctx, apiName(s.Table), keys.set(), columns, readOptions(step, keys, directed))
-		})
-		if err == nil && directed == nil {
-			plain.Store(true)
-		}
-		if !refusedOptions(err) {
-			break
-		}
-	}
-	return rows, at, err
-}
-
-func (s Spanner) snapshot(ctx context.Context, bound spanner.TimestampBound, ask func(context.Context, *spanner.ReadOnlyTransaction) *spanner.RowIterator) ([]Row, time.Time, error) {
 	ctx, explain := listen(ctx)
-	txn := s.DB.Single().WithTimestampBound(bound)
-	rows, err := collect(ask(ctx, txn))
+	txn := s.DB.Single().WithTimestampBound(snapshot)
+	rows, err := collect(ask(ctx, txn), keys)
 	if err != nil {
 		return nil, time.Time{}, explain(err)
 	}
@@ -198,15 +142,15 @@ func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Cont
 	return at, explain(err)
 }
 
-// Fence returns a mutation that makes its commit fail with NOT_FOUND unless name is held under token.
+// Fence returns a mutation that makes its commit fail with NOT_FOUND unless the lock is held under the token.
 func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 	return s.mutation(requireLease(name, token))
 }
 
-// FenceStatement returns the fence as an SQL statement. The statement updates one row if name is held under token, and
-// no row otherwise. An UPDATE in SQL must set at least one column, so the statement sets the writer column of the lease
-// row to its current value. No other step writes that column, so there is no conflict: requests to a holder use the
-// other two columns. If the table's name is not an identifier, FenceStatement returns an empty statement.
+// FenceStatement returns the fence as an SQL statement. The statement updates one row if the lock is held under the
+// token, and no row otherwise. An UPDATE in SQL must set at least one column, so the statement sets the writer column of
+// the lease row to its current value. No other step writes that column, so there is no conflict: requests to a holder
+// use the other two columns. If the table's name is not an identifier, FenceStatement returns an empty statement.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}
@@ -235,10 +179,13 @@ type reader struct {
 	step string
 }
 
+// Read implements Reader. An application can configure its client for directed reads, which specify the replicas to read
+// from. Spanner allows them only in read-only transactions. A request can replace this setting, but can't remove it. So if
+// a read is refused, it is repeated with a setting that names no replica.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	rows, err := r.readTwice(ctx, keys, nil)
-	if refusedOptions(err) {
-		if rows, second := r.readTwice(ctx, keys, undirected); second == nil {
+	if code := spanner.ErrCode(err); code == codes.InvalidArgument || code == codes.FailedPrecondition {
+		if rows, second := r.readTwice(ctx, keys, &sppb.DirectedReadOptions{}); second == nil {
 			return rows, nil
 		}
 	}
@@ -265,9 +212,10 @@ func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.Direct
 }
 
 func (r *reader) read(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
-	opts := readOptions(r.step, keys, directed)
+	opts := readOptions(r.step, keys)
+	opts.DirectedReadOptions = directed
 	opts.LockHint = sppb.ReadRequest_LOCK_HINT_SHARED // the default, even if the client has a different setting
-	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts))
+	return collect(r.txn.ReadWithOptions(ctx, apiName(r.Table), keys.set(), columns, opts), keys)
 }
 
 func tag(step string) string { return "spindle-" + step }
@@ -293,7 +241,8 @@ func (k Keys) set() spanner.KeySet {
 	return spanner.KeySets(set...)
 }
 
-func collect(iter *spanner.RowIterator) ([]Row, error) {
+// collect returns the rows that the keys do not skip.
+func collect(iter *spanner.RowIterator, keys Keys) ([]Row, error) {
 	var rows []Row
 	err := iter.Do(func(r *spanner.Row) error {
 		var name, writer spanner.NullString
@@ -301,7 +250,9 @@ func collect(iter *spanner.RowIterator) ([]Row, error) {
 		if err := r.Columns(&name, &heartbeat, &token, &writer); err != nil {
 			return err
 		}
-		rows = append(rows, Row{name.StringVal, heartbeat.Time, token.Time, writer.StringVal})
+		if row := (Row{name.StringVal, heartbeat.Time, token.Time, writer.StringVal}); !keys.Skips(row) {
+			rows = append(rows, row)
+		}
 		return nil
 	})
 	return rows, err

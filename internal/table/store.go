@@ -83,8 +83,8 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and come after After.
-	// Without a Limit, Read omits the rows for which Skips returns true.
+	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and come after After. With
+	// Busy and no Limit, Read omits the rows for which Skips returns true.
 	Prefix string
 	After  string
 	Limit  int
@@ -95,10 +95,13 @@ type Keys struct {
 // released lock. It returns false for rows of groups, because the row of a former member shows whether its partitions
 // are free.
 func (k Keys) Skips(row Row) bool {
-	if role, _ := RoleOf(row.Name); role == OfLease {
-		return k.Busy && !freedSince(row).IsZero()
+	if !k.Busy {
+		return false
 	}
-	return k.Busy && row.Heartbeat.IsZero() && !groupRow.MatchString(row.Name)
+	if role, _ := RoleOf(row.Name); role == OfLease {
+		return !freedSince(row).IsZero()
+	}
+	return row.Heartbeat.IsZero() && !groupRow.MatchString(row.Name)
 }
 
 // Range is the range of keys from From to To, inclusive.

@@ -12,6 +12,9 @@ import (
 type Table struct {
 	Store Store
 
+	// Notify returns how to notify the writer of a row. It is nil if that is not possible.
+	Notify func(row string) string
+
 	beside *Beside
 	also   []Write
 }
@@ -23,6 +26,14 @@ type Beside struct {
 
 	Rows []Row     // those that were read
 	At   time.Time // zero until a poll has been answered
+}
+
+// Contact returns what a row says about how to notify its writer.
+func (t Table) Contact(row string) string {
+	if t.Notify == nil {
+		return ""
+	}
+	return t.Notify(row)
 }
 
 // Beside returns a Table whose polls also read b and store the answer there, even if they can't decode the locks' rows.

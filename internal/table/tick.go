@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -28,55 +29,61 @@ func (t Tick) Begin(now time.Time) time.Time {
 	return begin(t.Period).Add(t.Offset).UTC()
 }
 
-// BetterOffset suggests an offset, with which a period begins at about now, if now is too close to the time at which the
-// key of a Nearest tick changes. A process with a slightly different clock might then compute a different key for the
-// same call. Calls more frequent than once a minute probably do not follow a schedule.
-func (t Tick) BetterOffset(now time.Time) (time.Duration, bool) {
-	left := t.Period/2 - now.Sub(t.Begin(now)).Abs()
-	if t.Period < time.Minute || left > t.margin() {
-		return 0, false
+// A Schedule says what is due.
+type Schedule interface {
+	// Due returns what is due at now, in the machine's time zone. If calls at such times can get a wrong key, it also returns why.
+	Due(now time.Time) (due Due, risk string)
+}
+
+// Named is a single key.
+type Named string
+
+func (n Named) Due(time.Time) (Due, string) { return Due{Key: string(n)}, "" }
+
+// Due implements Schedule. Calls more frequent than once a minute probably do not follow a schedule, so they have no risk.
+func (t Tick) Due(now time.Time) (due Due, risk string) {
+	begin := t.Begin(now)
+	due = Due{begin.Format(time.RFC3339), t.Period}
+	if !t.Nearest || t.Period < time.Minute {
+		return due, ""
 	}
-	return t.offsetOf(now), true
+	last := begin
+	if begin.After(now) {
+		last = begin.Add(-t.Period)
+	}
+	if spring := t.nextSpring(now); !spring.IsZero() {
+		risk = fmt.Sprintf("if your timers fire at %s local time, two of these times are in one period when clocks are set forward on %s, and the work misses a run", now.Format("15:04"), spring.Format(time.DateOnly))
+	}
+	return due, cmp.Or(HalfWay(last, now, last.Add(t.Period)), risk)
+}
+
+// HalfWay returns the risk of a call that is about half-way between two scheduled times, or "". A process with a slightly
+// different clock might get another key for the same call.
+func HalfWay(last, now, next time.Time) string {
+	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
+		return ""
+	}
+	return "this call is half-way between two scheduled times, so a call by another machine might get the other key, and the work would run twice or not at all"
 }
 
 // margin returns how far calls should stay from the time at which the key changes.
-func (t Tick) margin() time.Duration { return min(t.Period/50, 5*time.Minute) }
+func margin(period time.Duration) time.Duration { return min(period/50, 5*time.Minute) }
 
-// offsetOf returns the offset with which a period begins at about the given time.
-func (t Tick) offsetOf(begin time.Time) time.Duration {
-	grain := time.Second
-	if t.Period >= time.Hour {
-		grain = time.Minute
-	}
-	return begin.Sub(Tick{Period: t.Period}.Begin(begin)).Round(grain) % t.Period
-}
-
-// A Spring is a time at which clocks are set forward, so that two calls at the same local time get the same key of a
-// Nearest tick.
-type Spring struct {
-	At     time.Time
-	Offset time.Duration // prevents it, unless None is true
-	None   bool          // no offset prevents it
-}
-
-// NextSpring returns the first Spring within a year. It assumes that calls are made at now's time of day in now's time
-// zone. On the day of the change, the time between two calls is then shorter than a period.
-func (t Tick) NextSpring(now time.Time) (s Spring, found bool) {
+// nextSpring returns the next time, within a year, at which clocks are set forward so that a schedule by local time loses a
+// run: two calls at the local time that now shows are then less than a period apart, and get the same key. If there is none, it
+// returns the zero time.
+func (t Tick) nextSpring(now time.Time) time.Time {
 	_, present := now.Zone()
 	for _, at := now.ZoneBounds(); !at.IsZero() && at.Before(now.AddDate(1, 0, 0)); _, at = at.ZoneBounds() {
 		_, before := at.Add(-1).Zone()
 		_, after := at.Zone()
 		shift := time.Duration(after-before) * time.Second % t.Period
-		if t.Period < time.Minute || shift <= 0 {
-			continue
-		}
 		late := now.Add(time.Duration(present-before) * time.Second) // the time of day in winter; in summer, it is early
-		early := late.Add(-shift)
-		if !t.Begin(early.Add(-t.margin())).Equal(t.Begin(late.Add(t.margin()))) {
-			return Spring{at, t.offsetOf(early.Add(shift / 2)), shift+2*t.margin() >= t.Period}, true
+		if m := margin(t.Period); shift > 0 && !t.Begin(late.Add(-shift-m)).Equal(t.Begin(late.Add(m))) {
+			return at
 		}
 	}
-	return s, false
+	return time.Time{}
 }
 
 const quarter = 15 * time.Minute
@@ -90,8 +97,6 @@ func UsualOffset(period time.Duration) time.Duration {
 	}
 	return quarter / 2
 }
-
-func (t Tick) Key(now time.Time) string { return t.Begin(now).Format(time.RFC3339) }
 
 func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }
 

@@ -31,26 +31,40 @@ const MaxGrace = 5 * time.Second
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// lastsOfSet is how long the tickets of sets count, including those of versions that do not write Lasts.
+// lastsOfSet is how long a set's tickets count, even if an older version, which does not write Lasts, wrote them.
 const lastsOfSet = time.Minute
+
+// Slots is the end of the name of a semaphore's queue. The names of the semaphore's slots have four more digits.
+const Slots = "/slot/"
+
+// QueueOfSlot returns the queue of the semaphore that has a slot with that name, or "" if it is no name of a slot.
+func QueueOfSlot(name string) string {
+	i := max(len(name)-4, 0)
+	if !strings.HasSuffix(name[:i], Slots) || strings.Trim(name[i:], "0123456789") != "" {
+		return ""
+	}
+	return name[:i]
+}
 
 // Ticket identifies a waiter in a queue and records when it began to wait. A set waits in several queues, one for each
 // of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
 // order.
 type Ticket struct {
 	Queue string `json:"-"` // the lock's name, or the common prefix of a semaphore's slots
-	Time  Token  `json:"-"` // when the wait began, by Spanner's clock
+	Time  Token  `json:"-"` // its turn, see TurnFor
 	Nonce string `json:"-"` // identifies the process
 
-	ID        string        `json:"id,omitempty"`    // the waiter's id
-	Grace     time.Duration `json:"-"`               // how long the waiter can take to claim a free lock once it is first
-	RoundTrip time.Duration `json:"-"`               // how long a poll of the waiter takes; zero: unknown
-	Key       string        `json:"key,omitempty"`   // for a Once, the key that is to be done
-	Slots     int           `json:"slots,omitempty"` // for a semaphore, its size
-	Set       bool          `json:"set,omitempty"`   // the waiter also waits for other locks
-	Ready     bool          `json:"ready,omitempty"` // for a set, whether it is first in all its queues
-	Beat      time.Time     `json:"-"`               // the time of the commit that last wrote it
-	Lasts     time.Duration `json:"-"`               // how long it counts after Beat; zero means until it is deleted
+	ID        string        `json:"id,omitempty"`     // the waiter's id
+	Grace     time.Duration `json:"-"`                // how long the waiter can take to claim a free lock once it is first
+	RoundTrip time.Duration `json:"-"`                // how long a poll of the waiter takes; zero: unknown
+	Rank      int           `json:"rank,omitempty"`   // how far the waiter's priority is below the highest
+	Key       string        `json:"key,omitempty"`    // for a Once, the key that is to be done
+	Slots     int           `json:"slots,omitempty"`  // for a semaphore, its size
+	Set       bool          `json:"set,omitempty"`    // the waiter also waits for other locks
+	Ready     bool          `json:"ready,omitempty"`  // for a set, whether it is first in all its queues
+	Notify    string        `json:"notify,omitempty"` // how to notify the waiter: an address and a secret, which must not be shown
+	Beat      time.Time     `json:"-"`                // the time of the commit that last wrote it
+	Lasts     time.Duration `json:"-"`                // how long it counts after Beat; zero means until it is deleted
 }
 
 type ticketJSON struct {
@@ -70,9 +84,21 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 	return max(3*lease, 30*time.Second)
 }
 
-// Lapsed reports whether the ticket no longer counts at a time of Spanner's clock. A waiter that lives renews its ticket
-// before that, or as soon as it can. The ticket then counts again, at its old place.
+// Lapsed reports whether the ticket no longer counts at the given time by Spanner's clock. A living waiter renews its
+// ticket before that, or as soon as it can. The ticket then counts again, at its old place.
 func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
+
+// TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come behind all
+// others, as if they had arrived later. So the order of the keys is the order of the turns, for all versions of this
+// program.
+func TurnFor(began Token, rank int) Token { return began + Token(rank)*behindAll }
+
+// behindAll is how much later a waiter appears to have arrived than a waiter of the next higher priority: about 20
+// years, which is longer than any wait. The number in a key then still has 16 digits until the year 2100.
+const behindAll = Token(20 * 365 * 24 * time.Hour / time.Microsecond)
+
+// Since returns when the wait began, by Spanner's clock.
+func (t Ticket) Since() time.Time { return (t.Time - TurnFor(0, t.Rank)).Time() }
 
 func (t Ticket) Row() string {
 	return fmt.Sprintf("%s%0*d/%s", QueuePrefix(t.Queue), tokenDigits, max(t.Time, 0), t.Nonce)
@@ -81,7 +107,7 @@ func (t Ticket) Row() string {
 // Same reports whether t and other are the same ticket, even if it was rewritten in the meantime.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
-// Compare orders the tickets of one queue by their keys, which means first come, first served.
+// Compare orders the tickets of one queue by their keys, which means first come, first served among those of one priority.
 func (t Ticket) Compare(other Ticket) int {
 	return cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))
 }
@@ -170,7 +196,7 @@ func content(row Row) Ticket {
 	t := j.Ticket
 	t.Grace, t.RoundTrip = min(max(grace, time.Millisecond), MaxGrace), min(max(trip, 0), MaxGrace)
 	t.Beat, t.Lasts = row.Heartbeat, min(max(lasts, 0), 3*MaxLease)
-	t.Slots, t.Ready = max(t.Slots, 0), t.Set && t.Ready
+	t.Slots, t.Rank, t.Ready = max(t.Slots, 0), min(max(t.Rank, 0), MaxRank), t.Set && t.Ready
 	return t
 }
 
@@ -178,24 +204,18 @@ func content(row Row) Ticket {
 const MostTickets = 32
 
 // readQueues reads keys and the first MostTickets tickets of each queue, or a few more. It usually makes one request. If
-// there are many tickets, it reads the queues in separate requests, because they need not come from the same snapshot.
+// there are many rows, it reads the queues in separate requests, because they need not come from the same snapshot.
 func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
 	if err != nil || len(rows) < all.Limit {
 		return rows, at, err
 	}
-	first := rows
 	if rows, at, err = s.Read(ctx, step, bound, keys); err != nil {
 		return nil, at, err
 	}
-	end := first[len(first)-1].Name
-	if slices.ContainsFunc(queues, func(q Range) bool { return q.To >= end }) {
-		tickets, err := readTickets(ctx, s, bound, queues)
-		return append(rows, tickets...), at, err
-	}
-	// Rows are in key order, so all tickets were read, and other rows reached the limit.
-	return append(rows, slices.DeleteFunc(first, func(row Row) bool { return !IsTicket(row.Name) })...), at, nil
+	tickets, err := readTickets(ctx, s, bound, queues)
+	return append(rows, tickets...), at, err
 }
 
 // readTickets reads the first tickets of each queue. It bisects the queues to find the few that are long. If it read

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -94,80 +93,4 @@ func TestNonsenseInATicketIsPassedSoon(t *testing.T) {
 		assert.Zero(t, got[0].Slots)
 		assert.False(t, got[0].Ready, "it is no set's")
 	}
-}
-
-// counting is a Store that contains some rows and counts the rows that it returns.
-type counting struct {
-	Store
-	rows  []Row
-	reads int
-	most  int
-}
-
-func (c *counting) Read(_ context.Context, _ string, _ Bound, keys Keys) (found []Row, _ time.Time, _ error) {
-	c.reads++
-	for _, row := range c.rows {
-		in := false
-		for _, name := range keys.Names {
-			in = in || row.Name == name
-		}
-		for _, r := range keys.Ranges {
-			in = in || r.From <= row.Name && row.Name <= r.To
-		}
-		if in && (keys.Limit == 0 || len(found) < keys.Limit) {
-			found = append(found, row)
-		}
-	}
-	c.most = max(c.most, len(found))
-	return found, time.UnixMicro(9), nil
-}
-
-func TestALookAtALongQueueIsBounded(t *testing.T) {
-	s := &counting{}
-	for i := range 10_000 {
-		s.rows = append(s.rows, rowOf(Ticket{Queue: "m", Time: Token(i + 1), Nonce: "n"}))
-	}
-	s.rows = append(s.rows, Row{Name: "m"})
-	rows, at, err := readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", ""))
-	assert.NoError(t, err)
-	assert.Equal(t, time.UnixMicro(9), at)
-	assert.Equal(t, 3, s.reads)
-	assert.Less(t, s.most, 300)
-	assert.Contains(t, rows, Row{Name: "m"}, "the lock is read, whatever waits for it")
-	assert.Len(t, Tickets("m", rows), MostTickets)
-
-	s.reads = 0
-	_, _, _ = readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, Waiting("m", s.rows[31].Name))
-	assert.Equal(t, 1, s.reads, "up to the last that was read before")
-}
-
-// The lease rows that a first look reads include those of locks whose names begin with the same prefix.
-func TestALookAmongManyNamesReadsTheQueueOnce(t *testing.T) {
-	s := &counting{rows: []Row{rowOf(Ticket{Queue: "m", Time: 5, Nonce: "n"})}}
-	keys := Keys{Names: []string{"m"}}
-	for i := range 1000 {
-		s.rows = append(s.rows, Row{Name: fmt.Sprintf("m_%04d", i)})
-	}
-	keys.Ranges = []Range{{From: "m_", To: "m_9"}}
-	rows, _, err := readQueues(context.Background(), s, "observe", Present, keys, Waiting("m", ""))
-	assert.NoError(t, err)
-	assert.Equal(t, 2, s.reads)
-	assert.Len(t, Tickets("m", rows), 1)
-}
-
-// One of the queues of a large set is long. Reading each queue separately would take longer than a look is allowed to
-// take.
-func TestALongQueueOfALargeSetIsFoundSoon(t *testing.T) {
-	s := &counting{}
-	var queues []Range
-	for i := range 500 {
-		queues = append(queues, Waiting(fmt.Sprintf("%03d", i), ""))
-	}
-	for i := range 40_000 {
-		s.rows = append(s.rows, rowOf(Ticket{Queue: "077", Time: Token(i + 1), Nonce: "n"}))
-	}
-	rows, _, err := readQueues(context.Background(), s, "observe", Present, Keys{Names: []string{"m"}}, queues...)
-	assert.NoError(t, err)
-	assert.Less(t, s.reads, 25)
-	assert.Len(t, Tickets("077", rows), MostTickets)
 }

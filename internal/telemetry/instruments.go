@@ -6,15 +6,15 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter has the instruments of one provider, as long as they are in use.
+// meter has the instruments of one provider, as long as it has standings.
 type meter struct {
-	provider metric.MeterProvider
-	users    int
+	provider metric.MeterProvider // nil: it can't be a key of a map, so the meter is for one Watch
 
 	terms, failures            metric.Int64Counter
 	term, wait, gap, heartbeat metric.Float64Histogram
@@ -38,44 +38,35 @@ var meters = struct {
 	of map[metric.MeterProvider]*meter
 }{of: map[metric.MeterProvider]*meter{}}
 
-// use returns the meter for the scope's provider. Each caller must drop it.
-func use(s Scope) *meter {
-	provider := s.Meters
-	if provider == nil {
-		provider = otel.GetMeterProvider()
-	}
-	if !reflect.ValueOf(provider).Comparable() { // it can't be a key of the map
-		m := newMeter(provider, s.Meter())
-		m.users = 1
-		return m
-	}
+// enter adds w's candidate to the meter of its provider.
+func (w *Watch) enter() {
 	meters.Lock()
 	defer meters.Unlock()
-	m := meters.of[provider]
-	if m == nil {
-		m = newMeter(provider, s.Meter())
-		meters.of[provider] = m
+	key := w.scope.Meters
+	if key == nil {
+		key = otel.GetMeterProvider()
 	}
-	m.users++
-	return m
+	if !reflect.ValueOf(key).Comparable() {
+		key = nil
+	} else {
+		w.meter = meters.of[key]
+	}
+	if w.meter == nil {
+		w.meter = newMeter(key, w.scope.Meter())
+		if key != nil {
+			meters.of[key] = w.meter
+		}
+	}
+	w.meter.with(w, func(one *standing) { one.candidates++ })
 }
 
-// keep adds one use.
-func (m *meter) keep() {
+// change calls f for each lock of the Watch. If the meter then has no standings, change removes its callback from the
+// provider. It does not hold the standings' mutex meanwhile, because the callback may be waiting for that mutex.
+func (m *meter) change(w *Watch, f func(*standing)) {
 	meters.Lock()
 	defer meters.Unlock()
-	m.users++
-}
-
-// drop ends one use. After the last use, drop removes the meter's callback from the provider.
-func (m *meter) drop() {
-	meters.Lock()
-	defer meters.Unlock()
-	if m.users--; m.users > 0 {
-		return
-	}
-	Report(m.reading.Unregister())
-	if reflect.ValueOf(m.provider).Comparable() {
+	if left := m.with(w, f); left == 0 {
+		Report(m.reading.Unregister())
 		delete(meters.of, m.provider)
 	}
 }
@@ -116,6 +107,14 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 // fenced returns the counter of refused writes. It is created at the first refusal, because refusals are rare.
 func fenced(api metric.Meter) metric.Int64Counter {
 	return Made(api.Int64Counter("spindle.fenced", metric.WithDescription("Writes that the fence refused.")))
+}
+
+// Stalled counts stalled work. The counter is created at the first stall, because stalls are rare.
+func (s Scope) Stalled(of ...attribute.KeyValue) {
+	count := Made(s.Meter().Int64Counter("spindle.stalls", metric.WithDescription("Work that made no progress for too long.")))
+	for _, lock := range s.Locks {
+		count.Add(context.Background(), 1, metric.WithAttributeSet(s.Attributes(lock)), metric.WithAttributes(of...))
+	}
 }
 
 // Report passes an error to OpenTelemetry's error handler, because a lock works without metrics.

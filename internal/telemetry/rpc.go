@@ -16,9 +16,11 @@ import (
 
 // Table returns t with each step observed. The candidate of this watch must use the returned table.
 func (w *Watch) Table(t table.Table) table.Table {
-	return table.Table{Store: table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
-		return w.send(ctx, step, func(ctx context.Context) error { return send(ctx, t.Store) })
-	})}
+	store := t.Store
+	t.Store = table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
+		return w.send(ctx, step, func(ctx context.Context) error { return send(ctx, store) })
+	})
+	return t
 }
 
 // call is a call that has finished.

@@ -59,8 +59,9 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// with calls f for each lock of w. It forgets locks that this process no longer competes for or holds.
-func (s *standings) with(w *Watch, f func(*standing)) {
+// with calls f for each lock of the Watch. It forgets locks that this process no longer competes for or holds, and
+// returns how many are left.
+func (s *standings) with(w *Watch, f func(*standing)) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, lock := range w.scope.Locks {
@@ -74,23 +75,7 @@ func (s *standings) with(w *Watch, f func(*standing)) {
 			delete(s.of, key)
 		}
 	}
-}
-
-func (s *standings) enter(w *Watch) { s.with(w, func(one *standing) { one.candidates++ }) }
-func (s *standings) leave(w *Watch) { s.with(w, func(one *standing) { one.candidates-- }) }
-
-// begin adds a use of the meter that ends with the term.
-func (m *meter) begin(t *Term) {
-	m.keep()
-	m.with(t.watch, func(one *standing) { one.terms[t] = true })
-}
-
-func (m *meter) end(t *Term, expired bool) {
-	m.with(t.watch, func(one *standing) {
-		if delete(one.terms, t); expired {
-			one.note(0)
-		}
-	})
+	return len(s.of)
 }
 
 // beat notes how much of the lease was left before a heartbeat extended it.

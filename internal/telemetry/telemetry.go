@@ -3,8 +3,8 @@
 //
 //   - telemetry.go: the reports on candidates and terms
 //   - instruments.go: the metrics; standing.go: the metrics that are read at collection
-//   - rpc.go: each request to the table, observed by a Store; span.go: elections, handovers and releases
-//   - fence.go: refused writes
+//   - rpc.go: each request to the table, observed by a Store
+//   - span.go: elections, handovers, releases, and refused writes
 //
 // A loop that uses the candidates and terms of internal/elect reports like this:
 //
@@ -49,6 +49,8 @@ const (
 	keyOutcome = attribute.Key("spindle.outcome")
 	keyStep    = attribute.Key("spindle.step")
 	keyCode    = attribute.Key("spindle.code")
+
+	Partition = attribute.Key("spindle.partition")
 )
 
 // Scope says which locks the reports are about, and where the reports go.
@@ -96,15 +98,18 @@ const (
 	Superseded  Reason = "superseded"
 	Expired     Reason = "expired"
 	Released    Reason = "released" // by a call to package lock
+	Stalled     Reason = "stalled"  // the work made no progress
 )
 
-// ReasonOf returns the reason that err indicates, or otherwise if it indicates none.
+// ReasonOf returns the reason that an error indicates. If the error indicates none, it returns the argument otherwise.
 func ReasonOf(err error, otherwise Reason) Reason {
 	switch {
 	case errors.Is(err, table.ErrSuperseded):
 		return Superseded
 	case errors.Is(err, elect.ErrExpired):
 		return Expired
+	case errors.Is(err, elect.ErrStalled):
+		return Stalled
 	}
 	return otherwise
 }
@@ -130,19 +135,18 @@ type Watch struct {
 
 // Watch starts to report on a candidate. The candidate counts as waiting from now on.
 func (s Scope) Watch() *Watch {
-	w := &Watch{scope: s, meter: use(s), tracer: s.Tracer(), since: time.Now()}
+	w := &Watch{scope: s, tracer: s.Tracer(), since: time.Now()}
 	for _, lock := range s.Locks {
 		w.locks = append(w.locks, metric.WithAttributeSet(s.Attributes(lock)))
 	}
-	w.meter.enter(w)
+	w.enter()
 	return w
 }
 
 // Close ends the watch. The candidate no longer competes, but a term can continue.
 func (w *Watch) Close() {
 	w.endHandover("not released")
-	w.meter.leave(w)
-	w.meter.drop()
+	w.meter.change(w, func(one *standing) { one.candidates-- })
 }
 
 // Tried reports the outcome of an attempt.
@@ -176,16 +180,17 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	w.terms = append(w.terms, r)
 	w.mu.Unlock()
 	w.endHandover("not released") // the previous term's
-	w.meter.begin(r)
+	w.meter.change(w, func(one *standing) { one.terms[r] = true })
 	w.record(w.meter.wait, waited)
 	w.gap(t)
 	return r
 }
 
-// Over reports the end of the term. Only the first call has an effect. In a loop, the candidate now counts as waiting
-// again.
-func (t *Term) Over(why Reason) {
+// Over reports the end of the term. Only the first call has an effect, and returns true. In a loop, the candidate now counts as
+// waiting again.
+func (t *Term) Over(why Reason) (first bool) {
 	t.once.Do(func() {
+		first = true
 		w := t.watch
 		reason := metric.WithAttributes(keyReason.String(string(why)))
 		for _, lock := range w.locks {
@@ -201,13 +206,17 @@ func (t *Term) Over(why Reason) {
 			w.since = time.Now()
 		}
 		w.mu.Unlock()
-		w.meter.end(t, why == Expired)
-		w.meter.drop()
+		w.meter.change(w, func(one *standing) {
+			if delete(one.terms, t); why == Expired {
+				one.note(0)
+			}
+		})
 	})
+	return first
 }
 
-// gap reports how long t's locks had no holder, by Spanner's clock. A gap begins with the last holder's release, or
-// with its last heartbeat if it did not release the lock. A withdrawn claim is not a release.
+// gap reports how long the term's locks had no holder, by Spanner's clock. A gap begins with the last holder's release,
+// or with its last heartbeat if it did not release the lock. A withdrawn claim is not a release.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })

@@ -3,9 +3,8 @@
 //	image -layout DIR PROGRAM...         # writes an OCI layout
 //	image -push REPOSITORY PROGRAM...    # pushes the image under its version
 //
-// There is one PROGRAM for each platform. The version, commit and platform of each come from the build information in
-// its file. Image prints the digest of the index, which depends only on the programs and on the version of this module
-// and of Go.
+// Pass one PROGRAM per platform. Image reads each program's version, commit and platform from its build information. It
+// prints the digest of the index. The digest depends only on the programs, this module's version and the Go version.
 package main
 
 import (

@@ -4,8 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/pem"
+	"io/fs"
 	"os"
-	"time"
+	"testing/fstest"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
@@ -16,61 +17,41 @@ const user = "65532:65532"
 // certificates is where Go's crypto/x509 looks first on Linux.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-const (
-	passwd = "root:x:0:0:root:/:/sbin/nologin\nspindle:x:65532:65532:spindle:/:/sbin/nologin\n"
-	groups = "root:x:0:\nspindle:x:65532:\n"
-)
-
-// files returns the program and the files that it needs, as a tar archive.
+// files returns the program and the files that it needs, as a tar archive. The files belong to root and have no
+// timestamps, so that the same files give the same bytes.
 func files(p program) ([]byte, error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil {
 		return nil, err
 	}
-	return archive(
-		entry{name: "etc/", mode: 0o755},
-		entry{name: "etc/group", mode: 0o644, text: []byte(groups)},
-		entry{name: "etc/passwd", mode: 0o644, text: []byte(passwd)},
-		entry{name: "etc/ssl/", mode: 0o755},
-		entry{name: "etc/ssl/certs/", mode: 0o755},
-		entry{name: certificates, mode: 0o644, text: roots()},
-		entry{name: "spindle", mode: 0o755, text: text},
-		entry{name: "tmp/", mode: 0o1777},
-	)
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
+	dir := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.AddFS(fstest.MapFS{
+		"etc":           dir,
+		"etc/group":     file("root:x:0:\nspindle:x:65532:\n"),
+		"etc/passwd":    file("root:x:0:0:root:/:/sbin/nologin\nspindle:x:65532:65532:spindle:/:/sbin/nologin\n"),
+		"etc/ssl":       dir,
+		"etc/ssl/certs": dir,
+		certificates:    file(roots()),
+		"spindle":       {Data: text, Mode: 0o755},
+		"tmp":           {Mode: fs.ModeDir | fs.ModeSticky | 0o777},
+	}); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return archive.Bytes(), err
 }
 
 // roots returns Mozilla's root certificates in PEM format. It omits roots that are trusted only under conditions that
 // the format can't express.
-func roots() []byte {
+func roots() string {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
 			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a bytes.Buffer accepts all
 		}
 	}
-	return text.Bytes()
-}
-
-// An entry is a file of an archive, or a directory if its name ends in a slash. It belongs to root.
-type entry struct {
-	name string
-	mode int64
-	text []byte
-}
-
-// archive returns a tar archive. Its files have no times, so that the same files give the same bytes.
-func archive(entries ...entry) ([]byte, error) {
-	var text bytes.Buffer
-	w := tar.NewWriter(&text)
-	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.text)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
-		if err := w.WriteHeader(h); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(e.text); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return text.Bytes(), err
+	return text.String()
 }

@@ -2,20 +2,18 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"debug/buildinfo"
-	"errors"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +36,7 @@ func TestSpindleRunsInItsImage(t *testing.T) {
 	index, err := newIndex([]program{p})
 	require.NoError(t, err)
 	root := t.TempDir()
-	unpack(t, mutate.Extract(images(t, index)["linux/"+runtime.GOARCH]), root)
+	unpack(t, images(t, index)["linux/"+runtime.GOARCH], root)
 
 	// Container runtimes mount /proc. Install needs only this link of it.
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "proc", "self"), 0o755))
@@ -74,25 +72,17 @@ func (c container) run(args ...string) string {
 	return string(out)
 }
 
-func unpack(t *testing.T, from io.ReadCloser, root string) {
+func unpack(t *testing.T, image v1.Image, root string) {
 	t.Helper()
 	require.NoError(t, os.Chmod(root, 0o755))
-	defer func() { _ = from.Close() }()
-	for r := tar.NewReader(from); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		path := filepath.Join(root, h.Name)
-		if h.Typeflag == tar.TypeDir {
+	headers, texts := filesOf(t, image)
+	for _, name := range slices.Sorted(maps.Keys(headers)) { // a directory comes before what is in it
+		path := filepath.Join(root, name)
+		if headers[name].Typeflag == tar.TypeDir {
 			require.NoError(t, os.Mkdir(path, 0o755))
 		} else {
-			var text bytes.Buffer
-			_, err := text.ReadFrom(r)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
+			require.NoError(t, os.WriteFile(path, texts[name], 0o600))
 		}
-		require.NoError(t, os.Chmod(path, h.FileInfo().Mode()))
+		require.NoError(t, os.Chmod(path, headers[name].FileInfo().Mode()))
 	}
 }

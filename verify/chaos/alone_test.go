@@ -4,11 +4,14 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // soon is the number of leases that a group may take to reach the required state without other faults.
@@ -99,19 +102,35 @@ func (t *team) sufferDamage(r *rand.Rand, d damage) {
 	assert.True(t.tb, len(left) == 0 || len(expired) > 0, "members gave their terms up, as %s could not be claimed: %v", lock, left)
 }
 
-// lost returns the terms of running members that ended after that time: those that expired because the machine was too
+// lost returns the terms of running members that ended after that time: those that ended because the machine was too
 // slow, and the others.
 func (t *team) lost(after int64) (expired, others []record) {
 	for _, r := range t.h.lostAfter(after) {
 		switch {
 		case t.member(r.Who) == nil:
-		case r.Expired:
+		case r.Expired || t.aborted(r):
 			expired = append(expired, r)
 		default:
 			others = append(others, r)
 		}
 	}
 	return expired, others
+}
+
+// aborted reports whether the emulator aborted a claim of that member in the last two leases of the term. It aborts
+// whatever comes while another transaction runs. On a slow machine, that can be every claim of two leases, and then the
+// member is right to give up its term.
+func (t *team) aborted(r record) bool {
+	log, err := os.ReadFile(filepath.Join(t.h.dir, r.Who+".log"))
+	require.NoError(t.tb, err)
+	for line := range strings.Lines(string(log)) {
+		stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err == nil && strings.Contains(rest, "transaction aborted") && at.UnixNano() <= r.At && time.Duration(r.At-at.UnixNano()) < t.leases(2) {
+			return true
+		}
+	}
+	return false
 }
 
 // must waits until the group is in the required state.

@@ -20,7 +20,6 @@
 //   - alone_test.go: single faults of a group without any others
 //   - history_test.go, register_test.go: the recorded history and the checkers
 //   - paused_test.go: shows that the checkers find the anomalies that the fence prevents
-//   - restart_test.go: an emulator that restarts empty
 package chaos
 
 import (
@@ -29,11 +28,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -184,38 +181,15 @@ func summary(h *history, v verdict, lease, took time.Duration, seed uint64, star
 	for _, w := range h.writes {
 		outcomes[w.outcome]++
 	}
-	sum := 0
-	var kinds []string
-	for kind, n := range h.faults {
-		sum += n
-		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
-	}
-	slices.Sort(kinds)
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(what, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t%s\n", what, fmt.Sprintf(format, args...))
-	}
-	row("\nchaos", "%v, %d locks, %d processes, lease %v, seed %d", took.Round(time.Second), len(h.locks()), h.started, lease, seed)
-	row("terms", "%d, of %d elections", len(h.terms), h.joined)
-	row("faults", "%d", sum)
-	for _, kind := range kinds {
-		row("", "%s", kind)
-	}
-	if n := h.given[kindSteppedDown]; n > 0 {
-		row("stepped down", "%d", n)
-		row("requests answered", "%d", h.given[kindHandover])
-	}
-	row("writes accepted", "%d", outcomes[kindAccepted])
-	row("writes fenced", "%d", outcomes[kindFenced])
-	row("writes unknown", "%d, of which %d have happened", outcomes[kindUnknown], v.unknownSeen)
-	row("longest without a holder", "%.1f leases (lock %s, after %v)", float64(v.longestGap)/float64(lease), v.gapOf, time.Duration(v.gapAt-start.UnixNano()).Round(100*time.Millisecond))
-	row("overlaps", "%d", len(v.overlaps))
-	row("tokens out of order", "%d", len(v.disorder))
-	row("miscounted", "%d", len(v.miscounted))
-	row("linearizable", "%s", answer(v))
-	_ = tw.Flush()
-	return b.String()
+	return fmt.Sprintf(`%v, %d locks, %d processes, lease %v, seed %d; %d terms of %d elections
+faults: %v
+handovers by how they were asked for: %v
+writes: %v; %d of unknown outcome have happened
+longest without a holder: %.1f leases (lock %s, after %v)
+overlaps %d, tokens out of order %d, miscounted %d, linearizable: %s`,
+		took.Round(time.Second), len(h.locks()), h.started, lease, seed, len(h.terms), h.joined, h.faults, h.given, outcomes, v.unknownSeen,
+		float64(v.longestGap)/float64(lease), v.gapOf, time.Duration(v.gapAt-start.UnixNano()).Round(100*time.Millisecond),
+		len(v.overlaps), len(v.disorder), len(v.miscounted), answer(v))
 }
 
 func answer(v verdict) string {

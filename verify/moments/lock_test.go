@@ -81,6 +81,7 @@ func liveMutex(w *moments.World) {
 	}
 	w.Values = m
 	defer w.Apart(holds(m.own), holds(m.sibling), holds(m.before), holds(m.next))()
+	defer w.Renewed(func() bool { return holds(m.own)() || holds(m.sibling)() }, []string{"claim", "outcome", "confirm", "heartbeat"})()
 	if err := m.before.Lock(context.Background()); err != nil {
 		w.Errorf("before: %v", err)
 	}

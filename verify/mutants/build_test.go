@@ -38,10 +38,10 @@ import (
 //	}
 const running = "SPINDLE_MUTANT" // number of a mutant, from 1 on
 
-var packages = []string{".", "./internal/batch", "./cmd/spindle/internal/agent", "./cmd/spindle/internal/child", "./cmd/spindle/internal/health",
+var packages = []string{".", "./internal/batch", "./internal/calendar", "./cmd/spindle/internal/agent", "./cmd/spindle/internal/child", "./cmd/spindle/internal/health",
 	"./cmd/spindle/internal/operate", "./cmd/spindle/internal/peer", "./cmd/spindle/internal/run", "./cmd/spindle/internal/serve",
 	"./cmd/spindle/internal/model", "./cmd/spindle/internal/view",
-	"./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/loop", "./internal/operator", "./internal/plan", "./internal/share", "./internal/table", "./internal/telemetry", "./lock", "./verify/simulation"}
+	"./doctor", "./group", "./internal/elect", "./internal/fair", "./internal/fence", "./internal/loop", "./internal/notify", "./internal/operator", "./internal/plan", "./internal/share", "./internal/table", "./internal/telemetry", "./internal/wait", "./lock", "./verify/simulation"}
 
 // all contains the mutants of all lists. The number of a mutant is its position here, starting from 1.
 func all() []mutant {
@@ -61,6 +61,29 @@ func TestEveryMutantHasItsPlace(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A mutant whose test is gone is noticed by nobody, which would be seen only when it is drawn.
+func TestEveryTestOfAShortMutantExists(t *testing.T) {
+	tests := map[string]string{} // the tests of each package
+	for _, m := range shortMutants() {
+		if tests[m.pkg] == "" {
+			files, err := filepath.Glob(filepath.Join("../..", m.pkg, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				source, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tests[m.pkg] += string(source)
+			}
+		}
+		if !strings.Contains(tests[m.pkg], "func "+m.breaks+"(") {
+			t.Errorf("mutant %q: %s has no test %s: name the one that defends the same now", m.name, m.pkg, m.breaks)
+		}
 	}
 }
 

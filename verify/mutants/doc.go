@@ -1,10 +1,10 @@
-// Package mutants contains deliberately broken variants of spindle. Each of them must be caught by a test, which shows that
-// the tests are able to fail.
+// Package mutants contains mutants, which are deliberately broken variants of spindle. A test must catch each of them.
+// This shows that the tests are able to fail.
 //
-// The invariants of the elector's simulation catch the mutants in list_test.go. The invariants of the group simulation catch
-// the first mutants in group_list_test.go. All other mutants are caught by tests that do not need an emulator; the files of
-// these mutants are named after the feature that they break. All mutants are built together, and each runs in its own process
-// (build_test.go). This takes two minutes on two cores:
+// The invariants of the elector's simulation catch the mutants in list_test.go. The invariants of the group simulation
+// catch the first mutants in group_list_test.go. All other mutants are caught by tests that do not need an emulator.
+// Their files are named after the feature that they break. All mutants are built together, and each runs in its own
+// process (build_test.go). This takes two minutes on two cores:
 //
 //	go test -tags mutants -v ./verify/mutants
 //

@@ -71,7 +71,7 @@ var electorMutants = of(".",
 
 	// Failed steps are retried within seconds.
 	one("a first pause without an end", longLease, clockGo,
-		"min(first, longestFirstPause)", "first"),
+		"min(b.Max/30, longestFirstPause)", "b.Max/30"),
 	one("pauses without an end", longLease, clockGo,
 		", b.Max, longestPause)", ", b.Max)"),
 	one("a request waits for one answer as long as its caller", "TestARequestSurvivesALostMessage", requestGo,

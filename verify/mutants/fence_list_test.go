@@ -6,7 +6,7 @@ import "slices"
 
 const (
 	fenceGo       = "internal/fence/fence.go"
-	fenceReportGo = "internal/telemetry/fence.go"
+	fenceReportGo = "internal/telemetry/span.go"
 	snapshotGo    = "internal/table/snapshot.go"
 	rowsGo        = "internal/table/rows.go"
 	recordGo      = "internal/table/record.go"

@@ -15,6 +15,10 @@ const (
 
 var freeMutants = slices.Concat(
 	of("./internal/operator",
+		one("prune leaves free rows", "TestOnlyLocksThatWereReleasedLongAgoArePruned", claimGo,
+			"\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}", "\t\tif o.Heartbeat.IsZero() {\n\t\t\treturn []Write{{Kind: Delete, Name: o.Name}}\n\t\t}\n\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}"),
+		one("prune goes by the token of a lock that has a free row", "TestOnlyLocksThatWereReleasedLongAgoArePruned", agesGo,
+			"len(leases) == 1 && rows.At.Sub(o.Freed) >= a.Released", "false"),
 		one("prune goes on though its caller has stopped", "TestPruneGoesOnlyAsFarAsItsCaller", agesGo,
 			"if !yield(some, err) || err != nil {", "if !yield(some, err) && err != nil {"),
 		one("prune deletes the trace of an operator's release at once", "TestALockThatWasBrokenIsPrunedAfterTheLongestLease", agesGo,
@@ -39,12 +43,8 @@ var freeMutants = slices.Concat(
 			"if !errors.Is(err, ErrExists) {", "if true {"),
 		one("a free row is a holder's", "TestAFreeRowIsNoHolder", rowsGo, "if !p.Free {", "if true {"),
 		one("free rows outlive the lock row", "TestAFreeRowIsNoHolder", claimGo, "for _, token := range o.Orphans {\n", "for token := range o.OrphanLeases {\n"),
-		one("prune leaves free rows", "TestPruneDeletesAReleasedLockWithItsFreeRow", claimGo,
-			"\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}", "\t\tif o.Heartbeat.IsZero() {\n\t\t\treturn []Write{{Kind: Delete, Name: o.Name}}\n\t\t}\n\t\treturn append(drop(o), Write{Kind: Delete, Name: o.Name}"),
 		one("free rows of idle locks are kept in lockHistory", "TestAFreeRowIsNoHolder", storeGo,
-			"!freedSince(row).IsZero()", "row.Name == \"\""),
-		one("prune goes by the token of a lock that has a free row", "TestPruneDeletesAReleasedLockWithItsFreeRow", agesGo,
-			"len(leases) == 1 && rows.At.Sub(o.Freed) >= a.Released", "false")),
+			"!freedSince(row).IsZero()", "row.Name == \"\"")),
 	of("./internal/elect",
 		one("the deadline of a claim by a free row counts from the reply", lostMessage, electFreeGo,
 			"\t\t\treturn sent, nil\n", "\t\t\treturn c.Clock.Now(), nil\n"),
@@ -69,5 +69,5 @@ var freeMutants = slices.Concat(
 		one("a token that Spanner refuses is a failure", "TestALockIsClaimedWhoseTokenSpannerRefuses", electGo,
 			"case !refusedTime(err):", "default:"),
 		one("a waiter looks twice at what was released", "TestAWaiterTakesAReleasedLockInTwoRequests", observerGo,
-			"\tif !c.FreeRows {\n\t\treturn on.Observe", "\tif true {\n\t\treturn on.Observe")),
+			"\tif !c.FreeRows && c.Queue == nil {\n\t\treturn on.Observe", "\tif true {\n\t\treturn on.Observe")),
 )

@@ -4,19 +4,22 @@ package mutants
 
 import "slices"
 
-const leaks = "TestACallThatFailsLeavesNothingBehind"
+const (
+	leaks = "TestACallThatFailsLeavesNothingBehind"
+	ended = "TestACallThatHasReturnedLeavesNothingBehind"
+)
 
 var leaksMutants = slices.Concat(
 	of(".",
-		one("an end of Run is listened for after the term", leaks, runGo,
-			"\tdefer forget()\n", "\t_ = forget\n"),
-		one("a Run that has ended is a candidate for OpenTelemetry", leaks, runGo,
+		one("an end of Run is listened for after the term", ended, "internal/loop/run.go",
+			"\t\tforget()\n", "\t\t_ = forget\n"),
+		one("a Run that has ended is a candidate for OpenTelemetry", ended, runGo,
 			"\te.watch.Close()\n", ""),
 		one("a release that fails is work that hangs", "TestAReleaseThatHangsIsNotTakenForWorkThatHangs", leadGo,
-			"\tl.calls.outcome = &err\n", "\tl.calls.outcome = &err\n\tif err != nil {\n\t\terr = l.hung()\n\t}\n"),
+			"\tl.calls.outcome = &err\n", "\tl.calls.outcome = &err\n\tif err != nil {\n\t\terr = errHung(l)\n\t}\n"),
 		one("a loss is not taken in while a leader leaves", "TestATermThatWasLostIsNotSaidToBeLeaving", courseGo,
 			"\tcase termEnded:\n", "\tcase termEnded:\n\t\tif before <= draining {\n\t\t\treturn nil\n\t\t}\n"),
-		one("the gap counts from whatever was freed last", "TestTheGapOfAHandoverCountsFromTheRelease", requestGo,
+		one("the gap counts from whatever was freed last", "TestTheGapOfAHandoverCountsFromTheFirstRelease", requestGo,
 			"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero()"),
 		one("elected past the deadline", "TestNobodyIsElectedPastItsDeadline", seenGo,
 			"func(*view) (has bool) {\n\t\thas, token = l.HasLock()\n\t\treturn has\n", "func(v *view) (has bool) {\n\t\tif has = v.term != nil; has {\n\t\t\ttoken = Token(v.term.Token())\n\t\t}\n\t\treturn has\n"),
@@ -36,23 +39,23 @@ var leaksMutants = slices.Concat(
 			"\t\tp.expired = 0\n", ""),
 		one("who claimed without an answer claims again once its own lease has passed", "TestClaimsThatAreNeverAnsweredKeepTheLockFromNobody", stepGo,
 			"if c.disown(ctx, seen) {", "if false {"),
-		one("a bare claim ends a contest", "TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock", stepGo,
+		one("a bare claim ends a contest", "TestASuccessBeginsTheRowsAnew", stepGo,
 			"return s.Confirmed() && s.FreeIn > 0 }) {\n\t\tc.contests = 0", "return s.FreeIn > 0 }) {\n\t\tc.contests = 0"),
-		one("a contest never ends", "TestThoseWhoLoseClaimsSpreadMoreUntilSomebodyHoldsTheLock", stepGo,
+		one("a contest never ends", "TestASuccessBeginsTheRowsAnew", stepGo,
 			"return s.Confirmed() && s.FreeIn > 0 }) {\n\t\tc.contests = 0", "return s.Confirmed() && s.FreeIn > 0 }) {\n\t\tc.contests += 0"),
 	),
 	of("./lock",
-		one("who fails to acquire keeps the slot chosen", leaks, semaphoreGo,
-			"\tcase err != nil:\n\t\tk.quit()\n\t\treturn nil, false, s.contender.wrap", "\tcase err != nil:\n\t\treturn nil, false, s.contender.wrap"),
+		one("who fails to acquire keeps the slot chosen", leaks, waitGo,
+			"\t\t\tw.leave() // before", "\t\t\t// before"),
 		one("a lost permit keeps its slot chosen", leaks, seekGo,
-			"\t\t\tcontext.AfterFunc(t.Context(), k.quit)\n", ""),
-		one("a term that is left to expire is never over for OpenTelemetry", "TestALockThatIsLeftToExpireIsReportedAsOver", heldGo,
-			" h.term.End(errGivenBack); h.seen.Over(telemetry.Released) }()", " h.term.End(errGivenBack) }()"),
-		one("an Unlock that fails keeps the turn", leaks, mutexGo,
-			"\tt.queue.done()\n\tif err != nil {", "\tif err == nil {\n\t\tt.queue.done()\n\t}\n\tif err != nil {"),
+			"\t\tcontext.AfterFunc(h.term.Over(), k.leave)\n", ""),
+		one("a term that is released is never over for OpenTelemetry", leaks, heldGo,
+			"\th.seen.Over(telemetry.ReasonOf(err, telemetry.Released))\n", ""),
+		one("an Unlock that fails keeps the turn", leaks, heldGo,
+			"\th.by.leave()\n\tif h.by.Own", "\tif err == nil {\n\t\th.by.leave()\n\t}\n\tif h.by.Own"),
 		one("the ctx of work that has ended goes on", leaks, doGo,
 			"\t\tdeaf()\n\t\tend(nil)\n", "\t\tdeaf()\n"),
 		one("a permit that is not agreed on is left to expire", leaks, seekGo,
-			"if p.held.leave() {", "if false {"),
+			"if h.leave() {", "if false {"),
 	),
 )

@@ -21,16 +21,16 @@ const (
 	spannerGo   = "internal/table/spanner.go"
 	candidateGo = "internal/elect/candidate.go"
 	observerGo  = "internal/elect/observer.go"
-	pastGo      = "internal/elect/past.go"
-	coolDownGo  = "internal/elect/cooldown.go"
+	pastGo      = "internal/elect/yield.go"
+	coolDownGo  = "internal/elect/yield.go"
 	historyGo   = "internal/elect/history.go"
 	electGo     = "internal/elect/claim.go"
 	clockGo     = "internal/elect/clock.go"
 	termGo      = "internal/elect/term.go"
 	keepGo      = "internal/elect/keep.go"
 	gateGo      = "internal/elect/gate.go"
-	releaseGo   = "internal/elect/release.go"
-	announceGo  = "internal/elect/announce.go"
+	releaseGo   = "internal/elect/end.go"
+	announceGo  = "internal/elect/end.go"
 	runGo       = "run.go"
 	leadGo      = "leader.go"
 	linkGo      = "verify/simulation/link_test.go"
@@ -38,7 +38,7 @@ const (
 	courseGo        = "course.go"
 	electHandoverGo = "internal/elect/handover.go"
 	tableReleaseGo  = "internal/table/release.go"
-	preferenceGo    = "internal/elect/preference.go"
+	preferenceGo    = "internal/elect/yield.go"
 	optionsGo       = "internal/options/options.go"
 	tableGo         = "internal/table/table.go"
 )
@@ -134,7 +134,7 @@ var mutants = []mutant{
 	one("failed heartbeat counted as acknowledged", "one holder", keepGo,
 		"\tif a.err != nil {\n\t\twas, goesOn := k.endanger(a.err)", "\tif errors.Is(a.err, context.Canceled) {\n\t\twas, goesOn := k.endanger(a.err)"),
 	{"term revived after its end", "no revival", []edit{
-		{termGo, "func() { t.End(t.expired()) }", "func() { t.work.cancel(ErrExpired) }"},
+		{termGo, "func() { t.End(t.standing.Load().expired()) }", "func() { t.work.cancel(ErrExpired) }"},
 		{termGo, "if t.left(s, now) <= 0 || !t.deadline.Stop() {", "if t.deadline.Stop(); false {"},
 	}},
 	{"held while it is released", "one holder", []edit{
@@ -144,7 +144,7 @@ var mutants = []mutant{
 	one("work told of the end late", "ctx ends", termGo,
 		"\tt.work = within(t.over)\n", "\tt.work = within(ctx)\n\tcontext.AfterFunc(t.over, func() { time.AfterFunc(2*t.lease, func() { t.work.cancel(context.Cause(t.over)) }) })\n"),
 	one("release before the leader function has returned", "work first", leadGo,
-		"\tlock.config.Lead(", "\tl.events.Put(event{what: returned})\n\tlock.config.Lead("),
+		"\tc.Lead(", "\tl.events.Put(event{what: returned})\n\tc.Lead("),
 	one("next term does not wait for the leader function", "one leader function", courseGo,
 		"\t\tif c.idle {\n\t\t\treturn c.end(lose)", "\t\tif true {\n\t\t\treturn c.end(lose)"),
 
@@ -171,7 +171,7 @@ var mutants = []mutant{
 	one("holder that goes without waiting for its followers", "works on", announceGo,
 		"\t\t\tk.linger(ctx, k.lease/3+k.clock.Now().Since(sent))\n", "\t\t\t_ = sent\n"),
 	one("followers that ignore the announcement", "handover gap", stepGo,
-		", d.wait+c.spread(seen), c.watch(seen))", ", d.wait+c.spread(seen))"),
+		"latest := min(d.Wait+c.spread(seen), c.watch(seen))", "latest := d.Wait + c.spread(seen)"),
 	one("work that is told to stop when Run's ctx ends, in spite of handover", "works on", electGo,
 		"return c.begin(running, token", "return c.begin(ctx, token"),
 	one("handover that nobody is waited for at the end of Run", "works on", courseGo,

@@ -50,6 +50,7 @@ var suites = map[string][]suite{
 	"./internal/fair":     {{pkg: "./internal/fair"}, {pkg: "./lock"}},
 	"./internal/fence":    {{pkg: "./internal/fence"}, locksSimulated, {pkg: "."}, {pkg: "./lock"}},
 	"./internal/plan":     {{pkg: "./internal/plan"}, {pkg: "./group"}, groupsSimulated},
+	"./internal/notify":   {{pkg: "./internal/notify"}, {pkg: "./lock"}},
 	"./internal/operator": {{pkg: "./internal/operator"}},
 	"./internal/share":    {{pkg: "./internal/share"}, {pkg: "./group"}, groupsSimulated},
 	"./internal/table":    {{pkg: "./internal/table"}, locksSimulated, {pkg: "./internal/elect"}, {pkg: "."}, groupsSimulated, {pkg: "./lock"}, {pkg: "./group"}},
@@ -170,7 +171,7 @@ func control(t *testing.T, where string) {
 }
 
 // The texts in a test's output that show how it failed.
-var failure = regexp.MustCompile(`--- FAIL: (Test\S+)|caught: (".*?" by seed \d+)|(panic: test timed out|panic: .*|fatal error: .*|virtual time has stood still)`)
+var failure = regexp.MustCompile(`--- FAIL: (Test\S+)|caught: (".*?" by seed \d+)|(panic: test timed out|panic: .*|fatal error: .*)`)
 
 // caughtBy returns the test that fails with a mutant, or "".
 func caughtBy(t *testing.T, where string, number int, suites []suite) string {

@@ -2,8 +2,8 @@
 //
 //	go run ./verify/platforms windows/386 darwin/arm64
 //
-// The go command can only vet for another platform what it has compiled for it, with all dependencies. This takes some
-// ten times as long, since a compiler also has to read the functions of the dependencies.
+// The go command can vet a package for another platform only after it has compiled the package and all dependencies for
+// that platform. That takes about ten times as long, because the compiler also has to read the dependencies' functions.
 package main
 
 import (
@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// errorsIn returns the errors in files of a directory, and the errors that name no file. Errors in other files are ignored,
-// because they are about function bodies that parse left out.
+// errorsIn returns the errors in files of a directory, and the errors that name no file. Errors in other files are
+// ignored, because parse has left out those files' function bodies.
 func errorsIn(own string, all []*packages.Package) (errs []error) {
 	for _, p := range all {
 		for _, err := range p.Errors {

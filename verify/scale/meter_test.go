@@ -20,10 +20,8 @@ type meter struct {
 	*memstore.Locking
 
 	mu     sync.Mutex
-	since  time.Time
 	steps  map[string]int
 	writes map[string]int // by row
-	reads  map[string]int // by key or first key of a range
 }
 
 // newMeter returns a meter of a table whose commits and reads take as long as in one region.
@@ -44,26 +42,13 @@ func overRegions() *meter {
 func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.since, m.steps, m.writes, m.reads = time.Now(), map[string]int{}, map[string]int{}, map[string]int{}
+	m.steps, m.writes = map[string]int{}, map[string]int{}
 }
 
-func (m *meter) note(step string, f func()) {
+func (m *meter) note(step string, writes []table.Write) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.steps[step]++
-	f()
-}
-
-func (m *meter) noteReads(keys table.Keys) {
-	for _, name := range keys.Names {
-		m.reads[name]++
-	}
-	for _, r := range keys.Ranges {
-		m.reads[r.From]++
-	}
-}
-
-func (m *meter) noteWrites(writes []table.Write) {
 	rows := map[string]bool{}
 	for _, w := range writes {
 		rows[w.Name] = true
@@ -75,13 +60,13 @@ func (m *meter) noteWrites(writes []table.Write) {
 
 // Read implements table.Store.
 func (m *meter) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	m.note(step, func() { m.noteReads(keys) })
+	m.note(step, nil)
 	return m.Locking.Read(ctx, step, bound, keys)
 }
 
 // Commit implements table.Store.
 func (m *meter) Commit(ctx context.Context, step string, writes []table.Write) error {
-	m.note(step, func() { m.noteWrites(writes) })
+	m.note(step, writes)
 	return m.Locking.Commit(ctx, step, writes)
 }
 
@@ -89,7 +74,7 @@ func (m *meter) Commit(ctx context.Context, step string, writes []table.Write) e
 func (m *meter) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	return m.Locking.Transact(ctx, step, func(ctx context.Context, r table.Reader) ([]table.Write, error) {
 		writes, err := fn(ctx, r)
-		m.note(step, func() { m.noteWrites(writes) })
+		m.note(step, writes)
 		return writes, err
 	})
 }
@@ -99,44 +84,29 @@ type rate float64
 
 func (r rate) String() string { return fmt.Sprintf("%.3g/s", float64(r)) }
 
-// rates returns the requests a second by step since the last reset, and their sum.
-func (m *meter) rates() (all rate, by map[string]rate) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	by = map[string]rate{}
-	for step, n := range m.steps {
-		by[step] = rate(float64(n) / time.Since(m.since).Seconds())
-		all += by[step]
-	}
-	return all, by
-}
-
 var digits = regexp.MustCompile(`\d+`)
 
-// hottest returns the row that is written most often, how often, and how many rows are written at all. Numbers in the
-// row's key are shown as N.
-func (m *meter) hottest() (row string, writes rate, rows int) {
+// over lets time pass, and returns how many requests all processes sent in each lease, and a description of what the load
+// cost. It names the row that is written most often, with N for each number in its key.
+func (m *meter) over(d time.Duration) (perLease float64, costs string) {
+	m.reset()
+	time.Sleep(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	most := 0
+	all, steps := 0, []string(nil)
+	for step, n := range m.steps {
+		all += n
+		steps = append(steps, fmt.Sprint(step, " ", rate(float64(n)/d.Seconds())))
+	}
+	slices.Sort(steps)
+	row, most := "", 0
 	for name, n := range m.writes {
 		if n > most || n == most && name < row {
 			row, most = name, n
 		}
 	}
-	return digits.ReplaceAllString(row, "N"), rate(float64(most) / time.Since(m.since).Seconds()), len(m.writes)
-}
-
-// costs describes what the load has cost since the last reset.
-func (m *meter) costs() string {
-	all, by := m.rates()
-	var steps []string
-	for step, r := range by {
-		steps = append(steps, fmt.Sprint(step, " ", r))
-	}
-	slices.Sort(steps)
-	row, writes, rows := m.hottest()
-	return fmt.Sprintf("%v (%s); hottest row %s: %v of the writes to %d rows", all, strings.Join(steps, ", "), row, writes, rows)
+	return float64(all) * float64(lease) / float64(d), fmt.Sprintf("%v (%s); hottest row %s: %v of the writes to %d rows", rate(float64(all)/d.Seconds()),
+		strings.Join(steps, ", "), digits.ReplaceAllString(row, "N"), rate(float64(most)/d.Seconds()), len(m.writes))
 }
 
 // memory returns the bytes that each of n processes adds to what was in use before them.

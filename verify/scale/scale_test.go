@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
 )
 
 // By default the tests run a small part of the load, and a tenth of that to compare it with.
@@ -57,12 +58,18 @@ type electors struct {
 	done  []chan error
 }
 
-func startElectors(t *testing.T, m *meter, n int) *electors {
+// startElectors starts them. If net is not nil, they notify each other.
+func startElectors(t *testing.T, m *meter, n int, net *spindletest.Network) *electors {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &electors{stop: stop}
 	for i := range n {
-		link, opts := process(m, fmt.Sprint("p", i))
-		l, done := spindle.New(nil, "locktable", "elector", opts), make(chan error, 1)
+		link, own := process(m, fmt.Sprint("p", i))
+		opts := []spindle.Option{own}
+		if net != nil {
+			told, _ := net.Process()
+			opts = append(opts, told)
+		}
+		l, done := spindle.New(nil, "locktable", "elector", opts...), make(chan error, 1)
 		require.NoError(t, l.Run(ctx, done))
 		e.all, e.links, e.done = append(e.all, l), append(e.links, link), append(e.done, done)
 	}
@@ -107,13 +114,9 @@ func TestTenThousandProcessesOnOneElector(t *testing.T) {
 		fleet.Bubble(t, func(t *testing.T) {
 			m := newMeter()
 			var e *electors
-			bytes := memory(t, n, func() { e = startElectors(t, m, n); time.Sleep(3 * lease) })
-			m.reset()
-			time.Sleep(3 * lease)
-			all, costs := 0., m.costs()
-			if r, _ := m.rates(); true {
-				all = float64(r) * lease.Seconds() / float64(n)
-			}
+			bytes := memory(t, n, func() { e = startElectors(t, m, n, nil); time.Sleep(3 * lease) })
+			all, costs := m.over(3 * lease)
+			all /= float64(n)
 			var longest time.Duration
 			for range 3 {
 				longest = max(longest, e.vacancy(t))
@@ -128,11 +131,30 @@ func TestTenThousandProcessesOnOneElector(t *testing.T) {
 	growth(t, "what a process sends", each[0], each[1])
 }
 
+// With notifications, each follower polls about once a lease, however many there are, although a leader tells only 64 of them that
+// it stops. The other followers ask.
+func TestManyFollowersWithNotifications(t *testing.T) {
+	for _, n := range sizes(10_000, 33) {
+		fleet.Bubble(t, func(t *testing.T) {
+			m, net := newMeter(), spindletest.NewNetwork()
+			e := startElectors(t, m, n, net)
+			time.Sleep(3 * lease)
+			all, costs := m.over(20 * lease)
+			all = (all - 3) / float64(n-1) // without the heartbeats
+			longest := e.vacancy(t)
+			t.Logf("%d processes: %.2f requests a lease of each follower, %s; without a leader after a cut: %.2f leases", n, all, costs, longest.Seconds()/lease.Seconds())
+			assert.LessOrEqual(t, all, 1.3)
+			assert.LessOrEqual(t, longest, lease+lease/20)
+			e.end()
+		})
+	}
+}
+
 // The locks of one process share their commits, so the number of commits follows the number of processes.
 func TestAHundredThousandLocksInATable(t *testing.T) {
 	const (
 		processes = 20
-		apart     = 200 * time.Microsecond // between two beginnings
+		apart     = 200 * time.Microsecond // between two beginnings, or two ends
 	)
 	var each []float64
 	for _, n := range sizes(100_000, 100) {
@@ -156,21 +178,22 @@ func TestAHundredThousandLocksInATable(t *testing.T) {
 				}
 				time.Sleep(3 * lease)
 			})
-			m.reset()
-			time.Sleep(3 * lease)
+			sent, costs := m.over(3 * lease)
 			held := 0
 			for _, l := range all {
 				if ok, _ := l.HasLock(); ok {
 					held++
 				}
 			}
-			r, _ := m.rates()
-			t.Logf("%d locks in %d processes, %d held: %s; %d KiB each", n, processes, held, m.costs(), bytes>>10)
+			t.Logf("%d locks in %d processes, %d held: %s; %d KiB each", n, processes, held, costs, bytes>>10)
 			assert.Equal(t, n, held)
-			each = append(each, float64(r)/float64(n))
-			for i := range stops {
-				stops[i]()
-				<-done[i]
+			each = append(each, sent/float64(n))
+			for _, stop := range stops {
+				stop()
+				time.Sleep(apart)
+			}
+			for _, d := range done {
+				<-d
 			}
 			time.Sleep(time.Hour)
 		})
@@ -211,14 +234,12 @@ func TestAThousandWaitersOfOneMutex(t *testing.T) {
 				})
 			}
 			time.Sleep(6 * lease)
-			m.reset()
 			gaps.Store(0)
 			turns.Store(0)
-			time.Sleep(20 * lease)
-			r, _ := m.rates()
-			a := float64(r) * lease.Seconds() / float64(n)
+			a, costs := m.over(20 * lease)
+			a /= float64(n)
 			gap := time.Duration(gaps.Load() / turns.Load())
-			t.Logf("%d waiters, holding for %v: %.2f requests a lease each, %s; %d turns, idle between two: %v", n, hold, a, m.costs(), turns.Load(), gap)
+			t.Logf("%d waiters, holding for %v: %.2f requests a lease each, %s; %d turns, idle between two: %v", n, hold, a, costs, turns.Load(), gap)
 			each, idle = append(each, a), append(idle, gap.Seconds())
 			stop()
 			all.Wait()
@@ -268,10 +289,8 @@ func TestAGroupOfThreeHundredMembers(t *testing.T) {
 				whole = until(20 * lease)
 			})
 			time.Sleep(3 * lease)
-			m.reset()
-			time.Sleep(3 * lease)
-			r, _ := m.rates()
-			a, costs := float64(r)*lease.Seconds()/float64(members), m.costs()
+			a, costs := m.over(3 * lease)
+			a /= float64(members)
 			for _, link := range links[:members/10] {
 				link.Cut()
 			}
@@ -298,11 +317,9 @@ func TestAGroupOfThreeHundredMembers(t *testing.T) {
 func TestAnElectorOverSeveralRegions(t *testing.T) {
 	fleet.Bubble(t, func(t *testing.T) {
 		m := overRegions()
-		e := startElectors(t, m, 100)
+		e := startElectors(t, m, 100, nil)
 		time.Sleep(3 * lease)
-		m.reset()
-		time.Sleep(3 * lease)
-		costs := m.costs()
+		_, costs := m.over(3 * lease)
 		var longest time.Duration
 		for range 10 {
 			longest = max(longest, e.vacancy(t))

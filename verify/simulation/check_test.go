@@ -196,6 +196,7 @@ type record struct {
 	Kind            string `json:"kind"`
 	AcceptsHandover bool   `json:"obeys,omitempty"`
 	Rank            int    `json:"deference,omitempty"`
+	Notify          string `json:"notify,omitempty"`
 }
 
 // record returns the lease record in the lease row of t, or nothing.
@@ -294,7 +295,7 @@ func allowed(step string, at time.Time, b, a rowState, by *process) bool {
 	case "claim":
 		return a.kind() == "claimed" && a.token == now && a.writer == by.config.ID && a.only(0)
 	case "confirm":
-		record, _ := json.Marshal(record{1, by.lease().String(), by.config.ID, by.config.Value, "elector", by.config.Handover, by.config.Rank})
+		record, _ := json.Marshal(record{1, by.lease().String(), by.config.ID, by.config.Value, "elector", by.config.Handover, by.config.Rank, by.contact(a.token)})
 		return b.kind() == "claimed" && b.only(0) && a.kind() == "held" && a.token == b.token && a.writer == b.writer &&
 			a.writer == by.config.ID && a.only(a.token) && a.leases[a.token].Writer == string(record)
 	case "heartbeat":

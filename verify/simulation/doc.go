@@ -9,8 +9,8 @@
 //   - check_test.go has the invariants.
 //   - group_test.go simulates groups instead of locks; group_check_test.go has their invariants.
 //   - handover_test.go has handovers, their faults, and their invariants.
+//   - notify_test.go lets the candidates notify each other, over a network with faults.
 //   - dice_test.go provides randomness.
-//   - stall_test.go fails a run in which virtual time stops advancing.
 //
 // The agents of the command have a simulation of their own, in cmd/spindle/internal/agent.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,8 +67,8 @@ func (g *groups) holders() map[string]holder {
 
 // hasOne calls Has in a process. w.mu is held, so this is not an await.
 func (p *process) hasOne(name string) (bool, spindle.Token) {
-	p.asking.Store(true)
-	defer p.asking.Store(false)
+	p.asking.Add(1)
+	defer p.asking.Add(-1)
 	return p.member.Has(name)
 }
 
@@ -265,6 +266,9 @@ func (g *groups) checkFenced(lock, under string) {
 	}
 }
 
+// weight finds the weight in a lease record.
+var weight = regexp.MustCompile(`,"weight":\d+`)
+
 // checkMember checks a change of a member's lock.
 func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockState) {
 	p := g.actor
@@ -303,6 +307,11 @@ func (g *groups) checkMember(step string, at time.Time, lock string, b, a lockSt
 	case "heartbeat", "announce":
 		if !p.member.terms[ref] || b.token != a.token || !b.leased(b.token) {
 			g.violate("rows", "%s of %s made of (%v) this: (%v)", step, p.name, b, a)
+		}
+	case "weigh":
+		was, is := weight.ReplaceAllString(b.leases[b.token].Writer, ""), weight.ReplaceAllString(a.leases[a.token].Writer, "")
+		if !p.member.terms[ref] || a.token != b.token || !a.heartbeat.Equal(b.heartbeat) || a.writer != b.writer || was == "" || was != is {
+			g.violate("rows", "weigh of %s made of (%v) this: (%v)", p.name, b, a)
 		}
 	case "withdraw":
 	case "succeed": // a candidate for the slot of a member that leaves

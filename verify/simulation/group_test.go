@@ -36,11 +36,12 @@ func newGroups(w *world) fleet {
 // member is a process's counterpart of a lock.
 type member struct {
 	*group.Group
-	names []string
-	list  int
-	ails  string                  // the step that it can't do, if it is sick
-	terms map[table.LeaseRef]bool // that it has confirmed
-	works map[string]*work        // that have not returned, by partition
+	names  []string
+	list   int
+	weight int
+	ails   string                  // the step that it can't do, if it is sick
+	terms  map[table.LeaseRef]bool // that it has confirmed
+	works  map[string]*work        // that have not returned, by partition
 }
 
 type work struct {
@@ -52,9 +53,9 @@ type work struct {
 }
 
 // Driver actions that exist only for groups.
-var groupFaults = []string{"leave", "roll"}
+var groupFaults = []string{"leave", "roll", "weight"}
 
-var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm", "heartbeat", "announce", "release", "evict's read", "evict", "claim-partitions's read", "claim-partitions", "confirm-partitions's read", "confirm-partitions", "release-partitions", "reconcile's read", "reconcile", "publish's read", "publish", "fenced write"}
+var memberSteps = []string{"look", "observe", "claim's read", "claim", "confirm", "heartbeat", "announce", "release", "evict's read", "evict", "claim-partitions's read", "claim-partitions", "confirm-partitions's read", "confirm-partitions", "release-partitions", "reconcile's read", "reconcile", "publish's read", "publish", "weigh", "fenced write"}
 
 func (g *groups) draw(d *dice) plan {
 	p := g.world.draw(d)
@@ -103,8 +104,8 @@ func (g *groups) draw(d *dice) plan {
 }
 
 func (g *groups) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
-	p.member = &member{list: g.newest, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.LeaseRef]bool{}, works: map[string]*work{}}
-	opts := append(g.plan.member(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), options.Option(p.seam),
+	p.member = &member{list: g.newest, weight: 1, names: g.lists[g.newest], ails: pick(d, "claim-partitions", "confirm-partitions", "release-partitions", "look"), terms: map[table.LeaseRef]bool{}, works: map[string]*work{}}
+	opts := append(g.plan.member(p.slot, id), group.WithWork(func(ctx context.Context, of group.Partition) error { g.work(p, ctx, of); return nil }), g.plan.stall(20*g.plan.leases[p.slot]), options.Option(p.seam),
 		options.Option(func(o *options.Config) { o.Batch = g.batch }), group.WithIdentity(pick(d, 0, 3*g.plan.longest, 10*g.plan.longest)))
 	if d.chance(0.5) {
 		opts = append(opts, group.WithInitialDelay(pick(d, 0, g.plan.longest/10, g.plan.longest)))
@@ -125,7 +126,7 @@ func (g *groups) work(p *process, ctx context.Context, of group.Partition) {
 	g.beginWork(p, ctx, of)
 	defer g.endWork(p, of)
 	d := seeded(g.seed, p.id, uint64(of.Token()), hashOf(of.Name()))
-	p.toil(ctx, &d, 20*p.lease(), func() { p.fencedWrite(table.PartitionName(groupName, of.Name()), of.Token(), of.Fence()) })
+	p.toil(ctx, &d, 20*p.lease(), func() { _ = of.Progress() }, func() { p.fencedWrite(table.PartitionName(groupName, of.Name()), of.Token(), of.Fence()) })
 }
 
 func (g *groups) breakOne(kind string, d *dice) {
@@ -143,6 +144,13 @@ func (g *groups) breakOne(kind string, d *dice) {
 			after := d.spread(g.plan.longest, 6*g.plan.longest)
 			g.startIn(p.slot, after)
 			g.quiet(after)
+		}
+	case "weight":
+		if p := g.victim(d); p != nil {
+			p.member.weight = pick(d, 1, 2, 3, 7)
+			g.fault("a member has another weight", g.plan.longest)
+			g.tracef(p, "sets its weight to %d", p.member.weight)
+			_ = p.member.SetWeight(p.member.weight)
 		}
 	default:
 		g.world.breakOne(kind, d)
@@ -282,7 +290,8 @@ func (g *groups) restless(spread map[string]spindle.Token) {
 	}
 }
 
-// spread returns the token of each partition, or nil unless all partitions are worked on, in equal shares.
+// spread returns the token of each partition, or nil unless all partitions are worked on, and shares follow
+// the weights.
 func (g *groups) spread() map[string]spindle.Token {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -300,9 +309,15 @@ func (g *groups) spread() map[string]spindle.Token {
 			return nil
 		}
 	}
+	sum := 0
 	for _, p := range g.slots {
-		n := len(tokens)
-		if m := len(g.slots); p == nil || !g.settled(p) || count[p] < n/m || count[p] > (n+m-1)/m {
+		if p == nil || !g.settled(p) {
+			return nil
+		}
+		sum += p.member.weight
+	}
+	for _, p := range g.slots {
+		if of := len(tokens) * p.member.weight; count[p] < of/sum || count[p] > (of+sum-1)/sum {
 			return nil
 		}
 	}

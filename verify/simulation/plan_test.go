@@ -36,6 +36,8 @@ type plan struct {
 	pause float64
 	// Chance per term: its work overruns.
 	overrun float64
+	// Chance per step of the work that it hangs. If it can, the work has to make progress (WithStall).
+	hang float64
 
 	sick  bool    // the first slot's processes can claim and can't confirm
 	busy  bool    // other locks are written all the time
@@ -106,6 +108,8 @@ func (w *world) draw(d *dice) plan {
 		p.twice = pick(d, 0.01, 0.1)
 	}
 	p.planHandovers(seeded(uint64(*d)))
+	hangs := seeded(uint64(*d), 1)
+	p.hang = pick(&hangs, 0, 0, 0.05, 0.3)
 	return p
 }
 
@@ -148,6 +152,14 @@ func (p *plan) options(slot int, id string) []spindle.Option {
 		opts = append(opts, spindle.WithPoll(time.Duration(p.poll*float64(p.leases[slot]))))
 	}
 	return opts
+}
+
+// stall returns the option for work that hangs, whose steps take at most so long otherwise.
+func (p *plan) stall(step time.Duration) spindle.CommonOption {
+	if p.hang == 0 {
+		return spindle.Options()
+	}
+	return spindle.WithStall(step * 4 / 3)
 }
 
 // member returns those that are for a member of a group, too.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -24,11 +25,12 @@ type process struct {
 
 	sick bool // it can't confirm
 
-	lock   *spindle.Lock
-	member *member // instead of a lock
-	config *options.Config
-	stop   context.CancelFunc
-	died   chan struct{} // closed when it crashes
+	lock     *spindle.Lock
+	member   *member // instead of a lock
+	notifier *notify.Notifier
+	config   *options.Config
+	stop     context.CancelFunc
+	died     chan struct{} // closed when it crashes
 
 	// The clock. The loop's readings are awaits; HasLock's readings are not.
 	born   time.Time
@@ -36,7 +38,7 @@ type process struct {
 	offset int64        // of the wall clock
 	step   atomic.Int64 // by how much the wall clock was set since
 	stood  atomic.Int64 // how long the monotonic clock stood still
-	asking atomic.Bool  // HasLock is being asked
+	asking atomic.Int32 // how often HasLock is being asked, or a message received
 
 	// Under w.mu.
 	dead, ended       bool
@@ -113,7 +115,7 @@ func (w *world) start(slot int) {
 func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...chan<- error) error {
 	opts := w.plan.options(p.slot, id)
 	if p.leads = d.chance(0.8); p.leads {
-		opts = append(opts, spindle.WithLeader(p.lead))
+		opts = append(opts, spindle.WithLeader(p.lead), w.plan.stall(3*w.plan.leases[p.slot]))
 		if w.plan.keepOnReturn[p.slot] {
 			opts = append(opts, spindle.WithKeepOnReturn())
 		}
@@ -127,7 +129,7 @@ func (w *world) launch(p *process, id string, d *dice) func(context.Context, ...
 
 // seam connects the lock to the simulation's table and the process's clock.
 func (p *process) seam(c *options.Config) {
-	c.Store, c.Clock, c.Log = link{p}, p, slog.New(slog.DiscardHandler)
+	c.Store, c.Clock, c.Notifier, c.Log = link{p}, p, p.notifier, slog.New(slog.DiscardHandler)
 	p.config = c
 }
 
@@ -141,7 +143,7 @@ const clockRead = "clock was read"
 
 // Now is an await: the process can be stopped before and after it reads its clocks.
 func (p *process) Now() elect.Instant {
-	if p.asking.Load() {
+	if p.asking.Load() > 0 {
 		return p.reading()
 	}
 	p.await("clock")
@@ -284,17 +286,24 @@ func (p *process) lead(ctx context.Context, under spindle.Term) {
 	t := p.begin(ctx, token)
 	defer p.end(t)
 	d := seeded(p.w.seed, p.id, uint64(token))
-	p.toil(ctx, &d, 3*p.lease(), func() { p.fencedWrite(lockName, token, p.lock.Fence(token)) })
+	p.toil(ctx, &d, 3*p.lease(), func() { _ = under.Progress() }, func() { p.fencedWrite(lockName, token, p.lock.Fence(token)) })
 }
 
-// toil is the guarded work.
-func (p *process) toil(ctx context.Context, d *dice, seldom time.Duration, write func()) {
+// toil is the guarded work. It may hang, and does not look at its ctx meanwhile.
+func (p *process) toil(ctx context.Context, d *dice, seldom time.Duration, progress, write func()) {
 	early := d.chance(0.1)
 	for n := d.below(4); n > 0 || !early; n-- {
 		if !p.nap(ctx.Done(), d.spread(p.lease()/20, seldom)) || ctx.Err() != nil {
 			break
 		}
 		write()
+		if p.w.plan.hang > 0 && !p.w.calm() && d.chance(p.w.plan.hang) {
+			hangs := d.spread(seldom/3, 3*seldom)
+			p.w.note("work hangs", hangs)
+			p.nap(nil, hangs)
+			write()
+		}
+		progress()
 	}
 	if early {
 		return
@@ -336,13 +345,13 @@ func (p *process) end(t *term) {
 
 // ask calls HasLock. w.mu is held, so this is not an await.
 func (p *process) ask() (bool, spindle.Token) {
-	p.asking.Store(true)
-	defer p.asking.Store(false)
+	p.asking.Add(1)
+	defer p.asking.Add(-1)
 	return p.lock.HasLock()
 }
 
 // lost reports whether the term has ended for a reason other than the process's stop.
 func (t *term) lost() bool {
 	cause := context.Cause(t.ctx)
-	return errors.Is(cause, spindle.ErrExpired) || errors.Is(cause, spindle.ErrSuperseded)
+	return errors.Is(cause, spindle.ErrExpired) || errors.Is(cause, spindle.ErrSuperseded) || errors.Is(cause, spindle.ErrStalled)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/group"
+	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	fleets "github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -270,4 +272,40 @@ func sickMember(t *testing.T, s sickness, always bool) {
 		<-done
 	}
 	time.Sleep(time.Minute) // for what is late
+}
+
+// slowClock is the clock of a machine on which a reading can take a while.
+type slowClock struct {
+	elect.Clock
+	slow atomic.Bool
+	read atomic.Int64
+}
+
+func (c *slowClock) Now() elect.Instant {
+	now := c.Clock.Now()
+	d := seeded(uint64(c.read.Add(1)))
+	if c.slow.Load() {
+		time.Sleep(d.spread(time.Millisecond, time.Second))
+	}
+	return now
+}
+
+func TestALeaderThatIsStoppedWhileItSaysThatItLeavesLosesTheLockInTime(t *testing.T) {
+	clock := &slowClock{}
+	for early := range 200 {
+		fleets.InVirtualTime(t, func(b *fleets.Fleet) {
+			a := b.Start("a", options.Option(func(c *options.Config) { clock.Clock, c.Clock = c.Clock, clock }))
+			a.Link.Cut()
+			start, limit := time.Now(), elect.Limit(fleets.Lease)
+			time.Sleep(limit - time.Duration(early)*5*time.Millisecond)
+			clock.slow.Store(true)
+			stepped := make(chan error, 1)
+			go func() { stepped <- a.StepDown(context.Background()) }()
+			b.Until(fleets.Lease, func() bool { return a.Seen.Last().Kind == spindle.Lost })
+			assert.Error(t, <-stepped)
+			assert.Less(t, time.Since(start), limit+5*time.Second)
+			clock.slow.Store(false)
+			b.End(a)
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -172,11 +173,17 @@ func (k suite) hunt(t *testing.T, total *totals, invariant string) {
 func (k suite) simulate(t *testing.T, seed uint64, tracing bool) *world {
 	w := &world{seed: seed, tracing: tracing}
 	w.fleet = k.of(w)
-	watched(&w.now, look, func() { k.stuck(w) }, func() {
-		synctest.Test(t, func(*testing.T) { w.run() })
+	stuck := time.AfterFunc(longest, func() {
+		debug.SetTraceback("all")
+		panic("virtual time stands still: a goroutine waits for a mutex whose owner sleeps, or never waits; " + k.replay(seed))
 	})
+	defer stuck.Stop()
+	synctest.Test(t, func(*testing.T) { w.run() })
 	return w
 }
+
+// longest is more real time than any run takes, even on a busy machine.
+const longest = 5 * time.Minute
 
 func (k suite) report(t *testing.T, w *world) {
 	for _, v := range w.violations {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spindle-lock/spindle"
@@ -42,7 +41,6 @@ type world struct {
 	begun   time.Time
 	store   memstore.Store
 	running sync.WaitGroup // processes and their leader functions
-	now     atomic.Int64   // the virtual time since it began, for who watches it from without
 
 	mu       sync.Mutex // for everything below, for the processes, and held while a request lands
 	slots    []*process
@@ -122,9 +120,7 @@ func (w *world) dice(p *process, purpose string, more ...uint64) dice {
 	if p != nil {
 		id = p.id
 	}
-	now := time.Since(w.begun)
-	w.now.Store(int64(now))
-	d := seeded(w.seed, id, uint64(now), hashOf(purpose))
+	d := seeded(w.seed, id, uint64(time.Since(w.begun)), hashOf(purpose))
 	for _, m := range more {
 		d = seeded(uint64(d), m)
 	}
@@ -229,7 +225,7 @@ func (w *world) drive() {
 }
 
 func weighed(d *dice, weights map[string]int) string {
-	kinds := slices.Concat(drivenFaults, handoverFaults, groupFaults)
+	kinds := slices.Concat(drivenFaults, handoverFaults, groupFaults, notifyFaults)
 	sum := 0
 	for _, kind := range kinds {
 		sum += weights[kind]

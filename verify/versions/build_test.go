@@ -41,6 +41,7 @@ func testWithPrograms(m *testing.M) (code int, err error) {
 	defer os.RemoveAll(dir)
 	for _, build := range []func() error{
 		func() error { return build(".", program("this"), "./testdata/program") },
+		func() error { return build(".", program("notifying"), "-tags=notifications", "./testdata/program") },
 		func() error { return build(".", spindle(), "../../cmd/spindle") },
 		buildPrevious,
 	} {
@@ -69,8 +70,8 @@ func buildPrevious() error {
 	return build(source, program("previous"), "./versionsprogram")
 }
 
-func build(in, binary, pkg string) error {
-	c := exec.Command("go", "build", "-ldflags=-w", "-o", binary, pkg)
+func build(in, binary string, args ...string) error {
+	c := exec.Command("go", append([]string{"build", "-ldflags=-w", "-o", binary}, args...)...)
 	c.Dir = in
 	return run(c)
 }

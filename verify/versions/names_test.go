@@ -4,6 +4,7 @@ package versions
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,9 +23,9 @@ func TestWhatScriptsAndDashboardsReadStays(t *testing.T) {
 	for file, names := range map[string]func([]byte) []string{
 		"cmd/spindle/internal/cli/schema.json":     schemaKeys,
 		"cmd/spindle/internal/cli/commandline.txt": matches(`(?m)^(.+)$`),
-		"cmd/spindle/internal/exit/exit.go":        exitCodes,
+		"cmd/spindle/internal/terminal/exit.go":    exitCodes,
 		"docs/monitoring.md":                       matches("`(spindle[._][a-z._]+)`"),
-		"docs/agent.md":                            agentNames,
+		"cmd/spindle/internal/agent/openapi.json":  agentNames,
 	} {
 		before, err := os.ReadFile(filepath.Join(dir, "source", file))
 		if os.IsNotExist(err) {
@@ -67,48 +68,37 @@ func exitCodes(text []byte) (found []string) {
 	return found
 }
 
-// agentNames returns the agent's requests with their parameters, its codes, and its events with their keys: what is in
-// backquotes in the tables of these sections. Names after the first cell of a row belong to that cell.
+// agentNames returns the agent's requests with their parameters, its codes with their status, its events, and the keys of
+// its lines with their types.
 func agentNames(text []byte) (found []string) {
-	inside := false
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "## ") {
-			inside = line == "## Requests\n" || line == "## Lines\n"
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if !inside || !strings.HasPrefix(line, "|") || len(cells) < 2 {
-			continue
-		}
-		first := namesIn(cells[0])
-		found = append(found, first...)
-		row := strings.TrimSpace(cells[0]) // a status
-		if len(first) > 0 {
-			row = first[0]
-		}
-		for _, name := range namesIn(strings.Join(cells[1:], " ")) {
-			found = append(found, row+": "+name)
+	var api struct {
+		Paths      map[string]map[string]struct{ Parameters []map[string]any }
+		Components struct {
+			Schemas struct {
+				Line, Hold map[string]any
+				Problem    struct{ OneOf []any }
+			}
 		}
 	}
-	return found
-}
-
-// namesIn returns the paths, the parameters, and the single words in backquotes.
-func namesIn(cell string) (found []string) {
-	for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
-		path, query, asked := strings.Cut(span[1], "?")
-		switch {
-		case strings.Contains(path, " /"):
-			found = append(found, path)
-			for _, name := range regexp.MustCompile(`(\w+)=`).FindAllStringSubmatch(query, -1) {
-				found = append(found, path+" "+name[1])
-			}
-		case asked:
-			found = append(found, query)
-		default:
-			if word := regexp.MustCompile(`^([a-z_-]+)(=\S*)?$`).FindStringSubmatch(path); word != nil {
-				found = append(found, word[1])
+	if err := json.Unmarshal(text, &api); err != nil {
+		return nil
+	}
+	for path, methods := range api.Paths {
+		for method, request := range methods {
+			found = append(found, method+" "+path)
+			for _, p := range request.Parameters {
+				found = append(found, fmt.Sprint(method, " ", path, ": ", p["name"], p["$ref"]))
 			}
 		}
+	}
+	for _, p := range api.Components.Schemas.Problem.OneOf {
+		of := p.(map[string]any)["properties"].(map[string]any)
+		for _, code := range of["code"].(map[string]any)["enum"].([]any) {
+			found = append(found, fmt.Sprint(of["status"].(map[string]any)["const"], " ", code))
+		}
+	}
+	for name, schema := range map[string]map[string]any{"line": api.Components.Schemas.Line, "hold": api.Components.Schemas.Hold} {
+		found = append(found, keysBelow(schema, name, schema)...)
 	}
 	return found
 }

@@ -68,6 +68,7 @@ func (s *scene) requireOneHolderAtATime() {
 // A process runs the program of a version.
 type process struct {
 	*scene
+	mode  string
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -82,7 +83,7 @@ type process struct {
 // start starts the program of a version, in a mode that testdata/program/main.go lists.
 func (s *scene) start(mode, version string) *process {
 	name := fmt.Sprintf("%s/%d", version, len(s.processes)+1)
-	p := &process{scene: s, name: name, lines: make(chan string, 1000), over: make(chan struct{}), held: map[string]interval{}}
+	p := &process{scene: s, mode: mode, name: name, lines: make(chan string, 1000), over: make(chan struct{}), held: map[string]interval{}}
 	p.cmd = exec.Command(program(version), mode, s.db.Path, s.table, s.lock, name, s.lease.String())
 	p.cmd.Env = append(p.cmd.Environ(), s.db.Env()...)
 	p.cmd.Stderr = p
@@ -149,18 +150,29 @@ func (p *process) says(first ...string) string {
 	}
 }
 
-// elected waits until the process holds the lock, and returns its token.
-func (p *process) elected() string {
+// asks asks for the lock. A candidate does so by itself.
+func (p *process) asks() {
+	if p.mode == "mutex" {
+		p.order("lock")
+	}
+}
+
+// gets waits until the process has got the lock, and returns its token.
+func (p *process) gets() string {
 	p.Helper()
-	_, token, _ := strings.Cut(p.says("elected"), " ")
+	word := "elected"
+	if p.mode == "mutex" {
+		word = "locked"
+	}
+	_, token, _ := strings.Cut(p.says(word), " ")
 	return token
 }
 
-// locked waits until the process has locked the mutex, and returns its token.
-func (p *process) locked() string {
+// writes writes under a token, and waits for the answer.
+func (p *process) writes(token string, answer string) {
 	p.Helper()
-	_, token, _ := strings.Cut(p.says("locked"), " ")
-	return token
+	p.order("write %s 1", token)
+	p.says(answer)
 }
 
 // waits fails the test if the process says anything for that long: it must not get the lock.

@@ -24,8 +24,7 @@ func TestEachVersionUsesTheTableOfTheOther(t *testing.T) {
 		assert.Contains(t, s.command(0, "init"), "former")
 		s.command(0, "doctor")
 		a := s.start("elect", "this")
-		a.order("write %s 1", a.elected())
-		a.says("wrote")
+		a.writes(a.gets(), "wrote")
 	})
 	t.Run("this version's", func(t *testing.T) {
 		t.Parallel()
@@ -34,8 +33,7 @@ func TestEachVersionUsesTheTableOfTheOther(t *testing.T) {
 		s.command(0, "init")
 		s.create("previous") // it verifies the table
 		a := s.start("elect", "previous")
-		a.order("write %s 1", a.elected())
-		a.says("wrote")
+		a.writes(a.gets(), "wrote")
 	})
 }
 
@@ -55,7 +53,7 @@ func TestATableOfAFutureVersionIsUsedOrRefused(t *testing.T) {
 	for _, version := range []string{"this", "previous"} {
 		s.lock = version // nothing to wait for
 		p := s.start("elect", version)
-		p.elected()
+		p.gets()
 		p.end()
 	}
 

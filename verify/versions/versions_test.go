@@ -19,51 +19,57 @@ const (
 	some  = 5 * time.Second // after a lease, on a busy machine
 )
 
-// Both orders of a rolling update, and of its reversal.
+// Both orders of a rolling update, and of its reversal. A process that is notifying is one of this version with notifications.
 func eachOrder(t *testing.T, test func(t *testing.T, first, second string)) {
-	for _, v := range [][2]string{{"previous", "this"}, {"this", "previous"}} {
-		t.Run(fmt.Sprintf("%s version first", v[0]), func(t *testing.T) {
+	for _, v := range [][2]string{{"previous", "this"}, {"this", "previous"}, {"previous", "notifying"}, {"notifying", "previous"}, {"notifying", "this"}} {
+		t.Run(fmt.Sprintf("%s and then %s", v[0], v[1]), func(t *testing.T) {
 			t.Parallel()
 			test(t, v[0], v[1])
 		})
 	}
 }
 
-// A leader that is paused or killed is replaced by a candidate of the other version, once its lease has expired, under a
+// A holder that is paused or killed is replaced by a process of the other version, once its lease has expired, under a
 // larger token. What it writes under its old token is fenced.
 func TestACandidateOfTheOtherVersionTakesOver(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, first, second string) {
-		s := newScene(t, lease)
-		a := s.start("elect", first)
-		one := a.elected()
-		b := s.start("elect", second)
-		b.waits(lease + lease/2)
-		a.order("write %s 1", one)
-		a.says("wrote")
+	for _, mode := range []string{"elect", "mutex"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			eachOrder(t, func(t *testing.T, first, second string) {
+				s := newScene(t, lease)
+				a := s.start(mode, first)
+				a.asks()
+				one := a.gets()
+				b := s.start(mode, second)
+				b.asks()
+				b.waits(lease + lease/2)
+				a.writes(one, "wrote")
 
-		a.signal(syscall.SIGSTOP)
-		paused := time.Now()
-		two := b.elected()
-		assert.Less(t, time.Since(paused), lease+some)
-		a.signal(syscall.SIGCONT)
-		a.says("lost")
-		a.order("write %s 2", one)
-		a.says("fenced")
-		b.order("write %s 3", one)
-		b.says("fenced")
-		b.order("write %s 4", two)
-		b.says("wrote")
+				a.signal(syscall.SIGSTOP)
+				paused := time.Now()
+				two := b.gets()
+				assert.Less(t, time.Since(paused), lease+some)
+				a.signal(syscall.SIGCONT)
+				a.says("lost")
+				a.writes(one, "fenced")
+				b.writes(one, "fenced")
+				b.writes(two, "wrote")
 
-		b.end()
-		killed := time.Now()
-		three := a.elected()
-		assert.Less(t, time.Since(killed), lease+some)
-		a.order("write %s 5", two)
-		a.says("fenced")
-		a.order("write %s 6", three)
-		a.says("wrote")
-	})
+				if mode == "mutex" {
+					a.order("unlock")
+					a.says("unlocked", "failed", "fenced") // the lock was lost
+					a.asks()
+				}
+				b.end()
+				killed := time.Now()
+				three := a.gets()
+				assert.Less(t, time.Since(killed), lease+some)
+				a.writes(two, "fenced")
+				a.writes(three, "wrote")
+			})
+		})
+	}
 }
 
 // A leader that stops hands the lock over to a candidate of the other version, which does not wait for the lease.
@@ -72,13 +78,13 @@ func TestALeaderHandsOverToTheOtherVersion(t *testing.T) {
 	eachOrder(t, func(t *testing.T, first, second string) {
 		s := newScene(t, 12*time.Second)
 		a := s.start("handover", first)
-		a.elected()
+		a.gets()
 		b := s.start("handover", second)
 		b.waits(time.Second)
 		a.order("stop")
 		a.says("stopped")
 		stopped := time.Now()
-		b.elected()
+		b.gets()
 		assert.Less(t, time.Since(stopped), s.lease/2)
 	})
 }
@@ -92,6 +98,7 @@ func TestWaitersOfBothVersionsTakeTurns(t *testing.T) {
 	for range 2 {
 		s.start("mutex", "previous")
 		s.start("mutex", "this")
+		s.start("mutex", "notifying")
 	}
 	for _, p := range s.processes {
 		p.order("turns %d", turns)
@@ -113,48 +120,14 @@ func TestAReleasedMutexIsFreeForTheOtherVersion(t *testing.T) {
 			for _, p := range []*process{a, a, b, b} {
 				asked := time.Now()
 				p.order("lock")
-				token := p.locked()
+				token := p.gets()
 				assert.Less(t, time.Since(asked), s.lease/2)
-				p.order("write %s 1", token)
-				p.says("wrote")
+				p.writes(token, "wrote")
 				p.order("unlock")
 				p.says("unlocked")
 				assert.LessOrEqual(t, s.rows("job_%"), 1, "at most the free row")
 			}
 		}
-	})
-}
-
-// A mutex whose holder is paused or killed goes to a waiter of the other version, and the holder's writes are fenced.
-func TestAWaiterOfTheOtherVersionGetsTheMutexOfADeadHolder(t *testing.T) {
-	t.Parallel()
-	eachOrder(t, func(t *testing.T, first, second string) {
-		s := newScene(t, lease)
-		a, b := s.start("mutex", first), s.start("mutex", second)
-		a.order("lock")
-		one := a.locked()
-		b.order("lock")
-		b.waits(lease + lease/2)
-		a.signal(syscall.SIGSTOP)
-		two := b.locked()
-		a.signal(syscall.SIGCONT)
-		a.says("lost")
-		a.order("write %s 1", one)
-		a.says("fenced")
-		b.order("write %s 2", one)
-		b.says("fenced")
-		b.order("write %s 3", two)
-		b.says("wrote")
-		a.order("unlock")
-		a.says("unlocked", "failed", "fenced") // the lock was lost
-		a.order("lock")
-		a.waits(lease + lease/2)
-		b.end()
-		three := a.locked()
-		a.order("write %s 4", two)
-		a.says("fenced")
-		a.order("write %s 5", three)
-		a.says("wrote")
 	})
 }
 
@@ -167,7 +140,7 @@ func TestALockOfAFutureVersionIsLeftToIt(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, lease)
 			a := s.start("elect", "this")
-			token := a.elected()
+			token := a.gets()
 			s.apply(spanner.Update(s.table, []string{"name", "writer"}, []any{s.lock + "_" + token, `{"v":2,"lease":[2]}`}))
 			b := s.start("elect", version)
 			a.end()
@@ -177,7 +150,7 @@ func TestALockOfAFutureVersionIsLeftToIt(t *testing.T) {
 			}
 			s.apply(spanner.Delete(s.table, spanner.Key{s.lock + "_" + token}),
 				spanner.Update(s.table, []string{"name", "heartbeat", "token", "writer"}, []any{s.lock, nil, spanner.CommitTimestamp, nil}))
-			assert.Less(t, token, b.elected())
+			assert.Less(t, token, b.gets())
 		})
 	}
 }

@@ -35,7 +35,7 @@ const (
 // process from its start until its ctx ends.
 var kinds = map[string]struct {
 	locks int
-	soon  time.Duration
+	soon  time.Duration // a mutex: with the grace of a waiter that was cut off with the holder, a tenth of a lease
 	live  func(context.Context, *machine)
 }{
 	"elector": {1, lease + lease/10, func(ctx context.Context, m *machine) {
@@ -50,7 +50,7 @@ var kinds = map[string]struct {
 		m.become(func(int) (bool, spindle.Token) { return l.HasLock() })
 		_ = l.RunAndWait(ctx)
 	}},
-	"mutex": {1, lease + lease/10, func(ctx context.Context, m *machine) {
+	"mutex": {1, lease + lease/5, func(ctx context.Context, m *machine) {
 		l := lock.New(nil, "locktable", "lock", m.options())
 		m.become(func(int) (bool, spindle.Token) { t := l.Token(); return t != 0 && l.Left() > 0, t })
 		for ctx.Err() == nil {

@@ -9,13 +9,13 @@ import (
 
 var common = []spindle.CommonOption{
 	spindle.WithLease(0), spindle.WithDuration(0), spindle.WithHeartbeat(0), spindle.WithID(""), spindle.WithValue(""),
-	spindle.WithLogger(nil), spindle.WithMeterProvider(nil), spindle.WithTracerProvider(nil),
+	spindle.WithLogger(nil), spindle.WithStall(0), spindle.WithMeterProvider(nil), spindle.WithTracerProvider(nil),
 }
 
 // Electors.
 var _ = spindle.New(nil, "", "",
 	spindle.Options(common...),
-	spindle.WithLockDelay(0), spindle.WithSharedRequests(),
+	spindle.WithLockDelay(0), spindle.WithSharedRequests(), spindle.WithNotifier(nil),
 	spindle.WithReclaim(), spindle.WithHandover(), spindle.WithObserver(nil),
 	spindle.WithPoll(0), spindle.WithLeader(nil), spindle.WithKeepOnReturn(), spindle.WithPriority(0),
 	group.WithWork(nil),       // wrong
@@ -28,7 +28,7 @@ var _ = spindle.New(nil, "", "",
 // Mutexes, sets, semaphores and work that is done once.
 var _ = []lock.Option{
 	spindle.Options(common...),
-	spindle.WithLockDelay(0), spindle.WithSharedRequests(),
+	spindle.WithLockDelay(0), spindle.WithSharedRequests(), spindle.WithNotifier(nil),
 	spindle.WithReclaim(),      // wrong
 	spindle.WithHandover(),     // wrong
 	spindle.WithObserver(nil),  // wrong
@@ -48,6 +48,7 @@ var _ = group.New(nil, "", "", group.Numbered(1),
 	spindle.Options(common...),
 	spindle.WithLockDelay(0),     // wrong
 	spindle.WithSharedRequests(), // wrong
+	spindle.WithNotifier(nil),    // wrong
 	spindle.WithReclaim(), spindle.WithHandover(), spindle.WithObserver(nil),
 	spindle.WithPoll(0),        // wrong
 	spindle.WithLeader(nil),    // wrong

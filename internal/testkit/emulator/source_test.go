@@ -77,19 +77,8 @@ func setPath(t *testing.T, dirs []string) {
 	t.Setenv("PATH", path+filepath.Join(t.TempDir(), "empty"))
 }
 
-func TestTheContainerPublishesOnlyOnLoopbackAndGetsTheFlags(t *testing.T) {
-	c := docker("/bin/docker").command([]string{"--enable_fault_injection"})
-	name := c.argv[4]
-	require.Equal(t, []string{
-		"/bin/docker", "run", "--rm", "--name", name, "--publish", "127.0.0.1::9010",
-		"gcr.io/cloud-spanner-emulator/emulator",
-		"./emulator_main", "--host_port", "0.0.0.0:9010", "--enable_fault_injection",
-	}, c.argv)
-	require.Equal(t, []string{"/bin/docker", "rm", "--force", name}, c.stop)
-}
-
-// The stand-in behaves like docker from the point of view of the watchdog. Its client keeps running until the container
-// is removed.
+// The container publishes its port only on loopback, and gets the flags. The stand-in behaves like docker from the point of
+// view of the watchdog. Its client keeps running until the container is removed.
 func TestTheContainerIsReachedAtItsPublishedAddressAndRemoved(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -100,17 +89,20 @@ func TestTheContainerIsReachedAtItsPublishedAddressAndRemoved(t *testing.T) {
 	dir := t.TempDir()
 	fake := program(t, filepath.Join(dir, "docker"), `cd `+dir+`
 case $1 in
-run) echo $$ >pid; echo "$4" >name; echo "Server address: 0.0.0.0:9010"; exec sleep 600;;
+run) echo $$ >pid; printf %s "$4" >name; printf %s "$*" >args; echo "Server address: 0.0.0.0:9010"; exec sleep 600;;
 port) test "$2" = "$(cat name)" && echo `+l.Addr().String()+`;;
-rm) test "$3" = "$(cat name)" && echo "$3" >removed && kill $(cat pid);;
+rm) test "$3" = "$(cat name)" && printf %s "$3" >removed && kill $(cat pid);;
 esac`)
-	p, addr, err := launch(t.Context(), docker(fake).command(nil))
+	said := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		require.NoError(t, err)
+		return string(text)
+	}
+	p, addr, err := launch(t.Context(), docker(fake).command([]string{"--enable_fault_injection"}))
 	require.NoError(t, err)
 	require.Equal(t, l.Addr().String(), addr)
 	require.NoError(t, p.end())
-	name, err := os.ReadFile(filepath.Join(dir, "name"))
-	require.NoError(t, err)
-	removed, err := os.ReadFile(filepath.Join(dir, "removed"))
-	require.NoError(t, err)
-	require.Equal(t, string(name), string(removed))
+	require.Equal(t, said("name"), said("removed"))
+	require.Equal(t, "run --rm --name "+said("name")+" --publish 127.0.0.1::9010 gcr.io/cloud-spanner-emulator/emulator "+
+		"./emulator_main --host_port 0.0.0.0:9010 --enable_fault_injection", said("args"))
 }

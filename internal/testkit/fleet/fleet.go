@@ -76,8 +76,8 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 	})
 }
 
-// longest is more virtual time than any test needs. Without a limit, a test that waits in vain would go on for ever, if
-// timers go on beside it.
+// longest is more virtual time than any test needs. Without this limit, a test that waits for something that never happens
+// would run forever, as long as other timers keep firing.
 const longest = 10_000 * time.Hour
 
 // Machine is a process with one candidate.
@@ -229,7 +229,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Refusing returns a function for Link.Refuse that answers step with err.
+// Refusing returns a function for Link.Refuse that answers the given step with the given error.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {
 		if s == step {

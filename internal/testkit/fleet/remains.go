@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -15,11 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -113,6 +112,9 @@ func (r *Remains) Options() spindle.CommonOption {
 	return spindle.Options(r.reports.Options(), spindle.WithMeterProvider(r.registered))
 }
 
+// Metrics returns what the locks have reported, as Reports.Metrics does.
+func (r *Remains) Metrics(t testing.TB) map[string]float64 { return r.reports.Metrics(t) }
+
 // Kept counts the resources that have not been released. These are callbacks on Ctx, callbacks registered with
 // OpenTelemetry, metric series of candidates and holders, and goroutines of the synctest bubble. It counts goroutines
 // by the function that they are running.
@@ -163,26 +165,9 @@ func stacks(all bool) []byte {
 	}
 }
 
-// Trouble is a fault in a process's steps that lasts for a while.
-type Trouble struct {
-	Name  string
-	Begin func(*memstore.Link)
-}
-
-// Troubles returns every kind of fault for each of the steps. late is the delay of a slow step.
-func Troubles(late time.Duration, steps ...string) []Trouble {
-	var all []Trouble
-	for _, step := range steps {
-		for _, how := range memstore.Sicknesses {
-			all = append(all, Trouble{fmt.Sprint(step, " ", how), func(l *memstore.Link) { l.Sicken(step, how, late) }})
-		}
-	}
-	return all
-}
-
-// Repeats makes at most n runs of one seed, until a run repeats an earlier one. If no run does, it returns two of them. Two
-// events in the same nanosecond can occur in either order, so some runs differ. If a choice did not come from the seed,
-// every run would differ from all others.
+// Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If none is, it returns two
+// different runs. Some runs may differ, because two events in the same nanosecond can occur in either order. But if a
+// choice did not come from the seed, every run would differ from all others.
 func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	var runs []string
 	for range n {
@@ -195,20 +180,20 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	return runs[0], runs[1], false
 }
 
-// allCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
+// AllCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
 // of verify/chaos last longer.
 //
-// The variable is read in the tests, or go test would print the results of a run without it from its cache.
-func allCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
+// The tests must read the variable themselves. Otherwise, go test would print cached results of a run without it.
+func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 
 // Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
 // without SPINDLE_ALL_CASES.
-func Brief() bool { return testing.Short() || !allCases() }
+func Brief() bool { return testing.Short() || !AllCases() }
 
 // Part returns all its arguments or, without SPINDLE_ALL_CASES, a quarter of them. Every call chooses that quarter at
 // random.
 func Part[T any](all ...T) []T {
-	if allCases() {
+	if AllCases() {
 		return all
 	}
 	drawn := slices.Clone(all)
@@ -223,4 +208,32 @@ func Some[T any](all ...T) []T {
 		return all[i : i+1]
 	}
 	return all
+}
+
+// Farewell is how the release of a holder's lock goes, its last request.
+type Farewell struct {
+	Name  string
+	Begin func(l *memstore.Link, lock string)
+	Left  bool // the lock is left to expire, and the holder has to say so
+}
+
+// Farewells returns the ways in which a release with this step can go.
+func Farewells(step string) []Farewell {
+	sick := func(how memstore.Sickness) func(*memstore.Link, string) {
+		return func(l *memstore.Link, _ string) { l.Sicken(step, how, 0) }
+	}
+	broken := func(l *memstore.Link, lock string) {
+		tab := table.Table{Store: l.Store}
+		if seen, err := tab.Observe(context.Background(), lock); err == nil {
+			_ = tab.Break(context.Background(), seen[0].Token, lock)
+		}
+	}
+	return []Farewell{
+		{"answered", func(*memstore.Link, string) {}, false},
+		{"its first reply is lost", func(l *memstore.Link, _ string) { l.Lose(nil, memstore.Once(step)) }, false},
+		{"its lock was taken just before", broken, false},
+		{"refused", sick(memstore.Refused), true},
+		{"lost", sick(memstore.Lost), true},
+		{"there is no connection", func(l *memstore.Link, _ string) { l.Hold() }, true},
+	}
 }

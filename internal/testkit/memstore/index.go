@@ -9,11 +9,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// remembered is how long the index remembers that a row has changed or was deleted. A transaction that is open for longer
-// is aborted, as in Spanner.
+// remembered is how long the index keeps changes and deletions. A transaction that stays open longer is aborted, as in
+// Spanner.
 const remembered = time.Hour
 
-// index finds keys by range, and knows when their rows last changed. The zero value is ready to use.
+// index finds keys by range, and records when their rows last changed. The zero value is ready to use.
 type index struct {
 	sorted    []string             // the keys of all rows, and of those that were deleted lately
 	changed   map[string]time.Time // by key, the time of the last commit that changed the row

@@ -30,6 +30,7 @@ type Link struct {
 	after  func(step string)       // called before the caller sees the answer
 	held   chan struct{}           // closed by Mend; created by Hold, in the caller's bubble
 	again  func(step string) bool  // repeats a call that succeeded
+	waits  int                     // how many requests were not answered
 	ill    illness
 	count  map[string]int
 }
@@ -58,7 +59,7 @@ type illness struct {
 
 var errRefused = spanner.ToSpannerError(status.Error(codes.Unavailable, "refused"))
 
-func (i illness) pass(ctx context.Context, call func(context.Context) error) error {
+func (i illness) pass(ctx context.Context, l *Link, call func(context.Context) error) error {
 	switch i.how {
 	case Refused:
 		return errRefused
@@ -68,8 +69,7 @@ func (i illness) pass(ctx context.Context, call func(context.Context) error) err
 	case Silent:
 		_ = call(ctx)
 	}
-	<-ctx.Done()
-	return ErrCut
+	return l.Wait(ctx)
 }
 
 // Sicken makes every call of one step fail in the given way from now on. Late is the delay if how is Slow.
@@ -80,8 +80,8 @@ func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 // Heal undoes Sicken.
 func (l *Link) Heal() { l.change(func() { l.ill = illness{} }) }
 
-// Lose makes the link lose requests and replies from now on. The functions report, for each step, whether its request
-// or its reply is lost. A nil function loses nothing. A caller whose message is lost waits until its ctx ends.
+// Lose makes the link lose requests and replies from now on. The two functions decide, for each step, whether the
+// request or the reply is lost. A nil function loses nothing. A caller whose message is lost waits until its ctx ends.
 func (l *Link) Lose(request, reply func(step string) bool) {
 	l.change(func() { l.lose, l.reply = request, reply })
 }
@@ -132,6 +132,18 @@ func Once(step string) func(string) bool {
 	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }
 }
 
+// Wait waits until ctx has ended, like a request that is not answered. It returns one of the two errors of Spanner's client:
+// ErrCut if the request was sent, and that of ctx if it was not, by turns.
+func (l *Link) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	sent := false
+	l.change(func() { l.waits++; sent = l.waits%2 > 0 })
+	if sent {
+		return ErrCut
+	}
+	return ended(ctx)
+}
+
 func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,10 +176,9 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 	}
 	switch {
 	case ill.how != "" && ill.step == step:
-		return ill.pass(ctx, func(ctx context.Context) error { return call(ctx, l.Store) })
+		return ill.pass(ctx, l, func(ctx context.Context) error { return call(ctx, l.Store) })
 	case lost:
-		<-ctx.Done()
-		return ErrCut
+		return l.Wait(ctx)
 	case refused != nil:
 		return refused
 	}
@@ -176,8 +187,7 @@ func (l *Link) pass(ctx context.Context, step string, call func(context.Context,
 		err = call(ctx, l.Store)
 	}
 	if silent {
-		<-ctx.Done()
-		return ErrCut
+		return l.Wait(ctx)
 	}
 	if after != nil {
 		after(step)

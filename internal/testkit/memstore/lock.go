@@ -26,7 +26,7 @@ func spans(keys table.Keys, exclusive bool) []span {
 	if keys.All {
 		all = append(all, span{table.Range{To: "\U0010FFFF"}, exclusive})
 	}
-	return inOrder(all)
+	return all
 }
 
 func inOrder(all []span) []span {
@@ -74,82 +74,43 @@ type locks struct {
 	queue []*locker
 }
 
-// locker is a transaction that holds locks or waits for them.
+// locker is a commit that holds locks or waits for them.
 type locker struct {
-	held, wanted []span
-	given        chan struct{} // closed when the locker holds what it wants
+	spans []span
+	holds bool
+	given chan struct{} // closed when it holds them
 }
 
-// acquire waits until l has locked the given spans in addition to those that it has already locked. It aborts l if that
-// would cause a deadlock between l and another locker. If acquire returns an error, l has no locks left.
-func (ls *locks) acquire(ctx context.Context, l *locker, spans []span) error {
-	given, err := ls.ask(l, spans)
-	if err != nil {
-		return err
-	}
+// acquire waits until it has locked the spans, for the caller to release.
+func (ls *locks) acquire(ctx context.Context, spans []span) (*locker, error) {
+	l := &locker{spans: inOrder(spans), given: make(chan struct{})}
+	ls.mu.Lock()
+	ls.queue = append(ls.queue, l)
+	ls.give()
+	ls.mu.Unlock()
 	select {
-	case <-given:
-		return nil
+	case <-l.given:
+		return l, nil
 	case <-ctx.Done():
 		ls.release(l)
-		return ended(ctx)
+		return nil, ended(ctx)
 	}
 }
 
-func (ls *locks) ask(l *locker, spans []span) (given chan struct{}, err error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.wanted, l.given = spans, make(chan struct{})
-	if l.held == nil {
-		ls.queue = append(ls.queue, l)
-	} else if ls.circle(l) {
-		ls.remove(l)
-		return nil, aborted("deadlock between this transaction and another one")
-	}
-	ls.give(slices.Index(ls.queue, l))
-	return l.given, nil
-}
-
-func (ls *locks) circle(l *locker) bool {
-	return slices.ContainsFunc(ls.queue, func(o *locker) bool {
-		return o != l && conflict(l.wanted, o.held) && conflict(l.held, o.wanted)
-	})
-}
-
-// release frees all spans that l holds, and withdraws its request.
+// release frees what l holds, or withdraws its request.
 func (ls *locks) release(l *locker) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.remove(l)
+	ls.queue = slices.DeleteFunc(ls.queue, func(o *locker) bool { return o == l })
+	ls.give()
 }
 
-func (ls *locks) remove(l *locker) {
-	if i := slices.Index(ls.queue, l); i >= 0 {
-		ls.queue = slices.Delete(ls.queue, i, i+1)
-	}
-	for i := range ls.queue {
-		ls.give(i)
-	}
-}
-
-func (ls *locks) give(i int) {
-	l := ls.queue[i]
-	if l.wanted == nil || ls.blocked(i) {
-		return
-	}
-	l.held, l.wanted = inOrder(append(l.held, l.wanted...)), nil
-	close(l.given)
-}
-
-// blocked reports whether the i-th locker has to wait. It has to wait if another locker holds a span that it wants. It
-// also waits for earlier lockers that want the same span, unless it already holds spans itself. In that case, waiting
-// could cause a deadlock, because an earlier locker may be waiting for these spans.
-func (ls *locks) blocked(i int) bool {
-	l := ls.queue[i]
-	for j, o := range ls.queue {
-		if j != i && (conflict(l.wanted, o.held) || j < i && l.held == nil && conflict(l.wanted, o.wanted)) {
-			return true
+// give grants the locks of those that no earlier request is in the way of.
+func (ls *locks) give() {
+	for i, l := range ls.queue {
+		if !l.holds && !slices.ContainsFunc(ls.queue[:i], func(o *locker) bool { return conflict(l.spans, o.spans) }) {
+			l.holds = true
+			close(l.given)
 		}
 	}
-	return false
 }

@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/table"
@@ -15,8 +13,7 @@ import (
 // order of the requests.
 //
 // Where Spanner's behavior is not documented, Locking assumes the worst case. Even a commit that is going to fail waits
-// for its locks, and then holds them for the duration given by Refusal. A row has a single lock for all its columns. Reads in
-// pessimistic transactions exclude each other, as they do with a FOR UPDATE hint.
+// for its locks, and then holds them for the duration given by Refusal. A row has a single lock for all its columns.
 type Locking struct {
 	Store  *Store
 	OneWay time.Duration // the time that a message takes
@@ -26,10 +23,6 @@ type Locking struct {
 	// it writes to a row that does not exist.
 	Refusal time.Duration
 
-	// Pessimistic makes transactions lock the keys that they read at the time of the read, even keys without a row. A
-	// transaction that is idle for ten seconds is aborted.
-	Pessimistic bool
-
 	locks locks
 }
 
@@ -38,12 +31,6 @@ func NewLocking(s *Store) *Locking {
 	const way = 2500 * time.Microsecond
 	return &Locking{Store: s, OneWay: way, Paxos: way, Refusal: 200 * time.Microsecond}
 }
-
-const idleAbort = 10 * time.Second
-
-// ErrDied is returned by a transaction function to simulate a client that dies. Spanner then hears nothing more from
-// the client, not even a rollback.
-var ErrDied = errors.New("the client died")
 
 // travel waits for as long as a message takes.
 func (s *Locking) travel(ctx context.Context) error {
@@ -79,59 +66,29 @@ func (s *Locking) Commit(ctx context.Context, step string, writes []table.Write)
 func (s *Locking) Transact(ctx context.Context, step string, fn func(context.Context, table.Reader) ([]table.Write, error)) (time.Time, error) {
 	t := s.begin()
 	writes, err := fn(ctx, t)
-	switch {
-	case errors.Is(err, ErrDied):
-		return time.Time{}, err
-	case err != nil:
-		t.rollback()
+	if err != nil {
 		return time.Time{}, err
 	}
 	return t.commit(ctx, step, writes)
 }
 
-// transaction is a transaction of a client that makes one call at a time.
+// transaction is an optimistic transaction: it locks what it has read only at its commit.
 type transaction struct {
 	*Locking
-	txn    *Transaction
-	reads  []span // must be unchanged at the commit
-	locker locker
-	idle   *time.Timer // runs while the client holds locks and Spanner waits for it
+	txn   *Transaction
+	reads []span // must be unchanged at the commit
 }
 
 func (s *Locking) begin() *transaction {
 	return &transaction{Locking: s, txn: s.Store.Begin()}
 }
 
-// arrive waits until a message has reached Spanner. It returns an error if Spanner has aborted the transaction by then.
-func (t *transaction) arrive(ctx context.Context) error {
-	if err := t.travel(ctx); err != nil {
-		t.rollback()
-		return err
-	}
-	if t.idle != nil && !t.idle.Stop() {
-		return aborted(fmt.Sprintf("the transaction was idle for %v", idleAbort))
-	}
-	return nil
-}
-
-// rollback frees the locks when its message has reached Spanner.
-func (t *transaction) rollback() {
-	time.AfterFunc(t.OneWay, func() { t.locks.release(&t.locker) })
-}
-
 // Read implements table.Reader.
 func (t *transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, error) {
-	if err := t.arrive(ctx); err != nil {
+	if err := t.travel(ctx); err != nil {
 		return nil, err
 	}
-	if t.Pessimistic {
-		if err := t.locks.acquire(ctx, &t.locker, spans(keys, true)); err != nil {
-			return nil, err
-		}
-		t.idle = time.AfterFunc(idleAbort, func() { t.locks.release(&t.locker) })
-	} else {
-		t.reads = append(t.reads, spans(keys, false)...)
-	}
+	t.reads = append(t.reads, spans(keys, false)...)
 	rows, err := t.txn.Read(ctx, keys)
 	if lost := t.travel(ctx); lost != nil {
 		return nil, lost
@@ -140,13 +97,15 @@ func (t *transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 }
 
 func (t *transaction) commit(ctx context.Context, step string, writes []table.Write) (time.Time, error) {
-	if err := t.arrive(ctx); err != nil {
+	if err := t.travel(ctx); err != nil {
 		return time.Time{}, err
 	}
-	if err := t.locks.acquire(ctx, &t.locker, append(t.reads, written(writes)...)); err != nil {
+	held, err := t.locks.acquire(ctx, append(t.reads, written(writes)...))
+	if err != nil {
 		return time.Time{}, err
 	}
 	at, err := t.apply(step, writes)
+	t.locks.release(held)
 	if lost := t.travel(ctx); lost != nil {
 		return time.Time{}, lost
 	}
@@ -155,7 +114,6 @@ func (t *transaction) commit(ctx context.Context, step string, writes []table.Wr
 
 // apply runs to its end even if the client no longer waits for it.
 func (t *transaction) apply(step string, writes []table.Write) (time.Time, error) {
-	defer t.locks.release(&t.locker)
 	if err := t.txn.Check(writes); err != nil {
 		time.Sleep(t.Refusal)
 		return time.Time{}, err

@@ -23,10 +23,9 @@ const (
 	refusal = 200 * time.Microsecond
 )
 
-func onModel(t *testing.T, pessimistic bool, f func(t *testing.T, s *memstore.Locking)) {
+func onModel(t *testing.T, f func(t *testing.T, s *memstore.Locking)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.NewLocking(&memstore.Store{})
-		s.Pessimistic = pessimistic
 		insert(t, s.Store, "a")
 		insert(t, s.Store, "b")
 		f(t, s)
@@ -76,21 +75,19 @@ func transacts(s table.Store, read table.Keys, write string, think time.Duration
 func names(names ...string) table.Keys { return table.Keys{Names: names} }
 
 func TestWhatTheStepsTakeAlone(t *testing.T) {
-	for _, pessimistic := range []bool{false, true} {
-		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
-			read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Present, names("a")); return err })
-			assert.Equal(t, outcome{2 * way, nil}, <-read)
-			assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
-			assert.Equal(t, outcome{4*way + paxos, nil}, <-transacts(s, names("a"), "a", 0))
-			missing := <-commits(s, "c")
-			assert.ErrorIs(t, missing.err, table.ErrMissing)
-			assert.Equal(t, 2*way+refusal, missing.took)
-		})
-	}
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
+		read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Present, names("a")); return err })
+		assert.Equal(t, outcome{2 * way, nil}, <-read)
+		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+		assert.Equal(t, outcome{4*way + paxos, nil}, <-transacts(s, names("a"), "a", 0))
+		missing := <-commits(s, "c")
+		assert.ErrorIs(t, missing.err, table.ErrMissing)
+		assert.Equal(t, 2*way+refusal, missing.took)
+	})
 }
 
 func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
 		var same []<-chan outcome
 		for range 3 {
 			same = append(same, commits(s, "a"))
@@ -105,17 +102,18 @@ func TestCommitsOfOneRowWaitInTheOrderInWhichTheyCame(t *testing.T) {
 }
 
 func TestSnapshotsWaitForNobody(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
-		txn := transacts(s, names("a"), "a", time.Second)
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
+		s.Paxos = time.Second
+		write := commits(s, "a")
 		time.Sleep(100 * time.Millisecond)
 		read := timed(func() error { _, _, err := s.Read(context.Background(), "", table.Strong, names("a")); return err })
 		assert.Equal(t, outcome{2 * way, nil}, <-read)
-		assert.NoError(t, (<-txn).err)
+		assert.NoError(t, (<-write).err)
 	})
 }
 
 func TestAnOptimisticTransactionHasNoLocksBeforeItsCommit(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
 		txn := transacts(s, names("a"), "a", time.Second)
 		time.Sleep(100 * time.Millisecond)
 		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
@@ -126,7 +124,7 @@ func TestAnOptimisticTransactionHasNoLocksBeforeItsCommit(t *testing.T) {
 }
 
 func TestOptimisticTransactionsThatOnlyReadTheSameDoNotConflict(t *testing.T) {
-	onModel(t, false, func(t *testing.T, s *memstore.Locking) {
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
 		insert(t, s.Store, "c")
 		x, y := transacts(s, names("c"), "a", 0), transacts(s, names("c"), "b", 0)
 		assert.Equal(t, outcome{4*way + paxos, nil}, <-x)
@@ -134,57 +132,10 @@ func TestOptimisticTransactionsThatOnlyReadTheSameDoNotConflict(t *testing.T) {
 	})
 }
 
-func TestAPessimisticTransactionLocksWhatItReadGapsIncluded(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
-		txn := transacts(s, table.Keys{Ranges: []table.Range{{From: "b", To: "c"}}}, "b", time.Second)
-		time.Sleep(100 * time.Millisecond)
-		gap := timed(func() error {
-			return s.Commit(context.Background(), "write", []table.Write{{Kind: table.Insert, Name: "bb"}})
-		})
-		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
-		assert.Equal(t, outcome{4*way + time.Second + paxos, nil}, <-txn)
-		assert.Greater(t, (<-gap).took, 900*time.Millisecond)
-	})
-}
-
-func TestOfTwoPessimisticTransactionsThatWaitForEachOtherOneIsAborted(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
-		x, y := transacts(s, names("a"), "b", time.Second), transacts(s, names("b"), "a", 2*time.Second)
-		assert.ErrorIs(t, (<-y).err, table.ErrAborted)
-		first := <-x
-		assert.NoError(t, first.err)
-		assert.Greater(t, first.took, 2*time.Second)
-	})
-}
-
-func TestLocksOfAClientThatDiedLastTenSeconds(t *testing.T) {
-	for _, pessimistic := range []bool{false, true} {
-		onModel(t, pessimistic, func(t *testing.T, s *memstore.Locking) {
-			_, err := s.Transact(context.Background(), "txn", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
-				_, _ = r.Read(ctx, names("a"))
-				return nil, memstore.ErrDied
-			})
-			require.ErrorIs(t, err, memstore.ErrDied)
-			next := <-commits(s, "a")
-			assert.NoError(t, next.err)
-			if pessimistic {
-				assert.Equal(t, 10*time.Second+paxos, next.took) // the reply and the next request overlap with the ten seconds
-			} else {
-				assert.Equal(t, 2*way+paxos, next.took)
-			}
-		})
-	}
-}
-
-func TestAnIdlePessimisticTransactionIsAborted(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
-		assert.ErrorIs(t, (<-transacts(s, names("a"), "a", 11*time.Second)).err, table.ErrAborted)
-	})
-}
-
 func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
-	onModel(t, true, func(t *testing.T, s *memstore.Locking) {
-		txn := transacts(s, names("a"), "a", time.Second)
+	onModel(t, func(t *testing.T, s *memstore.Locking) {
+		s.Paxos = time.Second
+		first := commits(s, "a")
 		time.Sleep(100 * time.Millisecond)
 		gaveUp := timed(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -194,8 +145,8 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 		over := <-gaveUp
 		assert.Equal(t, 100*time.Millisecond, over.took)
 		assert.Equal(t, codes.DeadlineExceeded, spanner.ErrCode(over.err))
-		assert.NoError(t, (<-txn).err)
-		assert.Equal(t, outcome{2*way + paxos, nil}, <-commits(s, "a"))
+		assert.Equal(t, outcome{2*way + time.Second, nil}, <-first)
+		assert.Equal(t, outcome{2*way + time.Second, nil}, <-commits(s, "a"))
 	})
 }
 

@@ -125,8 +125,7 @@ func (t *Transaction) Check(writes []table.Write) error {
 	if err := t.current(); err != nil {
 		return err
 	}
-	before, err := t.store.apply(writes, t.store.last)
-	t.store.undo(before)
+	_, err := t.store.after(writes, t.store.last)
 	return err
 }
 
@@ -162,7 +161,7 @@ func (t *Transaction) current() error {
 func (s *Store) find(keys table.Keys) []table.Row {
 	var found []table.Row
 	for name := range s.index.names(keys) {
-		if row, exists := s.rows[name]; exists && !(keys.All && keys.Skips(row)) {
+		if row, exists := s.rows[name]; exists && !keys.Skips(row) {
 			found = append(found, row)
 		}
 	}
@@ -179,14 +178,23 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	if !at.After(s.last) {
 		at = s.last.Add(time.Microsecond)
 	}
-	before, err := s.apply(writes, at)
+	after, err := s.after(writes, at)
 	if err != nil {
 		return time.Time{}, err
 	}
-	for name, row := range before {
-		if s.rows[name] != row {
-			s.index.change(name, at, s.rows)
+	if s.rows == nil {
+		s.rows = map[string]table.Row{}
+	}
+	for name, row := range after {
+		switch old, existed := s.rows[name]; {
+		case row == nil && existed:
+			delete(s.rows, name)
+		case row != nil && (!existed || old != *row):
+			s.rows[name] = *row
+		default:
+			continue // nothing has changed
 		}
+		s.index.change(name, at, s.rows)
 	}
 	s.last = at
 	if s.OnCommit != nil {
@@ -197,35 +205,34 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	return at, nil
 }
 
-// apply applies the writes, or none of them, and returns what was there before, by name.
-func (s *Store) apply(writes []table.Write, at time.Time) (before map[string]table.Row, err error) {
-	if s.rows == nil {
-		s.rows = map[string]table.Row{}
-	}
-	before = map[string]table.Row{}
+// after returns the rows that the writes change, by name, as they are after a commit. A row that is deleted is nil.
+func (s *Store) after(writes []table.Write, at time.Time) (map[string]*table.Row, error) {
+	after := map[string]*table.Row{}
 	for _, w := range writes {
-		if _, seen := before[w.Name]; !seen {
-			before[w.Name] = s.rows[w.Name]
+		row, written := after[w.Name]
+		if old, exists := s.rows[w.Name]; exists && !written {
+			row = &old
 		}
-		if err := apply(s.rows, w, at); err != nil {
-			s.undo(before)
-			return nil, err
+		switch {
+		case w.Kind == table.Delete:
+			after[w.Name] = nil
+			continue
+		case w.Kind == table.Update && row == nil:
+			return nil, answer(table.ErrMissing, codes.NotFound, fmt.Sprintf("Row [%s] in table locktable is missing. Row cannot be updated.", w.Name))
+		case w.Kind == table.Insert && row != nil:
+			return nil, answer(table.ErrExists, codes.AlreadyExists, fmt.Sprintf("Row [%s] in table locktable already exists", w.Name))
+		case row == nil:
+			row = &table.Row{Name: w.Name}
 		}
+		for _, c := range w.Set {
+			set(row, c, at)
+		}
+		after[w.Name] = row
 	}
-	return before, nil
+	return after, nil
 }
 
-func (s *Store) undo(before map[string]table.Row) {
-	for name, row := range before {
-		if row.Name == "" {
-			delete(s.rows, name)
-		} else {
-			s.rows[name] = row
-		}
-	}
-}
-
-// answer returns an error as table.Spanner does: the Store's error together with that of Spanner's client.
+// answer returns an error as table.Spanner does: the Store's error, together with the error of Spanner's client.
 func answer(err error, code codes.Code, desc string) error {
 	return fmt.Errorf("%w: %w", err, spanner.ToSpannerError(status.Error(code, desc)))
 }
@@ -234,25 +241,6 @@ func aborted(why string) error { return answer(table.ErrAborted, codes.Aborted, 
 
 // ended returns the error with which Spanner's client reports that ctx has ended, or nil.
 func ended(ctx context.Context) error { return spanner.ToSpannerError(ctx.Err()) }
-
-func apply(rows map[string]table.Row, w table.Write, at time.Time) error {
-	row, exists := rows[w.Name]
-	switch {
-	case w.Kind == table.Delete:
-		delete(rows, w.Name)
-		return nil
-	case w.Kind == table.Update && !exists:
-		return answer(table.ErrMissing, codes.NotFound, fmt.Sprintf("Row [%s] in table locktable is missing. Row cannot be updated.", w.Name))
-	case w.Kind == table.Insert && exists:
-		return answer(table.ErrExists, codes.AlreadyExists, fmt.Sprintf("Row [%s] in table locktable already exists", w.Name))
-	}
-	row.Name = w.Name
-	for _, c := range w.Set {
-		set(&row, c, at)
-	}
-	rows[w.Name] = row
-	return nil
-}
 
 func set(row *table.Row, c table.Cell, at time.Time) {
 	var t time.Time

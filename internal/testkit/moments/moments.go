@@ -1,6 +1,7 @@
-// Package moments delivers every event at every moment of a machine's life, in virtual time. A moment is just before one of
-// the machine's requests is sent, or just after the request took effect and before the reply arrives. A test sees its
-// machine only through the machine's table, clock and API, so it survives any change inside.
+// Package moments delivers every event at every moment of a machine's life, in virtual time. A machine is the code under
+// test, such as an elector. Each of its requests has two moments: just before the request is sent, and after it took
+// effect but before the reply arrives. A test sees the machine only through its table, clock and API, so internal
+// changes do not affect the test.
 package moments
 
 import (
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +30,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-var (
-	flagCase  = flag.String("case", "", "run one case of TestXAtEachMoment, as a failure prints it")
-	flagPairs = flag.Int("pairs", 0, "how many pairs of events to draw for each machine; 0: the default")
-)
+var flagCase = flag.String("case", "", "run one case of TestXAtEachMoment, as a failure prints it")
 
 // Lease is the lease of the machines and of their rivals.
 const Lease = 10 * time.Second
@@ -54,75 +53,126 @@ type World struct {
 	End     context.CancelFunc
 	Others  sync.WaitGroup // the processes beside it
 	Values  any            // what the machine's own functions keep
+	Terms   atomic.Int64   // how many terms the machine's events tell of; 0 if it has no events
 
-	mu      sync.Mutex
-	count   int
-	steps   []string       // what the moments are, for the failures
-	due     map[int]string // the events to be delivered, by the number of the moment
-	events  map[string]func(*World)
-	broken  time.Time // when an operator released the lock of a living holder, which notices it at its next heartbeat that is answered
-	current string
+	script
+}
+
+// script is what happens to a machine, and when.
+type script struct {
+	name   string
+	events map[string]func(*World)
+	due    map[string]string // the events to be delivered, by the moment: the how manieth of its kind it is, as in "2 look is sent"
+
+	mu       sync.Mutex
+	count    map[string]int       // how many moments of each kind there were
+	steps    []string             // what the moments were so far, for the failures
+	broken   time.Time            // when an operator released the lock of a living holder, which notices it at its next heartbeat that is answered
+	ill      map[string]illness   // the faults that last, by step
+	answered map[string]time.Time // when the last request of each step that was answered was sent
 }
 
 // ErrUnavailable is the answer to a request that is refused.
 var ErrUnavailable = status.Error(codes.Unavailable, "the request is refused")
 
-// Every fault ends by itself. What it hits is one request: "lost" and "refused" before it takes effect, "unanswered" and
-// "late" after it has.
-var faults = []string{"the request is lost", "the request is refused", "the reply is lost", "the reply is late"}
+// Every fault ends by itself. What it hits is one request, before or after it takes effect, and with "such requests" and "the
+// last" also all requests of the same step that are sent in the next two leases: a fault that ends just before the next one
+// begins hits what the first one has left behind.
+var (
+	faultsBefore = []string{"the request is lost", "the request is refused", "such requests are lost", "such requests are refused"}
+	faultsAfter  = []string{"the reply is lost", "the reply is late", "the reply is late and the last"}
+)
+
+// illness is a fault of all requests of a step.
+type illness struct {
+	refused bool // otherwise they are lost
+	until   time.Time
+}
 
 // AtEachMoment runs the machine once without events, and then with each event at each moment, and with some pairs.
 func AtEachMoment(t *testing.T, m Machine) {
-	all := append(slices.Sorted(maps.Keys(m.Events)), faults...)
 	quiet := m.run(t, "quiet", nil)
 	require.NotEmpty(t, quiet)
-	cases := map[string]map[int]string{}
-	add := func(due map[int]string) {
+	cases := map[string]map[string]string{}
+	kinds := map[string][]string{} // the names of the cases of one event at moments that are alike
+	add := func(kind string, due map[string]string) {
 		var name []string
 		for _, at := range slices.Sorted(maps.Keys(due)) {
-			name = append(name, fmt.Sprintf("%d %s", at, due[at]))
+			name = append(name, at+": "+due[at])
 		}
-		cases[strings.Join(name, ", ")] = due
+		one := strings.Join(name, ", ")
+		cases[one], kinds[kind] = due, append(kinds[kind], one)
 	}
-	for i := range quiet {
-		if i >= 4 && i+4 < len(quiet) && quiet[i] == quiet[i-4] && quiet[i] == quiet[i+4] && rand.N(20) > 0 {
-			continue // one of a row of polls
+	of, at := map[string]int{}, make([]string, len(quiet))
+	for i, kind := range quiet {
+		at[i] = fmt.Sprint(of[kind], " ", kind)
+		of[kind]++
+		if inARow(quiet, i) && rand.N(20) > 0 {
+			continue
 		}
-		for _, e := range all {
-			add(map[int]string{i: e})
+		for _, e := range m.at(kind) {
+			add(kind+", "+e, map[string]string{at[i]: e})
 		}
 	}
-	pairs := *flagPairs
-	if pairs == 0 {
-		pairs = len(cases) / 3
-	}
-	for range pairs {
+	for n := range len(cases) / 3 {
 		first := rand.N(len(quiet))
-		add(map[int]string{first: all[rand.N(len(all))], first + 1 + rand.N(6): all[rand.N(len(all))]})
+		second := min(first+1+rand.N(6), len(quiet)-1)
+		add(fmt.Sprint("pair ", n), map[string]string{at[first]: one(m.at(quiet[first])), at[second]: one(m.at(quiet[second]))})
 	}
 	if *flagCase != "" {
-		due := map[int]string{}
+		due := map[string]string{}
 		for _, e := range strings.Split(*flagCase, ", ") {
-			at, what, _ := strings.Cut(e, " ")
-			var n int
-			_, err := fmt.Sscan(at, &n)
-			require.NoError(t, err)
-			due[n] = what
+			at, what, _ := strings.Cut(e, ": ")
+			due[at] = what
 		}
-		cases = map[string]map[int]string{*flagCase: due}
+		cases, kinds = map[string]map[string]string{*flagCase: due}, map[string][]string{"": {*flagCase}}
 	}
-	for _, name := range fleet.Part(slices.Sorted(maps.Keys(cases))...) {
+	for _, name := range drawn(kinds) {
 		m.run(t, name, cases[name])
 		if t.Failed() {
 			t.Fatalf("to repeat this: -run '%s$' -case '%s'; the moments: %s", t.Name(), name, strings.Join(quiet, ", "))
 		}
 	}
-	t.Logf("%d cases at %d moments", len(cases), len(quiet))
+	t.Logf("%d cases of %d kinds at %d moments", len(cases), len(kinds), len(quiet))
+}
+
+// drawn returns all cases or, without SPINDLE_ALL_CASES, one of each of half of the kinds.
+func drawn(kinds map[string][]string) (names []string) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		switch of := kinds[kind]; {
+		case fleet.AllCases():
+			names = append(names, of...)
+		case len(kinds) == 1 || rand.N(2) == 0:
+			names = append(names, one(of))
+		}
+	}
+	return names
+}
+
+// inARow reports whether a moment is one of a row of polls: it is like those that are as far before and after it.
+func inARow(all []string, i int) bool {
+	for _, far := range []int{4, 6} {
+		if i >= far && i+far < len(all) && all[i] == all[i-far] && all[i] == all[i+far] {
+			return true
+		}
+	}
+	return false
+}
+
+func one(of []string) string { return of[rand.N(len(of))] }
+
+// at returns what can happen at a moment.
+func (m Machine) at(moment string) []string {
+	all := slices.Sorted(maps.Keys(m.Events))
+	if strings.HasSuffix(moment, sent) {
+		return append(all, faultsBefore...)
+	}
+	return append(all, faultsAfter...)
 }
 
 // run runs one life, and returns its moments.
-func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
-	w := &World{T: t, due: due, events: m.Events, current: name}
+func (m Machine) run(t *testing.T, name string, due map[string]string) []string {
+	w := &World{script: script{name: name, events: m.Events, due: due, count: map[string]int{}, ill: map[string]illness{}, answered: map[string]time.Time{}}}
 	synctest.Test(t, func(t *testing.T) {
 		w.T = t
 		w.Store = &memstore.Store{}
@@ -131,8 +181,8 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 		before := time.Now()
 		m.Live(w)
 		w.End()
-		w.Link.Mend()
-		w.Until("its tickets are deleted", 4*Lease, func() bool { return len(w.tickets("machine")) == 0 })
+		w.mend()
+		w.Until("its tickets are deleted", 4*Lease, func() bool { return len(tickets(w, "machine")) == 0 })
 		if m.After != nil {
 			m.After(w)
 		}
@@ -142,9 +192,10 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 		if kept := w.Remains.Kept(t); len(kept) > 0 {
 			w.Errorf("something is left: %v", kept)
 		}
-		if left := w.tickets(""); len(left) > 0 {
+		if left := tickets(w, ""); len(left) > 0 {
 			w.Errorf("tickets are left: %v", left)
 		}
+		w.tally()
 		if took := time.Since(before); took > 2*time.Hour {
 			w.Errorf("it took %v", took)
 		}
@@ -152,8 +203,34 @@ func (m Machine) run(t *testing.T, name string, due map[int]string) []string {
 	return w.steps
 }
 
+// tally fails the test if the machine's metrics do not agree: each term that began has ended once, and each heartbeat that was
+// sent has been answered or has failed.
+func (w *World) tally() {
+	sum := map[string]float64{}
+	for series, n := range w.Remains.Metrics(w.T) {
+		name, _, _ := strings.Cut(series, "{")
+		sum[name] += n
+	}
+	if len(sum) == 0 {
+		return // it does not report to Remains
+	}
+	began, ended := sum["wait.duration_count"], sum["terms"]
+	if told := float64(w.Terms.Load()); began != ended || ended != sum["term.duration_count"] || told > 0 && told != began {
+		w.Errorf("%v terms began, %v have ended, %v have lasted, and the events tell of %v", began, ended, sum["term.duration_count"], told)
+	}
+	beats := 0
+	for _, step := range w.steps {
+		if step == "heartbeat"+sent {
+			beats++
+		}
+	}
+	if n := sum["heartbeat.duration_count"]; int(n) != beats {
+		w.Errorf("%v heartbeats were counted, and %d sent", n, beats)
+	}
+}
+
 // tickets returns the rows of the tickets of a process, or of all processes.
-func (w *World) tickets(of string) (left []string) {
+func tickets(w *World, of string) (left []string) {
 	for name, row := range w.Store.Rows() {
 		if table.IsTicket(name) && strings.Contains(row.Writer, of) {
 			left = append(left, name+" "+row.Writer)
@@ -165,7 +242,7 @@ func (w *World) tickets(of string) (left []string) {
 // Errorf fails the test, and names the case.
 func (w *World) Errorf(format string, args ...any) {
 	w.Helper()
-	w.T.Errorf(w.current+": "+format, args...)
+	w.T.Errorf(w.name+": "+format, args...)
 }
 
 // Table returns the machine's connection to the table, which delivers the events.
@@ -183,36 +260,82 @@ func (w *World) Beside(id string) spindle.CommonOption {
 	return spindle.Options(seam, spindle.WithID(id), spindle.WithLease(Lease), spindle.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
+const sent = " is sent"
+
 // pass delivers events before a request is sent, and between its effect and its reply.
 func (w *World) pass(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
-	switch w.moment(step + " is sent") {
+	began := time.Now()
+	switch w.moment(step + sent) {
 	case "the request is lost":
-		<-ctx.Done()
-		return memstore.ErrCut
+		return w.Link.Wait(ctx)
 	case "the request is refused":
 		return ErrUnavailable
+	case "such requests are lost":
+		w.sicken(step, illness{})
+	case "such requests are refused":
+		w.sicken(step, illness{refused: true})
+	}
+	if how, ill := w.illness(step); ill && how.refused {
+		return ErrUnavailable
+	} else if ill {
+		return w.Link.Wait(ctx)
 	}
 	err := call(ctx, w.Link)
-	switch w.moment(step + " is answered") {
-	case "the request is lost", "the reply is lost", "the request is refused":
-		<-ctx.Done()
-		return memstore.ErrCut
-	case "the reply is late":
+	switch fault := w.moment(step + " is answered"); fault {
+	case "the reply is lost":
+		return w.Link.Wait(ctx)
+	case "the reply is late", "the reply is late and the last":
+		late := Lease / 2 // longer than a request may take
+		if fault != "the reply is late" {
+			late = Lease / 4
+		}
 		select {
-		case <-time.After(Lease / 2):
+		case <-time.After(late):
 		case <-ctx.Done():
-			return memstore.ErrCut
+			return w.Link.Wait(ctx)
+		}
+		if fault != "the reply is late" {
+			w.sicken(step, illness{})
+		}
+	}
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if began.After(w.answered[step]) { // one that was sent later may have been answered earlier
+			w.answered[step] = began
 		}
 	}
 	return err
 }
 
+func (w *World) sicken(step string, how illness) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how.until = time.Now().Add(2 * Lease)
+	w.ill[step] = how
+}
+
+func (w *World) illness(step string) (how illness, ill bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how = w.ill[step]
+	return how, time.Now().Before(how.until)
+}
+
+// mend ends the faults.
+func (w *World) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.ill)
+	w.Link.Mend()
+}
+
 // moment delivers the event that is due, and waits until it has had its effect. It returns a fault of the request.
 func (w *World) moment(what string) (fault string) {
 	w.mu.Lock()
-	event := w.due[w.count]
+	event := w.due[fmt.Sprint(w.count[what], " ", what)]
+	w.count[what]++
 	w.steps = append(w.steps, what)
-	w.count++
 	w.mu.Unlock()
 	do := w.events[event]
 	if do == nil {
@@ -254,11 +377,38 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
+// Renewed fails the test if the machine acts although, of one of the kinds of requests, it sent the last one that was answered
+// more than a lease ago. A kind is one of several steps. It checks that from now until the returned function is called.
+func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
+	return w.Every(Lease/100, func() error {
+		if !acts() {
+			return nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, steps := range kinds {
+			var last time.Time
+			for _, step := range steps {
+				if at := w.answered[step]; at.After(last) {
+					last = at
+				}
+			}
+			if age := time.Since(last); age > Lease {
+				return fmt.Errorf("it acts %v after it sent the last of %v that was answered", age, steps)
+			}
+		}
+		return nil
+	})
+}
+
 // Always fails the test if check returns an error at any time from now until the returned function is called.
-func (w *World) Always(check func() error) (stop func()) {
+func (w *World) Always(check func() error) (stop func()) { return w.Every(Lease/500, check) }
+
+// Every is like Always, but calls check less often.
+func (w *World) Every(d time.Duration, check func() error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.Others.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(Lease / 500) {
+		for ; ctx.Err() == nil; time.Sleep(d) {
 			if err := check(); err != nil {
 				w.Errorf("%v", err)
 				return
@@ -266,6 +416,53 @@ func (w *World) Always(check func() error) (stop func()) {
 		}
 	})
 	return cancel
+}
+
+// Prompt repeatedly calls the blocking function wait, until the returned function is called. It fails the test if wait
+// does not return although the condition is has been true for a tenth of a lease, or if wait keeps returning although
+// the condition is false.
+func (w *World) Prompt(what string, is func() bool, wait func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var returns atomic.Int64
+	w.Others.Go(func() {
+		for early := 0; ctx.Err() == nil; time.Sleep(Lease / 50) {
+			if early++; wait(ctx) != nil || is() {
+				early = 0
+			} else if early > 1 {
+				w.Errorf("%s returns too early", what)
+				return
+			}
+			returns.Add(1)
+		}
+	})
+	before, row := int64(0), 0
+	stopCheck := w.Every(Lease/50, func() error {
+		if now := returns.Load(); !is() || now != before {
+			before, row = now, 0
+		} else if row++; row > 5 {
+			return fmt.Errorf("%s does not return", what)
+		}
+		return nil
+	})
+	return func() { cancel(); stopCheck() }
+}
+
+// Faultless reports whether every request of the machine is answered in time in this life.
+func (w *World) Faultless() bool {
+	for _, event := range w.due {
+		if w.events[event] == nil || strings.HasPrefix(event, "it is cut off") || strings.HasPrefix(event, "it was suspended") {
+			return false
+		}
+	}
+	return true
+}
+
+// Only reports whether only one event happens in this life.
+func (w *World) Only() bool { return len(w.due) == 1 }
+
+// Happens reports whether an event is one of those that happen in this life.
+func (w *World) Happens(event string) bool {
+	return slices.Contains(slices.Collect(maps.Values(w.due)), event)
 }
 
 // cutOff cuts the machine off from the table for a while.
@@ -293,14 +490,17 @@ func Common(more map[string]func(*World)) map[string]func(*World) {
 
 // Operator takes a lock from its holder, as spindle release does.
 func Operator(name string) func(*World) {
-	return func(w *World) {
+	return func(w *World) { w.Break(name, func(table.Observation) bool { return true }) }
+}
+
+// Break takes a lock from its holder, if that is one that must lose it.
+func (w *World) Break(name string, must func(table.Observation) bool) {
+	tab := table.Table{Store: w.Store}
+	if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 && must(seen[0]) {
 		w.mu.Lock()
 		w.broken = time.Now()
 		w.mu.Unlock()
-		tab := table.Table{Store: w.Store}
-		if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 {
-			_ = tab.Break(context.Background(), seen[0].Token, name)
-		}
+		_ = tab.Break(context.Background(), seen[0].Token, name)
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package network provides a network connection between a candidate and Spanner that tests can break.
+// Package network provides networks that tests can break: connections between a candidate and Spanner, and datagrams between
+// processes.
 package network
 
 import (

@@ -50,7 +50,7 @@ func ClaimFor(t *testing.T, tab table.Table, m table.LeaseRef, partitions ...str
 	require.NoError(t, err)
 	var seen []table.Observation
 	for _, name := range names {
-		seen = append(seen, r.Partitions[name].Observation)
+		seen = append(seen, r.Partitions[name])
 	}
 	token, _, err = tab.ClaimPartitions(t.Context(), m, seen...)
 	require.NoError(t, err)

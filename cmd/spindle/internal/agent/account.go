@@ -1,6 +1,13 @@
 package agent
 
-import "sync"
+import (
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/lock"
+)
 
 // status is what requests can see of a hold: its description, the metrics and the answer to a release are made from it.
 type status struct {
@@ -15,8 +22,10 @@ type status struct {
 	failure  error   // why the release failed
 }
 
-// outcome returns the name of the state, as descriptions and metrics show it.
-func (s status) outcome() string {
+var states = map[phase]string{waiting: "waiting", missed: "waiting", quitting: "waiting", held: "held", doubtful: "held", stopping: "stopping", orphaned: "orphaned", releasing: "releasing", over: "released"}
+
+// state returns the name of the phase, or how the hold ended.
+func (s status) state() string {
 	switch {
 	case s.phase == over && s.lost != "":
 		return "lost"
@@ -26,7 +35,71 @@ func (s status) outcome() string {
 	return states[s.phase]
 }
 
-var states = map[phase]string{waiting: "waiting", quitting: "waiting", held: "held", doubtful: "held", stopping: "stopping", orphaned: "orphaned", releasing: "releasing", over: "released"}
+// outcome returns how a hold that is over ended, as the metrics show it.
+func (s status) outcome() string {
+	if s.state() == "released" && s.failure != nil {
+		return "unknown"
+	}
+	return s.state()
+}
+
+// refused returns the answer to a request with wait=0 that did not get its lock, or nil if it did.
+func (s status) refused() answer {
+	err := s.refusal
+	switch code := reasonOf(err); {
+	case err == nil:
+		return nil
+	case code == "done":
+		return wrong(http.StatusConflict, "done", "%v", errDone)
+	case code == "busy", code == "passed":
+		return wrong(http.StatusConflict, code, "%v", err)
+	}
+	return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
+}
+
+// becameOf returns the answer to a release. The argument done says that the program asked to record the key as done, which
+// an earlier release may have prevented.
+func (s status) becameOf(done bool) answer {
+	switch {
+	case done && !s.done && s.lost == "":
+		return wrong(http.StatusGone, "lost", "the lock was released before, without recording the key as done")
+	case s.lost != "":
+		return wrong(http.StatusGone, "lost", "%s", s.lost)
+	case s.failure == nil:
+		return ok(map[string]string{"state": "released"})
+	case errors.Is(s.failure, lock.ErrNotHeld), errors.Is(s.failure, spindle.ErrSuperseded), errors.Is(s.failure, spindle.ErrExpired):
+		return wrong(http.StatusGone, "lost", "%v", s.failure)
+	default:
+		return unknown(s.failure)
+	}
+}
+
+// holdJSON describes a hold.
+type holdJSON struct {
+	Hold    string   `json:"hold"`
+	Kind    string   `json:"kind"`
+	Names   []string `json:"names"`
+	State   string   `json:"state"`
+	Token   int64    `json:"token,omitempty"`
+	Left    int64    `json:"left_ms"`          // how much longer the lock is held if no more heartbeat succeeds
+	Program string   `json:"program"`          // the process
+	Holder  string   `json:"holder"`           // the id in the lock table
+	Detail  string   `json:"detail,omitempty"` // why the lock was lost or refused
+}
+
+func (h *hold) describe() holdJSON {
+	s := h.status()
+	j := holdJSON{Hold: h.id, Kind: h.asked.kind, Names: h.asked.names, State: s.state(), Program: h.who.String(), Holder: h.holder}
+	switch {
+	case s.phase.holds():
+		j.Token, j.Left = int64(h.term.lock.Token()), max(h.term.lock.Left().Milliseconds(), 0)
+	case j.State == "lost":
+		j.Detail = s.lost
+	case j.State == "refused":
+		j.Detail = s.refusal.Error()
+	}
+	return j
+}
 
 // account guards the status of a hold, which requests read while the hold changes it.
 type account struct {

@@ -1,6 +1,21 @@
+// Package agent holds locks for the programs of one machine or one pod. Programs ask for locks over a Unix socket, in
+// plain HTTP, and each response is one hold. docs/agent.md describes the protocol and explains why it is safe.
 package agent
 
+// The files, from the inside out:
+//
+//   - rules.go: the state machine of a hold, which decides when a lock may be released
+//   - hold.go: carries out what the state machine decides; account.go: what requests can see of it
+//   - kinds.go: mutexes, sets, semaphores, elections and work that is done once
+//   - lines.go: the lines that a program is sent; clocks.go: the times until which it may act; fence.go: how it fences its writes
+//   - promises.go: lost locks that no other program may get yet
+//   - agent.go: the holds of an agent; program.go: how much one program may have; process.go: the process that sent a request
+//   - socket.go: connections, whose requests begin in turn
+//   - api.go, request.go, answer.go: the paths, their parameters, and responses; counts.go: the metrics
+//   - command.go, stepdown.go, logger.go: the commands agent and agent stepdown, and what they print
+
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -12,12 +27,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
 	"github.com/spindle-lock/spindle/internal/batch"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -30,51 +47,53 @@ type Config struct {
 	MaxHolds   int      // how many holds there may be at a time
 	Host       string   // appears in the ids of holders
 	Log        *slog.Logger
+	Warnings   *slog.Logger // the log of the locks; nil: Log
+
+	Notified options.Option // lets locks notify other processes; nil: they don't
 }
 
 // Agent holds locks for programs.
 type Agent struct {
 	Config
-	warnings   *slog.Logger // for the locks, which log only warnings; the agent itself logs the rest
-	clock      elect.Clock
-	clocks     func() reading // reads the clocks that programs can read too
-	identify   func(net.Conn) (process, *problem)
-	requests   batch.Requests
-	programs   programs
-	beginnings turns // of requests
-	barred     barred
-	counts     counts
-
-	holds sync.Map // by id; those that are not over
+	clock    elect.Clock
+	clocks   func() reading // reads the clocks that programs can read too
+	identify func(net.Conn) (process, *problem)
+	requests batch.Requests
+	programs programs
+	promises promises
+	outcomes *prometheus.CounterVec // of holds that are over
 
 	mu       sync.Mutex
-	past     []*hold // holds that are over, oldest first
-	draining bool    // programs get no more locks
+	holds    map[string]*hold // by id; those that are not over
+	past     []*hold          // the last ones that are over, oldest first, because a program may ask late how its hold ended
+	draining bool             // programs get no more locks
 }
 
 // New returns an Agent without any holds.
 func New(c Config) *Agent {
 	clock := elect.SystemClock{}
-	return &Agent{Config: c, clocks: readClocks, identify: identify, warnings: slog.New(atLeast{c.Log.Handler(), slog.LevelWarn}), clock: clock, requests: batch.Requests{Heartbeats: c.Heartbeats}, barred: barred{clock: clock, names: map[string][]bar{}}, counts: newCounts(),
-		programs: programs{maxHolds: c.MaxHolds, byKey: map[string]*program{}}, beginnings: turns{all: atATime}}
+	c.Warnings = cmp.Or(c.Warnings, c.Log)
+	return &Agent{Config: c, clock: clock, clocks: readClocks, identify: identify, requests: batch.Requests{Heartbeats: c.Heartbeats},
+		programs: programs{maxHolds: c.MaxHolds, byKey: map[string]*program{}},
+		promises: promises{clock: clock, to: map[string]map[*hold]bool{}},
+		outcomes: newOutcomes(), holds: map[string]*hold{}}
 }
 
-// atATime is how many requests may begin at a time. One program may have half of it.
-const atATime = 64
-
-// remembered is how many holds are remembered after they are over, because a program may ask late how its hold ended.
+// remembered is how many holds are remembered after they are over.
 const remembered = 1000
 
-// newHold returns a hold for a request. If it succeeds, the hold owns the peer.
+// newHold returns a hold for a request. If it succeeds, the hold owns the process.
 func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
-	if wrong := a.check(r); wrong != nil {
-		return nil, wrong
+	for _, name := range r.names {
+		if bad := a.allowed(name); bad != nil {
+			return nil, bad
+		}
 	}
 	if p.HasClosed() {
-		return nil, wrong(http.StatusBadRequest, "closed", "the program closed the connection, or its direction of it, before its request began")
+		return nil, wrong(http.StatusBadRequest, "closed", "the program closed the connection, or its side of it, before its request began")
 	}
 	h := &hold{owner: owner{id: newID(), asked: r, who: p.Who(), peer: p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
-		events: loop.NewInbox[event](), lines: newLines(), mute: make(chan struct{}), ended: make(chan struct{})}
+		events: loop.NewInbox[event](), lines: newLines(), reads: attention{Stall: loop.Stall{Clock: a.clock, Limit: r.stall}}, term: term{returned: make(chan bool, 1), mute: make(chan struct{})}, ended: make(chan struct{})}
 	bad := a.programs.enter(h)
 	if bad == nil {
 		if bad = a.complete(h); bad != nil {
@@ -86,28 +105,25 @@ func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 
 // complete fills in the rest of a hold, and adds it to the others.
 func (a *Agent) complete(h *hold) *problem {
-	if err := h.peer.Watch(); err != nil {
+	err := h.peer.Watch(func() { h.put(event{what: streamEnds}) }, func() { h.put(event{what: exits}) })
+	if err != nil {
 		return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
 	}
 	h.peer.Describe()
 	h.who = h.peer.Who()
-	h.holder = a.holderOf(h.id, h.asked, h.who)
+	h.holder = holderOf(a.Host, h.id, h.asked.label, h.who)
 	h.log = a.Log.With("kind", h.asked.kind, "names", h.asked.names, "holder", h.holder)
 	h.wait.decided = make(chan struct{})
 	h.wait.ctx, h.wait.quit = context.WithCancelCause(context.Background())
-	var err error
-	if h.lock, err = newLocker(h.asked, h); err != nil {
+	if h.wait.locker, err = newLocker(h); err != nil {
 		return wrong(http.StatusBadRequest, "bad-parameter", "%v", err)
 	}
-	return a.add(h)
-}
-
-func (a *Agent) check(r *request) *problem {
-	for _, name := range r.names {
-		if wrong := a.allowed(name); wrong != nil {
-			return wrong
-		}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping and gives out no more locks")
 	}
+	a.holds[h.id] = h
 	return nil
 }
 
@@ -119,23 +135,13 @@ func (a *Agent) allowed(name string) *problem {
 	return nil
 }
 
-// add adds a hold, unless the agent is draining.
-func (a *Agent) add(h *hold) *problem {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.draining {
-		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping and gives out no more locks")
-	}
-	a.holds.Store(h.id, h)
-	return nil
-}
-
 // ended records that a hold is over, and closes its peer.
 func (a *Agent) ended(h *hold) {
 	h.wait.quit(nil)
-	a.counts.end(h)
+	h.liftOnceOver()
+	a.outcomes.WithLabelValues(h.status().outcome()).Inc()
 	a.mu.Lock()
-	a.holds.Delete(h.id)
+	delete(a.holds, h.id)
 	a.past = append(a.past, h)
 	a.past = a.past[max(len(a.past)-remembered, 0):]
 	a.mu.Unlock()
@@ -144,25 +150,21 @@ func (a *Agent) ended(h *hold) {
 
 // find returns the hold with the given id, even if it is over, or nil if there is none.
 func (a *Agent) find(id string) *hold {
-	if h, ok := a.holds.Load(id); ok {
-		return h.(*hold)
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, h := range a.past {
-		if h.id == id {
-			return h
-		}
+	if i := slices.IndexFunc(a.past, func(h *hold) bool { return h.id == id }); i >= 0 {
+		return a.past[i]
 	}
-	return nil
+	return a.holds[id]
 }
 
 // all returns the holds that are not over.
 func (a *Agent) all() (all []*hold) {
-	a.holds.Range(func(_, h any) bool {
-		all = append(all, h.(*hold))
-		return true
-	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range a.holds {
+		all = append(all, h)
+	}
 	return all
 }
 
@@ -172,10 +174,11 @@ func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true
 	a.mu.Unlock()
-	a.stop(ctx, a.all(), reason)
+	stop(ctx, a.all(), reason)
 }
 
-func (a *Agent) stop(ctx context.Context, holds []*hold, reason string) {
+// stop asks the programs of holds to release their locks, and returns once they are over, or ctx ends.
+func stop(ctx context.Context, holds []*hold, reason string) {
 	for _, h := range holds {
 		h.stop(reason)
 	}
@@ -203,8 +206,8 @@ func proofOf(id string) string {
 }
 
 // holderOf returns the id of the holder for the lock table. It identifies the program, not the agent.
-func (a *Agent) holderOf(id string, r *request, p peer.Identity) string {
-	program := r.label
+func holderOf(host, id, label string, p peer.Identity) string {
+	program := label
 	if program == "" {
 		program = p.Command
 	}
@@ -219,8 +222,5 @@ func (a *Agent) holderOf(id string, r *request, p peer.Identity) string {
 			return c
 		}, s)
 	}
-	return fmt.Sprintf("%s/%d/%.200s/%s", clean(a.Host), p.PID, clean(strings.ToValidUTF8(program, "")), proofOf(id))
+	return fmt.Sprintf("%s/%d/%.200s/%s", clean(host), p.PID, clean(strings.ToValidUTF8(program, "")), proofOf(id))
 }
-
-// waitFor limits how long a request other than for a hold may take.
-const waitFor = 30 * time.Second

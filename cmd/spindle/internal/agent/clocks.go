@@ -1,9 +1,6 @@
 package agent
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // A reading is what the machine's clocks showed at one moment. It contains only clocks that programs in any language
 // can read. Times are in milliseconds, which fit into the numbers of any language.
@@ -24,9 +21,4 @@ func (r reading) until(left time.Duration) reading {
 		u.Boottime, u.Monotonic = r.Boottime+ms, r.Monotonic+ms
 	}
 	return u
-}
-
-func (r reading) String() string {
-	b, _ := json.Marshal(r)
-	return string(b)
 }

@@ -5,6 +5,7 @@ import (
 
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -18,37 +19,34 @@ type fenceJSON struct {
 	Mutation   map[string]any `json:"mutation"`
 }
 
-// fences returns one fence for each lease row.
-func (a *Agent) fences(leaseKeys []string) []fenceJSON {
-	s := table.Spanner{Table: a.TableName}
-	all := make([]fenceJSON, len(leaseKeys))
-	for i, key := range leaseKeys {
+// fences returns the fence of each lock that is held under the token.
+func fences(tableName string, names []string, token spindle.Token) []fenceJSON {
+	s := table.Spanner{Table: tableName}
+	all := make([]fenceJSON, len(names))
+	for i, name := range names {
+		key := table.LeaseKey(name, table.Token(token))
 		all[i] = fenceJSON{
 			GoogleSQL:  s.FenceStatement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, "", 0).SQL,
 			PostgreSQL: s.FenceStatement(databasepb.DatabaseDialect_POSTGRESQL, "", 0).SQL,
 			Parameter:  key,
 			Rows:       1,
-			Mutation:   a.mutation(table.Write{Kind: table.Update, Name: key}),
+			Mutation:   mutations(tableName, table.Write{Kind: table.Update, Name: key})[0],
 		}
 	}
 	return all
 }
 
 // mutations converts writes into the JSON form that Spanner's REST API takes.
-func (a *Agent) mutations(writes []table.Write) (all []map[string]any) {
+func mutations(tableName string, writes ...table.Write) (all []map[string]any) {
 	for _, w := range writes {
-		all = append(all, a.mutation(w))
+		columns, values := []string{table.ColName}, []any{w.Name}
+		for _, c := range w.Set {
+			columns, values = append(columns, c.Column), append(values, valueOf(c.Value))
+		}
+		kind := map[table.Kind]string{table.Insert: "insert", table.Update: "update", table.Put: "insertOrUpdate"}[w.Kind]
+		all = append(all, map[string]any{kind: map[string]any{"table": tableName, "columns": columns, "values": [][]any{values}}})
 	}
 	return all
-}
-
-func (a *Agent) mutation(w table.Write) map[string]any {
-	columns, values := []string{table.ColName}, []any{w.Name}
-	for _, c := range w.Set {
-		columns, values = append(columns, c.Column), append(values, valueOf(c.Value))
-	}
-	kind := map[table.Kind]string{table.Insert: "insert", table.Update: "update", table.Put: "insertOrUpdate"}[w.Kind]
-	return map[string]any{kind: map[string]any{"table": a.TableName, "columns": columns, "values": [][]any{values}}}
 }
 
 // commitTimestamp is the placeholder that Spanner's API replaces by the commit timestamp.

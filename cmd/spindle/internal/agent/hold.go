@@ -13,11 +13,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 )
 
 // hold is one response: a program waits for a lock, and then holds it for one term. Only the goroutine that executes
-// run may use machine, reads and doubts. Other goroutines send events to it with put, and read the account.
+// run may use machine, reads and cause. Other goroutines send events to it with put, and read the account.
 type hold struct {
 	owner
 	account
@@ -29,9 +30,8 @@ type hold struct {
 	lines   *lines
 	reads   attention // whether the program reads its lines
 	wait    wait
-	lock    locker
+	term    term
 	cause   event         // of a loss that follows later: what began the doubt, or the end of a term that begins only now
-	mute    chan struct{} // closed to stop the heartbeats
 	ended   chan struct{} // closed once the hold is over
 }
 
@@ -48,21 +48,25 @@ type owner struct {
 type wait struct {
 	ctx     context.Context // canceled when the hold stops waiting
 	quit    context.CancelCauseFunc
+	locker  locker
 	decided chan struct{} // closed once the lock has been won or refused
+}
+
+// term is the time in which the lock is held. lock and names are set before the phase is held.
+type term struct {
+	lock     holding
+	names    []string
+	returned chan bool     // receives whether the key is done when the lock is to be released; buffered
+	mute     chan struct{} // closed to stop the heartbeats
 }
 
 // event is something that happened to a hold.
 type event struct {
 	what   happening
+	lock   holding // for won
 	err    error
 	reason string // for stopAsked
 	done   bool   // for asked: whether to record the key as done
-}
-
-// isWanted reports whether the program wants the lock or holds it, and can still learn what becomes of it.
-func (h *hold) isWanted() bool {
-	p := h.status().phase
-	return (p == waiting || p == held || p == stopping) && !h.peer.HasClosed()
 }
 
 func (h *hold) put(e event) { h.events.Put(e) }
@@ -71,15 +75,18 @@ func (h *hold) put(e event) { h.events.Put(e) }
 func (h *hold) options() spindle.CommonOption {
 	r, a := h.asked, h.agent
 	return spindle.Options(
-		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithValue(r.value), spindle.WithLogger(a.warnings),
+		spindle.WithLease(r.lease), spindle.WithID(h.holder), spindle.WithValue(r.value), spindle.WithLogger(a.Warnings),
 		options.Option(func(c *options.Config) {
 			c.Shared = true
 			c.Store, c.Requests, c.Clock = a.programs.counted(h, a.Locks.Store), &a.requests, a.clock
 			c.Owner = h.who.Key
 			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // each program counts as a process of its own in queues
-			c.Mute, c.Happened = h.mute, h.happened
-			c.HoldOff = a.barred.left
+			c.Mute, c.Happened = h.term.mute, h.happened
+			c.HoldOff = a.promises.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
+			if a.Notified != nil {
+				a.Notified(c)
+			}
 		}))
 }
 
@@ -98,39 +105,46 @@ func (h *hold) happened(e elect.TermEvent) {
 
 // begin starts to acquire the lock, and to handle events.
 func (h *hold) begin() {
-	go func() {
-		if h.asked.wait > 0 {
-			defer time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) }).Stop()
-		}
-		if err := h.lock.acquire(h.wait.ctx); err != nil {
-			h.put(event{what: refused, err: err})
-			return
-		}
-		h.put(event{what: won})
-	}()
+	go h.acquire()
 	go h.run()
+}
+
+// acquire waits for the lock, and releases it once run says so.
+func (h *hold) acquire() {
+	if h.asked.wait > 0 {
+		defer time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) }).Stop()
+	}
+	var late *time.Timer // until when the release may take; nil if the lock was not acquired
+	err := h.wait.locker(h.wait.ctx, func(l holding) (done bool) {
+		h.put(event{what: won, lock: l})
+		done = <-h.term.returned
+		late = time.AfterFunc(h.asked.lease, func() { h.put(event{what: released, err: context.DeadlineExceeded}) })
+		return done
+	})
+	if late == nil {
+		h.put(event{what: refused, err: err})
+		return
+	}
+	late.Stop()
+	h.put(event{what: released, err: err})
 }
 
 // run handles events until the hold is over.
 func (h *hold) run() {
 	defer close(h.ended)
-	reading := h.watchReading()
+	h.reads.Progress()
+	reading := time.NewTicker(h.reads.every())
 	defer reading.Stop()
-	closed, exited := h.peer.Closed(), h.peer.Exited()
 	for h.machine.phase != over {
 		select {
-		case <-closed:
-			closed = nil
-			h.handle(event{what: streamEnds})
-		case <-exited:
-			exited = nil
-			h.handle(event{what: exits})
 		case <-reading.C:
-			if h.reads.stalled(h.peer.Unread(), h.asked.stall, h.agent.clock.Now()) {
+			if h.reads.stalled(h.peer.Unread()) {
 				h.handle(event{what: stalls, err: errStalled})
 			}
 		case <-h.events.Ready():
-			h.receive()
+			for e, ok := h.events.Next(); ok; e, ok = h.events.Next() {
+				h.handle(e)
+			}
 		}
 	}
 	h.events.Close()
@@ -138,19 +152,12 @@ func (h *hold) run() {
 	h.agent.programs.end(h)
 }
 
-func (h *hold) receive() {
-	for {
-		e, ok := h.events.Next()
-		if !ok {
-			return
-		}
-		h.handle(e)
-	}
-}
-
 func (h *hold) handle(e event) {
 	wasWaiting := h.machine.phase <= quitting
-	if wasWaiting && e.what == termEnded {
+	switch {
+	case e.what == won:
+		h.term.lock, h.term.names = e.lock, namesOf(h.asked, e.lock)
+	case e.what == termEnded && wasWaiting:
 		h.cause = e
 	}
 	actions := h.machine.on(e.what)
@@ -166,10 +173,7 @@ func (h *hold) handle(e event) {
 func (h *hold) do(a action, e event) {
 	switch a {
 	case sayHeld:
-		h.log.Info("held", "token", h.lock.token())
-		key, record := h.lock.key()
-		h.lines.add(line{Event: "held", Names: h.lock.names(), Token: int64(h.lock.token()), Key: key,
-			Fence: h.agent.fences(leaseKeys(h.lock)), Record: h.agent.mutations(record)})
+		h.sayHeld()
 	case sayUntil:
 		h.lines.add(line{Event: "until"})
 	case sayJeopardy:
@@ -182,6 +186,8 @@ func (h *hold) do(a action, e event) {
 		h.sayLost(e)
 	case sayRefused:
 		h.sayRefused(e.err)
+	case sayReleased:
+		h.sayReleased(e.err)
 	case doubt:
 		h.cause = e
 		time.AfterFunc(longestDoubt, func() { h.put(event{what: doubted}) })
@@ -192,12 +198,13 @@ func (h *hold) do(a action, e event) {
 		}
 		h.wait.quit(why)
 	case mute:
-		close(h.mute)
+		close(h.term.mute)
 	case release:
 		h.lift()
-		go h.release(e.done)
+		h.change(func(s *status) { s.done = e.done })
+		h.term.returned <- e.done
 	case discard:
-		go func() { _ = h.giveBack(false) }() // the error only says that the lock is no longer held
+		h.term.returned <- false
 	case end:
 		h.lines.end()
 	}
@@ -217,6 +224,37 @@ var (
 	errExited   = errors.New("the program has ended, but another process still has its connection open")
 )
 
+func (h *hold) sayHeld() {
+	h.agent.promises.keep(h)
+	token, tableName := h.term.lock.Token(), h.agent.TableName
+	h.log.Info("held", "token", token)
+	said := line{Event: "held", Names: h.term.names, Token: int64(token), Fence: fences(tableName, h.term.names, token)}
+	if run, ok := h.term.lock.(lock.Run); ok {
+		due := table.Due{Key: run.Key(), Period: h.asked.every}
+		said.Key, said.Record = due.Key, mutations(tableName, table.Record(h.term.names[0], table.Token(token), due, h.holder)...)
+	}
+	h.lines.add(said)
+}
+
+// reasons are what lines and problems call the errors.
+var reasons = []struct {
+	err  error
+	name string
+}{
+	{errBusy, "busy"}, {errDone, "done"}, {lock.ErrPassed, "passed"},
+	{errTimeout, "timeout"}, {errAsked, "stopping"}, {errUnwanted, "stopping"},
+	{errStalled, "stalled"}, {errClosed, "closed"}, {errExited, "exited"}, {spindle.ErrSuperseded, "superseded"}, {spindle.ErrExpired, "expired"},
+}
+
+func reasonOf(err error) string {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return r.name
+		}
+	}
+	return ""
+}
+
 func (h *hold) sayLost(e event) {
 	if e.what == doubted || e.what == won {
 		e = h.cause
@@ -228,74 +266,55 @@ func (h *hold) sayLost(e event) {
 	case exits:
 		why = errExited
 	}
-	reason := map[error]string{errStalled: "stalled", errClosed: "closed", errExited: "exited"}[why]
-	switch {
-	case errors.Is(why, spindle.ErrSuperseded):
-		reason = "superseded"
-	case errors.Is(why, spindle.ErrExpired):
-		reason = "expired"
-	}
 	h.change(func(s *status) { s.lost = why.Error() })
 	if e.what != termEnded { // the lock has already logged its own loss
 		h.log.Warn("lost", "reason", why)
 	}
-	h.lines.add(line{Event: "lost", Reason: reason, Detail: why.Error()})
+	h.lines.add(line{Event: "lost", Reason: reasonOf(why), Detail: why.Error()})
 }
 
 func (h *hold) sayRefused(err error) {
 	h.change(func(s *status) { s.refusal = err })
-	said := line{Event: "refused", Detail: err.Error()}
-	switch {
-	case errors.Is(err, errDone):
+	quit := context.Cause(h.wait.ctx)
+	said := line{Event: "refused", Reason: reasonOf(errors.Join(err, quit)), Detail: err.Error()}
+	if said.Reason == "stopping" && errors.Is(quit, errAsked) {
+		said.Detail = quit.Error()
+	}
+	switch said.Reason {
+	case "done":
 		said = line{Event: "done"}
-	case errors.Is(err, errBusy):
-		said.Reason = "busy"
-	case errors.Is(err, lock.ErrPassed):
-		said.Reason = "passed"
-	case errors.Is(context.Cause(h.wait.ctx), errTimeout):
-		said.Event = "timeout"
-	case errors.Is(context.Cause(h.wait.ctx), errAsked):
-		said.Reason, said.Detail = "stopping", context.Cause(h.wait.ctx).Error()
-	case errors.Is(context.Cause(h.wait.ctx), errUnwanted):
-		said.Reason = "stopping"
+	case "timeout":
+		said.Event, said.Reason = "timeout", ""
 	}
 	h.log.Debug("not acquired", "reason", err)
 	h.lines.add(said)
 }
 
-// release releases the lock, and then notifies the machine.
-func (h *hold) release(done bool) {
-	err := h.giveBack(done)
+func (h *hold) sayReleased(err error) {
 	h.change(func(s *status) {
 		if err == nil && errors.Is(s.ended, spindle.ErrSuperseded) {
 			err = s.ended // an election that finds this at its release has nothing left to release
 		}
-		s.done, s.failure = done, err
+		s.failure = err
 	})
 	if err != nil {
 		h.log.Warn("not released", "err", err)
 	} else {
 		h.log.Info("released")
 	}
-	h.put(event{what: released})
-}
-
-// giveBack releases the lock. It gives up after one lease, because the lock has expired by then.
-func (h *hold) giveBack(done bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), h.asked.lease)
-	defer cancel()
-	return h.lock.release(ctx, done)
 }
 
 // stop asks the program to release the lock. In an election, it first announces to the followers that the lock will be
 // released.
 func (h *hold) stop(reason string) {
 	h.change(func(s *status) { s.stops = reason })
-	if h.status().phase != held {
-		h.ask()
-		return
+	if h.status().phase == held {
+		if term, leads := h.term.lock.(spindle.Term); leads {
+			go func() { _ = term.StepDown(context.Background()) }() // which calls ask
+			return
+		}
 	}
-	go h.lock.stepDown(context.Background(), h.ask)
+	h.ask()
 }
 
 // ask asks the program to release the lock. Unless stop has recorded a different reason, the lock is handed over to
@@ -312,32 +331,9 @@ func (h *hold) stamp(l *line) {
 		l.Now = &now
 	case "held", "until":
 		now, made := h.agent.clocks(), h.agent.clock.Now() // before the time that is left is known
-		left := h.lock.left()
+		left := h.term.lock.Left()
 		until := now.until(left)
 		l.Until, l.Left = &until, max(left.Milliseconds(), 0)
 		h.promise(promise{made, left})
 	}
 }
-
-// promise records p, unless an earlier promise lasts longer or the program can no longer act.
-func (h *hold) promise(p promise) {
-	now, names := h.agent.clock.Now(), h.lock.names()
-	h.change(func(s *status) {
-		if !s.lifted && p.over(now) > s.promised.over(now) {
-			s.promised = p
-			h.agent.barred.until(p, h.id, names)
-		}
-	})
-}
-
-// lift ends the promises to the program, because it can no longer act.
-func (h *hold) lift() {
-	names := h.lock.names()
-	h.change(func(s *status) {
-		s.lifted = true
-		h.agent.barred.lift(h.id, names)
-	})
-}
-
-// sayLeader tells a program that is waiting in an election who leads.
-func (h *hold) sayLeader(l *leaderJSON) { h.lines.add(line{Event: "leader", Leader: l}) }

@@ -5,10 +5,13 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Peers counts how many processes an agent has identified and not closed, and reports those that it closes twice.
-type Peers struct {
+// peers counts how many processes an agent has identified and not closed, and reports those that it closes twice.
+type peers struct {
 	mu    sync.Mutex
 	open  int
 	twice int
@@ -17,7 +20,7 @@ type Peers struct {
 // counted is a process that is counted until it is closed.
 type counted struct {
 	process
-	of     *Peers
+	of     *peers
 	closed bool // under of.mu
 }
 
@@ -32,9 +35,9 @@ func (c *counted) Close() {
 	c.process.Close()
 }
 
-// CountPeers counts the processes that the agent identifies from now on.
-func CountPeers(a *Agent) *Peers {
-	ps, identify := &Peers{}, a.identify
+// countPeers counts the processes that the agent identifies from now on.
+func countPeers(a *Agent) *peers {
+	ps, identify := &peers{}, a.identify
 	a.identify = func(c net.Conn) (process, *problem) {
 		p, bad := identify(c)
 		if bad != nil {
@@ -48,19 +51,12 @@ func CountPeers(a *Agent) *Peers {
 	return ps
 }
 
-// EndAll ends all holds as if their programs had asked for it.
-func EndAll(a *Agent) {
-	for _, h := range a.all() {
-		h.put(event{what: asked})
-	}
-}
-
-// Kept returns what an agent still has of its programs, although all of them have ended and closed their connections. It also
+// kept returns what an agent still has of its programs, although all of them have ended and closed their connections. It also
 // returns where its books contradict what has become of its holds.
-func Kept(a *Agent, peers *Peers) (kept []string) {
+func kept(a *Agent, ps *peers) (left []string) {
 	keeps := func(bad bool, format string, args ...any) {
 		if bad {
-			kept = append(kept, fmt.Sprintf(format, args...))
+			left = append(left, fmt.Sprintf(format, args...))
 		}
 	}
 	for _, h := range a.all() {
@@ -69,54 +65,49 @@ func Kept(a *Agent, peers *Peers) (kept []string) {
 	a.mu.Lock()
 	past := slices.Clone(a.past)
 	a.mu.Unlock()
-	ended, outcomes := map[string]bool{}, map[string]float64{}
+	outcomes := map[string]float64{}
 	for _, h := range past {
 		s := h.status()
-		ended[h.id] = s.lifted
-		outcome := s.outcome()
-		if s.failure != nil && outcome == "released" {
-			outcome = "unknown"
-		}
-		outcomes[outcome]++
-		h.lines.mu.Lock()
-		keeps(!h.lines.ended, "a response of a hold that was %s", outcome)
-		h.lines.mu.Unlock()
-		keeps(h.wait.ctx.Err() == nil, "the wait of a hold that was %s", outcome)
-		keeps(outcome == "released" && !s.lifted, "a promise of a hold that was released")
+		outcomes[s.outcome()]++
+		keeps(h.lines.over.Err() == nil, "a response of a hold that was %s", s.outcome())
+		keeps(h.wait.ctx.Err() == nil, "the wait of a hold that was %s", s.outcome())
+		keeps(s.outcome() == "released" && !s.lifted, "a promise of a hold that was released")
 	}
-	a.counts.mu.Lock()
-	for outcome, n := range a.counts.outcome {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.outcomes)
+	families, _ := registry.Gather()
+	for _, m := range families[0].Metric {
+		outcome, n := m.Label[0].GetValue(), m.Counter.GetValue()
 		keeps(len(past) < remembered && n != outcomes[outcome], "a count of %v holds that were %s, of %v", n, outcome, outcomes[outcome])
 	}
-	a.counts.mu.Unlock()
-	a.barred.mu.Lock()
-	for name, bars := range a.barred.names {
-		keeps(slices.ContainsFunc(bars, func(b bar) bool { return ended[b.hold] }), "a bar of %s", name)
+	a.promises.mu.Lock()
+	for name, holds := range a.promises.to {
+		for h := range holds {
+			s := h.status()
+			keeps(s.lifted || s.promised.over(a.clock.Now()) < -time.Second, "a promise of %s that was lifted or is over", name)
+		}
 	}
-	a.barred.mu.Unlock()
+	a.promises.mu.Unlock()
 	a.programs.mu.Lock()
 	for key, p := range a.programs.byKey {
-		keeps(true, "the program %s with %d connections, %d holds", key, p.conns, len(p.holds))
+		keeps(true, "the program %s with %d connections, %d holds, %d requests", key, p.conns, len(p.holds), len(p.begins))
 	}
 	keeps(a.programs.holds != 0, "a number of %d holds", a.programs.holds)
 	a.programs.mu.Unlock()
-	a.beginnings.mu.Lock()
-	keeps(a.beginnings.busy != 0 || len(a.beginnings.queue) != 0, "%d turns, %d queues for them", a.beginnings.busy, len(a.beginnings.queue))
-	a.beginnings.mu.Unlock()
-	peers.mu.Lock()
-	defer peers.mu.Unlock()
-	keeps(peers.open != 0 || peers.twice != 0, "%d open peers, %d closed twice", peers.open, peers.twice)
-	return kept
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	keeps(ps.open != 0 || ps.twice != 0, "%d open peers, %d closed twice", ps.open, ps.twice)
+	return left
 }
 
-// A Response checks the order of its lines.
-type Response struct {
+// A response checks the order of its lines.
+type response struct {
 	lines []string
 	over  bool // the last line says how it ended
 }
 
-// Hears returns what is wrong with the next line, or "".
-func (r *Response) Hears(event string) string {
+// hears returns what is wrong with the next line, or "".
+func (r *response) hears(event string) string {
 	last := func(of ...string) bool {
 		return slices.ContainsFunc(of, func(e string) bool { return slices.Contains(r.lines, e) })
 	}

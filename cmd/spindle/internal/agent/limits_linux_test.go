@@ -1,10 +1,9 @@
-package agent_test
+package agent
 
 import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -16,19 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// send sends text to the agent, and returns the connection.
-func (b *bed) send(text string) net.Conn {
-	conn, err := net.Dial("unix", b.socket)
-	require.NoError(b, err)
-	_, err = conn.Write([]byte(text))
-	require.NoError(b, err)
-	return conn
-}
-
 // Whatever clients do, their requests leave no descriptors in the agent once the clients have gone.
 func TestClientsThatHaveGoneLeaveNoDescriptors(t *testing.T) {
-	b := newBed(t)
-	b.open("/v1/locks?name=held&lease=1m").reads("held")
+	b := onSocket(t)
+	b.asks("", "POST /v1/locks?name=held&lease=1m").reads("held")
 	before := descriptors(t)
 	for _, text := range []string{
 		"POST /v1/locks?name=held&wait=0 HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -40,40 +30,38 @@ func TestClientsThatHaveGoneLeaveNoDescriptors(t *testing.T) {
 		"POST /v1/stepdown HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		for range 20 {
-			_ = b.send(text).Close()
+			conn := b.dial("")
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
 		}
-		b.call("GET", "/livez") // so all have been accepted
+		b.call("", "GET /livez") // so all have been accepted
 		require.Eventually(t, func() bool { return descriptors(t) <= before }, 45*time.Second, 10*time.Millisecond, text[:min(len(text), 60)])
 	}
 }
 
 // A body that is sent is ignored, because requests have none.
 func TestABodyIsIgnored(t *testing.T) {
-	b := newBed(t)
+	b := onSocket(t)
 	for body, status := range map[string]int{"hello": http.StatusOK, strings.Repeat("x", 5000): http.StatusBadRequest} {
-		conn := b.send(fmt.Sprintf("POST /v1/stepdown HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
-		defer conn.Close()
-		var got int
-		_, err := fmt.Fscanf(conn, "HTTP/1.0 %d", &got)
-		require.NoError(t, err)
-		assert.Equal(t, status, got)
+		s := b.asks("", "POST /v1/stepdown", fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
+		assert.Equal(t, status, s.wait())
 	}
 }
 
 // A request that comes when no descriptors are left may be repeated: it is not refused as if its program could not be
 // known. What the kernel gave out before it had none is closed.
 func TestARequestWithoutDescriptorsIsUnavailable(t *testing.T) {
-	b := newBed(t)
+	b := onSocket(t)
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	few := limit
 	few.Cur = uint64(descriptors(t) + 20)
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
 	defer func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) }()
-	conn := b.send("") // accepted while there are descriptors
-	defer conn.Close()
-	b.call("GET", "/livez") // so it has been accepted
-	before := descriptors(t)
+	before := descriptors(t) + 2
+	conn := b.dial("") // accepted while there are descriptors
+	b.call("", "GET /livez")
+	require.Eventually(t, func() bool { return descriptors(t) == before }, patience, time.Millisecond)
 	var taken []*os.File
 	for {
 		f, err := os.Open(os.DevNull)
@@ -99,5 +87,11 @@ func TestARequestWithoutDescriptorsIsUnavailable(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	assert.Equal(t, before, descriptors(t))
-	b.open("/v1/locks?name=a&lease=1m").reads("held")
+	b.asks("", "POST /v1/locks?name=a&lease=1m").reads("held")
+}
+
+func descriptors(t *testing.T) int {
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
 }

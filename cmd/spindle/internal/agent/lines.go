@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"slices"
@@ -8,22 +9,34 @@ import (
 	"time"
 )
 
-// A line is one event of a hold, as the program reads it.
+// A line is one event of a hold, as the program reads it. The events are:
+//
+//   - hello: the first line; with wait=0, it comes after the decision
+//   - waiting: the lock is not held yet
+//   - leader: in an election, another candidate leads, or no longer does
+//   - held: the lock is held
+//   - until: the lock is held for longer
+//   - jeopardy: a heartbeat failed; the lock is held until the last until
+//   - stop: the program should complete its work and release the lock, which it still holds
+//   - lost: the last line; the lock is not held any more
+//   - timeout: the last line; wait is over
+//   - refused: the last line; the lock was not acquired
+//   - done: the last line; the key was done already
 type line struct {
 	Event  string   `json:"event"`
-	Hold   string   `json:"hold,omitempty"`
-	Now    *reading `json:"now,omitempty"`
-	Names  []string `json:"names,omitempty"`
-	Token  int64    `json:"token,omitempty"`
-	Key    string   `json:"key,omitempty"`
-	Until  *reading `json:"until,omitempty"`
-	Left   int64    `json:"left_ms,omitempty"`
-	Reason string   `json:"reason,omitempty"`
-	Detail string   `json:"detail,omitempty"`
+	Hold   string   `json:"hold,omitempty"`    // in hello: the id of the hold, which is a secret
+	Now    *reading `json:"now,omitempty"`     // in hello: the agent's clocks
+	Names  []string `json:"names,omitempty"`   // in held: the locks; of a semaphore, its slot
+	Token  int64    `json:"token,omitempty"`   // in held: the fencing token
+	Key    string   `json:"key,omitempty"`     // in held, of once: the key of this run
+	Until  *reading `json:"until,omitempty"`   // in held and until: the program may act while each clock shows an earlier time
+	Left   int64    `json:"left_ms,omitempty"` // in held and until: how much time was left when the line was sent
+	Reason string   `json:"reason,omitempty"`  // in stop, lost and refused: why
+	Detail string   `json:"detail,omitempty"`  // the reason, for people
 
-	Leader *leaderJSON      `json:"leader,omitempty"`
-	Fence  []fenceJSON      `json:"fence,omitempty"`
-	Record []map[string]any `json:"record,omitempty"`
+	Leader *leaderJSON      `json:"leader,omitempty"` // in leader: who leads; absent if nobody does
+	Fence  []fenceJSON      `json:"fence,omitempty"`  // in held: for each lock, what makes a transaction fail if it is not held
+	Record []map[string]any `json:"record,omitempty"` // in held, of once: the mutations that record the key as done
 }
 
 // lines sends lines to a program, which may read slowly or not at all. Adding a line never blocks. If an older line
@@ -31,12 +44,17 @@ type line struct {
 type lines struct {
 	mu      sync.Mutex
 	pending []line
-	ended   bool          // no more lines follow
-	conn    net.Conn      // where the lines are written; nil until send is called
-	news    chan struct{} // receives a value after each change; buffered
+	news    chan struct{}   // receives a value after each change; buffered
+	over    context.Context // ends once no more lines follow
+	end     func()
 }
 
-func newLines() *lines { return &lines{news: make(chan struct{}, 1)} }
+func newLines() *lines {
+	over, end := context.WithCancel(context.Background())
+	l := &lines{news: make(chan struct{}, 1), over: over}
+	l.end = func() { end(); l.wake() }
+	return l
+}
 
 // keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
@@ -45,7 +63,7 @@ const keepAlive = 5 * time.Second
 func (l *lines) add(add line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	if l.over.Err() != nil {
 		return
 	}
 	l.pending = append(slices.DeleteFunc(l.pending, func(p line) bool {
@@ -54,21 +72,9 @@ func (l *lines) add(add line) {
 	l.wake()
 }
 
-// end ends the response after the lines that have been added so far.
-func (l *lines) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended = true; l.conn != nil {
-		l.limit()
-	}
-	l.wake()
-}
-
 // lastWords limits how long it may take to write the last line, so that a program that does not read can't keep its
 // connection open.
 const lastWords = 5 * time.Second
-
-func (l *lines) limit() { _ = l.conn.SetWriteDeadline(time.Now().Add(lastWords)) }
 
 func (l *lines) wake() {
 	select {
@@ -81,7 +87,7 @@ func (l *lines) take() (next []line, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next, l.pending = l.pending, nil
-	return next, l.ended
+	return next, l.over.Err() != nil
 }
 
 // head is the start of each response that consists of lines. It has no Content-Length, because the body lasts until the
@@ -93,11 +99,7 @@ const head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Con
 // before it is sent, so that its times are up to date.
 func (l *lines) send(conn net.Conn, stamp func(*line)) {
 	defer func() { _ = conn.Close() }()
-	l.mu.Lock()
-	if l.conn = conn; l.ended {
-		l.limit()
-	}
-	l.mu.Unlock()
+	defer context.AfterFunc(l.over, func() { _ = conn.SetWriteDeadline(time.Now().Add(lastWords)) })()
 	text, over := []byte(head), false
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()

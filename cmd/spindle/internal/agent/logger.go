@@ -12,12 +12,13 @@ import (
 
 // journal is the slog.Handler of the agent and its locks. It writes records to standard error, formatted like the
 // command's other messages.
-type journal struct{ attrs []slog.Attr }
-
-func logger() *slog.Logger { return slog.New(journal{}) }
+type journal struct {
+	least slog.Level
+	attrs []slog.Attr
+}
 
 // Enabled implements slog.Handler.
-func (journal) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (j journal) Enabled(_ context.Context, level slog.Level) bool { return level >= j.least }
 
 // Handle implements slog.Handler.
 func (j journal) Handle(_ context.Context, r slog.Record) error {
@@ -37,7 +38,7 @@ func (j journal) Handle(_ context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return journal{slices.Concat(j.attrs, attrs)}
+	return journal{j.least, slices.Concat(j.attrs, attrs)}
 }
 
 // WithGroup implements slog.Handler. It ignores the group, because nothing here uses groups.

@@ -1,35 +1,33 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/internal/table"
-	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // A lock that was lost before its program could learn that it held it, because an operator released it, is answered by
 // lost, and never by held: the program would begin to work under a lock that others can have.
 func TestALockThatIsLostBeforeHeldIsAnsweredByLost(t *testing.T) {
 	for _, order := range [][]event{
-		{{what: termEnded, err: spindle.ErrSuperseded}, {what: won}},
-		{{what: won}, {what: termEnded, err: spindle.ErrSuperseded}},
+		{{what: termEnded, err: spindle.ErrSuperseded}, {what: won, lock: fixed{}}},
+		{{what: won, lock: fixed{}}, {what: termEnded, err: spindle.ErrSuperseded}},
 	} {
-		a := New(Config{Locks: table.Table{Store: &memstore.Store{}}, TableName: "locktable", MaxHolds: 1000, Host: "host", Log: slog.New(slog.DiscardHandler)})
-		h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: time.Hour}, unharmed{})
+		h, bad := newBed(t).agent.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: time.Hour}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
 		require.Nil(t, bad)
-		h.lock = lostLock{}
 		for _, e := range order {
 			h.put(e)
 		}
@@ -73,57 +71,56 @@ func answered(h *hold) (lines []string) {
 	return lines
 }
 
-// lostLock is a lock that was lost.
-type lostLock struct{ locker }
-
-func (lostLock) token() spindle.Token                { return 1 }
-func (lostLock) left() time.Duration                 { return 0 }
-func (lostLock) names() []string                     { return []string{"a"} }
-func (lostLock) key() (string, []table.Write)        { return "", nil }
-func (lostLock) release(context.Context, bool) error { return spindle.ErrSuperseded }
-
 // A program releases a lock that was lost without the agent's knowledge, because an operator released it. Whether the work is done
 // or not, the answer says that the lock was lost: others may have worked under it meanwhile.
 func TestALossThatIsFoundAtTheReleaseIsAnswered(t *testing.T) {
 	for _, c := range [][2]string{
 		{"locks?name=a", "release"}, {"locks?name=a&name=b", "release"}, {"semaphores?name=a&slots=1", "release"}, {"once?name=a&key=k", "release"}, {"once?name=a&key=k", "done"}, {"elections?name=a", "release"},
 	} {
-		among(t, 100, func(p *crowd) {
-			l := p.asks("p", "POST /v1/"+c[0]+"&lease=1h").reads("held")
-			require.NoError(t, table.Table{Store: &p.store}.Break(t.Context(), table.Token(l.Token), l.Names[0]))
-			r := p.asks("p", "POST /v1/holds/"+l.Hold+"/"+c[1]).answer()
-			assert.Equal(t, http.StatusGone, r.StatusCode, c)
+		among(t, 100, func(b *bed) {
+			l := b.asks("p", "POST /v1/"+c[0]+"&lease=1h").reads("held")
+			b.breaks(l)
+			status, _ := b.call("p", "POST /v1/holds/"+l.Hold+"/"+c[1])
+			assert.Equal(t, http.StatusGone, status, c)
 		})
 	}
 }
 
-// The answer to a release follows its result. The release is announced to the hold, which then ends and is answered for, only once
-// the result is stored. Here, it can't be stored until the test has looked.
-func TestAReleaseIsAnsweredOnlyOnceItsResultIsStored(t *testing.T) {
-	a := New(Config{Locks: table.Table{Store: &memstore.Store{}}, TableName: "locktable", MaxHolds: 1000, Host: "host", Log: slog.New(slog.DiscardHandler)})
-	h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: time.Hour}, unharmed{})
-	require.Nil(t, bad)
-	h.lock = failsToRelease{h: h}
-	go h.release(true)
-	select {
-	case <-h.events.Ready():
-		assert.Fail(t, "the release is announced before its result is stored")
-		h.mu.Unlock()
-	case <-time.After(50 * time.Millisecond):
-		h.mu.Unlock()
-		<-h.events.Ready()
+// A hold that is over is not kept until its wait would have ended: programs that wait for up to a day would fill the
+// agent's memory.
+func TestAHoldIsNotKeptForItsWait(t *testing.T) {
+	a := newBed(t).agent
+	over := func() weak.Pointer[hold] {
+		h, bad := a.newHold(&request{kind: locks, names: []string{"a"}, lease: time.Minute, wait: 24 * time.Hour}, newKnown(&wire{process: newProcess("a"), closed: make(chan struct{})}))
+		require.Nil(t, bad)
+		h.begin()
+		<-h.wait.decided
+		h.stamp(&line{Event: "held"}) // a promise for a lease, which ends with the release
+		h.put(event{what: asked})
+		<-h.ended
+		return weak.Make(h)
+	}()
+	a.past = nil
+	require.Eventually(t, func() bool { runtime.GC(); return over.Value() == nil }, 30*time.Second, time.Millisecond)
+}
+
+// Whoever asks for the metrics again and again does not keep the agent busy with them.
+func TestFewRequestsForTheMetricsAreServedAtATime(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := fewAtATime(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end }))
+	ask := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Code
 	}
-	assert.True(t, h.status().done)
-	assert.ErrorIs(t, h.status().failure, spindle.ErrExpired)
-}
-
-// failsToRelease is a lock whose release fails. From then on, the hold's status is locked.
-type failsToRelease struct {
-	locker
-	h *hold
-}
-
-func (f failsToRelease) release(context.Context, bool) error {
-	f.h.mu.Lock()
-	return spindle.ErrExpired
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { assert.Equal(t, http.StatusOK, ask()) })
+		<-begun
+	}
+	assert.Equal(t, http.StatusServiceUnavailable, ask())
+	close(end)
+	all.Wait()
+	go func() { <-begun }()
+	assert.Equal(t, http.StatusOK, ask())
 }

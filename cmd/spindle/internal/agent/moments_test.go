@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -21,16 +19,10 @@ import (
 // caller is a program that holds one lock by an agent. What it does under the lock, it does until the agent's last until.
 type caller struct {
 	*moments.World
-	agent        *Agent
-	peers        *Peers
-	accepts      chan net.Conn
-	stream       net.Conn
+	*bed
+	stream       *wire
 	before, next *lock.Mutex
 	ended        chan struct{} // closed when the response has ended
-
-	exited chan struct{}
-	closed chan struct{}
-	once   [2]sync.Once
 
 	mu    sync.Mutex
 	hold  string
@@ -51,8 +43,8 @@ func TestAHoldAtEachMoment(t *testing.T) {
 		Events: moments.Common(map[string]func(*moments.World){
 			"the holder unlocks":       of(func(c *caller) { _ = c.before.Unlock(context.Background()) }),
 			"its program is killed":    of((*caller).killed),
-			"its program has ended":    of(func(c *caller) { c.once[0].Do(func() { close(c.exited) }) }),
-			"its stream is closed":     of((*caller).hangsUp),
+			"its program has ended":    of(func(c *caller) { c.stream.exits() }),
+			"its stream is closed":     of(func(c *caller) { _ = c.stream.Close() }),
 			"its program is done":      of((*caller).released),
 			"it is asked to step down": of(func(c *caller) { c.post("/v1/holds/" + c.id() + "/stepdown") }),
 			"all are asked to stop":    of(func(c *caller) { c.post("/v1/stepdown") }),
@@ -67,23 +59,21 @@ func TestAHoldAtEachMoment(t *testing.T) {
 				return
 			}
 			_ = c.next.Unlock(ctx)
-			w.Until("nothing of the hold is left", 4*moments.Lease, func() bool { return len(Kept(c.agent, c.peers)) == 0 })
+			w.Until("nothing of the hold is left", 4*moments.Lease, func() bool { return len(kept(c.agent, c.peers)) == 0 })
 		},
 	})
 }
 
 func liveHold(w *moments.World) {
-	c := &caller{World: w, accepts: make(chan net.Conn, 10), ended: make(chan struct{}), exited: make(chan struct{}), closed: make(chan struct{}),
-		before: lock.New(nil, "locktable", "m", w.Beside("before")), next: lock.New(nil, "locktable", "m", w.Beside("next"))}
+	c := &caller{World: w, ended: make(chan struct{}), before: lock.New(nil, "locktable", "m", w.Beside("before")), next: lock.New(nil, "locktable", "m", w.Beside("next"))}
 	w.Values = c
-	c.agent = New(Config{Locks: table.Table{Store: w.Table()}, TableName: "locktable", MaxHolds: 100, Host: "host", Log: slog.New(slog.DiscardHandler)})
-	evidence := &wire{key: "program", gone: c.closed, exits: c.exited}
-	c.agent.clock, c.agent.barred.clock = w.Clock, w.Clock
-	c.agent.identify = func(net.Conn) (process, *problem) { return known{evidence}, nil }
-	c.peers = CountPeers(c.agent)
-	server := c.agent.Serve(&crowd{ears: c.accepts})
-	defer func() { close(c.accepts); _ = server.Close() }()
+	c.bed = newBed(w, func(c *Config) { c.Locks = table.Table{Store: w.Table()} })
+	c.agent.clock, c.agent.promises.clock = w.Clock, w.Clock
+	c.serve()
+	defer c.server.Close()
+	c.stream = c.dial("program").(*wire)
 	defer w.Apart(c.mayAct, holdsMutex(c.before), holdsMutex(c.next))()
+	defer w.Renewed(c.mayAct, []string{"claim", "outcome", "confirm", "heartbeat"})()
 	_ = c.before.Lock(context.Background())
 	w.Others.Go(func() {
 		time.Sleep(moments.Lease)
@@ -100,7 +90,6 @@ func liveHold(w *moments.World) {
 	})
 	stops := context.AfterFunc(w.Ctx, func() { c.agent.Drain(context.Background(), "agent-stops") })
 	defer stops()
-	c.stream = c.request("/v1/locks?name=m&lease=10s&wait=40s")
 	go c.reads()
 	select {
 	case <-c.ended:
@@ -130,19 +119,10 @@ func (c *caller) id() string {
 	return c.hold
 }
 
-// request sends a request on a new connection.
-func (c *caller) request(path string) net.Conn {
-	own, agents := net.Pipe()
-	select {
-	case c.accepts <- agents:
-	default:
-	}
-	_, _ = fmt.Fprintf(own, "POST %s HTTP/1.0\r\nHost: agent\r\n\r\n", path)
-	return own
-}
-
+// post sends a request, as another process.
 func (c *caller) post(path string) {
-	conn := c.request(path)
+	conn := c.dial("another")
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.0\r\n\r\n", path)
 	_, _ = io.ReadAll(conn)
 	_ = conn.Close()
 }
@@ -153,21 +133,18 @@ func (c *caller) reads() {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		select {
-		case <-c.closed:
-		default:
-			if c.acts {
-				c.Errorf("the response ended, and the program was not told that its lock is lost")
-			}
+		if c.acts && !happened(c.stream.closed) {
+			c.Errorf("the response ended, and the program was not told that its lock is lost")
 		}
 	}()
-	var all Response
+	_, _ = fmt.Fprint(c.stream, "POST /v1/locks?name=m&lease=10s&wait=40s HTTP/1.0\r\n\r\n")
+	var all response
 	for lines := bufio.NewScanner(c.stream); lines.Scan(); {
 		var l line
 		if json.Unmarshal(lines.Bytes(), &l) != nil {
 			continue // a header
 		}
-		if wrong := all.Hears(l.Event); wrong != "" {
+		if wrong := all.hears(l.Event); wrong != "" {
 			c.Errorf("%s", wrong)
 		}
 		c.mu.Lock()
@@ -197,15 +174,10 @@ func (c *caller) released() {
 	c.post("/v1/holds/" + c.id() + "/release")
 }
 
-func (c *caller) hangsUp() {
-	c.once[1].Do(func() { close(c.closed) })
-	_ = c.stream.Close()
-}
-
 func (c *caller) killed() {
 	c.mu.Lock()
 	c.acts = false
 	c.mu.Unlock()
-	c.hangsUp()
-	c.once[0].Do(func() { close(c.exited) })
+	_ = c.stream.Close()
+	c.stream.exits()
 }

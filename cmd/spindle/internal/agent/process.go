@@ -5,18 +5,18 @@ import (
 	"net"
 	"net/http"
 	"syscall"
+	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// process is the process that sent a request, and the evidence that it can or can't act any more. It is the third thing
-// that a simulation replaces, besides time and the lock table.
+// process represents the process that sent a request, and shows whether that process can still act. Simulations replace
+// it, as they replace time and the lock table.
 type process interface {
 	Describe() // completes what Who returns
 	Who() peer.Identity
-	Watch() error // must be called before Closed and Exited
-	Closed() <-chan struct{}
-	Exited() <-chan struct{}
+	Watch(closed, exited func()) error
 	HasClosed() bool
 	Unread() int
 	Close()
@@ -36,4 +36,29 @@ func identify(c net.Conn) (process, *problem) {
 		return nil, wrong(http.StatusForbidden, "unknown-peer", "%v", err)
 	}
 	return p, nil
+}
+
+// attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
+// read nothing for that long. Otherwise, a crashed program would hold its lock for as long as it takes to write its
+// core dump.
+type attention struct {
+	loop.Stall     // progress is to read something, or to have nothing to read
+	unread     int // at the last check, in bytes
+}
+
+// stalled updates a with the number of unread bytes, and reports whether the program has read nothing for at least the limit.
+func (a *attention) stalled(unread int) bool {
+	if unread == 0 || unread < a.unread {
+		a.Progress()
+	}
+	a.unread = unread
+	return a.Limit > 0 && a.Idle() >= a.Limit
+}
+
+// every returns how often to check.
+func (a *attention) every() time.Duration {
+	if a.Limit == 0 {
+		return time.Hour
+	}
+	return max(a.Limit/8, time.Millisecond)
 }

@@ -20,10 +20,22 @@ type programs struct {
 
 // program is what an agent keeps of one process, until nothing is left of it.
 type program struct {
-	key   string
-	conns int              // its open connections
-	holds map[*hold]int    // how much is in progress for each: the hold itself, its response, its requests to Spanner
-	asked map[string]*hold // by name, the last hold that asked for it, semaphores apart
+	key    string
+	conns  int              // its open connections
+	begins chan struct{}    // has a value for each of its requests that begins now
+	holds  map[*hold]int    // how much is in progress for each: the hold itself, its response, its requests to Spanner
+	asked  map[string]*hold // by name, the last hold that asked for it, semaphores apart
+}
+
+// atATime is how many requests of programs that can't be told apart may begin at a time.
+const atATime = 64
+
+// share returns how much of something one program may have.
+func (p *program) share(all int) int {
+	if p.key == "" {
+		return all
+	}
+	return (all + 1) / 2
 }
 
 // of returns a program. ps.mu is held.
@@ -31,6 +43,7 @@ func (ps *programs) of(key string) *program {
 	p := ps.byKey[key]
 	if p == nil {
 		p = &program{key: key, holds: map[*hold]int{}, asked: map[string]*hold{}}
+		p.begins = make(chan struct{}, p.share(atATime))
 		ps.byKey[key] = p
 	}
 	return p
@@ -43,15 +56,22 @@ func (ps *programs) forget(p *program) {
 	}
 }
 
-// connected counts a connection that a program opened, or closed if by is -1. It reports whether the program may have so
-// many: one for each of its holds, and as many for other requests.
-func (ps *programs) connected(key string, by int) bool {
+// connect counts a connection that a program opened. It reports whether the program may have so many: one for each of its
+// holds, and as many for other requests.
+func (ps *programs) connect(key string) (p *program, may bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p := ps.of(key)
-	p.conns += by
+	p = ps.of(key)
+	p.conns++
+	return p, p.conns <= 2*p.share(ps.maxHolds)
+}
+
+// hangUp counts a connection of the program that was closed.
+func (ps *programs) hangUp(p *program) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.conns--
 	ps.forget(p)
-	return p.conns <= 2*most(ps.maxHolds, key)
 }
 
 // enter counts a new hold until end is called for it. It refuses the hold if there are too many.
@@ -63,7 +83,7 @@ func (ps *programs) enter(h *hold) *problem {
 	if ps.holds >= ps.maxHolds {
 		return tooMany("this agent already has %d requests that hold locks or wait for locks, and --max-holds does not allow more", ps.holds)
 	}
-	if len(p.holds) >= most(ps.maxHolds, p.key) {
+	if len(p.holds) >= p.share(ps.maxHolds) {
 		return tooMany("this program already has %d requests that hold locks or wait for locks, and one program may have half of --max-holds", len(p.holds))
 	}
 	if bad := p.repeats(h); bad != nil {
@@ -88,7 +108,7 @@ func (p *program) repeats(h *hold) *problem {
 		return nil
 	}
 	for _, name := range h.asked.names {
-		if other := p.asked[name]; other != nil && other.isWanted() {
+		if other := p.asked[name]; other != nil && other.status().phase.wants() && !other.peer.HasClosed() {
 			return wrong(http.StatusConflict, "already-held", "this program has already asked for %.64q in another request: the threads of a program must share one hold", name)
 		}
 	}

@@ -16,12 +16,13 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// The kinds of holds, as they appear in paths.
+// The kinds of holds, as they appear in paths. The comments of paths, parameters, events and keys are their descriptions
+// in openapi.json.
 const (
-	locks      = "locks"
-	elections  = "elections"
-	semaphores = "semaphores"
-	onces      = "once"
+	locks      = "locks"      // a mutex; with several names, all of the locks or none
+	elections  = "elections"  // leadership, for one term
+	semaphores = "semaphores" // one of the slots of a semaphore
+	onces      = "once"       // one run for each time of a schedule (every), or for a key (key)
 )
 
 // request is what a program asks for.
@@ -44,10 +45,9 @@ type request struct {
 	every    time.Duration // the period of its schedule, or 0
 }
 
-// elector returns the options that only elections take. They poll often, because polls share their reads and are
-// therefore cheap.
+// elector returns the options that only elections take.
 func (r *request) elector() []spindle.Option {
-	opts := []spindle.Option{spindle.WithPoll(r.lease / 20), spindle.WithPriority(r.priority)}
+	opts := []spindle.Option{spindle.WithPriority(r.priority)}
 	if r.handover {
 		opts = append(opts, spindle.WithHandover())
 	}
@@ -56,13 +56,30 @@ func (r *request) elector() []spindle.Option {
 
 // parameters lists the parameters of each kind. Those in everyKind are allowed as well.
 var parameters = map[string][]string{
-	locks:      {},
-	elections:  {"priority", "handover"},
-	semaphores: {"slots"},
-	onces:      {"every", "offset", "key"},
+	locks: {},
+	elections: {
+		"priority", // from 0 to 9, which is the highest and the default
+		"handover", // true: the other candidates are told before the leader stops, so that one of them leads sooner
+	},
+	semaphores: {
+		"slots", // the number of slots, from 1 to 1000; required
+	},
+	onces: {
+		"every",  // the period of the schedule, such as 24h
+		"offset", // when the times of the schedule are, since 0:00 UTC; the default is 0, or 7m30s for periods of half an hour or more
+		"key",    // the key of a single run
+	},
 }
 
-var everyKind = []string{"name", "lease", "wait", "eof", "stall", "label", "value"}
+var everyKind = []string{
+	"name",  // the name of the lock; required
+	"lease", // how long the lock stays with a program whose agent has failed; the default is 10s
+	"wait",  // how long to wait, such as 30s; the default is forever, and with 0 the status is the result
+	"eof",   // release: closing the connection releases the lock, even if the process still runs
+	"stall", // the program loses the lock if it has not read its lines for this long; the default is never
+	"label", // what the program is called in spindle ls; the default is its command
+	"value", // what others see beside the holder
+}
 
 // parse reads the parameters of a request.
 func parse(kind string, q url.Values) (*request, *problem) {

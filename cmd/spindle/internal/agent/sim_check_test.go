@@ -33,17 +33,12 @@ type observed struct {
 	silent     map[string]bool  // lease rows that must get no more heartbeats
 	violations []violation
 	trace      []string
-	faults     map[string]int
-	terms      int
-	freed      int // how often "free at once" was checked
-	fenced     int // fenced writes that committed
-	lasted     time.Duration
 }
 
 type violation struct{ invariant, text string }
 
 func observe(slots int) observed {
-	return observed{acted: map[string]int64{}, turns: make([]int, slots), done: map[string]bool{}, silent: map[string]bool{}, faults: map[string]int{}}
+	return observed{acted: map[string]int64{}, turns: make([]int, slots), done: map[string]bool{}, silent: map[string]bool{}}
 }
 
 func (w *world) violate(invariant, format string, args ...any) {
@@ -58,7 +53,7 @@ func (w *world) violate(invariant, format string, args ...any) {
 func (w *world) begins(t *tenure) {
 	w.tenures = append(w.tenures, t)
 	w.turns[t.p.slot]++
-	w.terms++
+	w.counts["terms"]++
 }
 
 // check checks which programs act now. It is called whenever a program might begin or continue to act. w.mu is held.
@@ -115,7 +110,7 @@ func (w *world) expectRelease(t *tenure, after time.Duration) {
 		if t.socket.agent.dead || !h.disturbed.Before(since) {
 			return
 		}
-		w.freed++
+		w.counts["locks of ended programs that had to be free at once"]++
 		rows := w.store.Rows()
 		for _, name := range t.names {
 			if _, still := rows[table.LeaseKey(name, table.Token(t.token))]; still {
@@ -151,7 +146,7 @@ func (w *world) commits(step string, at time.Time, before, after map[string]tabl
 		}
 		if lock, ok := strings.CutPrefix(name, registerOf("")); ok {
 			token, _ := strconv.ParseInt(row.Writer, 10, 64)
-			w.fenced++
+			w.counts["fenced writes"]++
 			if newest := after[lock].Token; !newest.IsZero() && int64(table.TokenAt(newest)) > token {
 				w.violate("fence", "a fenced write under %d commits after the claim of %s under %d", token, lock, table.TokenAt(newest))
 			}

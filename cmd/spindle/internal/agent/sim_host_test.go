@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -98,7 +99,7 @@ type agentProcess struct {
 	dead    bool
 	resumes time.Time // until when it is stopped
 	sockets []*socket
-	peers   *Peers
+	peers   *peers
 }
 
 // startAgent starts an agent. w.mu is held.
@@ -108,7 +109,7 @@ func (h *host) startAgent() {
 	a := &agentProcess{host: h, name: fmt.Sprintf("agent%d.%d", h.number, w.started), at: newEars(), died: make(chan struct{})}
 	a.agent = New(Config{Locks: table.Table{Store: link{a}}, TableName: "locktable", MaxHolds: maxHoldsIn, Host: fmt.Sprint("host", h.number),
 		Log: slog.New(slog.NewTextHandler(logged{a}, &slog.HandlerOptions{ReplaceAttr: withoutTime}))})
-	a.agent.clock, a.agent.barred.clock = h, h
+	a.agent.clock, a.agent.promises.clock = h, h
 	a.agent.clocks = func() reading {
 		a.chanceOfStop("clocks", 0.02)
 		now := h.clocks()
@@ -119,9 +120,9 @@ func (h *host) startAgent() {
 		if h.isFull("identify") {
 			return nil, wrong(http.StatusServiceUnavailable, "unavailable", "too many open files")
 		}
-		return &evidence{c.(agentEnd).socket, make(chan struct{}), make(chan struct{})}, nil
+		return evidence{newKnown(c.(far).program), h}, nil
 	}
-	a.peers = CountPeers(a.agent)
+	a.peers = countPeers(a.agent)
 	h.agent = a
 	a.server = a.agent.Serve(a.at)
 	w.tracef(a.name, "starts")
@@ -205,8 +206,8 @@ func (a *agentProcess) ends(why string) {
 	go func() {
 		_ = a.server.Close()
 		for _, s := range sockets { // the rest ends what the process was doing; none of its requests are applied any more
-			_ = agentEnd{s}.Close()
-			s.closes()
+			_ = s.far.Close()
+			_ = s.Close()
 		}
 		for _, h := range a.agent.all() {
 			h.put(event{what: exits})
@@ -231,13 +232,36 @@ func (a *agentProcess) drains() {
 }
 
 // dial returns a connection of a process to the host's agent, or nil if there is no agent. w.mu is held.
-func (h *host) dial(of *kernelProcess) *socket {
+func (h *host) dial(of *fakeProcess) *socket {
 	a := h.agent
 	if a == nil {
 		return nil
 	}
-	s := newSocket(a, of)
+	near, other := newWire(of, func() { a.gate("socket") })
+	s := &socket{near, other, a}
 	a.sockets = append(a.sockets, s)
-	a.at.accepts <- s
+	a.at.conns <- other
 	return s
+}
+
+// socket is a connection of a program to an agent.
+type socket struct {
+	*wire
+	far   far
+	agent *agentProcess
+}
+
+func (s *socket) closes() { _ = s.Close() }
+
+// evidence is what an agent knows of a program. There may be no descriptor for it.
+type evidence struct {
+	known
+	host *host
+}
+
+func (e evidence) Watch(closed, exited func()) error {
+	if e.host.isFull("watch") {
+		return syscall.EMFILE
+	}
+	return e.known.Watch(closed, exited)
 }

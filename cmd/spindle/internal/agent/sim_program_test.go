@@ -23,7 +23,7 @@ type client struct {
 	died  chan struct{}
 
 	// Under w.mu.
-	process *kernelProcess // another one after the program has forked and its parent has ended
+	process *fakeProcess // another one after the program has forked and its parent has ended
 	dead    bool
 	resumes time.Time // until when it is stopped
 	now     *tenure   // the last one, which may be over
@@ -46,7 +46,7 @@ type tenure struct {
 	working bool    // the program acts, as long as it may
 	stop    bool    // the agent has asked for the release
 	ended   bool    // the response has ended, or the program has closed it
-	lines   Response
+	lines   response
 	news    chan struct{}
 }
 
@@ -55,15 +55,6 @@ type grant struct {
 	names []string
 	token int64
 	fence []table.Write
-}
-
-// said is a line of the agent.
-type said struct {
-	Event, Hold, Reason, Key string
-	Names                    []string
-	Token                    int64
-	Now, Until               reading
-	Fence                    []fenceJSON
 }
 
 func (p *client) dice(about ...any) dice { return p.w.dice(append([]any{p.name}, about...)...) }
@@ -218,7 +209,7 @@ func (t *tenure) hear(l said, before reading) {
 	}
 	t.tell(func() {
 		w, p := t.p.w, t.p
-		if wrong := t.lines.Hears(l.Event); l.Event != "" && wrong != "" { // otherwise it is a problem
+		if wrong := t.lines.hears(l.Event); l.Event != "" && wrong != "" { // otherwise it is a problem
 			w.violate("lines", "%s: %s", p.name, wrong)
 		}
 		if p.dead {
@@ -377,7 +368,7 @@ func (t *tenure) stray(d dice) {
 	case closes:
 		w.expectSilence(t, documentedDoubt)
 	}
-	if how != "hangs" && (t.eof || t.socket.of.hasEnded()) {
+	if how != "hangs" && (t.eof || happened(t.socket.process.exited)) {
 		t.working = false // as docs/agent.md asks of such programs
 	}
 	w.mu.Unlock()
@@ -444,7 +435,7 @@ func (p *client) ends(why string, closes, exits time.Duration) {
 	p.w.tracef(p.name, "ends: %s", why)
 	close(p.died)
 	process, t := p.process, p.now
-	time.AfterFunc(exits, process.ends)
+	time.AfterFunc(exits, process.exits)
 	if t != nil {
 		time.AfterFunc(closes, t.socket.closes)
 		p.w.expectRelease(t, max(closes, exits))

@@ -23,6 +23,7 @@ type world struct {
 	begun   time.Time
 	store   memstore.Store
 	running sync.WaitGroup // programs
+	counts  map[string]int // of what has happened in this run and in those before
 
 	mu        sync.Mutex // for everything below, and held while a request is applied
 	hosts     []*host
@@ -48,7 +49,7 @@ func (w *world) isCalm() bool {
 	return w.calm
 }
 
-func (w *world) fault(kind string) { w.faults[kind]++ }
+func (w *world) fault(kind string) { w.counts["fault: "+kind]++ }
 
 // quiet records that a fault lasts for d.
 func (w *world) quiet(d time.Duration) {
@@ -77,7 +78,7 @@ func (w *world) run() {
 	}
 	w.settle()
 	w.finish()
-	w.lasted = time.Since(w.begun)
+	w.counts["simulated seconds"] += int(time.Since(w.begun).Seconds())
 	time.Sleep(time.Minute) // for what hangs until its time limit
 }
 
@@ -122,9 +123,9 @@ func (w *world) startProgram(slot int) {
 	w.running.Go(p.run)
 }
 
-func (w *world) newProcess() *kernelProcess {
+func (w *world) newProcess() *fakeProcess {
 	w.started++
-	return &kernelProcess{key: fmt.Sprint("process ", w.started), uid: 1000}
+	return newProcess(fmt.Sprint("process ", w.started))
 }
 
 func (w *world) restartProgram(p *client) {
@@ -204,10 +205,10 @@ func (w *world) breakProgram(kind string, p *client, d dice) bool {
 		w.tracef(p.name, "leaves a child with its socket")
 		parent := p.process
 		p.process = w.newProcess()
-		if t := p.now; t != nil && t.socket.hasClosed() {
+		if t := p.now; t != nil && happened(t.socket.closed) {
 			t.working = false // a child without an open socket must not act
 		}
-		go parent.ends()
+		parent.exits()
 	default:
 		return false
 	}
@@ -360,7 +361,7 @@ func (w *world) finish() {
 		if h.agent == nil {
 			continue
 		}
-		for _, left := range Kept(h.agent.agent, h.agent.peers) {
+		for _, left := range kept(h.agent.agent, h.agent.peers) {
 			w.violate("nothing left over", "%s has %s", h.agent.name, left)
 		}
 		h.agent.ends("over")

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"flag"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -26,7 +25,6 @@ import (
 //   - sim_world_test.go: performs the run, and injects faults
 //   - sim_host_test.go: a host, its clocks, and the process of its agent
 //   - sim_link_test.go: the connection between an agent and the lock table
-//   - sim_socket_test.go: sockets and processes as the kernel knows them
 //   - sim_program_test.go: a program, which follows docs/agent.md
 //   - sim_flood_test.go: a program that floods its agent
 //   - sim_check_test.go: the invariants
@@ -42,85 +40,33 @@ const alwaysSeeds = 20
 // No two programs act under one lock at the same time, whatever happens to programs, agents, hosts and the network. When
 // a program ends, its lock is free at once. After the last fault, every program gets its turn.
 func TestSimulation(t *testing.T) {
-	var total totals
-	defer func(start time.Time) { t.Log(total.report(time.Since(start))) }(time.Now())
+	var seeds []uint64
+	for seed := range uint64(alwaysSeeds) {
+		seeds = append(seeds, seed+1)
+	}
+	seeds = fleet.Part(seeds...)
+	next := func(i int) (seed uint64, more bool) { return seeds[min(i, len(seeds)-1)], i < len(seeds) }
+	start, base := time.Now(), rand.Uint64N(1<<40)
 	switch {
 	case *flagSeed != 0:
-		w := simulate(t, *flagSeed)
-		total.add(w)
-		t.Log(strings.Join(w.trace, "\n"))
-		report(t, w, false)
+		next = func(i int) (uint64, bool) { return *flagSeed, i == 0 }
 	case *flagSoak > 0:
-		base := rand.Uint64N(1 << 40)
-		for seed, start := base, time.Now(); time.Since(start) < *flagSoak && !t.Failed(); seed++ {
-			total.must(t, seed)
+		next = func(i int) (uint64, bool) { return base + uint64(i), time.Since(start) < *flagSoak }
+	}
+	counts := map[string]int{}
+	for seed, more := next(0); more && !t.Failed(); seed, more = next(counts["seeds"]) {
+		w := &world{seed: seed, counts: counts}
+		synctest.Test(t, func(*testing.T) { w.run() })
+		counts["seeds"]++
+		if len(w.violations) > 0 || *flagSeed != 0 {
+			t.Log(strings.Join(w.trace, "\n"))
 		}
-	default:
-		var seeds []uint64
-		for seed := range uint64(alwaysSeeds) {
-			seeds = append(seeds, seed+1)
-		}
-		for _, seed := range fleet.Part(seeds...) {
-			if !t.Failed() {
-				total.must(t, seed)
-			}
+		for _, v := range w.violations {
+			t.Errorf("%s: %s; replay: go test ./cmd/spindle/internal/agent -run 'TestSimulation$' -v -seed=%d", v.invariant, v.text, seed)
 		}
 	}
-}
-
-func simulate(t *testing.T, seed uint64) *world {
-	w := &world{seed: seed}
-	synctest.Test(t, func(*testing.T) { w.run() })
-	return w
-}
-
-func report(t *testing.T, w *world, trace bool) {
-	if len(w.violations) == 0 {
-		return
+	t.Logf("simulated in %v:", time.Since(start).Round(time.Millisecond))
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%-40s %d", what, counts[what])
 	}
-	if trace {
-		t.Log(strings.Join(w.trace, "\n"))
-	}
-	for _, v := range w.violations {
-		t.Errorf("%s: %s", v.invariant, v.text)
-	}
-	t.Errorf("replay: go test ./cmd/spindle/internal/agent -run 'TestSimulation$' -v -seed=%d", w.seed)
-}
-
-// totals summarizes the simulated runs.
-type totals struct {
-	seeds, terms, freed, fenced int
-	time                        time.Duration
-	faults                      map[string]int
-}
-
-func (s *totals) must(t *testing.T, seed uint64) {
-	w := simulate(t, seed)
-	s.add(w)
-	report(t, w, true)
-}
-
-func (s *totals) add(w *world) {
-	if s.faults == nil {
-		s.faults = map[string]int{}
-	}
-	s.seeds++
-	s.terms += w.terms
-	s.freed += w.freed
-	s.fenced += w.fenced
-	s.time += w.lasted
-	for kind, n := range w.faults {
-		s.faults[kind] += n
-	}
-}
-
-func (s *totals) report(took time.Duration) string {
-	var b strings.Builder
-	all := 0
-	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
-		all += s.faults[kind]
-		fmt.Fprintf(&b, "\n  %-40s %d", kind, s.faults[kind])
-	}
-	return fmt.Sprintf("simulated %v in %v: %d seeds, %d terms, %d locks of ended programs that had to be free at once, %d fenced writes, %d faults:%s",
-		s.time.Round(time.Second), took.Round(time.Millisecond), s.seeds, s.terms, s.freed, s.fenced, all, b.String())
 }

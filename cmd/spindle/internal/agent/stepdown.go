@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
@@ -39,10 +37,10 @@ func newStepDown() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stepdown",
 		Short: "Ask an agent's programs to release their locks",
-		Long:  stepDownHelp + "\n" + flags.CommonCodes,
+		Long:  stepDownHelp + "\n" + terminal.CommonCodes,
 		Example: `  spindle agent stepdown
   spindle agent stepdown --drain --within 25s`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.socket, "agent", DefaultSocket, "the agent's `socket`")
@@ -53,9 +51,9 @@ func newStepDown() *cobra.Command {
 
 func (s *steppingDown) run(ctx context.Context) error {
 	if s.within <= 0 {
-		return exit.Misuse("--within %v: must be positive", s.within)
+		return terminal.Misuse("--within %v: must be positive", s.within)
 	}
-	ctx, stop := exit.UntilInterrupted(ctx)
+	ctx, stop := terminal.UntilInterrupted(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, s.within)
 	defer cancel()

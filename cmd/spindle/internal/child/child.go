@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // The exit codes for programs that can't be started, as in a shell.
@@ -33,7 +33,7 @@ const (
 	NotFound  = 127
 )
 
-// Find looks a program up in PATH, as a shell does. If it can't be run, the error is an *exit.Error.
+// Find looks a program up in PATH, as a shell does. If it can't be run, the error is an *terminal.Exit.
 func Find(name string) error {
 	_, err := exec.LookPath(name)
 	return startError(name, err)
@@ -51,9 +51,9 @@ func startError(name string, err error) error {
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
 			hint = "it is not run by a shell. Pass the program and each of its arguments separately, or use a shell: sh -c " + shellQuote(name)
 		}
-		return &exit.Error{Code: NotFound, Err: fmt.Errorf("%s: command not found: %s", name, hint)}
+		return &terminal.Exit{Code: NotFound, Err: fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
-	return &exit.Error{Code: CannotRun, Err: fmt.Errorf("%s can't be run: %w", name, err)}
+	return &terminal.Exit{Code: CannotRun, Err: fmt.Errorf("%s can't be run: %w", name, err)}
 }
 
 // exists reports whether the file that the error names exists.
@@ -68,12 +68,27 @@ func exists(err error) bool {
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// A Command is a program to start, with this process's standard output and error.
+type Command struct {
+	Args, Env []string
+	Apart     bool // its standard input is empty; otherwise, it is this process's
+	Leaving   bool // its background processes outlive it
+	Whole     bool // its exit also kills processes that have left its group, and those that earlier programs left; only on Linux
+
+	Dog *Watchdog // watches the program, and outlives it; or nil
+
+	// Watch, if it is not nil, starts a watchdog for this program alone. The function Until returns the watchdog's
+	// deadline. Start calls it again just before the program begins, because starting the processes can take long. From
+	// then on, Allow can extend the deadline.
+	Watch func(until time.Time) (*Watchdog, error)
+	Until func() time.Time
+}
+
 // A Child is a program that was started, with its process group.
 type Child struct {
+	Command
 	cmd   *exec.Cmd
 	pid   int
-	leave bool // if the program exits by itself, the rest of its group keeps running
-	whole bool // processes that have left its group are killed when it exits
 	leash leash
 
 	state   state
@@ -91,29 +106,27 @@ type state struct {
 	exited  bool      // other processes may have the program's id, and its group's
 }
 
-// Start starts a program. The program uses this process's standard input, output and error, and the given environment.
-// If a signal kills the program, its exit code is 128 plus the signal's number, as in a shell.
+// Start starts a program. If a signal kills the program, its exit code is 128 plus the signal's number, as in a shell.
 //
-// On Linux, the kernel kills the program when this process exits, for whatever reason. On every Unix, the option
-// Watched adds a watchdog, which kills the program's whole group.
-func Start(args, env []string, options ...Option) (*Child, error) {
-	c := &Child{cmd: exec.Command(args[0], args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
-	c.cmd.Env = env
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	for _, o := range options {
-		if err := o(c); err != nil {
-			c.leash.drop()
-			return nil, err
-		}
+// On Linux, the kernel kills the program when this process exits, for whatever reason. On every Unix, a watchdog kills the
+// program's whole group.
+func Start(o Command) (*Child, error) {
+	c := &Child{Command: o, cmd: exec.Command(o.Args[0], o.Args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
+	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = o.Env, os.Stdout, os.Stderr
+	if !o.Apart {
+		c.cmd.Stdin = os.Stdin
 	}
 	err := ownGroup(c.cmd)
-	if err == nil {
-		started := make(chan error)
-		go c.live(started)
-		err = startError(args[0], <-started)
+	if c.leash.dog = o.Dog; err == nil && o.Watch != nil {
+		c.leash.dog, err = o.Watch(o.Until())
 	}
 	if err != nil {
-		c.leash.drop()
+		return nil, err
+	}
+	started := make(chan error)
+	go c.live(started)
+	if err := startError(o.Args[0], <-started); err != nil {
+		c.unleash()
 		return nil, err
 	}
 	return c, nil
@@ -125,7 +138,7 @@ func (c *Child) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	callOff := func() {}
-	if c.whole {
+	if c.Whole {
 		callOff = adopt() // before the program begins
 	}
 	err := c.begin()
@@ -136,33 +149,34 @@ func (c *Child) live(started chan<- error) {
 	}
 	c.await()
 	disown(c.Pid())
-	if c.whole {
+	if c.Whole {
 		c.strays, c.spared = endOrphans(c.Pid())
 	}
 	callOff()
-	c.leash.drop()
+	c.unleash()
 	close(c.done)
 }
 
 // begin starts the program. If the child has a watchdog, the program does not run until the watchdog knows its process
 // id, and begin returns no later than the watchdog's deadline.
-func (c *Child) begin() error {
+func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
-		return c.startOwn()
+		c.pid, err = startOwn(c.cmd)
+		return err
 	}
 	g, err := putBehind(c.cmd)
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	err = c.startOwn()
+	c.pid, err = startOwn(c.cmd)
 	g.started()
 	if err != nil {
 		return err
 	}
-	if c.leash.until != nil { // before watch, after which a watchdog whose deadline has passed kills the process
-		dog.Allow(c.leash.until())
+	if c.Until != nil { // before watch, after which a watchdog whose deadline has passed kills the process
+		dog.Allow(c.Until())
 	}
 	c.leash.leader = born(c.Pid())
 	dog.watch(c.Pid(), c.leash.leader)
@@ -178,14 +192,6 @@ func (c *Child) begin() error {
 	return nil
 }
 
-func (c *Child) startOwn() error {
-	err := startOwn(c.cmd)
-	if err == nil {
-		c.pid = c.cmd.Process.Pid
-	}
-	return err
-}
-
 // Pid returns the child's process id, which is also its group's id.
 func (c *Child) Pid() int { return c.pid }
 
@@ -195,13 +201,10 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Strays returns how many processes had left the child's group and were killed separately when the child exited. Call
-// it only after Done is closed. It returns 0 without the option Whole, and on systems other than Linux.
-func (c *Child) Strays() int { return c.strays }
-
-// Spared returns how many of the processes that the child left behind could not be killed, because they belong to other
-// users. Call it only after Done is closed. It returns 0 without the option Whole, and on systems other than Linux.
-func (c *Child) Spared() int { return c.spared }
+// Left returns how many processes had left the child's group and were killed separately when the child exited, and how many
+// could not be killed, because they belong to other users. Call it only after Done is closed. It returns 0 without Whole, and on
+// systems other than Linux.
+func (c *Child) Left() (killed, spared int) { return c.strays, c.spared }
 
 // Changed returns a channel that has a value after the program was stopped or continued.
 func (c *Child) Changed() <-chan struct{} { return c.changed }
@@ -230,28 +233,6 @@ func (c *Child) signal(s os.Signal) {
 	}
 }
 
-// Apart gives the child an empty standard input.
-func Apart(c *Child) error {
-	c.cmd.Stdin = nil
-	return nil
-}
-
-// Leaving lets the child's background processes outlive the child.
-func Leaving(c *Child) error {
-	c.leave = true
-	return nil
-}
-
-// An Option changes how a child is run.
-type Option func(*Child) error
-
-// Whole kills not only the child's group when the child exits, but also processes that have left the group, and
-// processes that earlier children left behind. It has an effect only on Linux.
-func Whole(c *Child) error {
-	c.whole = true
-	return nil
-}
-
 // family lists the processes that this package has started and still waits for. Any other child with its own process
 // group is an orphan, which this process has adopted as PID 1 or as a subreaper.
 var family = struct {
@@ -260,14 +241,14 @@ var family = struct {
 	elders     map[int]string // the start times of processes older than the program, by process id; see the function elders
 }{pids: map[int]bool{}}
 
-func startOwn(cmd *exec.Cmd) error {
+func startOwn(cmd *exec.Cmd) (pid int, err error) {
 	family.Lock()
 	defer family.Unlock()
-	err := cmd.Start()
-	if err == nil {
-		family.pids[cmd.Process.Pid] = true
+	if err := cmd.Start(); err != nil {
+		return 0, err
 	}
-	return err
+	family.pids[cmd.Process.Pid] = true
+	return cmd.Process.Pid, nil
 }
 
 func disown(pid int) {

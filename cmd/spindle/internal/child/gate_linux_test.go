@@ -42,7 +42,7 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	out := t.TempDir() + "/out"
 	self, err := os.Executable()
 	require.NoError(t, err)
-	c, err := Start([]string{self, out}, append(os.Environ(), role+"=mortal"), watchedByNobody(t, time.Hour))
+	c, err := Start(Command{Args: []string{self, out}, Env: append(os.Environ(), role+"=mortal"), Dog: nobody(t, time.Hour)})
 	require.NoError(t, err)
 	<-c.Done()
 	assert.Zero(t, c.Code())
@@ -51,20 +51,20 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	assert.Equal(t, strconv.Itoa(int(syscall.SIGKILL)), string(text))
 }
 
-// watchedByNobody makes a child wait at a gate.
-func watchedByNobody(t *testing.T, left time.Duration) Option {
+// nobody is a watchdog that does nothing, and makes a child wait at a gate.
+func nobody(t *testing.T, left time.Duration) *Watchdog {
 	lines, orders, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = lines.Close(); _ = orders.Close() })
 	dog := &Watchdog{pipe: orders}
 	dog.Allow(time.Now().Add(left))
-	return WatchedBy(dog)
+	return dog
 }
 
 // If this process was stopped before the gate was open, the lock is lost when it continues.
 func TestAProgramWhoseTimeIsOverDoesNotBegin(t *testing.T) {
 	out := t.TempDir() + "/out"
-	c, err := Start([]string{"touch", out}, os.Environ(), watchedByNobody(t, 0))
+	c, err := Start(Command{Args: []string{"touch", out}, Dog: nobody(t, 0)})
 	require.NoError(t, err)
 	<-c.Done()
 	assert.NotZero(t, c.Code())
@@ -83,7 +83,7 @@ func TestAProgramBeginsByTheDeadlineAtTheEndOfItsStart(t *testing.T) {
 			}
 			return inAnHour()
 		}
-		c, err := Start([]string{"touch", out}, os.Environ(), Watched(until, os.Environ(), watching, t.TempDir()+"/acted"))
+		c, err := Start(Command{Args: []string{"touch", out}, Watch: watchers(t.TempDir() + "/acted"), Until: until})
 		require.NoError(t, err)
 		<-c.Done()
 		assert.Equal(t, held, c.Code() == 0)
@@ -119,7 +119,7 @@ func TestAGateThatIsOpenedLateLetsNothingPass(t *testing.T) {
 
 // A process that is stopped behind its gate must not keep this one waiting for longer than the lock is held.
 func TestNobodyWaitsForAProcessThatStandsStillBehindItsGate(t *testing.T) {
-	c, err := Start([]string{"true"}, append(os.Environ(), role+"=still"), watchedByNobody(t, 100*time.Millisecond))
+	c, err := Start(Command{Args: []string{"true"}, Env: append(os.Environ(), role+"=still"), Dog: nobody(t, 100*time.Millisecond)})
 	require.NoError(t, err)
 	ends(t, c)
 	assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())

@@ -25,21 +25,30 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the file that a watchdog writes its replies to. It also sets close-on-exec on every file that the
-// watchdog got from its parent, so that the commands that the watchdog runs don't inherit these files.
-func inherited() *os.File {
-	const replies = 3
-	closeOnExec(replies, 4, 5, 6, 7)
-	_ = syscall.SetNonblock(replies, true) // for writeNow
-	return os.NewFile(replies, "replies")
+// inherited returns the files that a watchdog got from its parent: the one that it writes its replies to, and those that it
+// keeps open. The commands that the watchdog runs don't inherit them.
+func inherited() (replies *os.File, kept []*os.File) {
+	const first = 3
+	for fd := first + 1; inherits(fd); fd++ {
+		syscall.CloseOnExec(fd)
+		kept = append(kept, os.NewFile(uintptr(fd), "kept"))
+	}
+	syscall.CloseOnExec(first)
+	_ = syscall.SetNonblock(first, true) // for writeNow
+	return os.NewFile(first, "replies"), kept
+}
+
+// inherits reports whether this process got a descriptor from its parent. Such descriptors are recognized by the missing
+// close-on-exec flag, because Go sets the flag on every file that this process opens itself.
+func inherits(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // inheritedFile returns a duplicate of the descriptor fd if this process inherited it and should pass it on to
-// programs. Otherwise, it returns nil. Inherited descriptors are recognized by the missing close-on-exec flag, because
-// Go sets the flag on every file that this process opens itself.
+// programs. Otherwise, it returns nil.
 func inheritedFile(fd int) *os.File {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err != nil || flags&unix.FD_CLOEXEC != 0 {
+	if !inherits(fd) {
 		return nil
 	}
 	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -85,9 +94,6 @@ func signalGroup(group int, s os.Signal) {
 
 // goOn continues a stopped process.
 func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the process has exited
-
-// killGroup kills a group, even if it is stopped.
-func killGroup(group int) { signalGroup(group, syscall.SIGKILL) }
 
 // groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once true,
 // the answer stays true, because killed processes can't fork.

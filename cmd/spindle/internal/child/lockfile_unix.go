@@ -8,13 +8,6 @@ import (
 	"syscall"
 )
 
-// ErrBusy is returned if another process holds a LockFile.
-var ErrBusy = errors.New("another process on this machine holds the lock file")
-
-// A LockFile is a file that only one process on a machine can hold at a time. A process can share the lock file with
-// its watchdog by passing File to the watchdog. The lock file then stays locked until both processes have exited.
-type LockFile struct{ File *os.File }
-
 // NewLockFile takes the lock file at path. If another process holds it, NewLockFile immediately returns ErrBusy.
 func NewLockFile(path string) (*LockFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -42,10 +35,4 @@ func stillAt(path string, f *os.File) bool {
 	}
 	mine, err := f.Stat()
 	return err == nil && os.SameFile(there, mine)
-}
-
-// End removes and releases the lock file. No watchdog may still hold the file.
-func (l *LockFile) End() {
-	_ = os.Remove(l.File.Name())
-	_ = l.File.Close()
 }

@@ -39,6 +39,11 @@ func ends(t *testing.T, c *Child) {
 	}
 }
 
+func strays(c *Child) int {
+	killed, _ := c.Left()
+	return killed
+}
+
 // stray is a program that leaves a process outside its group, and ends.
 func stray(path string) []string {
 	return []string{"sh", "-c", "setsid sh -c 'echo $$ >" + path + "; exec sleep 1000' & while ! [ -s " + path + " ]; do sleep 0.01; done"}
@@ -47,20 +52,16 @@ func stray(path string) []string {
 func TestWhatHasLeftTheGroupEndsWithTheProgram(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		file := filepath.Join(t.TempDir(), "stray")
-		options := []Option{Apart}
-		if whole {
-			options = append(options, Whole)
-		}
-		c, err := Start(stray(file), os.Environ(), options...)
+		c, err := Start(Command{Args: stray(file), Apart: true, Whole: whole})
 		require.NoError(t, err)
 		<-c.Done()
 		left := wrote(t, file)
 		if whole {
-			assert.Equal(t, 1, c.Strays())
+			assert.Equal(t, 1, strays(c))
 			assert.Empty(t, born(left), "nobody has waited for it")
 			continue
 		}
-		assert.Zero(t, c.Strays())
+		assert.Zero(t, strays(c))
 		assert.NotEmpty(t, born(left))
 		_ = syscall.Kill(left, syscall.SIGKILL)
 	}
@@ -71,16 +72,16 @@ func TestTheEndOfAProgramSparesOtherChildren(t *testing.T) {
 	dir := t.TempDir()
 	program := stray(dir + "/stray")
 	program[2] += "; while ! [ -e " + dir + "/go ]; do sleep 0.01; done"
-	c, err := Start(program, os.Environ(), Apart, Whole)
+	c, err := Start(Command{Args: program, Apart: true, Whole: true})
 	require.NoError(t, err)
 	wrote(t, dir+"/stray")
-	other, err := Start([]string{"sh", "-c", "echo $$ >" + dir + "/other; exec sleep 1000"}, os.Environ(), Apart)
+	other, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >" + dir + "/other; exec sleep 1000"}, Apart: true})
 	require.NoError(t, err)
 	n := wrote(t, dir+"/other")
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
 	ends(t, c)
-	assert.NotContains(t, "ZX", stateOf(t, n), "it was killed")
-	assert.Equal(t, 1, c.Strays())
+	assert.False(t, gone(n), "it was killed")
+	assert.Equal(t, 1, strays(c))
 	other.Kill()
 	<-other.Done()
 }
@@ -91,32 +92,49 @@ func TestTheEndOfAProgramSparesWhatWasThereBefore(t *testing.T) {
 	before.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, before.Start())
 	t.Cleanup(func() { _ = before.Process.Kill(); _ = before.Wait() })
-	c, err := Start(stray(t.TempDir()+"/stray"), os.Environ(), Apart, Whole)
+	c, err := Start(Command{Args: stray(t.TempDir() + "/stray"), Apart: true, Whole: true})
 	require.NoError(t, err)
 	<-c.Done()
-	assert.Equal(t, 1, c.Strays())
-	assert.NotContains(t, "ZX", stateOf(t, before.Process.Pid), "it was killed")
+	assert.Equal(t, 1, strays(c))
+	assert.False(t, gone(before.Process.Pid), "it was killed")
 }
 
 // A program may run its own spindle, whose watchdog has work to do when that spindle is killed: a guard's watchdog
-// deactivates the service.
+// deactivates the service. That spindle itself ends with the program, like everything else.
 func TestTheEndOfAProgramSparesTheWatchdogsOfOthers(t *testing.T) {
-	file := t.TempDir() + "/watchdog"
-	c, err := Start([]string{"sh", "-c", "setsid sh -c 'printf " + watchdogName + " >/proc/$$/comm; echo $$ >" + file + "; sleep 1000; :' & while ! [ -s " + file + " ]; do sleep 0.01; done"}, os.Environ(), Apart, Whole)
-	require.NoError(t, err)
-	<-c.Done()
-	pid := wrote(t, file)
-	assert.Zero(t, c.Strays())
-	assert.NotEmpty(t, born(pid), "it was killed")
-	killGroup(pid)
+	for name, killed := range map[string]int{watchdogName: 0, "spindle": 1, watchdogName + "1": 1} {
+		file := t.TempDir() + "/left"
+		c, err := Start(Command{Args: []string{"sh", "-c", "setsid sh -c 'printf " + name + " >/proc/$$/comm; echo $$ >" + file + "; sleep 1000; :' & while ! [ -s " + file + " ]; do sleep 0.01; done"}, Apart: true, Whole: true})
+		require.NoError(t, err)
+		<-c.Done()
+		pid := wrote(t, file)
+		assert.Equal(t, killed > 0, strays(c) > 0, name)
+		assert.Equal(t, killed > 0, born(pid) == "", name)
+		signalGroup(pid, syscall.SIGKILL)
+	}
 }
 
-func stateOf(t *testing.T, pid int) string {
+// However a program ends, what it has left in its group ends with it.
+func TestTheGroupEndsWithTheProgram(t *testing.T) {
+	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
+		file := t.TempDir() + "/left"
+		c, err := Start(Command{Args: []string{"sh", "-c", "sleep 1000 & echo $! >" + file + "; " + end}, Apart: true})
+		require.NoError(t, err)
+		<-c.Done()
+		left := wrote(t, file)
+		assert.Eventually(t, func() bool { return gone(left) }, 10*time.Second, time.Millisecond, end)
+		_ = syscall.Kill(left, syscall.SIGKILL)
+	}
+}
+
+// gone reports whether a process has ended, although its parent may not have noticed yet.
+func gone(pid int) bool {
 	p, err := procfs.NewProc(pid)
-	require.NoError(t, err)
+	if err != nil {
+		return true
+	}
 	stat, err := p.Stat()
-	require.NoError(t, err)
-	return stat.State
+	return err != nil || strings.Contains("ZX", stat.State)
 }
 
 // A process of another user can't be killed, and exec does not wait for it: otherwise a program that has ended would never
@@ -141,21 +159,22 @@ func TestAProgramOfAnotherUser(t *testing.T) {
 	}
 	end, err := os.Create(file + ".go")
 	require.NoError(t, err)
-	c, err := Start([]string{"sh", "-c", "setsid sh -c 'echo $$ >" + file + "; exec sleep 1000' & while ! [ -s " + file + ".go ]; do sleep 0.01; done"}, os.Environ(), Apart, Whole)
+	c, err := Start(Command{Args: []string{"sh", "-c", "setsid sh -c 'echo $$ >" + file + "; exec sleep 1000' & while ! [ -s " + file + ".go ]; do sleep 0.01; done"}, Apart: true, Whole: true})
 	require.NoError(t, err)
 	wrote(t, file)
 	require.NoError(t, syscall.Setuid(65534))
 	_, err = end.WriteString("go")
 	require.NoError(t, err)
 	<-c.Done()
-	assert.Zero(t, c.Strays())
-	assert.Equal(t, 1, c.Spared())
+	killed, spared := c.Left()
+	assert.Zero(t, killed)
+	assert.Equal(t, 1, spared)
 }
 
 func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	start := func(name string, env ...string) (*Child, int) {
-		c, err := Start([]string{"sh", "-c", "echo $$ >" + dir + "/" + name + "; exec sleep 1000"}, append(os.Environ(), env...), Apart)
+		c, err := Start(Command{Args: []string{"sh", "-c", "echo $$ >" + dir + "/" + name + "; exec sleep 1000"}, Env: append(os.Environ(), env...), Apart: true})
 		require.NoError(t, err)
 		return c, wrote(t, dir+"/"+name)
 	}
@@ -176,10 +195,10 @@ func TestWhatHasAllTheMarksIsKilled(t *testing.T) {
 func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {
-		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
+		c, err := Start(Command{Args: []string{"sleep", "1000"}, Apart: true, Watch: watchers(acted), Until: inAnHour})
 		require.NoError(t, err)
 		c.Allow(time.Now().Add(2 * time.Second))
-		require.NoError(t, c.leash.dog.cmd.Process.Kill())
+		require.NoError(t, c.leash.dog.process.Kill())
 		<-c.Unwatched()
 		another, err := c.Rewatch()
 		require.NoError(t, err)
@@ -198,39 +217,22 @@ func TestAnotherWatchdogKnowsTheDeadline(t *testing.T) {
 func TestAWatchdogThatWasStoppedGoesOn(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
 	testcheck.NothingLeft(t, func() {
-		c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
+		c, err := Start(Command{Args: []string{"sleep", "1000"}, Apart: true, Watch: watchers(acted), Until: inAnHour})
 		require.NoError(t, err)
-		dog := c.leash.dog.cmd.Process.Pid
+		dog := c.leash.dog.process.Pid
 		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
 		c.Allow(time.Now().Add(100 * time.Millisecond))
 		ends(t, c)
 		assert.Equal(t, 128+int(syscall.SIGKILL), c.Code())
 
-		c, err = Start([]string{"sleep", "1000"}, os.Environ(), Apart, Watched(inAnHour, os.Environ(), watching, acted))
+		c, err = Start(Command{Args: []string{"sleep", "1000"}, Apart: true, Watch: watchers(acted), Until: inAnHour})
 		require.NoError(t, err)
-		dog = c.leash.dog.cmd.Process.Pid
+		dog = c.leash.dog.process.Pid
 		require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
 		c.Kill()
 		<-c.Done()
 		assert.Eventually(t, func() bool { return born(dog) == "" }, 10*time.Second, time.Millisecond, "a stopped watchdog is left")
 	})
-}
-
-// A stop is known until the program goes on.
-func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
-	c, err := Start([]string{"sleep", "1000"}, os.Environ(), Apart)
-	require.NoError(t, err)
-	assert.Nil(t, c.Stopped())
-	c.Continue() // it runs, so this has no effect, also not on a later stop
-	c.Signal(syscall.SIGSTOP)
-	<-c.Changed()
-	assert.Equal(t, os.Signal(syscall.SIGSTOP), c.Stopped())
-	c.Continue()
-	<-c.Changed()
-	assert.Nil(t, c.Stopped())
-	c.Signal(syscall.SIGTERM)
-	<-c.Done()
-	assert.Equal(t, 128+int(syscall.SIGTERM), c.Code())
 }
 
 // A stop that Continue has ended, before its report was recorded, leaves nothing. Therefore, what waits for a report
@@ -239,7 +241,9 @@ func TestWhetherAProgramIsStoppedIsKnown(t *testing.T) {
 func TestAReportOfAStopMayComeTooLate(t *testing.T) {
 	c := &Child{cmd: exec.Command("sleep", "1000"), changed: make(chan struct{}, 1)} // only this test reads its reports
 	require.NoError(t, ownGroup(c.cmd))
-	require.NoError(t, c.startOwn())
+	var err error
+	c.pid, err = startOwn(c.cmd)
+	require.NoError(t, err)
 	t.Cleanup(c.Kill)
 	reported := func(s syscall.Signal) report {
 		c.Signal(s)
@@ -269,7 +273,7 @@ func TestAReportOfAStopMayComeTooLate(t *testing.T) {
 func TestAStopEndsWhenTheProgramIsContinued(t *testing.T) {
 	const stops = `while :; do kill -STOP $$; done`
 	for range 100 {
-		c, err := Start([]string{"sh", "-c", stops}, os.Environ(), Apart)
+		c, err := Start(Command{Args: []string{"sh", "-c", stops}, Apart: true})
 		require.NoError(t, err)
 		<-c.Changed()
 		c.Continue() // it will be stopped again at once

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -59,7 +58,7 @@ func inGroup(t *testing.T, c *exec.Cmd) int {
 func TestAGroupIsGoneOnceNothingRunsInIt(t *testing.T) {
 	group := inGroup(t, exec.Command("sh", "-c", "sleep 1000 & sleep 1000"))
 	assert.False(t, groupGone(group))
-	killGroup(group)
+	signalGroup(group, syscall.SIGKILL)
 	require.Eventually(t, func() bool { return groupGone(group) }, 10*time.Second, time.Millisecond, "nobody waits for its first process")
 	assert.NotEmpty(t, born(group), "it is a zombie")
 }
@@ -75,45 +74,10 @@ func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
 	pid := inGroup(t, c)
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		p, err := procfs.NewProc(pid)
-		if err != nil {
-			return false
-		}
-		stat, err := p.Stat()
-		return err == nil && stat.State == zombie
-	}, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, time.Millisecond)
 	assert.False(t, groupGone(pid))
-	killGroup(pid)
+	signalGroup(pid, syscall.SIGKILL)
 	require.Eventually(t, func() bool { return groupGone(pid) }, 10*time.Second, time.Millisecond)
-}
-
-func TestAProcessIsToldFromALaterOneWithItsNumber(t *testing.T) {
-	for name, of := range map[string]struct {
-		later bool
-		ended syscall.Signal // by the first of the watchdog's SIGKILL and the test's SIGTERM
-	}{
-		"it is killed":              {false, syscall.SIGKILL},
-		"a later one is no concern": {true, syscall.SIGTERM},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := exec.Command("sleep", "1000")
-			pid := inGroup(t, c)
-			v := vigil{group: pid, leader: born(pid), replies: os.Stderr}
-			if of.later {
-				v.leader = "17"
-			}
-			var acted bool
-			v.action = func(Act) { acted = true }
-			v.act(Dead)
-			assert.True(t, acted)
-			require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
-			require.Eventually(t, func() bool { return groupGone(pid) }, 10*time.Second, time.Millisecond)
-			assert.Equal(t, !of.later, v.gone(), "whether it is known to be gone")
-			_ = c.Wait()
-			assert.Equal(t, of.ended, c.ProcessState.Sys().(syscall.WaitStatus).Signal())
-		})
-	}
 }
 
 // In the /proc of another pid namespace a process id names another process: a program would be taken for a stranger, and

@@ -3,7 +3,6 @@ package child
 import (
 	"bufio"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +15,29 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
+
+// watching is the first argument of a watchdog of these tests. What follows is a file, in which it writes that it acts.
+const watching = "watching"
+
+func watchFor(file string) {
+	Watch(func(a Act) {
+		if err := os.WriteFile(file, []byte(strconv.Itoa(int(a.Why))), 0o600); err != nil {
+			panic(err)
+		}
+	})
+}
+
+// watchers starts watchdogs, which write to a file that they act.
+func watchers(file string) func(time.Time) (*Watchdog, error) {
+	return func(until time.Time) (*Watchdog, error) {
+		return StartWatchdog(until, os.Environ(), []string{watching, file})
+	}
+}
+
+func inAnHour() time.Time { return time.Now().Add(time.Hour) }
 
 // unable are programs that can't be run, with the exit codes that a shell has for them.
 func unable(t *testing.T) map[string]int {
@@ -42,8 +61,8 @@ func TestAProgramThatCanNotBeRunLeavesNoProcess(t *testing.T) {
 	for path, code := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
 		testcheck.NothingLeft(t, func() {
-			_, err := Start([]string{path}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
-			var unable *exit.Error
+			_, err := Start(Command{Args: []string{path}, Watch: watchers(acted), Until: inAnHour})
+			var unable *terminal.Exit
 			require.ErrorAs(t, err, &unable, path)
 			assert.Equal(t, code, unable.Code, path)
 		})
@@ -56,9 +75,9 @@ func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 	for path := range unable(t) {
 		acted := filepath.Join(t.TempDir(), "acted")
 		testcheck.NothingLeft(t, func() {
-			dog, err := StartWatchdog(time.Now().Add(time.Hour), os.Environ(), []string{watching, acted})
+			dog, err := watchers(acted)(inAnHour())
 			require.NoError(t, err)
-			_, err = Start([]string{path}, os.Environ(), WatchedBy(dog))
+			_, err = Start(Command{Args: []string{path}, Dog: dog})
 			require.Error(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -68,27 +87,6 @@ func TestAWatchdogOutlivesAProgramThatCanNotBeRun(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, strconv.Itoa(int(Told)), string(text))
 	}
-}
-
-func TestAnOptionThatFailsLeavesNoWatchdog(t *testing.T) {
-	failing := func(*Child) error { return errors.New("it can't be had") }
-	testcheck.NothingLeft(t, func() {
-		_, err := Start([]string{"true"}, os.Environ(), Watched(inAnHour, os.Environ(), watching, "/dev/null"), failing)
-		assert.ErrorContains(t, err, "it can't be had")
-	})
-}
-
-func TestAProgramThatHasEndedLeavesNothing(t *testing.T) {
-	acted := filepath.Join(t.TempDir(), "acted")
-	for program, code := range map[string]int{"exit 0": 0, "exit 3": 3, "kill -KILL $$": 137, "sleep 1000 & exit 4": 4} {
-		testcheck.NothingLeft(t, func() {
-			c, err := Start([]string{"sh", "-c", program}, os.Environ(), Watched(inAnHour, os.Environ(), watching, acted))
-			require.NoError(t, err)
-			<-c.Done()
-			assert.Equal(t, code, c.Code(), program)
-		})
-	}
-	assert.NoFileExists(t, acted)
 }
 
 // echo starts a process in its own group that prints what it reads.
@@ -120,10 +118,12 @@ func TestAWatchdogSparesAStrangersGroupWithTheNumberOfItsOwn(t *testing.T) {
 		assert.True(t, acted, "its action is done")
 		assert.True(t, lives(), "a stranger was killed")
 
+		assert.False(t, v.gone())
+
 		v.leader = born(group)
 		v.act(why)
 		assert.False(t, lives(), "its own group is killed")
-		require.Eventually(t, func() bool { return syscall.Kill(-group, 0) != nil || groupGone(group) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, v.gone, 10*time.Second, time.Millisecond)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestAWatchdogKnowsItsGroupFromItsParent(t *testing.T) {
 		if own {
 			leader = born(group)
 		}
-		dog, err := StartWatchdog(time.Now().Add(time.Hour), os.Environ(), []string{watching, filepath.Join(t.TempDir(), "acted")})
+		dog, err := watchers(filepath.Join(t.TempDir(), "acted"))(inAnHour())
 		require.NoError(t, err)
 		dog.watch(group, leader)
 		require.NoError(t, dog.Finish(t.Context()))
@@ -145,7 +145,7 @@ func TestAWatchdogKnowsItsGroupFromItsParent(t *testing.T) {
 
 // A program that has exited is sent no signal: another group may have its number.
 func TestAProgramThatHasExitedIsSentNoSignal(t *testing.T) {
-	c, err := Start([]string{"true"}, os.Environ(), Apart)
+	c, err := Start(Command{Args: []string{"true"}, Apart: true})
 	require.NoError(t, err)
 	<-c.Done()
 	stranger, lives := echo(t)
@@ -160,7 +160,7 @@ func TestAProgramThatHasExitedIsSentNoSignal(t *testing.T) {
 // of each time.
 func TestAWatchdogActsEachTimeItsParentIsLate(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
-	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, acted})
+	dog, err := watchers(acted)(inAnHour())
 	require.NoError(t, err)
 	for range 3 {
 		dog.Allow(time.Now().Add(20 * time.Millisecond))
@@ -181,7 +181,7 @@ func TestAWatchdogActsEachTimeItsParentIsLate(t *testing.T) {
 // the pipe can't be closed until the watchdog is gone.
 func TestADismissedWatchdogNeverActs(t *testing.T) {
 	acted := filepath.Join(t.TempDir(), "acted")
-	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, acted})
+	dog, err := watchers(acted)(inAnHour())
 	require.NoError(t, err)
 	pipe, err := dog.pipe.SyscallConn()
 	require.NoError(t, err)

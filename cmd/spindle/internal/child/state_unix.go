@@ -62,8 +62,8 @@ func (c *Child) note(r report) (exited bool) {
 // exit kills the processes that the program left behind in its group. It does so at once and for the last time: when the
 // group is empty, another group may get its id.
 func (c *Child) exit(code int) (exited bool) {
-	if !c.leave {
-		killGroup(c.pid)
+	if !c.Leaving {
+		signalGroup(c.pid, syscall.SIGKILL)
 	}
 	c.code, c.state.exited = code, true
 	return true

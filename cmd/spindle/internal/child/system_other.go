@@ -17,7 +17,7 @@ func ownGroup(*exec.Cmd) error { return Supported() }
 
 func ownSession(*exec.Cmd) error { return Supported() }
 
-func inherited() *os.File { return os.Stderr }
+func inherited() (*os.File, []*os.File) { return os.Stderr, nil }
 
 func inheritedFile(int) *os.File { return nil }
 
@@ -30,8 +30,6 @@ func writeNow(*os.File, []byte) error { return Supported() }
 func signalGroup(int, os.Signal) {}
 
 func goOn(*os.Process) {}
-
-func killGroup(int) {}
 
 func groupGone(int) bool { return false }
 

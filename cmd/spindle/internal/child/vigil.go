@@ -3,6 +3,7 @@ package child
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -20,11 +21,7 @@ const (
 	Late               // the parent has missed its deadline
 )
 
-// A WatchdogAction is what a watchdog does after it has killed the group. It returns when it is done. If the parent was
-// only late, the watchdog may call the action again later.
-type WatchdogAction func(Act)
-
-// An Act is the argument of a WatchdogAction.
+// An Act is the argument of what a watchdog does after it has killed the group.
 type Act struct {
 	Why    Reason
 	Report func(error) bool // sends an error to the parent, and reports whether that was possible
@@ -34,18 +31,20 @@ type Act struct {
 const watchdogName = "spindle-watch"
 
 // Watch runs in the watchdog process and reads orders from standard input. If the parent tells it to act, or exits,
-// Watch acts and returns. If the parent misses its deadline, Watch acts but keeps watching, because the parent may
-// still be running. It may then act again.
-func Watch(action WatchdogAction) {
+// Watch acts, lets go of the files that it got from the parent, and returns. If the parent misses its deadline, Watch acts
+// but keeps watching, because the parent may still be running. It may then act again.
+func Watch(action func(Act)) {
 	rename(watchdogName) // the default would be the last part of /proc/self/exe
-	orders := make(chan string)
-	go func() {
-		defer close(orders)
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			orders <- lines.Text()
+	orders := linesOf(os.Stdin)
+	replies, kept := inherited()
+	v := vigil{action: action, replies: replies}
+	defer func() {
+		for _, f := range kept {
+			_ = f.Close()
 		}
+		_ = order(replies, "done\n")
+		_ = replies.Close()
 	}()
-	v := vigil{action: action, replies: inherited()}
 	clock := elect.SystemClock{}
 	var wall int64 // the deadline as a wall-clock time
 	var left time.Duration
@@ -85,17 +84,29 @@ func Watch(action WatchdogAction) {
 	}
 }
 
+// linesOf returns a channel of the lines that arrive.
+func linesOf(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return lines
+}
+
 // vigil is the process group that a watchdog watches, and its action.
 type vigil struct {
 	group   int    // or 0
 	leader  string // the start time of the group's leader; see born
-	action  WatchdogAction
+	action  func(Act)
 	replies *os.File
 }
 
 func (v *vigil) act(why Reason) {
 	if !v.strange() {
-		killGroup(v.group)
+		signalGroup(v.group, os.Kill)
 	}
 	_ = order(v.replies, "begun\n")
 	v.action(Act{why, func(err error) bool {

@@ -24,31 +24,31 @@ var ErrGone = errors.New("the watchdog exited before it was done")
 //
 // The methods are safe for concurrent use, except that only one call of Finish may be in progress at a time.
 type Watchdog struct {
-	cmd    *exec.Cmd
-	pipe   *os.File
-	ended  func() error              // waits until the watchdog exits
-	begun  chan struct{}             // closed once the watchdog acts or has exited
-	failed chan error                // errors of the action; closed when the watchdog has exited
-	gone   chan struct{}             // closed when the watchdog has exited
-	until  atomic.Pointer[time.Time] // the deadline
-	told   bool                      // Finish has sent its order
+	process *os.Process
+	pipe    *os.File
+	begun   chan struct{}             // closed once the watchdog acts or has exited
+	failed  chan error                // errors of the action; closed when the watchdog is done or has exited
+	gone    chan struct{}             // closed when the watchdog is done or has exited
+	done    bool                      // its action is done; set before failed is closed
+	until   atomic.Pointer[time.Time] // the deadline
+	told    bool                      // Finish has sent its order
 }
 
 // StartWatchdog starts this program again as a watchdog process, with the given environment and arguments. With these
 // arguments, the program must call Watch. The parameter until is the watchdog's deadline, which Allow can extend. The
-// watchdog inherits the files and keeps them open until it exits.
-func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (*Watchdog, error) {
-	w, err := startWatchdog(env, args, files)
+// watchdog inherits the files and keeps them open until it is done.
+func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (w *Watchdog, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("can't start the watchdog: %w", err)
+		}
+	}()
+	self, err := itself()
 	if err != nil {
-		return nil, fmt.Errorf("can't start the watchdog: %w", err)
+		return nil, err
 	}
-	w.Allow(until)
-	return w, nil
-}
-
-func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
-	c, err := another(env, args)
-	if err != nil {
+	c := exec.Command(self, args...)
+	if err := ownSession(c); err != nil { // so that signals to this process's group don't reach the watchdog
 		return nil, err
 	}
 	in, orders, replies, out, err := pipes()
@@ -57,18 +57,20 @@ func startWatchdog(env, args []string, files []*os.File) (*Watchdog, error) {
 	}
 	defer in.Close()
 	defer out.Close()
-	w := &Watchdog{cmd: c, pipe: orders, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
-	w.ended = sync.OnceValue(func() error {
-		defer disown(w.cmd.Process.Pid)
-		return w.cmd.Wait()
-	})
-	c.Stdin, c.Stdout, c.ExtraFiles = in, os.Stdout, append([]*os.File{out}, files...)
-	if err = startOwn(c); err != nil {
+	c.Args[0], c.Env, c.ExtraFiles = os.Args[0], env, append([]*os.File{out}, files...)
+	c.Stdin, c.Stdout, c.Stderr = in, os.Stdout, os.Stderr
+	if _, err = startOwn(c); err != nil {
 		_ = orders.Close()
 		_ = replies.Close()
 		return nil, err
 	}
-	go w.listen(replies)
+	w = &Watchdog{process: c.Process, pipe: orders, begun: make(chan struct{}), failed: make(chan error), gone: make(chan struct{})}
+	go func() {
+		w.listen(replies)
+		_ = c.Wait()
+		disown(c.Process.Pid)
+	}()
+	w.Allow(until)
 	return w, nil
 }
 
@@ -85,15 +87,17 @@ func pipes() (in, to, from, out *os.File, err error) {
 	return in, to, from, out, nil
 }
 
+// listen receives the watchdog's replies.
 func (w *Watchdog) listen(replies io.ReadCloser) {
 	defer replies.Close()
 	defer close(w.gone)
 	defer close(w.failed)
 	begun := sync.OnceFunc(func() { close(w.begun) })
 	defer begun()
-	for lines := bufio.NewScanner(replies); lines.Scan(); {
-		begun()
-		if text, ok := strings.CutPrefix(lines.Text(), "failed "); ok {
+	for lines := bufio.NewScanner(replies); lines.Scan(); begun() {
+		if lines.Text() == "done" {
+			w.done = true
+		} else if text, ok := strings.CutPrefix(lines.Text(), "failed "); ok {
 			if plain, err := strconv.Unquote(text); err == nil {
 				text = plain
 			}
@@ -108,8 +112,8 @@ func (w *Watchdog) listen(replies io.ReadCloser) {
 func (w *Watchdog) Allow(until time.Time) {
 	w.until.Store(&until)
 	_ = order(w.pipe, "allow %d %d\n", time.Until(until), until.UnixNano())
-	if w.cmd != nil {
-		goOn(w.cmd.Process) // a stopped watchdog would notice neither this deadline nor the exit of this process
+	if w.process != nil {
+		goOn(w.process) // a stopped watchdog would notice neither this deadline nor the exit of this process
 	}
 }
 
@@ -119,22 +123,22 @@ func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 // Begun returns a channel that is closed once the watchdog has begun to act or has exited.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish tells the watchdog to act now, and waits until the action is done and the watchdog has exited. If the action
-// fails, Finish returns the error, and the watchdog tries again. Call Finish again to wait for the next attempt. If
-// Finish returns ErrGone, there will be no further attempt. If ctx ends, Finish returns, but the watchdog continues.
+// Finish tells the watchdog to act now, and waits until the action is done. If the action fails, Finish returns the error,
+// and the watchdog tries again. Call Finish again to wait for the next attempt. If Finish returns ErrGone, there will be
+// no further attempt. If ctx ends, Finish returns, but the watchdog continues.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
 	}
-	goOn(w.cmd.Process)
+	goOn(w.process)
 	select {
 	case err, ok := <-w.failed:
 		if ok {
 			return err
 		}
 		_ = w.pipe.Close()
-		if err := w.ended(); err != nil {
-			return fmt.Errorf("%w: %w", ErrGone, err)
+		if !w.done {
+			return ErrGone
 		}
 		return nil
 	case <-ctx.Done():
@@ -148,42 +152,14 @@ func (w *Watchdog) watch(group int, leader string) { _ = order(w.pipe, "watch %d
 
 // dismiss kills the watchdog, even if it is stopped. There is no process left that it would have to kill.
 func (w *Watchdog) dismiss() {
-	_ = w.cmd.Process.Kill()
+	_ = w.process.Kill()
 	_ = w.pipe.Close()
-	go func() { _ = w.ended() }()
 }
 
 // order writes a line to a pipe. If the reader has exited or is stopped, order returns an error instead of blocking. A
 // write deadline would not work, because it can pass before the write is attempted.
 func order(pipe *os.File, format string, args ...any) error {
 	return writeNow(pipe, fmt.Appendf(nil, format, args...))
-}
-
-// Detach starts this program again in a new process, with the given environment and arguments, and returns without
-// waiting for it to exit.
-func Detach(env []string, args ...string) error {
-	c, err := another(env, args)
-	if err != nil {
-		return err
-	}
-	c.Stdout = os.Stderr
-	if err := c.Start(); err != nil {
-		return err
-	}
-	go func() { _ = c.Wait() }() // the process logs its own errors
-	return nil
-}
-
-// another returns a command that runs this program again. The new process has its own session, so signals to this
-// process's group don't reach it.
-func another(env, args []string) (*exec.Cmd, error) {
-	self, err := itself()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.Command(self, args...)
-	c.Args[0], c.Env, c.Stderr = os.Args[0], env, os.Stderr
-	return c, ownSession(c)
 }
 
 // itself returns the path of this program's executable.

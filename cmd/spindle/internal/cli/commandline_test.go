@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 var update = flag.Bool("update", false, "write commandline.txt anew")
@@ -25,7 +25,7 @@ const commandLine = "commandline.txt"
 // of that file. A reviewer then sees it.
 func TestTheCommandLineIsAsRecorded(t *testing.T) {
 	var b strings.Builder
-	flags.Commands(newRoot(), func(c *cobra.Command) {
+	terminal.Commands(newRoot(), func(c *cobra.Command) {
 		if c.Hidden {
 			return
 		}
@@ -39,8 +39,8 @@ func TestTheCommandLineIsAsRecorded(t *testing.T) {
 			if f.Shorthand != "" {
 				fmt.Fprintf(&b, "%s -%s: --%s\n", path, f.Shorthand, f.Name)
 			}
-			if flags.HasVariable(f) {
-				fmt.Fprintf(&b, "%s $%s: --%s\n", path, flags.Variable(f), f.Name)
+			if terminal.HasVariable(f) {
+				fmt.Fprintf(&b, "%s $%s: --%s\n", path, terminal.Variable(f), f.Name)
 			}
 		})
 	})

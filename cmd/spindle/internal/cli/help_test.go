@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
@@ -20,19 +19,19 @@ const screen = 20
 // helps is the file with these lines of every command.
 const helps = "help.txt"
 
-func helpOf(c *cobra.Command) string {
-	var b bytes.Buffer
-	c.SetOut(&b)
-	help(c, nil)
-	return b.String()
-}
-
+// All of a help fits a terminal, and its first screen says how to use the command.
 func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 	var screens strings.Builder
-	flags.Commands(newRoot(), func(c *cobra.Command) {
-		lines := strings.SplitAfter(helpOf(c), "\n")
+	terminal.Commands(newRoot(), func(c *cobra.Command) {
+		var b bytes.Buffer
+		c.SetOut(&b)
+		help(c, nil)
+		lines := strings.SplitAfter(b.String(), "\n")
 		head := strings.Join(lines[:min(len(lines), screen)], "")
 		want := []string{"Usage:    " + c.UseLine()[:10], "Example:  spindle", codes}
+		for _, name := range first[c.Name()] {
+			assert.NotNil(t, c.Flag(name), "%s --%s", c.CommandPath(), name)
+		}
 		if firstFlags(c) != "" {
 			want = append(want, "\n  --")
 		}
@@ -41,7 +40,8 @@ func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 		}
 		_, all, _ := strings.Cut(c.Long, codes)
 		assert.Contains(t, head, strings.TrimRight(all, "\n"), "all exit codes")
-		for line := range strings.Lines(head) {
+		assert.NotEmpty(t, c.Long, c.Name())
+		for line := range strings.Lines(head + c.Long) {
 			assert.LessOrEqual(t, terminal.Length(strings.TrimRight(line, "\n")), 80, "%s: %s", c.Name(), line)
 		}
 		if !c.Hidden {
@@ -54,21 +54,4 @@ func TestTheFirstScreenOfAHelpSaysHowToUseTheCommand(t *testing.T) {
 	recorded, err := os.ReadFile(helps)
 	require.NoError(t, err)
 	assert.Equal(t, string(recorded), screens.String(), "if this is intended, run: go test ./cmd/spindle/internal/cli -run FirstScreen -update")
-}
-
-func TestEachFirstFlagExists(t *testing.T) {
-	flags.Commands(newRoot(), func(c *cobra.Command) {
-		for _, name := range first[c.Name()] {
-			assert.NotNil(t, c.Flag(name), "%s --%s", c.CommandPath(), name)
-		}
-	})
-}
-
-func TestHelpFitsATerminal(t *testing.T) {
-	flags.Commands(newRoot(), func(c *cobra.Command) {
-		assert.NotEmpty(t, c.Long, c.Name())
-		for line := range strings.Lines(c.Long) {
-			assert.LessOrEqual(t, terminal.Length(strings.TrimRight(line, "\n")), 80, "%s: %s", c.Name(), line)
-		}
-	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 func newInstall() *cobra.Command {
@@ -23,9 +23,9 @@ a database.
 
 In Kubernetes, an init container can use it to give spindle to a program whose
 image does not contain it. Spindle's own image needs no shell for that.
-` + flags.CommonCodes,
+` + terminal.CommonCodes,
 		Example: "  spindle install /opt/spindle",
-		Args:    flags.Exactly(1, "the name of one directory"),
+		Args:    terminal.Exactly(1, "the name of one directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			self, err := os.Executable()
 			if err != nil {

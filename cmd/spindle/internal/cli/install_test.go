@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,16 +38,27 @@ func TestInstallReplacesTheFileInsteadOfWritingToIt(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o755), info.Mode(), "every user of the pod may run it")
 	}
-}
 
-func TestInstallLeavesNothingBehindIfItFails(t *testing.T) {
-	dir := t.TempDir()
-	self := filepath.Join(dir, "self")
-	require.NoError(t, os.WriteFile(self, []byte("new"), 0o600))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, programName()), 0o755)) // a file can't replace a directory
-	_, err := install(self, dir)
+	require.NoError(t, os.Remove(old))
+	require.NoError(t, os.Mkdir(old, 0o755)) // a file can't replace a directory
+	_, err = install(self, dir)
 	require.Error(t, err)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Len(t, entries, 2)
+	assert.Len(t, entries, 2, "nothing is left behind if it fails")
+}
+
+func TestTheVersionSaysWhatWasBuilt(t *testing.T) {
+	on := "\n  go1.26.0 for " + runtime.GOOS + "/" + runtime.GOARCH + "\n"
+	info := &debug.BuildInfo{GoVersion: "go1.26.0"}
+	assert.Equal(t, "spindle (unknown)"+on, versionOf(info).String())
+
+	info.Main.Version = "v1.2.3"
+	assert.Equal(t, "spindle v1.2.3"+on, versionOf(info).String(), "go install of a release knows no revision")
+
+	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "1c2e69b"}, {Key: "vcs.time", Value: "2026-11-21T13:55:42Z"}, {Key: "vcs.modified", Value: "false"}}
+	assert.Equal(t, "spindle v1.2.3\n  revision 1c2e69b of 2026-11-21T13:55:42Z"+on, versionOf(info).String())
+
+	info.Settings[2].Value = "true"
+	assert.Contains(t, versionOf(info).String(), "2026-11-21T13:55:42Z, with uncommitted changes\n")
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 func newMan() *cobra.Command {
@@ -25,9 +24,9 @@ require a database.
 The pages carry the date in SOURCE_DATE_EPOCH, in seconds since 1970. If that
 variable is not set, they carry the date of the commit that spindle was built
 from.
-` + flags.CommonCodes,
+` + terminal.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",
-		Args:    flags.Exactly(1, "the name of one directory"),
+		Args:    terminal.Exactly(1, "the name of one directory"),
 		RunE:    func(_ *cobra.Command, args []string) error { return writeMan(args[0]) },
 	}
 }
@@ -48,7 +47,7 @@ func writeMan(dir string) error {
 // layout of indented text.
 func forMan(root *cobra.Command) *cobra.Command {
 	root.DisableAutoGenTag = true
-	flags.Commands(root, func(c *cobra.Command) {
+	terminal.Commands(root, func(c *cobra.Command) {
 		c.DisableAutoGenTag = true
 		c.Long = markdown(c.Long)
 		c.Flags().VisitAll(plainUsage)
@@ -82,8 +81,3 @@ func markdown(help string) string {
 
 // literal escapes characters that Markdown would read as emphasis.
 var literal = strings.NewReplacer("*", `\*`, "_", `\_`)
-
-// pageOf returns the file name of a command's page.
-func pageOf(c *cobra.Command) string {
-	return fmt.Sprintf("%s.1", strings.ReplaceAll(c.CommandPath(), " ", "-"))
-}

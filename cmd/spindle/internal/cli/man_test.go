@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // Each command has a page with what its help says, which man renders without a warning.
@@ -20,11 +20,12 @@ func TestEachCommandHasAManPage(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1763645616")
 	require.NoError(t, writeMan(dir))
 	man, err := exec.LookPath("man")
-	flags.Commands(newRoot(), func(c *cobra.Command) {
+	terminal.Commands(newRoot(), func(c *cobra.Command) {
 		if c.Hidden {
 			return
 		}
-		page, readErr := os.ReadFile(filepath.Join(dir, pageOf(c)))
+		path := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
+		page, readErr := os.ReadFile(path)
 		require.NoError(t, readErr, "%s has no page", c.CommandPath())
 		text := string(page)
 		for _, want := range []string{`.TH "SPINDLE`, "Nov 2025", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"} {
@@ -34,7 +35,7 @@ func TestEachCommandHasAManPage(t *testing.T) {
 			assert.NotContains(t, text, literal, c.Name())
 		}
 		if err == nil {
-			rendersAll(t, man, filepath.Join(dir, pageOf(c)), c)
+			rendersAll(t, man, path, c)
 		}
 	})
 }

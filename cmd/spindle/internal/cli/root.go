@@ -1,3 +1,12 @@
+// Package cli assembles the spindle command from its subcommands.
+//
+//   - root.go: the root command; help.go: the order of each help; completion.go: completion from the lock table
+//   - version.go, install.go, man.go, schema.go: the subcommands of these names
+//
+// The other subcommands are in packages of their own. Package run has exec and guard. Package view has ls, status,
+// members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo have
+// the subcommands of these names. Under them are terminal, database and model, which all of them use, and child, health
+// and peer.
 package cli
 
 import (
@@ -11,11 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/demo"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/operate"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/run"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
@@ -33,11 +39,11 @@ func Main(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	// An error before a command runs is a mistake on the command line.
-	code := exit.Misused
-	flags.Commands(root, func(c *cobra.Command) {
+	code := terminal.Misused
+	terminal.Commands(root, func(c *cobra.Command) {
 		if run := c.RunE; run != nil {
 			c.RunE = func(c *cobra.Command, args []string) error {
-				code = exit.Failed
+				code = terminal.Failed
 				return run(c, args)
 			}
 		}
@@ -46,7 +52,7 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	var e *exit.Error
+	var e *terminal.Exit
 	if errors.As(err, &e) {
 		code = e.Code
 		if e.Err == nil {
@@ -54,7 +60,7 @@ func Main(args []string) int {
 		}
 	}
 	terminal.Stderr.Log(slog.LevelError, err.Error())
-	if code == exit.Misused && !terminal.Stderr.Format.Objects() {
+	if code == terminal.Misused && !terminal.Stderr.Format.Objects() {
 		fmt.Fprintf(os.Stderr, "Try: %s --help\n", c.CommandPath())
 	}
 	return code
@@ -80,9 +86,9 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-The flag --hook-timeout can also be set by the environment variable
-SPINDLE_HOOK_TIMEOUT, and other flags likewise, except those whose help begins
-with an asterisk. A flag on the command line takes precedence. To use a running
+The environment variable SPINDLE_HOOK_TIMEOUT sets the flag --hook-timeout, and
+each other flag has such a variable too, unless its help begins with an
+asterisk. A flag on the command line takes precedence. To use a running
 emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
 // usage is the end of each help: what is not on its first screen.
@@ -94,20 +100,20 @@ All flags:
 {{.LocalFlags.FlagUsagesWrapped 80}}{{end}}{{if .HasAvailableInheritedFlags}}
 Global flags:
 {{.InheritedFlags.FlagUsagesWrapped 80}}{{end}}{{if .HasParent}}
-Flags without an asterisk can also be set by variables: see spindle --help.
+Flags without an asterisk have environment variables: see spindle --help.
 {{end}}`
 
 func newRoot() *cobra.Command {
-	o := &connect.Database{}
+	o := &database.Database{}
 	root := &cobra.Command{
 		Use:               "spindle COMMAND",
 		Short:             "Run a program on exactly one machine at a time, and see who holds each lock",
-		Long:              rootHelp + "\n" + flags.CommonCodes + "\nSome commands have further exit codes.",
+		Long:              rootHelp + "\n" + terminal.CommonCodes + "\nSome commands have further exit codes.",
 		Example:           "  spindle demo",
 		Version:           versionOf(buildInfo()).String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return flags.FromEnvironment(c.Flags()) },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return terminal.FromEnvironment(c.Flags()) },
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -120,7 +126,7 @@ func newRoot() *cobra.Command {
 		if c == root && c.Flags().NArg() > 0 { // a mistyped command, whose flags the root does not have
 			return unknown(c, c.Flags().Arg(0))
 		}
-		return flags.Invalid(err, flags.OnCommandLine)
+		return terminal.Invalid(err, terminal.OnCommandLine)
 	})
 	root.SetHelpFunc(help)
 	root.SetUsageTemplate(usage)
@@ -129,10 +135,10 @@ func newRoot() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	o.Flags(root.PersistentFlags())
 	root.AddCommand(operate.NewInit(o), operate.NewDoctor(o), run.NewExec(o), run.NewGuard(o), view.NewLs(o), view.NewWatch(o), view.NewStatus(o), view.NewMembers(o), serve.NewServe(o), agent.NewAgent(o), operate.NewHandover(o), operate.NewRelease(o), operate.NewPrune(o), demo.NewDemo(o), newVersion(), newSchema(), newInstall(), newMan())
-	complete.Flags(o, root)
-	flags.Commands(root, func(c *cobra.Command) {
+	addCompletions(o, root)
+	terminal.Commands(root, func(c *cobra.Command) {
 		c.Flags().SortFlags = false
-		flags.MarkWithoutVariable(c.LocalFlags())
+		terminal.MarkWithoutVariable(c.LocalFlags())
 		c.InitDefaultHelpFlag()
 		c.Flags().Lookup("help").Usage = "show this help"
 	})
@@ -144,5 +150,5 @@ func unknown(c *cobra.Command, arg string) error {
 	if s := c.SuggestionsFor(arg); len(s) > 0 {
 		hint = ": did you mean " + strings.Join(s, " or ") + "?"
 	}
-	return exit.Misuse("unknown command %q%s", arg, hint)
+	return terminal.Misuse("unknown command %q%s", arg, hint)
 }

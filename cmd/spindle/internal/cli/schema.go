@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/agent"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
@@ -37,18 +36,22 @@ The schema has a version, which spindle version -o json shows. The major version
 changes when a key is removed or gets a different meaning, and the minor version
 changes when a key is added. Programs should therefore ignore keys that they
 don't know. The schema itself is stricter, and rejects unknown keys.
-` + flags.CommonCodes,
+
+The exception is spindle schema agent, which prints an OpenAPI document (3.1):
+the agent's requests and their parameters, the lines of its responses, and the
+codes of refusals.
+` + terminal.CommonCodes,
 		Example: `  spindle schema >spindle.json
-  spindle schema ls | jq -r '."$defs".lock.properties | keys[]'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("schema takes at most one command name, but got %q", args)
-			}
-			return nil
-		},
+  spindle schema ls | jq -r '."$defs".lock.properties | keys[]'
+  spindle schema agent | jq -r '.paths | keys[]'`,
+		Args: terminal.AtMostOne("command name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				_, err := os.Stdout.Write(schemaText)
+				return err
+			}
+			if args[0] == "agent" {
+				_, err := os.Stdout.Write(agent.OpenAPI)
 				return err
 			}
 			text, err := schemaFor(args[0])
@@ -58,7 +61,7 @@ don't know. The schema itself is stricter, and rejects unknown keys.
 			return err
 		},
 	}
-	c.ValidArgs = schemaCommands()
+	c.ValidArgs = append(schemaCommands(), "agent")
 	return c
 }
 
@@ -91,7 +94,7 @@ func schemaCommands() (names []string) {
 // schemaFor returns the schema for the output of one command.
 func schemaFor(command string) ([]byte, error) {
 	if !slices.Contains(schemaCommands(), command) {
-		return nil, exit.Misuse("there is no schema for %q: want %s", command, terminal.OneOf(schemaCommands()))
+		return nil, terminal.Misuse("there is no schema for %q: want %s", command, terminal.OneOf(append(schemaCommands(), "agent")))
 	}
 	s := readSchema()
 	s.ID += "/" + command

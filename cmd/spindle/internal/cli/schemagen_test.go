@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/doctor"
 	"github.com/spindle-lock/spindle/internal/operator"
 )
@@ -32,24 +33,15 @@ type member struct {
 
 // MarshalJSON implements json.Marshaler.
 func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	b.WriteByte('{')
-	for i, m := range o {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if err := e.Encode(m.key); err != nil {
+	var all []string
+	for _, m := range o {
+		value, err := json.Marshal(m.value)
+		if err != nil {
 			return nil, err
 		}
-		b.WriteByte(':')
-		if err := e.Encode(m.value); err != nil {
-			return nil, err
-		}
+		all = append(all, strconv.Quote(m.key)+":"+string(value))
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return []byte("{" + strings.Join(all, ",") + "}"), nil
 }
 
 func words(all ...string) object { return object{{"type", "string"}, {"enum", all}} }
@@ -67,6 +59,7 @@ func newSchemaOf(t *testing.T) []byte {
 	g.defs = object{
 		{"state", append(words("held", "leaving", "expired", "released", "paused", "unconfirmed", "orphaned", "unreadable", "free"),
 			member{"description", "the state by Spanner's clock: see spindle ls --help"})},
+		{"notified", append(words(model.Notified...), member{"description", "whether it can be told that the lock is free: see spindle status --help; absent: the lock has no holder"})},
 		{"groupState", append(words("held", "partial", "expired", "released", "orphaned", "unreadable"),
 			member{"description", "held: all partitions are held or paused; partial: some have no holder; the others as for locks"})},
 	}
@@ -150,7 +143,7 @@ func (g *generator) kind(of reflect.Type, about string) object {
 	if pointer {
 		of = of.Elem()
 	}
-	made := object{{"type", ""}, {"description", about}}
+	plain := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Float64: "number", reflect.Int: "integer", reflect.Int64: "integer"}
 	switch {
 	case of == reflect.TypeFor[time.Time]():
 		return object{{"type", "string"}, {"format", "date-time"}, {"description", about}}
@@ -166,16 +159,8 @@ func (g *generator) kind(of reflect.Type, about string) object {
 		return object{{"type", "array"}, {"items", g.refer(of.Elem())}, {"description", about}}
 	case of.Kind() == reflect.Slice:
 		return object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"description", about}}
-	case of.Kind() == reflect.String:
-		made[0].value = "string"
-	case of.Kind() == reflect.Bool:
-		made[0].value = "boolean"
-	case of.Kind() == reflect.Float64:
-		made[0].value = "number"
-	default:
-		made[0].value = "integer"
 	}
-	return made
+	return object{{"type", plain[of.Kind()]}, {"description", about}}
 }
 
 // comment returns the first sentence of the comment of a type or field, without its period.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
@@ -21,9 +20,9 @@ func newVersion() *cobra.Command {
 		Long: `Version shows the version of spindle, the commit it was built from, and the Go
 version it was built with. It does not require a database. With -o json, it also
 shows the version of the output schema (see spindle schema).
-` + flags.CommonCodes,
+` + terminal.CommonCodes,
 		Example: "  spindle version\n  spindle version -o json | jq -r .version",
-		Args:    flags.Exactly(0, "no arguments"),
+		Args:    terminal.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOf(buildInfo())
 			if f.Objects() {

@@ -4,6 +4,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -14,8 +15,7 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/serve"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
@@ -25,7 +25,7 @@ import (
 )
 
 // NewDemo returns the command demo.
-func NewDemo(o *connect.Database) *cobra.Command {
+func NewDemo(o *database.Database) *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use:   "demo",
@@ -47,12 +47,12 @@ the lock table. Demo deletes its lock at the end.
 With --serve, demo also shows the web page of spindle serve. On a terminal, the
 demo waits until you have opened the page. The page stays available until you
 press Ctrl+C.
-` + flags.CommonCodes + "\n  130  the demo was interrupted",
+` + terminal.CommonCodes + "\n  130  the demo was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
-		Args:    flags.Exactly(0, "no arguments"),
+		Args:    terminal.Exactly(0, "no arguments"),
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			given := c.Flags().Changed("db")
-			err := flags.FromEnvironment(c.Flags())
+			err := terminal.FromEnvironment(c.Flags())
 			if !given {
 				o.Path = "" // many shells export the path of a production database
 			}
@@ -71,7 +71,7 @@ press Ctrl+C.
 	return c
 }
 
-func checkIfGiven(o *connect.Database) error {
+func checkIfGiven(o *database.Database) error {
 	if o.Path == "" {
 		return nil
 	}
@@ -88,22 +88,22 @@ const (
 // demo tells the story of an election among three machines that run spindle exec.
 type demo struct {
 	*demokit.Election
-	*connect.Database
+	*database.Database
 	lock string
 	on   table.Table
 }
 
-func demonstrate(ctx context.Context, o *connect.Database, listen string) error {
+func demonstrate(ctx context.Context, o *database.Database, listen string) error {
 	d := &demo{Election: demokit.NewElection(demoLease, "works", false), Database: o, lock: "backup"}
 	d.Print(demokit.Bold, "Three machines compete to run a program that must run on only one of them.")
 	d.Print(demokit.Plain, "A machine that stops sending heartbeats loses the lock after one lease (%v).\n", demoLease)
 	if o.Path == "" {
-		database, err := d.Story.Open(ctx)
+		own, err := d.Story.Open(ctx)
 		if err != nil {
 			return err
 		}
-		defer database.Close()
-		o.Path, o.Table = database.Path, demokit.Table
+		defer own.Close()
+		o.Path, o.Table = own.Path, demokit.Table
 	} else {
 		d.lock = "spindle-demo-" + uuid.NewString()[:8]
 	}
@@ -118,11 +118,11 @@ func demonstrate(ctx context.Context, o *connect.Database, listen string) error 
 	if listen == "" {
 		return d.Explain(d.play(ctx))
 	}
-	return d.onAPage(ctx, db, listen)
+	return d.onAPage(ctx, listen)
 }
 
 // forget cleans up the lock table, which may be the user's own. It deletes the demo's lock if the lock was released.
-func (d *demo) forget(db *connect.Connection) {
+func (d *demo) forget(db *database.Connection) {
 	if l, err := operator.ListOne(context.Background(), d.on, d.lock); err == nil && l.State() == operator.Released {
 		_, _ = db.Client().Apply(context.Background(), []*spanner.Mutation{spanner.Delete(d.Table, spanner.Key{d.lock})})
 	}
@@ -186,4 +186,41 @@ func (d *demo) ls(ctx context.Context) error {
 		d.Print(demokit.Plain, "  %s", line)
 	}
 	return nil
+}
+
+// onAPage plays the story while a page shows it, and then keeps the page available until ctx ends.
+func (d *demo) onAPage(ctx context.Context, listen string) error {
+	server, err := serve.New(serve.Config{Database: d.Database, Prefix: d.lock, Every: 200 * time.Millisecond, Listen: listen, Expect: []string{d.lock}}, d.on)
+	if err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	url, ended, err := server.Start(watching)
+	if err != nil {
+		return err
+	}
+	go server.Watch(watching)
+
+	d.Print(demokit.Bold, "The page is at %s/?span=2m", url)
+	if terminal.On(os.Stdout).IsTerminal {
+		d.Print(demokit.Faint, "The demo begins when you open the page.\n")
+		select {
+		case <-server.Opened():
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := d.play(ctx); err != nil {
+		return d.Explain(err)
+	}
+	d.Print(demokit.Bold, "\nThe page stays available until you press Ctrl+C: %s/?span=2m", url)
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }

@@ -6,55 +6,68 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics and labels that the library also has mean the same here, so that one alert works for both.
-var (
-	gauges = []struct {
-		name, help string
-		value      func(Report) float64
-	}{
-		{"spindle_held", "1 if this process holds the lock.", func(r Report) float64 { return number(r.Held) }},
-		{"spindle_lease_left_seconds", "Time until this process loses the lock if no heartbeat is acknowledged, or 0 if it does not hold the lock.",
-			func(r Report) float64 { return max(r.Left, 0).Seconds() }},
-		{"spindle_ready", "1 if /readyz answers 200.", func(r Report) float64 { return number(r.Ready) }},
-		{"spindle_stuck", "1 if a program or service that should have ended may still be running.", func(r Report) float64 { return number(r.Stuck) }},
-	}
-	counters = []struct {
-		name, help string
-		of         Counter
-	}{
-		{"spindle_terms_begun_total", "Terms of this process that began.", Begun},
-		{"spindle_terms_lost_total", "Terms in which this process lost the lock instead of releasing it.", Lost},
-		{"spindle_heartbeat_failures_total", "Heartbeats that this process sent but that were not acknowledged.", HeartbeatFailed},
-	}
-	token = []string{"spindle_token", "The fencing token of the term in which this process holds the lock."}
-	hooks = []string{"spindle_hook_failures_total", "Hooks that failed or were killed."}
-)
+// gauges are the metrics that follow from a report. Metrics and labels that the library also has mean the same here, so
+// that one alert works for both.
+var gauges = []struct {
+	name, help string
+	value      func(Report) float64
+	held       bool // only while the lock is held
+}{
+	{name: "spindle_held", help: "1 if this process holds the lock.", value: func(r Report) float64 { return number(r.Held) }},
+	{name: "spindle_lease_left_seconds", help: "Time until this process loses the lock if no heartbeat is acknowledged, or 0 if it does not hold the lock.",
+		value: func(r Report) float64 { return max(r.Left, 0).Seconds() }},
+	{name: "spindle_ready", help: "1 if /readyz answers 200.", value: func(r Report) float64 { return number(r.Ready) }},
+	{name: "spindle_stuck", help: "1 if a program or service that should have ended may still be running.", value: func(r Report) float64 { return number(r.Stuck) }},
+	{name: "spindle_token", help: "The fencing token of the term in which this process holds the lock.", value: func(r Report) float64 { return float64(r.Token) }, held: true},
+}
 
-// collector generates all series from one report.
-type collector struct{ *Probe }
+// counters are what a Probe counts.
+type counters struct {
+	Begun           prometheus.Counter     // terms
+	Lost            prometheus.Counter     // terms
+	HeartbeatFailed prometheus.Counter     // heartbeats that were not acknowledged
+	HookFailed      *prometheus.CounterVec // by the hook's name
+}
+
+func newCounters(hooks []string) counters {
+	c := counters{
+		Begun:           counter("spindle_terms_begun_total", "Terms of this process that began."),
+		Lost:            counter("spindle_terms_lost_total", "Terms in which this process lost the lock instead of releasing it."),
+		HeartbeatFailed: counter("spindle_heartbeat_failures_total", "Heartbeats that this process sent but that were not acknowledged."),
+		HookFailed:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spindle_hook_failures_total", Help: "Hooks that failed or were killed."}, []string{"hook"}),
+	}
+	for _, name := range hooks {
+		c.HookFailed.WithLabelValues(name)
+	}
+	return c
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// collector takes all gauges from one report.
+type collector func() Report
 
 // Describe implements prometheus.Collector. It sends nothing, because the token is only there while the lock is held.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) {
-	add := func(name, help string, kind prometheus.ValueType, value float64, labels prometheus.Labels) {
-		desc := prometheus.NewDesc(name, help, []string{"spindle_table", "spindle_lock"}, labels)
-		to <- prometheus.MustNewConstMetric(desc, kind, value, valid(c.Table), valid(c.Lock))
-	}
-	now := c.Report()
+	now := c()
 	for _, g := range gauges {
-		add(g.name, g.help, prometheus.GaugeValue, g.value(now), nil)
+		if now.Held || !g.held {
+			to <- prometheus.MustNewConstMetric(prometheus.NewDesc(g.name, g.help, nil, nil), prometheus.GaugeValue, g.value(now))
+		}
 	}
-	if now.Held {
-		add(token[0], token[1], prometheus.GaugeValue, float64(now.Token), nil)
-	}
-	for _, n := range counters {
-		add(n.name, n.help, prometheus.CounterValue, float64(c.counts[n.of].Load()), nil)
-	}
-	for _, hook := range c.Hooks {
-		add(hooks[0], hooks[1], prometheus.CounterValue, float64(c.counts[Counter(hook)].Load()), prometheus.Labels{"hook": hook})
-	}
+}
+
+// metrics returns the registry of all metrics of a probe.
+func (p *Probe) metrics() *prometheus.Registry {
+	all := prometheus.NewRegistry()
+	labels := prometheus.Labels{"spindle_table": valid(p.table), "spindle_lock": valid(p.lock)}
+	prometheus.WrapRegistererWith(labels, all).MustRegister(collector(p.report), p.Begun, p.Lost, p.HeartbeatFailed, p.HookFailed)
+	return all
 }
 
 // valid makes a text valid as a label value. The exposition format escapes all other special characters.

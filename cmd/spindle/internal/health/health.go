@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -31,78 +30,49 @@ type Report struct {
 	Stuck bool // a program or service that should have ended may still be running
 }
 
-// A Probe answers requests about one process. On a nil *Probe, Looping and Count do nothing.
+// A Probe answers requests about one process, and counts what happens in it.
 type Probe struct {
-	Table, Lock string
-	Report      func() Report // can be called at any time, and does not wait for the loop
-	Hooks       []string      // the names of all hooks
-
-	asks    chan<- struct{}
-	looping atomic.Bool
-	counts  map[Counter]*atomic.Int64
+	counters
+	table, lock string
+	report      func() Report // can be called at any time, and does not wait for the loop
+	asks        chan<- struct{}
+	looping     atomic.Bool
 }
 
-// A Counter is what a Probe counts. A hook's name counts the failures of the hook.
-type Counter string
-
-// The other counters.
-const (
-	Begun           Counter = "begun"     // terms that began
-	Lost            Counter = "lost"      // terms that were lost
-	HeartbeatFailed Counter = "heartbeat" // heartbeats that were not acknowledged
-)
-
-// New returns a probe for a process whose main loop answers by receiving from asks.
+// New returns a probe for a process with hooks of these names, whose main loop answers by receiving from asks.
 func New(table, lock string, hooks []string, report func() Report, asks chan<- struct{}) *Probe {
-	p := &Probe{Table: table, Lock: lock, Hooks: hooks, Report: report, asks: asks, counts: map[Counter]*atomic.Int64{}}
-	for _, name := range append([]string{string(Begun), string(Lost), string(HeartbeatFailed)}, hooks...) {
-		p.counts[Counter(name)] = &atomic.Int64{}
-	}
-	return p
+	return &Probe{counters: newCounters(hooks), table: table, lock: lock, report: report, asks: asks}
 }
 
 // Looping reports that the main loop begins. Before that, the process counts as alive.
-func (p *Probe) Looping() {
-	if p != nil {
-		p.looping.Store(true)
-	}
-}
-
-// Count counts an event.
-func (p *Probe) Count(what Counter) {
-	if p != nil {
-		p.counts[what].Add(1)
-	}
-}
+func (p *Probe) Looping() { p.looping.Store(true) }
 
 // Handler returns the handler for all paths.
 func (p *Probe) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
 	mux.HandleFunc("GET /readyz", p.readyz)
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collector{p})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics(), promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}))
 	return mux
 }
 
 func (p *Probe) livez(w http.ResponseWriter, r *http.Request) {
 	if !p.looping.Load() {
-		answer(w, true, "starting: "+p.Report().Why)
+		answer(w, true, "starting: "+p.report().Why)
 		return
 	}
 	limit, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	select {
 	case p.asks <- struct{}{}:
-		answer(w, true, p.Report().Why)
+		answer(w, true, p.report().Why)
 	case <-limit.Done():
-		answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.Report().Why))
+		answer(w, false, fmt.Sprintf("the loop has not answered for %v: %s", answerTimeout, p.report().Why))
 	}
 }
 
 func (p *Probe) readyz(w http.ResponseWriter, _ *http.Request) {
-	now := p.Report()
+	now := p.report()
 	answer(w, now.Ready, now.Why)
 }
 

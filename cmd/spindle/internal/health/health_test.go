@@ -63,19 +63,6 @@ func TestAProcessIsAliveAsLongAsItsLoopAnswersWithinASecond(t *testing.T) {
 	})
 }
 
-func TestReadyIsWhatLeads(t *testing.T) {
-	a := newAsked("nightly")
-	a.now.Why = "on standby: nightly is held by b"
-	code, text := a.get("/readyz")
-	assert.Equal(t, 503, code)
-	assert.Equal(t, "on standby: nightly is held by b", text)
-	a.now.Ready = true
-	code, _ = a.get("/readyz")
-	assert.Equal(t, 200, code, "and the loop need not answer")
-	code, _ = a.get("/")
-	assert.Equal(t, 404, code)
-}
-
 func TestMetricsSayWhatIsSo(t *testing.T) {
 	a := newAsked("nightly")
 	_, text := a.get("/metrics")
@@ -84,11 +71,10 @@ func TestMetricsSayWhatIsSo(t *testing.T) {
 	assert.Contains(t, text, `spindle_hook_failures_total{hook="on-stuck",spindle_lock="nightly",spindle_table="locktable"} 0`)
 
 	a.now = Report{Held: true, Token: 1763645616123456, Left: 2500 * time.Millisecond, Ready: true, Stuck: true}
-	a.Count(Begun)
-	a.Count(Begun)
-	a.Count(Lost)
-	a.Count(HeartbeatFailed)
-	a.Count("on-lost")
+	a.Begun.Add(2)
+	a.Lost.Inc()
+	a.HeartbeatFailed.Inc()
+	a.HookFailed.WithLabelValues("on-lost").Inc()
 	_, text = a.get("/metrics")
 	const about = `{spindle_lock="nightly",spindle_table="locktable"} `
 	for _, want := range []string{"held" + about + "1", "token" + about + "1.763645616123456e+15", "lease_left_seconds" + about + "2.5", "ready" + about + "1",

@@ -25,9 +25,9 @@ type Unit struct {
 	quit chan struct{}
 	done chan struct{}
 
-	mu      sync.Mutex // guards the rest
-	pending []string   // assignments that have not been sent, each variable once
-	status  string     // the last one
+	mu      sync.Mutex        // guards the rest
+	pending []string          // assignments that have not been sent, each variable once
+	last    map[string]string // the last assignment to each variable
 }
 
 // Notify starts the reports to systemd, or returns nil if systemd did not ask for any. The main loop must receive from asks. While
@@ -37,12 +37,12 @@ func Notify(asks chan<- struct{}) *Unit {
 		return nil
 	}
 	limit, _ := daemon.SdWatchdogEnabled(false)
-	u := &Unit{asks: asks, ping: limit / 3, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	u := &Unit{asks: asks, ping: limit / 3, last: map[string]string{}, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go u.report()
 	return u
 }
 
-// Ready reports that the process has started.
+// Ready reports, once, that the process has started.
 func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 
 // Stopping reports that the process is about to exit.
@@ -64,20 +64,18 @@ func (u *Unit) End() {
 	}
 }
 
-// say puts an assignment in the place of a pending one to the same variable. A status is sent only if it has changed.
+// say queues an assignment, unless it has not changed. It replaces a pending assignment to the same variable.
 func (u *Unit) say(line string) {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if line == u.status {
+	variable, _, _ := strings.Cut(line, "=")
+	if line == u.last[variable] {
 		return
 	}
-	variable, _, _ := strings.Cut(line, "=")
-	if variable == "STATUS" {
-		u.status = line
-	}
+	u.last[variable] = line
 	u.pending = append(slices.DeleteFunc(u.pending, func(p string) bool { return strings.HasPrefix(p, variable+"=") }), line)
 	select {
 	case u.wake <- struct{}{}:
@@ -85,15 +83,23 @@ func (u *Unit) say(line string) {
 	}
 }
 
+// report sends reports, and pings systemd's watchdog each time the main loop answers. If the main loop hangs, the pings
+// stop, so systemd notices.
 func (u *Unit) report() {
 	defer close(u.done)
-	if u.ping > 0 {
-		go u.pings()
+	asks, next := u.asks, (<-chan time.Time)(nil)
+	if u.ping == 0 {
+		asks = nil
 	}
 	for {
 		select {
 		case <-u.wake:
 			u.send()
+		case asks <- struct{}{}:
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+			asks, next = nil, time.After(u.ping)
+		case <-next:
+			asks = u.asks
 		case <-u.quit:
 			u.send()
 			return
@@ -109,25 +115,5 @@ func (u *Unit) send() {
 	u.mu.Unlock()
 	if len(lines) > 0 {
 		_, _ = daemon.SdNotify(false, strings.Join(lines, "\n"))
-	}
-}
-
-// pings sends a ping to systemd's watchdog each time the main loop answers. If the main loop hangs, the pings stop, so
-// systemd notices.
-func (u *Unit) pings() {
-	every := time.NewTicker(u.ping)
-	defer every.Stop()
-	for {
-		select {
-		case u.asks <- struct{}{}:
-			u.say(daemon.SdNotifyWatchdog)
-		case <-u.quit:
-			return
-		}
-		select {
-		case <-every.C:
-		case <-u.quit:
-			return
-		}
 	}
 }

@@ -103,15 +103,6 @@ func TestPingsComeOnlyFromTheLoop(t *testing.T) {
 	u.End()
 }
 
-func TestAWatchdogForAnotherProcessIsNotPinged(t *testing.T) {
-	listen(t)
-	t.Setenv("WATCHDOG_USEC", "30000")
-	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getppid()))
-	u := Notify(nil)
-	assert.Zero(t, u.ping)
-	u.End()
-}
-
 // A systemd that does not read fills its socket. That must not hold up what decides about the lock, nor the end.
 func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	listen(t)
@@ -122,14 +113,4 @@ func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	}
 	u.End()
 	assert.Less(t, time.Since(begun), 20*time.Second)
-}
-
-func TestWithoutSystemdNothingIsSaid(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", "")
-	u := Notify(nil)
-	assert.Nil(t, u)
-	u.Ready()
-	u.Status("x")
-	u.Stopping()
-	u.End()
 }

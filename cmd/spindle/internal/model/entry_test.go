@@ -10,6 +10,8 @@ import (
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
+	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // named are rows of locks that are held for as many seconds as their number.
@@ -34,6 +36,9 @@ func TestAListFitsATerminalOfAnyWidth(t *testing.T) {
 			assert.Contains(t, text, want, "in %d columns", width)
 		}
 	}
+	for width, lines := range map[int]int{0: 2, 80: 3} {
+		assert.Len(t, (&terminal.Columns{Names: LockColumns}).Lines(&terminal.Terminal{Width: width}, all[:1]), lines)
+	}
 	card := (&terminal.Columns{Names: LockColumns}).Lines(&terminal.Terminal{Width: 20}, all[:1])
 	assert.Equal(t, []string{"orders/ex…2026-11-22", "  held", "  token", "  " + all[0].Cells[2], "  since 2.0s", "  beat 0.0s", "  lease 10s", "  web-0/47…455556666"}, card)
 }
@@ -48,35 +53,64 @@ func TestColumnsStayUnderEachOther(t *testing.T) {
 	}
 }
 
-func TestNothingIsCutIfThatIsAskedFor(t *testing.T) {
-	long := strings.Repeat("long/", 40) + "end"
-	s := terminal.Columns{Names: WideColumns, Wide: true}
-	for _, width := range []int{0, 20, 80} {
-		text := strings.Join(s.Lines(&terminal.Terminal{Width: width}, named(long)), "\n")
-		assert.Contains(t, text, long)
-		assert.Contains(t, text, "444455556666")
-	}
-}
-
+// A wide list has one line for each lock, however long, and nothing is cut.
 func TestAWideListHasOneLineForEachLock(t *testing.T) {
-	l := commandtest.Held("nightly", "web-1", commandtest.At(100), commandtest.At(102), 10*time.Second)
+	l := commandtest.Held(strings.Repeat("long/", 40)+"end", "web-1", commandtest.At(100), commandtest.At(102), 10*time.Second)
 	l.LeaseRecord.Value = "http://web-1"
 	l.Done.Key, l.Done.At, l.Done.By = "42", commandtest.At(90), "web-2"
-	lines := (&terminal.Columns{Names: WideColumns, Wide: true}).Lines(&terminal.Terminal{Width: 80}, []terminal.Row{LockEntry(l).Row})
-	assert.Len(t, lines, 2)
-	assert.Equal(t, strings.Fields("LOCK STATE TOKEN SINCE BEAT LEASE WAITING LAST DONE HOLDER VALUE"), strings.Fields(lines[0]))
-	for _, want := range []string{"nightly", "42, ", "web-1   http://web-1"} {
-		assert.Contains(t, lines[1], want)
+	for _, width := range []int{0, 20, 80} {
+		lines := (&terminal.Columns{Names: WideColumns, Wide: true}).Lines(&terminal.Terminal{Width: width}, []terminal.Row{LockEntry(l).Row})
+		assert.Len(t, lines, 2)
+		assert.Equal(t, strings.Fields("LOCK STATE TOKEN SINCE BEAT LEASE WAITING LAST DONE HOLDER VALUE"), strings.Fields(lines[0]))
+		for _, want := range []string{l.Name, "42, ", "web-1   http://web-1"} {
+			assert.Contains(t, lines[1], want)
+		}
 	}
 }
 
-func TestColumnsFitItsWidth(t *testing.T) {
-	long := commandtest.Held("a-lock-with-a-name-that-is-much-too-long-for-a-line", "host.example.com/4711/0c3f7c6e-8f0e-4e0b-9d57-1f4b7a4f2f11", commandtest.At(1.7e9), commandtest.At(1.7e9+1), 10*time.Second)
-	for _, width := range []int{60, 80, 200} {
-		for _, line := range (&terminal.Columns{Names: LockColumns}).Lines(&terminal.Terminal{Width: width}, []terminal.Row{LockEntry(long).Row}) {
-			assert.LessOrEqual(t, terminal.Length(line), width, line)
+// People and programs are told whether a waiter can be notified, and nothing else about how.
+func TestAWaiterIsListedWithWhetherItCanBeNotified(t *testing.T) {
+	const contact = "10.0.0.7:7700 c2VjcmV0c2VjcmV0c2VjcmU"
+	for _, c := range []struct{ holder, waiter, json, text string }{
+		{contact, contact, canBeNotified, ", " + canBeNotified},
+		{contact, "", unnotified, ", " + unnotified},
+		{"", contact, holderIsMute, ", " + holderIsMute},
+		{"", "", unnotified, ""},
+		{"free", contact, "", ""},
+	} {
+		l := operator.Listing{Observation: table.Observation{Name: "m", Exists: true, Token: 1, At: commandtest.At(100), Heartbeat: commandtest.At(100), LeaseRecord: &table.LeaseRecord{Lease: time.Minute, Notify: c.holder}}}
+		if c.holder == "free" {
+			l.LeaseRecord, l.Heartbeat = nil, time.Time{}
+		}
+		l.Waiters = []table.Ticket{{ID: "w", Time: table.TokenAt(commandtest.At(70)), Notify: c.waiter}}
+		assert.Equal(t, "\n  1 process waits for it:\n    1. w, for 30s"+c.text, WaiterLines(l))
+		assert.Equal(t, c.json, StatusOf(l).Waiters[0].Notified)
+	}
+}
+
+func TestWaitersAreListedForPeople(t *testing.T) {
+	l := operator.Listing{Observation: table.Observation{Name: "m", At: commandtest.At(100)}}
+	assert.Empty(t, WaiterLines(l)+Waiting(l))
+	l.Waiters = []table.Ticket{{ID: "a\nb", Time: table.TokenAt(commandtest.At(70))}, {Time: table.TokenAt(commandtest.At(99)), Set: true}, {ID: "c", Time: table.TokenAt(commandtest.At(101)), Key: "42"}}
+	assert.Equal(t, `
+  3 processes wait for it:
+    1. $'a\nb', for 30s
+    2. an unknown process, for 1.0s, together with other locks
+    3. c, for 0s, to do 42`, WaiterLines(l))
+	assert.Equal(t, "3 waiting, longest 30s", Waiting(l))
+	for range 9 {
+		l.Waiters = append(l.Waiters, table.Ticket{ID: "d", Time: table.TokenAt(commandtest.At(99))})
+	}
+	assert.Contains(t, WaiterLines(l), "\n     1. $'a")
+	assert.Contains(t, WaiterLines(l), "\n    10. d, for 1.0s\n    and 2 more")
+	assert.Contains(t, WaiterLines(l), "  12 processes wait for it:")
+	l.Cut = true
+	assert.Contains(t, WaiterLines(l), "\n    and at least 2 more")
+	for n := range len(l.Waiters) + 1 { // a number of waiters is never given as the whole one
+		some := l
+		some.Waiters = l.Waiters[:n]
+		for _, text := range []string{Waiting(some), WaiterLines(some)} {
+			assert.True(t, n == 0 && text == "" || strings.Contains(text, fmt.Sprintf("at least %d ", n)), text)
 		}
 	}
-	assert.Len(t, (&terminal.Columns{Names: LockColumns}).Lines(&terminal.Terminal{Width: 80}, []terminal.Row{LockEntry(long).Row}), 3)
-	assert.Len(t, (&terminal.Columns{Names: LockColumns}).Lines(&terminal.Terminal{}, []terminal.Row{LockEntry(long).Row}), 2)
 }

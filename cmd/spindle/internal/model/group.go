@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -34,9 +33,9 @@ type GroupJSON struct {
 	At            time.Time      `json:"at"`                                // when all of this was read, by Spanner's clock
 }
 
-// Gather separates the locks that belong to groups from the other locks. The names of all locks in found begin with
-// prefix. If prefix is longer than a group's own prefix, for example orders/member/, then found contains only part of
-// the group, and Gather returns that part with the other locks.
+// Gather separates the locks that belong to groups from the other locks. The names of all the found locks begin with the
+// prefix. If the prefix is longer than a group's own prefix, for example orders/member/, then only part of the group was
+// found, and Gather returns that part with the other locks.
 func Gather(found []operator.Listing, prefix string) (locks []operator.Listing, groups []*Group) {
 	for _, l := range found {
 		part, _ := table.PartOf(l.Name)
@@ -177,7 +176,8 @@ func (g *Group) Entry() Entry {
 		Row: terminal.Row{Cells: c, More: []string{"-", "-", "-"}, Style: Styles[g.JSON.State], Tail: sum, Last: sum, Prose: true}}
 }
 
-// GroupNamed returns the name of the group that arg denotes. Arg is either that name or the name as ls shows it.
+// GroupNamed returns the name of the group that an argument denotes. The argument is either that name or the name as ls
+// shows it.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {
@@ -186,7 +186,7 @@ func GroupNamed(arg string) (string, error) {
 		}
 	}
 	if err := table.CheckGroup(name); err != nil {
-		return "", exit.Misuse("%w", err)
+		return "", terminal.Misuse("%w", err)
 	}
 	return name, nil
 }

@@ -106,6 +106,32 @@ type waiterJSON struct {
 	Seconds float64   `json:"waiting_seconds" schema:"minimum=0"` // how long it has waited
 	Key     string    `json:"key,omitempty"`                      // the key that it wants to do
 	Set     bool      `json:"set,omitempty"`                      // it waits for other locks too
+
+	Notified string `json:"notified,omitempty" schema:"$ref=notified"`
+}
+
+// Whether messages can tell a waiter that the lock is free: its row and the holder's must both have an address. The
+// table does not show how often a waiter polls. It polls seldom only if the holder also answers its messages.
+const (
+	canBeNotified = "can be notified"
+	unnotified    = "no notifications"
+	holderIsMute  = "no notifications from the holder"
+)
+
+// Notified lists what the command can say about a waiter's notifications.
+var Notified = []string{canBeNotified, unnotified, holderIsMute}
+
+// notified returns one of Notified, or "" if the lock has no holder.
+func notified(l operator.Listing, w table.Ticket) string {
+	switch {
+	case !l.IsHeld():
+		return ""
+	case w.Notify == "":
+		return unnotified
+	case l.LeaseRecord.Notify == "":
+		return holderIsMute
+	}
+	return canBeNotified
 }
 
 // StatusJSON is the JSON output of status for a lock.
@@ -118,8 +144,8 @@ type StatusJSON struct {
 func StatusOf(l operator.Listing) StatusJSON {
 	j := StatusJSON{LockJSON: JSONOf(l)}
 	for i, w := range l.Waiters {
-		since := w.Time.Time()
-		j.Waiters = append(j.Waiters, waiterJSON{i + 1, w.ID, since, max(l.At.Sub(since), 0).Seconds(), w.Key, w.Set})
+		since := w.Since()
+		j.Waiters = append(j.Waiters, waiterJSON{i + 1, w.ID, since, max(l.At.Sub(since), 0).Seconds(), w.Key, w.Set, notified(l, w)})
 	}
 	return j
 }

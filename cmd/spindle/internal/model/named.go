@@ -5,13 +5,21 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
+
+// OneName is a cobra.PositionalArgs that wants the name of one lock.
+func OneName(c *cobra.Command, args []string) error {
+	if err := terminal.Exactly(1, "the name of one lock")(c, args); err != nil {
+		return err
+	}
+	return table.CheckKey(args[0])
+}
 
 // OneLock reads a lock. It returns an error if the name belongs to a group.
 func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing, error) {
@@ -22,8 +30,8 @@ func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing,
 	return l, err
 }
 
-// noGroup returns an error if arg is the name of a group. There is no lock with that name, but reporting it as a free
-// lock would mislead a user who meant the group.
+// noGroup returns an error if the argument is the name of a group. There is no lock with that name, but reporting it as
+// a free lock would mislead a user who meant the group.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {
@@ -33,7 +41,7 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 	if err != nil || len(r.Members) == 0 {
 		return err
 	}
-	return exit.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or give the name of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
+	return terminal.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or give the name of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
 // ExpectedLocks reads the locks, and returns them in the order of their names in the argument.
@@ -59,7 +67,7 @@ func CheckExpected(names []string) ([]string, error) {
 	var once []string
 	for _, name := range names {
 		if err := table.CheckKey(name); err != nil {
-			return nil, exit.Misuse("--expect: %w", err)
+			return nil, terminal.Misuse("--expect: %w", err)
 		}
 		if !slices.Contains(once, name) {
 			once = append(once, name)

@@ -182,12 +182,15 @@ func WaiterLines(l operator.Listing) string {
 		fmt.Fprintf(&b, "\n  %s processes wait for it:", howMany(l, n))
 	}
 	for i, w := range l.Waiters[:min(n, shownWaiters)] {
-		fmt.Fprintf(&b, "\n    %*d. %s, for %s", len(fmt.Sprint(min(n, shownWaiters))), i+1, cmp.Or(terminal.Show(w.ID), "an unknown process"), terminal.Short(l.At.Sub(w.Time.Time())))
+		fmt.Fprintf(&b, "\n    %*d. %s, for %s", len(fmt.Sprint(min(n, shownWaiters))), i+1, cmp.Or(terminal.Show(w.ID), "an unknown process"), terminal.Short(l.At.Sub(w.Since())))
 		switch {
 		case w.Key != "":
 			b.WriteString(", to do " + terminal.Show(w.Key))
 		case w.Set:
 			b.WriteString(", together with other locks")
+		}
+		if said := notified(l, w); said != "" && (w.Notify != "" || l.LeaseRecord.Notify != "") { // most tables are without notifications
+			b.WriteString(", " + said)
 		}
 	}
 	if n > shownWaiters {

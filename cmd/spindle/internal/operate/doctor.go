@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/doctor"
@@ -42,13 +40,13 @@ Exit codes:
 
 // examination is one run of doctor.
 type examination struct {
-	*connect.Database
+	*database.Database
 	f        terminal.Format
 	expected []string
 }
 
 // NewDoctor returns the command doctor.
-func NewDoctor(o *connect.Database) *cobra.Command {
+func NewDoctor(o *database.Database) *cobra.Command {
 	e := &examination{Database: o}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -57,7 +55,7 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 		Example: `  spindle doctor
   spindle doctor --expect nightly,billing
   spindle doctor -o json | jq -r '.checks[] | select(.verdict != "ok")'`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
 			if e.expected, err = model.CheckExpected(e.expected); err != nil {
@@ -73,20 +71,23 @@ func NewDoctor(o *connect.Database) *cobra.Command {
 
 func (e *examination) run(ctx context.Context) error {
 	report, err := e.examine(ctx)
-	switch {
-	case report.Checks == nil:
-	case e.f.Objects():
-		if err := terminal.PrintJSON(os.Stdout, report); err != nil {
-			return err
+	if report.Checks != nil {
+		written := terminal.On(os.Stdout).Buffered(func(p *terminal.Terminal) error {
+			if e.f.Objects() {
+				return terminal.PrintJSON(p, report)
+			}
+			e.printReport(p, report)
+			return nil
+		})
+		if written != nil {
+			return written
 		}
-	default:
-		e.printReport(terminal.On(os.Stdout), report)
 	}
 	switch {
 	case err != nil:
 		return e.Explain(err)
 	case !report.OK():
-		return &exit.Error{Code: exit.DoctorFailed}
+		return &terminal.Exit{Code: terminal.DoctorFailed}
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func (e *examination) examine(ctx context.Context) (doctor.Report, error) {
 		return doctor.Report{}, err
 	}
 	defer db.Close()
-	ctx, stop := exit.UntilInterrupted(ctx)
+	ctx, stop := terminal.UntilInterrupted(ctx)
 	defer stop() // a second signal does not wait for the rows to be deleted
 	late := time.AfterFunc(longRun, func() {
 		terminal.Complain("still running after %v; the database is slow or not responding, and doctor gives up after three minutes", longRun)
@@ -159,22 +160,16 @@ const (
 
 // printCheck prints the lines next to the verdict and the name, or below them if the terminal is narrow.
 func printCheck(p *terminal.Terminal, c doctor.Check, lines []string) {
-	indent := verdictWidth + checkWidth
+	verdict, name, indent := string(c.Verdict), c.Name, verdictWidth+checkWidth
+	head := p.Paint(verdictStyles[c.Verdict], terminal.Pad(verdict, verdictWidth)) + terminal.Pad(name, checkWidth)
 	if p.Width > 0 && p.Width < indent+30 {
-		fmt.Fprintln(p, p.Paint(verdictStyles[c.Verdict], string(c.Verdict)))
-		fmt.Fprintln(p, p.Paint(terminal.Bold, c.Name))
-		for _, line := range lines {
-			for _, text := range terminal.Indented(line, p.Width) {
-				fmt.Fprintln(p, text)
-			}
-		}
-		return
+		fmt.Fprintf(p, "%s\n%s\n", p.Paint(verdictStyles[c.Verdict], verdict), p.Paint(terminal.Bold, name))
+		head, indent = "  ", 2
 	}
 	width := math.MaxInt // lines are wrapped only on a terminal
 	if p.Width > 0 {
-		width = max(min(p.Width, terminal.Readable)-indent, 30)
+		width = min(p.Width, terminal.Readable) - indent
 	}
-	head := p.Paint(verdictStyles[c.Verdict], terminal.Pad(string(c.Verdict), verdictWidth)) + terminal.Pad(c.Name, checkWidth)
 	for _, line := range lines {
 		for _, text := range terminal.Wrap(line, width) {
 			fmt.Fprintln(p, head+text)

@@ -11,18 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // handover is one run of the command.
 type handover struct {
-	*connect.Database
+	*database.Database
 	f     terminal.Format
 	name  string
 	token int64
@@ -30,7 +28,7 @@ type handover struct {
 }
 
 // NewHandover returns the command handover.
-func NewHandover(o *connect.Database) *cobra.Command {
+func NewHandover(o *database.Database) *cobra.Command {
 	h := &handover{Database: o}
 	c := &cobra.Command{
 		Use:   "handover NAME",
@@ -61,14 +59,10 @@ Exit codes:
   5    no other candidate has taken over`,
 		Example: `  spindle handover nightly
   spindle handover nightly --token 1763645616123456 --wait 1m`,
-		Args:              flags.Exactly(1, "the name of one lock"),
-		ValidArgsFunction: complete.Locks(o),
+		Args: model.OneName,
 		RunE: func(c *cobra.Command, args []string) error {
 			if h.token < 0 || h.wait < 0 {
-				return exit.Misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
-			}
-			if err := table.CheckKey(args[0]); err != nil {
-				return exit.Misuse("%w", err)
+				return terminal.Misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
 			}
 			h.name = args[0]
 			return h.run(c.Context())
@@ -76,7 +70,7 @@ Exit codes:
 	}
 	c.Flags().Int64Var(&h.token, "token", 0, "the `token` of the term to end (default: the current one)")
 	c.Flags().DurationVar(&h.wait, "wait", 0, "how long to wait for another candidate to take over (default: three times the holder's lease)")
-	flags.OnlyOnCommandLine(c.Flags(), "token", "wait")
+	terminal.OnlyOnCommandLine(c.Flags(), "token", "wait")
 	h.f.Flag(c.Flags())
 	return c
 }
@@ -87,85 +81,67 @@ func (h *handover) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	leader, err := h.asks(ctx, db, db.Audibly(h.Database))
+	l, err := h.holder(ctx, db.Audibly(h.Database))
 	if err != nil {
-		return err
+		return h.Explain(err)
 	}
-	done, err := h.request(ctx, db, leader)
+	if h.wait == 0 {
+		h.wait = 3 * l.LeaseRecord.Lease
+	}
+	done, err := h.request(ctx, db, l)
 	if err != nil {
-		return err
+		return h.Explain(err)
 	}
 	return h.print(done)
 }
 
-// asks returns the holder to ask. If --wait was not given, asks also sets the wait to three times the holder's lease.
-func (h *handover) asks(ctx context.Context, db *connect.Connection, t table.Table) (spindle.Leader, error) {
-	if err := h.refuse(ctx, t); err != nil {
-		return spindle.Leader{}, err
-	}
-	leader, err := h.leader(ctx, spindle.New(db.Client(), h.Table, h.name))
-	if h.wait == 0 {
-		h.wait = 3 * leader.Lease
-	}
-	return leader, err
+func notSent(code int, format string, args ...any) error {
+	return &terminal.Exit{Code: code, Err: fmt.Errorf("no request was sent: "+format, args...)}
 }
 
-// request sends the request to the holder, and returns once another candidate has taken over.
-func (h *handover) request(ctx context.Context, db *connect.Connection, leader spindle.Leader) (spindle.Handover, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.wait)
-	defer cancel()
-	done, err := spindle.New(db.Client(), h.Table, h.name).RequestHandover(ctx, leader.Token)
-	switch {
-	case errors.Is(err, spindle.ErrSuperseded):
-		return done, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: %v is not the current token of %s", leader.Token, terminal.Show(h.name))}
-	case errors.Is(err, spindle.ErrHandoverUnsupported):
-		return done, &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", terminal.Show(h.name), terminal.Show(leader.ID))}
-	case ctx.Err() != nil:
-		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("no other candidate has taken over %s within %v: %s", terminal.Show(h.name), h.wait, soFar(err))}
-	case err != nil:
-		return done, h.Explain(err)
-	case done.To.ID == done.From.ID:
-		return done, &exit.Error{Code: exit.NotTakenOver, Err: fmt.Errorf("%s claimed %s again, under token %v, because no other candidate did", terminal.Show(done.To.ID), terminal.Show(h.name), done.To.Token)}
-	}
-	return done, nil
-}
-
-// refuse returns an error if h.name is the name of a group, or of a lock that a group member holds, because group
-// members don't accept requests.
-func (h *handover) refuse(ctx context.Context, t table.Table) error {
+// holder returns the lock with the holder to ask.
+func (h *handover) holder(ctx context.Context, t table.Table) (operator.Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	l, err := model.OneLock(ctx, t, h.name)
+	name, holder := terminal.Show(h.name), terminal.Show(l.Holder())
 	switch {
 	case err != nil:
-		return h.Explain(err)
-	case !l.IsPart() || !l.IsHeld():
-		return nil
+		return l, err
+	case l.Unreadable != nil:
+		return l, l.Unreadable
+	case !l.IsHeld():
+		return l, notSent(terminal.NobodyLeads, "no process holds %s", name)
+	case l.IsPart():
+		return l, notSent(terminal.Unsupported, "%s belongs to a group, and group members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", name, holder)
+	case h.token != 0 && l.Token != table.Token(h.token):
+		return l, notSent(terminal.NobodyLeads, "%d is not the current token of %s, which %s holds under token %v", h.token, name, holder, l.Token)
 	}
-	return &exit.Error{Code: exit.Unsupported, Err: fmt.Errorf("no request was sent: %s belongs to a group, and group members don't accept requests; stop its holder, %s, with SIGTERM instead, and the other members will take over its partitions", terminal.Show(h.name), terminal.Show(l.Holder()))}
+	return l, nil
 }
 
-// soFar returns the part of RequestHandover's error that says how far the request got. It cuts off the end, which only
-// says that the wait timed out.
-func soFar(err error) string {
-	return strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
-}
-
-// leader returns the holder to ask.
-func (h *handover) leader(ctx context.Context, lock *spindle.Lock) (spindle.Leader, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
+// request sends the request to the holder, and returns once another candidate has taken over.
+func (h *handover) request(ctx context.Context, db *database.Connection, l operator.Listing) (spindle.Handover, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
-	defer h.Audible()()
-	leader, err := lock.Leader(ctx)
-	switch {
-	case errors.Is(err, spindle.ErrNoLeader):
-		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: no process holds %s", terminal.Show(h.name))}
-	case err != nil:
-		return leader, h.Explain(err)
-	case h.token != 0 && leader.Token != spindle.Token(h.token):
-		return leader, &exit.Error{Code: exit.NobodyLeads, Err: fmt.Errorf("no request was sent: %d is not the current token of %s, which %s holds under token %v", h.token, terminal.Show(h.name), terminal.Show(leader.ID), leader.Token)}
+	name := terminal.Show(h.name)
+	notTaken := func(format string, args ...any) error {
+		return &terminal.Exit{Code: terminal.NotTakenOver, Err: fmt.Errorf(format, args...)}
 	}
-	return leader, nil
+	done, err := spindle.New(db.Client(), h.Table, h.name).RequestHandover(ctx, spindle.Token(l.Token))
+	switch {
+	case errors.Is(err, spindle.ErrSuperseded):
+		err = notSent(terminal.NobodyLeads, "%v is not the current token of %s", l.Token, name)
+	case errors.Is(err, spindle.ErrHandoverUnsupported):
+		err = &terminal.Exit{Code: terminal.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", name, terminal.Show(l.Holder()))}
+	case err != nil && ctx.Err() != nil:
+		// The end of the error only says that the wait timed out.
+		soFar := strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())
+		err = notTaken("no other candidate has taken over %s within %v: %s", name, h.wait, soFar)
+	case err == nil && done.To.ID == done.From.ID:
+		err = notTaken("%s claimed %s again, under token %v, because no other candidate did", terminal.Show(done.To.ID), name, done.To.Token)
+	}
+	return done, err
 }
 
 // HandoverJSON is the JSON form of a handover.
@@ -181,11 +157,7 @@ func (h *handover) print(done spindle.Handover) error {
 	if h.f.Objects() {
 		return terminal.PrintJSON(os.Stdout, HandoverJSON{h.name, done.From.ID, done.To.ID, done.To.Token.String(), done.Gap.Seconds()})
 	}
-	_, err := fmt.Print(h.text(done))
-	return err
-}
-
-func (h *handover) text(done spindle.Handover) string {
-	return fmt.Sprintf("%s was handed over\n  from %s\n  to   %s, token %v\n  without a holder for at most %v\n",
+	_, err := fmt.Printf("%s was handed over\n  from %s\n  to   %s, token %v\n  without a holder for at most %v\n",
 		terminal.Show(h.name), terminal.Show(done.From.ID), terminal.Show(done.To.ID), done.To.Token, done.Gap.Round(time.Millisecond))
+	return err
 }

@@ -13,9 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/emulator"
@@ -27,9 +26,9 @@ var dialects = map[string]databasepb.DatabaseDialect{
 }
 
 // NewInit returns the command init.
-func NewInit(o *connect.Database) *cobra.Command {
+func NewInit(o *database.Database) *cobra.Command {
 	var onlyPrint, create bool
-	var dialect string
+	dialect := terminal.Choose("string", "googlesql", "postgresql")
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Create or verify the lock table",
@@ -44,68 +43,52 @@ only prints the commands to run.
 
 With --print, init only prints the SQL statement that creates the table, for
 example to add it to your migrations. This does not require a database.
-` + flags.CommonCodes,
+` + terminal.CommonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
   spindle init --print --dialect postgresql --table my_locks`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case onlyPrint && create:
-				return exit.Misuse("give only one of --print and --create")
+				return terminal.Misuse("give only one of --print and --create")
 			case onlyPrint:
-				return printSchema(o, dialect)
+				return printSchema(o, dialects[dialect.Value])
 			case create:
-				if err := createDatabase(c.Context(), o, dialect); err != nil {
+				if err := createDatabase(c.Context(), o, dialects[dialect.Value]); err != nil {
 					return err
 				}
 			case c.Flags().Changed("dialect"):
-				return exit.Misuse("--dialect is only for --print and --create; the dialect of an existing database is detected")
+				return terminal.Misuse("--dialect is only for --print and --create; the dialect of an existing database is detected")
 			}
 			return initialize(c.Context(), o)
 		},
 	}
 	c.Flags().BoolVar(&onlyPrint, "print", false, "only print the SQL statement that creates the table")
 	c.Flags().BoolVar(&create, "create", false, "on an emulator, also create the instance and the database")
-	c.Flags().StringVar(&dialect, "dialect", "googlesql", "the `dialect` for --create and --print, googlesql or postgresql")
-	flags.OnlyOnCommandLine(c.Flags(), "create")
+	c.Flags().Var(&dialect, "dialect", "the `dialect` for --create and --print, googlesql or postgresql")
+	terminal.OnlyOnCommandLine(c.Flags(), "create")
 	return c
 }
 
-func dialectOf(name string) (databasepb.DatabaseDialect, error) {
-	d, ok := dialects[name]
-	if !ok {
-		return 0, exit.Misuse("--dialect %q: want googlesql or postgresql", name)
-	}
-	return d, nil
-}
-
-func printSchema(o *connect.Database, dialect string) error {
-	d, err := dialectOf(dialect)
-	if err != nil {
-		return err
-	}
+func printSchema(o *database.Database, dialect databasepb.DatabaseDialect) error {
 	if err := table.CheckTable(o.Table); err != nil {
-		return exit.Misuse("--table: %w", err)
+		return terminal.Misuse("--table: %w", err)
 	}
-	fmt.Println(ddl.Statement(d, o.Table) + ";")
+	fmt.Println(ddl.Statement(dialect, o.Table) + ";")
 	printRoles(os.Stderr, o.Path)
 	return nil
 }
 
 // createDatabase creates the instance and the database that --db names, unless they exist. It does so only on an
 // emulator. On Cloud Spanner, an instance costs money, and an operator has to choose its size and location.
-func createDatabase(ctx context.Context, o *connect.Database, dialectName string) error {
+func createDatabase(ctx context.Context, o *database.Database, dialect databasepb.DatabaseDialect) error {
 	if err := o.Check(); err != nil {
-		return err
-	}
-	dialect, err := dialectOf(dialectName)
-	if err != nil {
 		return err
 	}
 	project, inst, db := partsOf(o.Path)
 	if os.Getenv("SPANNER_EMULATOR_HOST") == "" {
-		return exit.Misuse(`--create works only on an emulator, but SPANNER_EMULATOR_HOST is not set. To create the database on Cloud Spanner, run:
+		return terminal.Misuse(`--create works only on an emulator, but SPANNER_EMULATOR_HOST is not set. To create the database on Cloud Spanner, run:
   gcloud spanner instances create %[2]s --project=%[1]s --config=CONFIG --description=%[2]s --processing-units=100
   gcloud spanner databases create %[3]s --project=%[1]s --instance=%[2]s --database-dialect=%[4]s
   spindle init --db %[5]s
@@ -123,7 +106,7 @@ To list the values for CONFIG, run: gcloud spanner instance-configs list`, proje
 	return o.Explain(err)
 }
 
-func initialize(ctx context.Context, o *connect.Database) error {
+func initialize(ctx context.Context, o *database.Database) error {
 	db, err := o.Open()
 	if err != nil {
 		return err
@@ -151,15 +134,15 @@ func initialize(ctx context.Context, o *connect.Database) error {
 }
 
 // partsOf splits a database path.
-func partsOf(path string) (project, instance, database string) {
+func partsOf(path string) (project, instance, name string) {
 	parts := strings.Split(path, "/")
 	return parts[1], parts[3], parts[5]
 }
 
 func printRoles(f *os.File, db string) {
-	project, instance, database := "P", "I", "D"
-	if connect.DatabasePath.MatchString(db) {
-		project, instance, database = partsOf(db)
+	project, instance, name := "P", "I", "D"
+	if database.ValidPath.MatchString(db) {
+		project, instance, name = partsOf(db)
 	}
 	fmt.Fprintf(f, `Roles on the database:
   roles/spanner.databaseUser    to create the table, and to hold and change locks:
@@ -170,5 +153,5 @@ func printRoles(f *os.File, db string) {
   gcloud spanner databases add-iam-policy-binding %s \
     --project=%s --instance=%s \
     --role=roles/spanner.databaseUser --member=serviceAccount:NAME@%[2]s.iam.gserviceaccount.com
-`, database, project, instance)
+`, name, project, instance)
 }

@@ -4,29 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// NewPrune returns the command prune.
-func NewPrune(o *connect.Database) *cobra.Command {
-	var ages operator.Ages
-	var dryRun bool
-	var f terminal.Format
-	c := &cobra.Command{
-		Use:   "prune",
-		Short: "Delete the rows of locks that were released long ago",
-		Long: `Prune deletes the rows of locks that were released at least --older ago and have
+const pruneHelp = `Prune deletes the rows of locks that were released at least --older ago and have
 not been claimed since. Spanner's clock determines how long ago that was. Prune
 keeps rows that belong to groups, to locks that are held, claimed or expired,
 and to locks that an operator released within the last day.
@@ -54,77 +42,97 @@ writes its ticket again.
 
 Prune works in batches. If it is interrupted, the batches that it has finished
 stay deleted. The --timeout applies to each request.
-` + flags.CommonCodes,
+`
+
+// pruning is one run of prune.
+type pruning struct {
+	*database.Database
+	f      terminal.Format
+	ages   operator.Ages
+	dryRun bool
+}
+
+// NewPrune returns the command prune.
+func NewPrune(o *database.Database) *cobra.Command {
+	p := &pruning{Database: o}
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Delete the rows of locks that were released long ago",
+		Long:  pruneHelp + terminal.CommonCodes,
 		Example: `  spindle prune --dry-run
   spindle prune --older 168h --expired-older 168h`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case ages.Released < 0:
-				return exit.Misuse("--older %v: must not be negative", ages.Released)
-			case c.Flags().Changed("expired-older") && ages.Expired < table.MaxLease:
-				return exit.Misuse("--expired-older %v: must be at least %v, the longest possible lease; to keep expired locks, leave out the flag", ages.Expired, table.MaxLease)
+			case p.ages.Released < 0:
+				return terminal.Misuse("--older %v: must not be negative", p.ages.Released)
+			case c.Flags().Changed("expired-older") && p.ages.Expired < table.MaxLease:
+				return terminal.Misuse("--expired-older %v: must be at least %v, the longest possible lease; to keep expired locks, leave out the flag", p.ages.Expired, table.MaxLease)
 			}
-			return prune(c.Context(), o, f, ages, dryRun)
+			db, err := o.Open()
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			ctx, stop := terminal.UntilInterrupted(c.Context())
+			defer stop()
+			return p.run(ctx, db.Audibly(o))
 		},
 	}
-	c.Flags().DurationVar(&ages.Released, "older", 24*time.Hour, "prune locks released at least this `duration` ago")
-	c.Flags().DurationVar(&ages.Expired, "expired-older", 0, "also prune locks expired at least this `duration` ago (default: none)")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
-	f.Flag(c.Flags())
-	flags.OnlyOnCommandLine(c.Flags(), "dry-run")
+	c.Flags().DurationVar(&p.ages.Released, "older", 24*time.Hour, "prune locks released at least this `duration` ago")
+	c.Flags().DurationVar(&p.ages.Expired, "expired-older", 0, "also prune locks expired at least this `duration` ago (default: none)")
+	c.Flags().BoolVar(&p.dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
+	p.f.Flag(c.Flags())
+	terminal.OnlyOnCommandLine(c.Flags(), "dry-run")
 	return c
 }
 
-func prune(ctx context.Context, o *connect.Database, f terminal.Format, ages operator.Ages, dryRun bool) error {
-	db, err := o.Open()
-	if err != nil {
-		return err
+func (p *pruning) run(ctx context.Context, t table.Table) error {
+	t = patient(t, p.Timeout)
+	locks, err := p.locks(ctx, t)
+	tickets := 0
+	if err == nil {
+		tickets, err = p.tickets(ctx, t)
 	}
-	defer db.Close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return pruneIn(ctx, o, f, db.Audibly(o), ages, dryRun)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // the Spanner client's own error does not mention it
+		}
+		return p.Explain(fmt.Errorf("stopped after %d locks: %w", locks, err))
+	}
+	if p.f.Objects() {
+		return terminal.PrintJSON(os.Stdout, PrunedJSON{p.dryRun, locks, tickets})
+	}
+	which := fmt.Sprintf("%d locks that were released at least %v ago", locks, p.ages.Released)
+	if p.ages.Expired != 0 {
+		which += fmt.Sprintf(" or expired at least %v ago", p.ages.Expired)
+	}
+	if tickets > 0 {
+		which += ", and " + terminal.Count(tickets, "stale ticket")
+	}
+	if p.dryRun {
+		fmt.Fprintf(os.Stderr, "would prune %s\n", which)
+		return nil
+	}
+	_, err = fmt.Printf("pruned %s\n", which)
+	return err
 }
 
-func pruneIn(ctx context.Context, o *connect.Database, f terminal.Format, t table.Table, ages operator.Ages, dryRun bool) error {
-	t = patient(t, o.Timeout)
-	pruned := 0
-	for seen, err := range operator.Prunable(ctx, t, ages) {
+// locks deletes locks and returns their number. In a dry run, it prints their names instead.
+func (p *pruning) locks(ctx context.Context, t table.Table) (pruned int, err error) {
+	for seen, err := range operator.Prunable(ctx, t, p.ages) {
 		n := len(seen)
 		switch {
-		case err == nil && dryRun:
-			err = nameThem(f, seen)
+		case err == nil && p.dryRun:
+			err = p.name(seen)
 		case err == nil:
 			n, err = t.Prune(ctx, seen...)
 		}
 		if pruned += n; err != nil {
-			return stopped(ctx, o, pruned, err)
+			return pruned, err
 		}
 	}
-	tickets, err := pruneTickets(ctx, t, dryRun)
-	if err != nil {
-		return stopped(ctx, o, pruned, err)
-	}
-	if f.Objects() {
-		return terminal.PrintJSON(os.Stdout, PrunedJSON{dryRun, pruned, tickets})
-	}
-	which := fmt.Sprintf("%d locks that were released at least %v ago", pruned, ages.Released)
-	if ages.Expired != 0 {
-		which += fmt.Sprintf(" or expired at least %v ago", ages.Expired)
-	}
-	switch {
-	case tickets == 1:
-		which += ", and 1 stale ticket"
-	case tickets > 1:
-		which += fmt.Sprintf(", and %d stale tickets", tickets)
-	}
-	if dryRun {
-		fmt.Fprintf(os.Stderr, "would prune %s\n", which)
-		return nil
-	}
-	fmt.Printf("pruned %s\n", which)
-	return nil
+	return pruned, nil
 }
 
 // PrunedJSON is the JSON form of prune's totals, its last line.
@@ -139,9 +147,9 @@ type PrunableJSON struct {
 	Name string `json:"name"` // its name
 }
 
-func nameThem(f terminal.Format, seen []table.Observation) error {
+func (p *pruning) name(seen []table.Observation) error {
 	for _, l := range seen {
-		if !f.Objects() {
+		if !p.f.Objects() {
 			fmt.Println(terminal.Show(l.Name))
 		} else if err := terminal.PrintJSON(os.Stdout, PrunableJSON{l.Name}); err != nil {
 			return err
@@ -150,10 +158,10 @@ func nameThem(f terminal.Format, seen []table.Observation) error {
 	return nil
 }
 
-// pruneTickets deletes stale tickets and returns their number. With dryRun, it only counts them.
-func pruneTickets(ctx context.Context, t table.Table, dryRun bool) (n int, err error) {
+// tickets deletes stale tickets and returns their number. In a dry run, it only counts them.
+func (p *pruning) tickets(ctx context.Context, t table.Table) (n int, err error) {
 	for tickets, err := range operator.StaleTickets(ctx, t) {
-		if err == nil && !dryRun {
+		if err == nil && !p.dryRun {
 			err = t.Queue(ctx, tickets...)
 		}
 		if err != nil {
@@ -175,13 +183,4 @@ func patient(t table.Table, timeout time.Duration) table.Table {
 		}
 		return err
 	})}
-}
-
-// stopped returns an error that says how many locks were pruned before the failure. If ctx has ended, the error
-// contains the cause, which the Spanner client's own error does not mention.
-func stopped(ctx context.Context, o *connect.Database, pruned int, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	return o.Explain(fmt.Errorf("stopped after %d locks: %w", pruned, err))
 }

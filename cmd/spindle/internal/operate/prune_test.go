@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
@@ -31,7 +30,14 @@ func slow(s table.Store, takes func(request int) time.Duration) table.Table {
 	})}
 }
 
-const releasedLocks = 1000
+const (
+	releasedLocks = 1000
+	timeout       = 10 * time.Second
+)
+
+func prunes(t *testing.T, locks table.Table) error {
+	return (&pruning{Database: &database.Database{Timeout: timeout}, ages: operator.Ages{Released: time.Minute}}).run(t.Context(), locks)
+}
 
 // longReleased is a table of locks that were released.
 func longReleased(t *testing.T) *memstore.Store {
@@ -49,14 +55,10 @@ func longReleased(t *testing.T) *memstore.Store {
 func TestALargeTableIsPrunedThroughASlowProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := longReleased(t)
-		o := &connect.Database{Timeout: 10 * time.Second}
-		each := o.Timeout - time.Millisecond
 		began := time.Now()
-		assert.NoError(t, pruneIn(t.Context(), o, terminal.Format{}, slow(store, func(int) time.Duration { return each }), operator.Ages{Released: time.Minute}, false))
+		assert.NoError(t, prunes(t, slow(store, func(int) time.Duration { return timeout - time.Millisecond })))
 		assert.Empty(t, store.Rows())
-		took := time.Since(began)
-		assert.Greater(t, took, 10*each, "there are five batches, of two requests at least")
-		assert.Less(t, took, 20*each)
+		assert.InDelta(t, 15*timeout, time.Since(began), float64(5*timeout), "there are five batches, of two requests at least")
 	})
 }
 
@@ -64,7 +66,6 @@ func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
 	for last, left := range map[int]int{1: releasedLocks, 5: releasedLocks - 200} { // a page, and two requests for each batch
 		synctest.Test(t, func(t *testing.T) {
 			store := longReleased(t)
-			o := &connect.Database{Timeout: 10 * time.Second}
 			hangs := slow(store, func(request int) time.Duration {
 				if request == last {
 					return time.Hour
@@ -72,10 +73,10 @@ func TestARequestOfPruneThatIsNotAnsweredEndsIt(t *testing.T) {
 				return 0
 			})
 			began := time.Now()
-			err := pruneIn(t.Context(), o, terminal.Format{}, hangs, operator.Ages{Released: time.Minute}, false)
+			err := prunes(t, hangs)
 			assert.ErrorContains(t, err, fmt.Sprintf("after %d locks: no answer within 10s", releasedLocks-left))
 			assert.ErrorContains(t, err, "the database can't be reached")
-			assert.Equal(t, o.Timeout, time.Since(began))
+			assert.Equal(t, timeout, time.Since(began))
 			assert.Len(t, store.Rows(), left)
 		})
 	}

@@ -14,10 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -47,27 +44,23 @@ member's fenced writes to a partition still commit until another member has
 claimed that partition, which normally takes only moments.
 
 Release asks for confirmation unless --yes is given.
-` + flags.CommonCodes
+` + terminal.CommonCodes
 
 // NewRelease returns the command release.
-func NewRelease(o *connect.Database) *cobra.Command {
+func NewRelease(o *database.Database) *cobra.Command {
 	var token int64
 	var yes bool
 	var f terminal.Format
 	c := &cobra.Command{
-		Use:               "release NAME --token T",
-		Short:             "Take a lock away from its holder",
-		Long:              releaseHelp,
-		Example:           `  spindle release nightly --token 1763645616123456  # see spindle ls`,
-		Args:              flags.Exactly(1, "the name of one lock"),
-		ValidArgsFunction: complete.Locks(o),
+		Use:     "release NAME --token T",
+		Short:   "Take a lock away from its holder",
+		Long:    releaseHelp,
+		Example: `  spindle release nightly --token 1763645616123456  # see spindle ls`,
+		Args:    model.OneName,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := table.CheckKey(args[0]); err != nil {
-				return exit.Misuse("%w", err)
-			}
 			part, _ := table.PartOf(args[0])
 			if token <= 0 && part.Partition == "" {
-				return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", args[0])
+				return terminal.Misuse("no token given for %q; use --token with the token that spindle ls shows", args[0])
 			}
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error {
 				l, err := model.OneLock(ctx, t, args[0])
@@ -84,10 +77,13 @@ func NewRelease(o *connect.Database) *cobra.Command {
 				}
 				// The timeout of ctx may have expired while the user was answering.
 				text, err := breakLock(context.WithoutCancel(ctx), o, t, l, table.Token(token))
-				if err == nil && f.Objects() {
-					return terminal.PrintJSON(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+				switch {
+				case err != nil:
+				case f.Objects():
+					err = terminal.PrintJSON(os.Stdout, ReleaseJSON{l.Name, l.Holder(), table.Token(token).String()})
+				default:
+					_, err = fmt.Print(text)
 				}
-				fmt.Print(text)
 				return err
 			})
 		},
@@ -95,7 +91,7 @@ func NewRelease(o *connect.Database) *cobra.Command {
 	c.Flags().Int64Var(&token, "token", 0, "the `token` of the term to end")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask for confirmation")
 	f.Flag(c.Flags())
-	flags.OnlyOnCommandLine(c.Flags(), "token", "yes")
+	terminal.OnlyOnCommandLine(c.Flags(), "token", "yes")
 	return c
 }
 
@@ -105,9 +101,9 @@ func breakable(l operator.Listing, token table.Token) error {
 	case state == operator.Free, state == operator.Released, state == operator.Paused:
 		return fmt.Errorf("nothing was released: %s", model.Sentence(l))
 	case model.IsPartition(l):
-		return exit.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
+		return terminal.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
-		return exit.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
+		return terminal.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
 		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
 	case state == operator.Orphaned:
@@ -157,7 +153,7 @@ If you continue:
 func confirm(l operator.Listing) error {
 	fmt.Fprint(os.Stderr, consequences(l))
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exit.Misuse("nothing was released: standard input is not a terminal, so release cannot ask for confirmation; use --yes")
+		return terminal.Misuse("nothing was released: standard input is not a terminal, so release cannot ask for confirmation; use --yes")
 	}
 	fmt.Fprintf(os.Stderr, "\nRelease %s? [y/N] ", terminal.Show(l.Name))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -175,20 +171,17 @@ type ReleaseJSON struct {
 }
 
 // breakLock releases a lock that is held under the token, and returns a message about it.
-func breakLock(ctx context.Context, o *connect.Database, t table.Table, l operator.Listing, token table.Token) (string, error) {
-	name := l.Name
+func breakLock(ctx context.Context, o *database.Database, t table.Table, l operator.Listing, token table.Token) (string, error) {
+	name := terminal.Show(l.Name)
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	err := t.Break(ctx, token, name)
+	err := t.Break(ctx, token, l.Name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because that term has just ended", token, terminal.Show(name))
+		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because that term has just ended", token, name)
 	}
-	if err != nil {
-		return "", err
-	}
-	text := fmt.Sprintf("released %s, which was held under token %v\n", terminal.Show(name), token)
+	text := fmt.Sprintf("released %s, which was held under token %v\n", name, token)
 	if l.IsPart() {
 		text += fmt.Sprintf("  %s;\n  %s\n", allFree, stillLand)
 	}
-	return text, nil
+	return text, err
 }

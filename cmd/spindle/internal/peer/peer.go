@@ -1,17 +1,14 @@
 // Package peer identifies the process at the other end of a Unix socket. It also tells whether the process has ended,
-// whether its end of the stream is closed, and whether it reads.
-//
-//   - peer.go: the type Peer
-//   - peer_linux.go: the implementation for Linux
-//   - poll_linux.go: the goroutine that watches all peers
-//   - peer_darwin.go, peer_other.go: the implementations for other systems, which can tell less
+// whether its end of the stream is closed, and whether it reads. On systems other than Linux, it can tell less.
 package peer
 
 import (
+	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
-	"sync"
+	"time"
 )
 
 // Identity says which process a peer is.
@@ -26,21 +23,18 @@ type Identity struct {
 // A Peer is the process that connected to a Unix socket.
 type Peer struct {
 	Identity
-
-	conn *net.UnixConn
-
-	mu     sync.Mutex // guards the descriptors, whose numbers may be other files' after Close
-	socket int        // a duplicate, used to wait for the end of the stream; -1 if there is none
-	pidfd  int        // used to wait for the end of the process; -1 if there is none
-	waits  []uint64   // the poller's waits for both
-
-	canExit        bool // the system can tell when the process ends
-	closed, exited chan struct{}
+	socket  *os.File // a duplicate, which does not end with the connection
+	process *os.File // becomes readable when the process ends; nil if the system can't tell
+	exited  bool     // the process had ended before it was identified
 }
 
 // Of returns the peer of a connection. The caller must close the peer.
 func Of(c *net.UnixConn) (*Peer, error) {
-	p := &Peer{conn: c, socket: -1, pidfd: -1, closed: make(chan struct{}), exited: make(chan struct{})}
+	socket, err := c.File()
+	if err != nil {
+		return nil, fmt.Errorf("the connection: %w", err)
+	}
+	p := &Peer{socket: socket}
 	if err := p.identify(); err != nil {
 		p.Close()
 		return nil, err
@@ -48,19 +42,62 @@ func Of(c *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
-// Who returns what is known of the process so far.
+// Who returns what is known so far about the process.
 func (p *Peer) Who() Identity { return p.Identity }
 
-// Closed returns a channel that is closed once the peer's end of the stream is closed or shut down for writing. If
-// several processes have the socket, all of them must have closed it. Watch must be called first.
-func (p *Peer) Closed() <-chan struct{} { return p.closed }
+// Watch calls closed when the peer's end of the stream is closed or shut down for writing. If several processes have the
+// socket, all of them must have closed it. Watch calls exited once the process that connected has ended, if the system can
+// tell. After Close, neither is called.
+func (p *Peer) Watch(closed, exited func()) error {
+	for _, file := range []*os.File{p.socket, p.process} {
+		if file == nil {
+			continue
+		}
+		if err := file.SetReadDeadline(time.Time{}); err != nil { // the runtime can't wait for it
+			return fmt.Errorf("the peer can't be watched: %w", err)
+		}
+	}
+	go await(p.socket, hasClosed, closed)
+	switch {
+	case p.exited:
+		go exited()
+	case p.process != nil:
+		go await(p.process, hasEnded, exited)
+	}
+	return nil
+}
 
-// Exited returns a channel that is closed once the process that connected has ended. Watch must be called first. If
-// CanExit returns false, the channel is never closed.
-func (p *Peer) Exited() <-chan struct{} { return p.exited }
+// HasClosed reports whether the peer's end of the stream is closed now.
+func (p *Peer) HasClosed() bool {
+	closed := false
+	_ = with(p.socket, func(fd int) { closed = hasClosed(fd) })
+	return closed
+}
 
-// CanExit reports whether the system can tell when the process ends.
-func (p *Peer) CanExit() bool { return p.canExit }
+// Unread returns how much of the data written to the peer has not been read yet, in bytes of kernel memory. The result is
+// 0 if the system can't tell.
+func (p *Peer) Unread() int {
+	bytes := 0
+	_ = with(p.socket, func(fd int) { bytes = unread(fd) })
+	return bytes
+}
+
+// Close stops watching the peer.
+func (p *Peer) Close() {
+	_ = p.socket.Close()
+	if p.process != nil {
+		_ = p.process.Close()
+	}
+}
+
+// with calls f with the descriptor of a file, which stays open meanwhile. It returns an error if the file is closed.
+func with(file *os.File, f func(fd int)) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
+}
 
 // String returns a description of the process for people.
 func (i Identity) String() string {

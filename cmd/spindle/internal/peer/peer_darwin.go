@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,21 +11,13 @@ import (
 
 // identify asks the kernel which process connected. macOS can't tell when that process ends.
 func (p *Peer) identify() error {
-	raw, err := p.conn.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("the connection: %w", err)
-	}
 	var cred *unix.Xucred
-	var noCred, noDup error
-	err = raw.Control(func(fd uintptr) {
-		cred, noCred = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
-		p.PID, _ = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
-		p.socket, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+	var noCred error
+	err := with(p.socket, func(fd int) {
+		cred, noCred = unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+		p.PID, _ = unix.GetsockoptInt(fd, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 	})
-	if err == nil {
-		err = errors.Join(noCred, noDup)
-	}
-	if err != nil {
+	if err = errors.Join(err, noCred); err != nil {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID = int(cred.Uid)
@@ -37,35 +30,22 @@ func (p *Peer) Describe() {}
 // lookEvery is how often a connection is checked.
 const lookEvery = 50 * time.Millisecond
 
-// Watch starts to watch the peer's end of the stream.
-func (p *Peer) Watch() error {
-	go func() {
-		for !p.HasClosed() {
-			time.Sleep(lookEvery)
+// await calls then once cond is true of the file, unless the file is closed first.
+func await(file *os.File, cond func(fd int) bool, then func()) {
+	for is := false; !is; time.Sleep(lookEvery) {
+		if with(file, func(fd int) { is = cond(fd) }) != nil {
+			return
 		}
-		close(p.closed)
-	}()
-	return nil
-}
-
-// HasClosed reports whether the peer's end of the stream is closed now, or Close has been called.
-func (p *Peer) HasClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	poll := []unix.PollFd{{Fd: int32(p.socket)}}
-	n, err := unix.Poll(poll, 0)
-	return p.socket < 0 || err != nil || n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
-}
-
-// Close closes the peer's descriptor.
-func (p *Peer) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.socket >= 0 {
-		_ = unix.Close(p.socket)
 	}
-	p.socket = -1
+	then()
 }
 
-// Unread returns 0, because macOS can't tell what has been read.
-func (p *Peer) Unread() int { return 0 }
+func hasClosed(fd int) bool {
+	poll := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
+}
+
+func hasEnded(int) bool { return false }
+
+func unread(int) int { return 0 }

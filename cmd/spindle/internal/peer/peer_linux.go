@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -13,87 +14,64 @@ import (
 
 // identify asks the kernel which process connected. The answer is the same after that process has passed the socket on.
 func (p *Peer) identify() error {
-	raw, err := p.conn.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("the connection: %w", err)
-	}
 	var cred *unix.Ucred
-	var noCred, noDup, noPidfd error
-	err = raw.Control(func(fd uintptr) {
-		cred, noCred = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		p.socket, noDup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
-		if p.pidfd, noPidfd = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); noPidfd != nil {
-			p.pidfd = -1
-		}
+	var pidfd int
+	var noCred, noPidfd error
+	err := with(p.socket, func(fd int) {
+		cred, noCred = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		pidfd, noPidfd = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	})
-	if err == nil {
-		err = errors.Join(noCred, noDup)
-	}
-	if err != nil {
+	if err = errors.Join(err, noCred); err != nil {
 		return fmt.Errorf("the peer's credentials: %w", err)
 	}
 	p.UID, p.PID = int(cred.Uid), int(cred.Pid)
-	if err := p.found(noPidfd); err != nil {
+	if err := p.found(pidfd, noPidfd); err != nil {
 		return fmt.Errorf("the peer's process: %w", err)
 	}
 	p.Key = p.keyOf()
 	return nil
 }
 
-// found takes the kernel's answer to the request for the process's pidfd.
-func (p *Peer) found(noPidfd error) error {
-	switch {
-	case noPidfd == nil:
-		p.canExit = true
-	case errors.Is(noPidfd, unix.ESRCH), errors.Is(noPidfd, unix.EINVAL): // the process has already ended and been reaped; Linux 6.16 still has a pidfd for it
-		p.canExit = true
-		close(p.exited)
-	case errors.Is(noPidfd, unix.ENOPROTOOPT): // before Linux 6.5
-		return p.openByID()
-	default: // no descriptor is left
-		return noPidfd
+// found handles the kernel's answer to the request for the peer's pidfd. Before Linux 6.5, there is none, so found opens
+// the pidfd by the process's id. If the process has ended meanwhile, a new process may have that id. The end of the peer
+// is then reported late, but never early: the id was free, so the peer has ended.
+func (p *Peer) found(pidfd int, err error) error {
+	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
+		pidfd, err = unix.PidfdOpen(p.PID, 0)
 	}
-	return nil
-}
-
-// openByID finds the process by its id, which works since Linux 5.3. If the process has ended meanwhile, a new process
-// may have its id. In that case the end is reported late, but never early: the id was free, so the process has ended.
-func (p *Peer) openByID() error {
-	if p.PID == 0 { // it is in another pid namespace
-		return nil
-	}
-	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	switch {
 	case err == nil:
-		p.pidfd = pidfd
-		p.canExit = true
-	case errors.Is(err, unix.ESRCH):
-		p.canExit = true
-		close(p.exited)
+		_ = unix.SetNonblock(pidfd, true) // so that the runtime can wait for it
+		p.process = os.NewFile(uintptr(pidfd), "process")
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // the process has already ended and been reaped; Linux 6.16 still has a pidfd for it
+		p.exited = true
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return err
-	} // otherwise the kernel can't tell: ENOSYS before Linux 5.3
+	} // otherwise the kernel can't tell: before Linux 5.3, or before 6.5 in another pid namespace
 	return nil
 }
 
 // ended reports whether the process has ended, so that another process may have its id. It returns false if the kernel
 // can't tell.
 func (p *Peer) ended() bool {
-	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, 0)
-	return n > 0
+	ended := p.exited
+	if p.process != nil {
+		_ = with(p.process, func(fd int) { ended = hasEnded(fd) })
+	}
+	return ended
 }
 
 // keyOf returns a key that no other process has. Before Linux 6.9, it is made of the process's id and start time.
-func (p *Peer) keyOf() string {
-	if key := inodeOf(p.pidfd); key != "" {
-		return key
+func (p *Peer) keyOf() (key string) {
+	if p.process != nil {
+		_ = with(p.process, func(fd int) { key = inodeOf(fd) })
 	}
-	if proc, err := procfs.NewProc(p.PID); err == nil && p.PID != 0 {
+	if proc, err := procfs.NewProc(p.PID); key == "" && err == nil && p.PID != 0 {
 		if stat, err := proc.Stat(); err == nil && !p.ended() {
-			return fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
+			key = fmt.Sprintf("process %d of %d", p.PID, stat.Starttime)
 		}
 	}
-	return ""
+	return key
 }
 
 // pidfsMagic is the type of pidfs, the file system that gives each process its own inode since Linux 6.9.
@@ -149,53 +127,31 @@ func unitOf(cgroup string) string {
 	return ""
 }
 
-// Watch starts to watch the process and its end of the stream.
-func (p *Peer) Watch() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	closed, err := await(p.socket, unix.EPOLLRDHUP, p.closed) // a read would first return data that the peer has sent
-	p.waits = append(p.waits, closed)
-	if err == nil && p.pidfd >= 0 {
-		exited, failed := await(p.pidfd, unix.EPOLLIN, p.exited) // pidfd_open(2)
-		p.waits, err = append(p.waits, exited), failed
+// await calls the function then once the condition is true for the file, unless the file is closed first. The runtime
+// wakes await for each event, but does not say for which one.
+func await(file *os.File, cond func(fd int) bool, then func()) {
+	raw, err := file.SyscallConn()
+	if err == nil && raw.Read(func(fd uintptr) bool { return cond(int(fd)) }) == nil {
+		then()
 	}
-	if err != nil {
-		return fmt.Errorf("the peer can't be watched: %w", err)
-	}
-	return nil
 }
 
-// HasClosed reports whether the peer's end of the stream is closed now.
-func (p *Peer) HasClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	poll := []unix.PollFd{{Fd: int32(p.socket), Events: unix.POLLRDHUP}}
-	n, err := unix.Poll(poll, 0)
-	return err == nil && n > 0 && poll[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
-}
+// hasClosed reports whether the other end of a stream is closed. A read would first return data that the peer has sent.
+func hasClosed(fd int) bool { return polled(fd, unix.POLLRDHUP)&(unix.POLLRDHUP|unix.POLLHUP) != 0 }
 
-// Close closes the peer's descriptors and stops watching it. Channels that are still open stay open.
-func (p *Peer) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, number := range p.waits {
-		forget(number)
-	}
-	for _, fd := range []int{p.socket, p.pidfd} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	p.socket, p.pidfd = -1, -1
-}
+// hasEnded reports whether the process of a pidfd has ended; see pidfd_open(2). The kernel also reports POLLHUP, which says
+// nothing about that.
+func hasEnded(fd int) bool { return polled(fd, unix.POLLIN)&unix.POLLIN != 0 }
 
-// Unread returns how much of the data written to the peer has not been read yet, in bytes of kernel memory.
-func (p *Peer) Unread() int {
-	raw, err := p.conn.SyscallConn()
-	if err != nil {
+func polled(fd int, events int16) int16 {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
+	if n, err := unix.Poll(poll, 0); err != nil || n < 1 {
 		return 0
 	}
-	unread := 0
-	_ = raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
-	return unread
+	return poll[0].Revents
+}
+
+func unread(fd int) int {
+	bytes, _ := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	return bytes
 }

@@ -1,4 +1,4 @@
-package peer_test
+package peer
 
 import (
 	"bufio"
@@ -13,14 +13,32 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+	"golang.org/x/sys/unix"
 )
 
 const patience = 5 * time.Minute
 
+// watched is a peer, and what was seen of it.
+type watched struct {
+	*Peer
+	closed, exited chan struct{}
+}
+
+// accept returns the peer of the next connection.
+func accept(t *testing.T, listener *net.UnixListener) *watched {
+	conn, err := listener.AcceptUnix()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	p, err := Of(conn)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	w := &watched{p, make(chan struct{}), make(chan struct{})}
+	require.NoError(t, p.Watch(func() { close(w.closed) }, func() { close(w.exited) }))
+	return w
+}
+
 // client starts the test binary as a process that connects to the listener, does what its environment says, and waits.
-func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, io.WriteCloser, *peer.Peer) {
+func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, io.WriteCloser, *watched) {
 	c := exec.Command(os.Args[0], "-test.run=^$")
 	c.Env = append(os.Environ(), "PEER_SOCKET="+listener.Addr().String(), "PEER_DOES="+does)
 	c.Stderr = os.Stderr
@@ -28,14 +46,7 @@ func client(t *testing.T, listener *net.UnixListener, does string) (*exec.Cmd, i
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	conn, err := listener.AcceptUnix()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	p, err := peer.Of(conn)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	require.NoError(t, p.Watch())
-	return c, orders, p
+	return c, orders, accept(t, listener)
 }
 
 func TestMain(m *testing.M) {
@@ -108,12 +119,11 @@ func TestAKilledProcessIsSeenToEnd(t *testing.T) {
 	assert.Equal(t, c.Process.Pid, p.PID)
 	p.Describe()
 	assert.Equal(t, filepath.Base(os.Args[0])[:min(15, len(filepath.Base(os.Args[0])))], p.Command)
-	require.True(t, p.CanExit(), "Linux 6.5 or later is needed")
-	hasNotHappened(t, p.Exited(), "it has not ended")
-	hasNotHappened(t, p.Closed(), "it has not closed the stream")
+	hasNotHappened(t, p.exited, "it has not ended")
+	hasNotHappened(t, p.closed, "it has not closed the stream")
 	require.NoError(t, c.Process.Kill())
-	happens(t, p.Exited(), "the end of the process")
-	happens(t, p.Closed(), "the end of the stream")
+	happens(t, p.exited, "the end of the process")
+	happens(t, p.closed, "the end of the stream")
 }
 
 // A process that has ended before its connection is accepted is reported as ended.
@@ -122,16 +132,9 @@ func TestAProcessThatEndedBeforeItWasAcceptedIsSeenToHaveEnded(t *testing.T) {
 	c := exec.Command(os.Args[0], "-test.run=^$")
 	c.Env = append(os.Environ(), "PEER_SOCKET="+l.Addr().String())
 	require.NoError(t, c.Run()) // it ends because its standard input is empty
-	conn, err := l.AcceptUnix()
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	p, err := peer.Of(conn)
-	require.NoError(t, err)
-	defer p.Close()
-	require.NoError(t, p.Watch())
-	require.True(t, p.CanExit())
-	happens(t, p.Exited(), "the end of the process")
-	happens(t, p.Closed(), "the end of the stream")
+	p := accept(t, l)
+	happens(t, p.exited, "the end of the process")
+	happens(t, p.closed, "the end of the stream")
 }
 
 // When a process closes its end of the stream in any way, it is not reported as ended.
@@ -139,12 +142,12 @@ func TestAClosedStreamIsNotTheEndOfTheProcess(t *testing.T) {
 	for _, does := range []string{"close", "half-close", "one byte more, and close", "execve"} {
 		t.Run(does, func(t *testing.T) {
 			_, orders, p := client(t, listen(t), does)
-			hasNotHappened(t, p.Closed(), "it has not closed the stream")
+			hasNotHappened(t, p.closed, "it has not closed the stream")
 			assert.False(t, p.HasClosed())
 			_, _ = io.WriteString(orders, "go\n")
-			happens(t, p.Closed(), "the end of the stream")
+			happens(t, p.closed, "the end of the stream")
 			assert.True(t, p.HasClosed())
-			hasNotHappened(t, p.Exited(), "it has not ended")
+			hasNotHappened(t, p.exited, "it has not ended")
 		})
 	}
 }
@@ -154,10 +157,10 @@ func TestTheEndOfTheProcessIsNotTheEndOfTheStream(t *testing.T) {
 	l := listen(t)
 	_, orders, p := client(t, l, "a child inherits the socket")
 	_, _ = io.WriteString(orders, "go\n")
-	happens(t, p.Exited(), "the end of the process")
-	hasNotHappened(t, p.Closed(), "the child still has the socket")
+	happens(t, p.exited, "the end of the process")
+	hasNotHappened(t, p.closed, "the child still has the socket")
 	require.NoError(t, orders.Close())
-	happens(t, p.Closed(), "the end of the stream, with the child")
+	happens(t, p.closed, "the end of the stream, with the child")
 }
 
 // All connections of a process have the same key. Different processes have different keys.
@@ -171,13 +174,7 @@ func TestAProcessHasOneKey(t *testing.T) {
 		conn, err := net.Dial("unix", l.Addr().String())
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
-		accepted, err := l.AcceptUnix()
-		require.NoError(t, err)
-		defer func() { _ = accepted.Close() }()
-		p, err := peer.Of(accepted)
-		require.NoError(t, err)
-		defer p.Close()
-		own = append(own, p.Key)
+		own = append(own, accept(t, l).Key)
 	}
 	assert.Equal(t, own[0], own[1])
 }
@@ -188,17 +185,69 @@ func TestWhatThePeerHasNotReadIsSeen(t *testing.T) {
 	conn, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	accepted, err := l.AcceptUnix()
-	require.NoError(t, err)
-	defer func() { _ = accepted.Close() }()
-	p, err := peer.Of(accepted)
-	require.NoError(t, err)
-	defer p.Close()
+	p := accept(t, l)
 	assert.Zero(t, p.Unread())
-	_, err = accepted.Write([]byte("hello"))
+	_, err = p.socket.WriteString("hello")
 	require.NoError(t, err)
 	assert.Positive(t, p.Unread())
 	_, err = io.ReadFull(conn, make([]byte, 5))
 	require.NoError(t, err)
 	assert.Zero(t, p.Unread())
+}
+
+// Nothing is said of a peer that is closed, although its descriptors may be those of the next one.
+func TestAClosedPeerIsWatchedNoLonger(t *testing.T) {
+	l := listen(t)
+	first, _, gone := client(t, l, "wait")
+	gone.Close()
+	second, _, next := client(t, l, "wait")
+	require.NoError(t, first.Process.Kill())
+	_ = first.Wait()
+	require.NoError(t, second.Process.Kill())
+	happens(t, next.exited, "the end of the process")
+	happens(t, next.closed, "the end of the stream")
+	hasNotHappened(t, gone.exited, "it is watched")
+	hasNotHappened(t, gone.closed, "it is watched")
+}
+
+// Whatever the kernel answers about a process that has ended and been reaped, which depends on its version, the process counts as
+// ended. One that runs does not, and an error that says nothing about the process is an error.
+func TestAReapedProcessHasEndedInEveryKernel(t *testing.T) {
+	reaped := exec.Command("true")
+	require.NoError(t, reaped.Run())
+	own := func() int {
+		fd, err := unix.PidfdOpen(os.Getpid(), 0)
+		require.NoError(t, err)
+		return fd
+	}
+	for _, c := range []struct {
+		pidfd, pid int
+		answer     error
+		ended, ok  bool
+	}{
+		{-1, reaped.Process.Pid, unix.ESRCH, true, true},
+		{-1, reaped.Process.Pid, unix.EINVAL, true, true},
+		{-1, reaped.Process.Pid, unix.ENOPROTOOPT, true, true},
+		{own(), os.Getpid(), nil, false, true},
+		{-1, os.Getpid(), unix.ENOPROTOOPT, false, true},
+		{-1, os.Getpid(), unix.EMFILE, false, false},
+	} {
+		p := &Peer{Identity: Identity{PID: c.pid}}
+		assert.Equal(t, c.ok, p.found(c.pidfd, c.answer) == nil, "%v", c.answer)
+		assert.Equal(t, c.ended, p.ended(), "%v", c.answer)
+		assert.Equal(t, c.ok && !c.ended, p.process != nil, "%v", c.answer)
+	}
+}
+
+func TestAProcessIsNamedByItsOwnService(t *testing.T) {
+	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for group, want := range map[string]string{
+		"/system.slice/billing.service":                                                    "billing.service",
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope":                  "",
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/job.service/worker.scope": "job.service",
+		"/system.slice/docker-" + id + ".scope":                                            id[:12],
+		"/":                                                                                "",
+	} {
+		assert.Equal(t, want, unitOf(group), group)
+	}
 }

@@ -2,23 +2,20 @@
 
 package peer
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
-var errUnsupported = errors.New("this system can't tell which process is at the other end of a socket: use Linux or macOS")
-
-func (p *Peer) identify() error { return errUnsupported }
+func (p *Peer) identify() error {
+	return errors.New("this system can't tell which process is at the other end of a socket: use Linux or macOS")
+}
 
 // Describe does nothing.
 func (p *Peer) Describe() {}
 
-// Watch always fails.
-func (p *Peer) Watch() error { return errUnsupported }
+func await(*os.File, func(int) bool, func()) {}
 
-// HasClosed returns false, because this system can't tell.
-func (p *Peer) HasClosed() bool { return false }
-
-// Close does nothing.
-func (p *Peer) Close() {}
-
-// Unread returns 0, because this system can't tell.
-func (p *Peer) Unread() int { return 0 }
+func hasClosed(int) bool { return false }
+func hasEnded(int) bool  { return false }
+func unread(int) int     { return 0 }

@@ -7,50 +7,37 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Beside runs the auxiliary processes that exec and guard start: a watchdog, a watchdog's hook, or a program behind a
-// gate. If args belong to such a process, Beside does its work and returns its exit code. Otherwise, Beside returns
-// false.
+// Beside runs the auxiliary processes that exec and guard start: a watchdog, or a program behind a gate. If args belong
+// to such a process, Beside does its work and returns its exit code. Otherwise, Beside returns false.
 func Beside(args []string) (code int, is bool) {
-	if len(args) == 0 {
-		return 0, false
-	}
-	switch args[0] {
-	case watchdogCommand:
+	switch {
+	case len(args) == 0:
+	case args[0] == watchdogCommand:
 		return runWatchdog(args[1:]), true
-	case hookCommand:
-		runDetached(args[1:])
-		return 0, true
-	case child.Behind:
+	case args[0] == child.Behind:
 		child.Pass(args[1:])
 		return child.CannotRun, true
 	}
 	return 0, false
 }
 
-// watchdogCommand is the first argument of a watchdog. hookCommand is the first argument of a process that runs --on-stuck
-// for a watchdog. The watchdog can't wait for the hook itself: once the service is inactive, the watchdog must exit,
-// because another guard may be waiting for it. The second argument of both processes is a duty.
-const (
-	watchdogCommand = "__watchdog"
-	hookCommand     = "__hook"
-)
+// watchdogCommand is the first argument of a watchdog. The second one is its duty.
+const watchdogCommand = "__watchdog"
 
-// A duty is what exec or guard tells such a process.
+// A duty is what exec or guard tells its watchdog.
 type duty struct {
-	Command               string // exec or guard
 	Path, Table, Name, ID string
+	LogFormat             string
 	Token                 table.Token
 
 	Lease time.Duration // exec
@@ -61,48 +48,38 @@ type duty struct {
 	HookLimit           time.Duration
 }
 
-// args returns the arguments of the process.
-func (d duty) args(first string) []string {
+// watchdog starts a watchdog with a duty and a deadline.
+func (x *lockCommand) watchdog(d duty, until time.Time, files ...*os.File) (*child.Watchdog, error) {
+	d.Path, d.Table, d.Name, d.ID, d.LogFormat = x.Path, x.Table, x.held(), x.id, terminal.Stderr.Format.String()
 	text, _ := json.Marshal(d) // can't fail
-	return []string{first, string(text)}
-}
-
-// watchdogFormat is the environment variable that passes the parent's log format to a watchdog.
-const watchdogFormat = "SPINDLE_LOG_FORMAT"
-
-// watchdogEnvironment returns the environment for a watchdog and the commands that it runs. It includes the log format.
-func (x *lockCommand) watchdogEnvironment() []string {
-	return append(x.environment(0), watchdogFormat+"="+terminal.Stderr.Format.String())
-}
-
-// takeUp reads the duty of this process, which logs in its parent's format.
-func takeUp(args []string) (d duty, ok bool) {
-	_ = terminal.Stderr.Format.Set(os.Getenv(watchdogFormat))
-	terminal.Stderr.Time()
-	return d, len(args) == 1 && json.Unmarshal([]byte(args[0]), &d) == nil
+	return child.StartWatchdog(until, x.environment(0), []string{watchdogCommand, string(text)}, files...)
 }
 
 // runWatchdog does the work of a watchdog.
 func runWatchdog(args []string) (code int) {
-	d, ok := takeUp(args)
-	if !ok {
+	var d duty
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &d) != nil {
 		fmt.Fprintln(os.Stderr, "spindle: "+watchdogCommand+" is an internal command, which only exec and guard start")
-		return exit.Misused
+		return terminal.Misused
 	}
+	_ = terminal.Stderr.Format.Set(d.LogFormat)
+	terminal.Stderr.Time()
 	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
 	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
 	// signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
-	lock := lockCommand{Database: &connect.Database{Path: d.Path, Table: d.Table, Timeout: longestAttempt}, name: d.Name, id: d.ID}
-	if d.Command == "guard" {
-		g := &guarding{lockCommand: lock, deactivate: string(d.Deactivate), renew: d.Renew, confirm: d.Confirm, duty: d}
-		child.Watch(g.watchdogAction)
+	lock := lockCommand{Database: &database.Database{Path: d.Path, Table: d.Table, Timeout: longestAttempt}, name: d.Name, id: d.ID}
+	if d.Renew == 0 {
+		lock.token = d.Token
+		x := &execution{reports: reports{lockCommand: lock}, lease: d.Lease}
+		child.Watch(x.watchdogAction)
 		return 0
 	}
-	lock.token = d.Token
-	x := &execution{lockCommand: lock, lease: d.Lease}
-	child.Watch(x.watchdogAction)
+	g := &guarding{reports: reports{lockCommand: lock, state: state{last: d.Token}}, deactivate: string(d.Deactivate), renew: d.Renew, confirm: d.Confirm}
+	g.hooks = hooks{Commands: [...]string{onStuck: string(d.OnStuck)}, Limit: d.HookLimit, Warn: g.complainOf}
+	child.Watch(g.watchdogAction)
+	g.hooks.Wait(nil) // another guard, which waits for this watchdog, goes on already
 	return 0
 }
 
@@ -110,27 +87,40 @@ func runWatchdog(args []string) (code int) {
 func (g *guarding) watchdogAction(a child.Act) {
 	switch a.Why {
 	case child.Dead:
-		g.complain("%s: guard died, so its watchdog is deactivating the service", g.name)
+		g.complainOf("guard died, so its watchdog is deactivating the service")
 	case child.Late:
-		g.complain("%s: guard missed its deadline, so its watchdog is deactivating the service", g.name)
+		g.complainOf("guard missed its deadline, so its watchdog is deactivating the service")
 	}
-	var once sync.Once
-	stuck := func(err error) { once.Do(func() { g.detachHook(err) }) }
 	late := func(err error) {
 		if a.Why != child.Told { // otherwise guard is waiting, and runs the hook itself
-			stuck(err)
+			g.stuck(err)
 		}
 	}
-	for err := g.switchOff(context.Background(), late); err != nil; err = g.switchOff(context.Background(), late) {
+	for err := g.switchOff(late); err != nil; err = g.switchOff(late) {
 		if !a.Report(err) {
-			g.complain("%s: THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", g.name, err)
-			stuck(err)
+			g.complainOf("THE SERVICE COULD NOT BE DEACTIVATED, trying again: %v", err)
+			g.stuck(err)
 		}
 		time.Sleep(g.renew / 2)
 	}
+	g.ranOut()
 	if a.Why != child.Told {
-		g.complain("%s: the service is inactive", g.name)
+		g.complainOf("the service is inactive")
 	}
+}
+
+// switchOff runs the --deactivate command. It calls late if the command takes too long, because the command may still be
+// running after it was killed, for example while it waits for a disk.
+func (g *guarding) switchOff(late func(error)) error {
+	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { late(fmt.Errorf("the deactivation is taking too long: %w", ctx.Err())) })()
+	err := g.shell(ctx, g.deactivate, 0, child.Command{Leaving: true})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("killed after %v: %w", limit, err)
+	}
+	return err
 }
 
 const longestAttempt = 10 * time.Second
@@ -171,27 +161,4 @@ func (x *execution) watchdogAction(a child.Act) {
 	case !errors.Is(err, table.ErrSuperseded): // otherwise the lock is no longer held
 		x.complain("%s is left to expire: %v", x.name, err)
 	}
-}
-
-// detachHook runs --on-stuck in a separate process.
-func (g *guarding) detachHook(why error) {
-	if len(g.duty.OnStuck) == 0 {
-		return
-	}
-	env := append(g.environment(0), tokenVariable+"="+g.duty.Token.String(), reasonVariable+"="+reasonText(why))
-	if err := child.Detach(env, g.duty.args(hookCommand)...); err != nil {
-		g.complain("%s: --%s could not be started: %v", g.name, onStuck, err)
-	}
-}
-
-// runDetached does the work of the process that detachHook starts.
-func runDetached(args []string) {
-	d, _ := takeUp(args) // without a duty, there is no hook
-	_ = os.Unsetenv(watchdogFormat)
-	exit.OutliveReaders()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	r := reports{lockCommand: &lockCommand{name: d.Name, id: d.ID}}
-	h := hooks{Commands: map[hookKind]string{onStuck: string(d.OnStuck)}, Limit: d.HookLimit, Warn: r.warn}
-	h.Run(onStuck, os.Environ)
-	h.Wait(nil)
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -56,7 +56,7 @@ type event struct {
 	late    bool     // the wait for the lock is over
 	of      *holding // an event of an earlier term is ignored
 	command int      // the number of the command of guard whose result this is, or 0
-	end     exit.Error
+	end     terminal.Exit
 	signal  os.Signal
 	by      table.Request
 	code    int
@@ -96,9 +96,8 @@ type action struct {
 type sources struct {
 	signals   <-chan os.Signal
 	keys      <-chan os.Signal // Ctrl-Z
-	asks      <-chan struct{}
-	ends      <-chan struct{} // of the program
-	changes   <-chan struct{} // the program was stopped or continued
+	ends      <-chan struct{}  // of the program
+	changes   <-chan struct{}  // the program was stopped or continued
 	unwatched <-chan struct{}
 	ticks     <-chan time.Time
 }

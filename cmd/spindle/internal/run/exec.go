@@ -11,17 +11,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. It starts CMD
 directly, not through a shell, in a separate process group. It sets these
 variables in CMD's environment:
   SPINDLE_LOCK   the lock's name
+  SPINDLE_SLOT   with --slots, the number of its slot, from 0 to N-1
   SPINDLE_TOKEN  the fencing token of this term; later terms have larger tokens
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
@@ -45,6 +46,18 @@ lease expires, and a watchdog kills CMD.
 
 CMD can also be stopped without a terminal. If it does not continue within one
 lease duration, exec ends it, releases the lock, and exits with code 76.
+` + demandsHelp + `
+Execs and the mutexes of package lock wait in one queue. A higher --priority
+goes first; among equals, the first to arrive goes first. Mutexes have priority
+9, and an exec of a lower priority waits for as long as others keep arriving.
+Guards and electors do not queue, nor does exec with --every, --cron, --once or
+--try. They get the lock if one of their polls finds it free.
+
+With --slots N, up to N execs hold NAME at a time, together with the semaphores
+of package lock. Each has a slot, which is a lock of its own: SPINDLE_LOCK is
+NAME/slot/0000 or a later one. All should use the same N. While an exec with a
+smaller N holds a slot, the others take only slots that it knows. --slots can't
+be combined with --every, --cron, --once or --handover.
 
 With --try, exec exits immediately if another process holds the lock. If several
 machines start CMD at the same time, only one of them runs it. However, a
@@ -54,8 +67,8 @@ If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
 must exit before that, because another process may then acquire the lock. Exec
 therefore sends signals to CMD's group in advance. It sends SIGKILL one second
 before the lock would be lost, or a twentieth of the lease if that is shorter.
-It sends SIGTERM before SIGKILL, earlier by --grace. By default, --grace is a
-quarter of the lease, which is also the maximum.
+It sends SIGTERM earlier than SIGKILL by the time that --grace sets. By default,
+that is a quarter of the lease, which is also the maximum.
 
 If an operator takes the lock away with spindle release, exec ends CMD in the
 same way. In this case, however, the next holder does not wait until CMD has
@@ -106,28 +119,27 @@ Exit codes:
   1    spindle failed; the message says why, and whether CMD succeeded
   2    the command line is wrong
   75   another process holds the lock (--try), or held it until --wait was over
-  76   the lock was lost, so exec ended CMD
+  76   the lock was lost, or CMD failed a limit or a check, so exec ended CMD
   126  CMD can't be run
   127  CMD was not found`
 
-// execution is one run of exec. It is the job of an Exec, and its reports implement part of that.
+// execution is the command exec, with its flags.
 type execution struct {
-	lockCommand
 	reports
 	lease   time.Duration
 	grace   time.Duration
-	try     bool
+	atOnce  bool
 	restart bool
-	stop    time.Duration // how long the program may take to end, or 0 for no limit
+	slots   int           // of the semaphore, or 0 for a lock
+	limit   time.Duration // how long the program may take to end after a signal that ends exec, or 0 for no limit
 	once    once
-	args    []string
-
-	candidate elect.Candidate
+	demands
+	args []string
 }
 
 // NewExec returns the command exec.
-func NewExec(o *connect.Database) *cobra.Command {
-	x := &execution{lockCommand: lockCommand{Database: o}}
+func NewExec(o *database.Database) *cobra.Command {
+	x := &execution{reports: reports{lockCommand: lockCommand{Database: o}}}
 	c := &cobra.Command{
 		Use:   "exec --name NAME [flags] [--] CMD [ARGS]...",
 		Short: "Run a program while holding a lock",
@@ -137,6 +149,7 @@ func NewExec(o *connect.Database) *cobra.Command {
 		Example: `  spindle exec --name nightly -- ./nightly-report --all
   spindle exec --name nightly --try -- ./nightly-report || [ $? = 75 ]
   spindle exec --name nightly --every 24h -- ./nightly-report    # from cron
+  spindle exec --name import --slots 3 -- ./import               # on 3 machines
   spindle exec --name migrate --once 0042 -- ./migrate
   spindle exec --name poller --restart --value "$(hostname -f):8080" ./poller`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -158,16 +171,17 @@ func NewExec(o *connect.Database) *cobra.Command {
 	}
 	f := c.Flags()
 	f.SetInterspersed(false)
-	x.lockCommand.flags(f)
+	x.reports.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
 	f.DurationVar(&x.lease, "lease", 10*time.Second, "how long the lock is kept without an acknowledged heartbeat")
 	f.DurationVar(&x.grace, "grace", 0, "if the lock is lost, how long CMD may take to exit before it is killed; at most a quarter of the lease")
 	f.Lookup("grace").DefValue = "a quarter of the lease"
-	f.DurationVar(&x.stop, "stop-timeout", 0, "kill CMD if it is still running this long after a signal to exit (default: never)")
-	f.BoolVar(&x.try, "try", false, "give up immediately if another process holds the lock")
+	f.DurationVar(&x.limit, "stop-timeout", 0, "kill CMD if it is still running this long after a signal to exit (default: never)")
+	f.BoolVar(&x.atOnce, "try", false, "give up immediately if another process holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD exits or the lock is lost")
+	f.IntVar(&x.slots, "slots", 0, "the `number` of execs that may hold the name at a time, from 1 to 1000 (default: one, without slots)")
 	x.once.flags(f)
-	x.reportFlags.flags(f, "when CMD was killed but has not exited by the time the lock is lost")
+	x.demands.flags(f)
 	return c
 }
 
@@ -178,28 +192,33 @@ func (x *execution) run(ctx context.Context) error {
 	if err := x.check(); err != nil {
 		return err
 	}
-	if x.try { // --try does not wait for a database that hangs
+	if x.atOnce { // --try does not wait for a database that hangs
 		x.Timeout = min(x.Timeout, elect.Attempt(x.lease))
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passedOn...)
-	exit.OutliveReaders()
+	terminal.OutliveReaders()
 	defer terminal.Stderr.Detach()()
 	child.ReapAsInit()
-	db, candidate, err := x.open(table.Exec, x.lease)
+	db, err := x.open(table.Exec, x.lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	x.candidate = candidate
-	if err := child.Find(x.args[0]); err != nil {
+	if err := x.find(); err != nil {
 		return err // a candidate that can't do the work must not keep the lock from the others
 	}
-	if err := x.reports.begin(&x.lockCommand, &x.candidate); err != nil {
+	stop, err := x.listen()
+	if err != nil {
+		return fmt.Errorf("--stall: %w", err)
+	}
+	defer stop()
+	if err := x.begin(); err != nil {
 		return err
 	}
-	defer func() { x.reports.end(untilEnding(signals)) }()
+	defer x.end(signals)
 	began := time.Now()
+	x.joins(x.slots, !x.once.wanted() && !x.atOnce)
 	if x.once.wanted() {
 		x.beginOnce()
 	}
@@ -209,54 +228,50 @@ func (x *execution) run(ctx context.Context) error {
 	if most := MostGrace(x.lease); x.grace > most {
 		x.complain("--grace %v is more than a quarter of the lease (%v), so %s gets only %v to exit if the lock is lost", x.grace, x.lease, x.args[0], most)
 	}
-	e := x.exec(signals, time.Since(began))
-	x.reports.compete()
-	return e.Run()
+	p := x.newPrograms(signals, openTerminal(), time.Since(began))
+	x.does(false, "on standby: competing for %s", x.name)
+	x.probe.Looping()
+	x.unit.Ready()
+	return p.run()
 }
 
-// exec returns the Exec to run. Waited is the part of --wait that has already elapsed.
-func (x *execution) exec(signals <-chan os.Signal, waited time.Duration) *Exec {
-	return &Exec{
-		command: command{Candidate: &x.candidate, Handover: x.handover, Say: x.say, Warn: x.complain, Asks: x.reports.asks},
-		Job:     x, Program: x.args[0], Grace: x.grace, StopTimeout: x.stop, Once: x.once.wanted(), Restart: x.restart,
-		Patience: Patience{Wait: x.wait, Waited: waited, Trouble: x.trouble}, Signals: signals, Terminal: openTerminal(),
+// find looks the program up.
+func (x *execution) find() error {
+	err := child.Find(x.args[0])
+	if err != nil && x.Meant(x.args[0]) {
+		return terminal.Misuse("%s is not a command: to listen at this address, write --notify=%[1]s", x.args[0])
 	}
-}
-
-// untilEnding returns a channel that is closed when exec receives the next signal to end. It is for work that exec does
-// after it has released the lock.
-func untilEnding(signals <-chan os.Signal) <-chan struct{} {
-	over := make(chan struct{})
-	go func() {
-		for s := range signals {
-			if ends(s) {
-				close(over)
-				return
-			}
-		}
-	}()
-	return over
+	return err
 }
 
 func (x *execution) check() error {
-	switch {
-	case x.try && x.wait != 0:
-		return exit.Misuse("give either --try or --wait, not both")
-	case x.wait < 0:
-		return exit.Misuse("--wait %v: must not be negative", x.wait)
-	case x.grace < 0:
-		return exit.Misuse("--grace %v: must not be negative", x.grace)
-	case x.stop < 0:
-		return exit.Misuse("--stop-timeout %v: must not be negative", x.stop)
+	if x.atOnce && x.wait != 0 {
+		return terminal.Misuse("give either --try or --wait, not both")
+	}
+	for _, flag := range []string{"wait", "grace", "stop-timeout", "run-timeout"} {
+		if d, _ := x.own.GetDuration(flag); d < 0 {
+			return terminal.Misuse("--%s %v: must not be negative", flag, d)
+		}
 	}
 	if err := x.checkOnce(); err != nil {
+		return err
+	}
+	switch given := x.own.Changed("slots"); {
+	case given && (x.slots < 1 || x.slots > wait.MostSlots):
+		return terminal.Misuse("--slots %d: must be from 1 to %d", x.slots, wait.MostSlots)
+	case given && x.once.wanted():
+		return terminal.Misuse("--slots is for programs that run side by side. With --every, --cron or --once, only one runs")
+	case given && x.handover:
+		return terminal.Misuse("give either --slots or --handover, not both, because a candidate would ask the holders of all slots")
+	}
+	if err := x.demands.check(x.lease); err != nil {
 		return err
 	}
 	return x.reports.check()
 }
 
 // prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
-func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
+func (x *execution) prepare(ctx context.Context, db *database.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
@@ -268,63 +283,50 @@ func (x *execution) prepare(ctx context.Context, db *connect.Connection) error {
 	return x.verify(ctx, db.Client())
 }
 
-// Try implements Job.
-func (x *execution) Try(ctx context.Context) (elect.Step, *exit.Error) {
+// try polls the lock once. If it returns an *terminal.Exit, exec ends with it.
+func (x *execution) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	step := x.step(ctx)
-	var over *exit.Error
+	if step.Term != nil && x.sized() {
+		step = x.settle(ctx, step)
+	}
+	var over *terminal.Exit
 	switch {
 	case errors.As(step.Err, &over):
 		return step, over
-	case x.within(step):
-		return step, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
+	case x.within(x.usable(step.Seen)):
+		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
-		return step, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
-	case step.Term != nil, ctx.Err() != nil: // the poll was interrupted
+		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
+	case step.Term != nil, ctx.Err() != nil, // the poll was interrupted
+		x.sized() && step.Lost && step.Err == nil: // another slot may be free
 		return step, nil
-	case x.try && errors.Is(step.Err, table.ErrNewer):
-		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
-	case x.try && step.Err != nil:
-		return step, &exit.Error{Code: exit.Failed, Err: x.Explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
-	case x.try:
-		return step, &exit.Error{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
+	case x.atOnce && errors.Is(step.Err, table.ErrNewer):
+		return step, &terminal.Exit{Code: NotInTime, Err: fmt.Errorf("%s was not acquired because it is held: %w", x.name, step.Err)}
+	case x.atOnce && step.Err != nil:
+		return step, &terminal.Exit{Code: terminal.Failed, Err: x.Explain(fmt.Errorf("%s was not acquired: %w", x.name, step.Err))}
+	case x.atOnce:
+		return step, &terminal.Exit{Code: NotInTime, Err: fmt.Errorf("%s was not acquired: %w", x.name, whyNot(step))}
 	}
-	x.Seen(step)
+	told := step
+	if err := x.attend(ctx, step); err != nil {
+		told.Err = err
+	}
+	x.seen(told)
 	return step, nil
 }
 
 func whyNot(step elect.Step) error {
 	if o := step.Seen[0]; o.Exists && o.Holder() != "" {
-		return fmt.Errorf("it is held by %s, token %v", terminal.Show(o.Holder()), o.Token)
+		return fmt.Errorf("%s %s, token %v", heldBy("it is ", step.Seen), terminal.Show(o.Holder()), o.Token)
 	}
 	return errors.New("another candidate was first")
 }
 
-// Begin implements Job.
-func (x *execution) Begin(t *elect.Term) {
-	x.token = t.Token()
-	x.say("holding %s, token %v", x.name, t.Token())
-	x.reports.Begin(t)
-	x.reports.does(true, "holding %s, token %v; running %s", x.name, t.Token(), x.args[0])
-}
-
-// Jeopardy implements Job.
-func (x *execution) Jeopardy(t *elect.Term, err error) {
-	x.complain("jeopardy: %s is still held, but will be lost in %s unless a heartbeat is acknowledged: %v", x.name, terminal.Short(t.Left()), err)
-}
-
-// Safe implements Job.
-func (x *execution) Safe() { x.relieve("safe: heartbeats for %s are acknowledged again", x.name) }
-
-// Over implements Job.
-func (x *execution) Over() {
-	x.token = 0
-	x.reports.Over()
-	x.reports.ranOut()
-	x.reports.does(false, "%s is no longer held", x.name)
-}
-
-// Start implements Job.
-func (x *execution) Start(t *elect.Term, until func() time.Time) (Program, error) {
-	d := duty{Command: "exec", Path: x.Path, Table: x.Table, Name: x.name, ID: x.id, Token: t.Token(), Lease: x.lease}
-	return child.Start(x.args, x.environment(t.Token()), child.Whole, child.Watched(until, x.watchdogEnvironment(), d.args(watchdogCommand)...))
+// start starts the program. The program must exit before the time that until returns, even if this process is stopped or
+// killed. Start calls until when it begins and just before the program begins.
+func (x *execution) start(t *elect.Term, until func() time.Time) (Program, error) {
+	return child.Start(child.Command{Args: x.args, Env: append(x.environment(t.Token()), x.pinged...), Whole: true, Until: until,
+		Watch: func(until time.Time) (*child.Watchdog, error) {
+			return x.watchdog(duty{Token: t.Token(), Lease: x.lease}, until)
+		}})
 }

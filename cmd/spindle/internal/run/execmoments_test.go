@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/moments"
 )
 
@@ -23,12 +23,7 @@ type execs struct{ before, own, next *site }
 // two programs never run, each program ends before a watchdog would kill it, exec ends, it reports success only if its program
 // did, and another exec gets the lock.
 func TestExecAtEachMoment(t *testing.T) {
-	due := func(context.Context) error { return nil }
-	for name, change := range map[string]func(*site){
-		"plain":    func(*site) {},
-		"handover": func(s *site) { s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true },
-		"once":     doingOnce(due),
-	} {
+	for name, change := range map[string]func(*site){"plain": func(*site) {}, "handover": handingOver, "once": onceEach, "slots": func(s *site) { s.exec.slots = 1 }} {
 		t.Run(name, func(t *testing.T) {
 			moments.AtEachMoment(t, moments.Machine{
 				Live: func(w *moments.World) { liveExec(w, change) },
@@ -55,6 +50,12 @@ func TestExecAtEachMoment(t *testing.T) {
 			})
 		})
 	}
+}
+
+// onceEach lets each exec have work of its own.
+func onceEach(s *site) {
+	doingOnce(s)
+	s.exec.once.schedule = map[string]table.Named{"before": "1", "own": "2", "next": "3", "after": "4"}[s.exec.id]
 }
 
 func ofExec(w *moments.World) *site { return w.Values.(*execs).own }
@@ -109,13 +110,12 @@ func (s *site) works(w *moments.World, d time.Duration) {
 func liveExec(w *moments.World, change func(*site)) {
 	x := &execs{before: newSite(w.T, w.Store, "before", change), own: newSite(w.T, w.Table(), "own", change), next: newSite(w.T, w.Store, "next", change)}
 	w.Values = x
-	x.own.candidate.Clock = w.Clock
+	x.own.exec.candidate.Clock, x.own.exec.config.Clock = w.Clock, w.Clock
 	defer w.Apart(x.before.runs, x.own.runs, x.next.runs)()
-	var term atomic.Pointer[elect.Term]
 	var expired time.Time // since when the program has run although the lease has expired by the machine's clock
-	x.own.begins = term.Store
 	defer w.Always(func() error {
-		t := term.Load()
+		var t *elect.Term
+		x.own.exec.with(func(s *state) { t = s.term })
 		switch {
 		case t == nil || !x.own.runs() || t.Left() > 0 || context.Cause(t.Over()) != nil && !errors.Is(context.Cause(t.Over()), elect.ErrExpired):
 			expired = time.Time{}
@@ -152,8 +152,5 @@ func liveExec(w *moments.World, change func(*site)) {
 	})
 	if x.own.end.Code == 0 && !succeeded {
 		w.Errorf("exec reports success")
-	}
-	if len(x.own.terms) != x.own.over {
-		w.Errorf("%d terms began and %d ended", len(x.own.terms), x.own.over)
 	}
 }

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -68,13 +65,13 @@ or the machine is suspended. An init system that kills both processes must
 deactivate the service itself, as the unit in deploy/systemd does.
 
 Only one guard on a machine manages a service. A second guard with the same
-lock, --deactivate command and working directory waits until the first guard and
-its watchdog have exited. Therefore, two deactivations never run at the same
-time, and a late deactivation never undoes the next activation. The guards find
-each other through a lock file in a directory that only their user can write to.
-Guard tries $RUNTIME_DIRECTORY first. Next, it tries /run/spindle if it runs as
-root, or else $XDG_RUNTIME_DIR. Last, it tries a subdirectory of the temporary
-directory.
+lock, --deactivate command and working directory waits until the first guard has
+exited and its watchdog has deactivated the service. Therefore, two
+deactivations never run at the same time, and a late deactivation never undoes
+the next activation. The guards find each other through a lock file in a
+directory that only their user can write to. Guard tries $RUNTIME_DIRECTORY
+first. Next, it tries /run/spindle if it runs as root, or else $XDG_RUNTIME_DIR.
+Last, it tries a subdirectory of the temporary directory.
 ` + reportsHelp("guard", "if the service is active here") + `
 --on-stuck runs when a deactivation fails or takes too long. It does not run
 again until a deactivation has succeeded. If guard is dead or stopped, its
@@ -87,30 +84,29 @@ Exit codes:
   130  a second signal (SIGINT) killed guard
   143  a second signal (SIGTERM) killed guard`
 
-// guarding is one run of guard. It is the service of a Guard, and its reports implement part of that.
+// guarding is the command guard, with its flags.
 type guarding struct {
-	lockCommand
 	reports
-	activate, deactivate, healthcheck string
-	renew, activation                 time.Duration
-	failures, confirm, unhealthy      int
+	checks
+	activate, deactivate string
+	renew, activation    time.Duration
+	failures, confirm    int
 
 	lockFile *child.LockFile       // or nil, if there is no safe directory for it
-	dog      atomic.Pointer[armed] // while the service may be active; only the watchdog deactivates the service then
-	duty     duty                  // in a watchdog
+	dog      atomic.Pointer[armed] // while the service may be active, or is being deactivated
 }
 
-// armed is a watchdog, and the term that it knows. The watchdog deactivates the service when guard tells it to, when
-// guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service at the same time,
-// and a deactivation continues even if guard is killed.
+// armed is a watchdog, and the term that it knows, or nil. Only a watchdog deactivates the service: when guard tells it to,
+// when guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service at the same
+// time, and a deactivation continues even if guard is killed.
 type armed struct {
 	*child.Watchdog
 	term *elect.Term
 }
 
 // NewGuard returns the command guard.
-func NewGuard(o *connect.Database) *cobra.Command {
-	g := &guarding{lockCommand: lockCommand{Database: o}}
+func NewGuard(o *database.Database) *cobra.Command {
+	g := &guarding{reports: reports{lockCommand: lockCommand{Database: o}}}
 	c := &cobra.Command{
 		Use:   "guard --name NAME --activate CMD --deactivate CMD",
 		Short: "Keep a service active on one machine only",
@@ -119,40 +115,42 @@ func NewGuard(o *connect.Database) *cobra.Command {
     --activate "systemctl start billing" \
     --deactivate "systemctl stop billing" \
     --healthcheck /usr/local/bin/billing-health`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return g.run(c.Context()) },
 	}
 	f := c.Flags()
-	g.lockCommand.flags(f)
+	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must also succeed if the service is already inactive")
-	f.StringVar(&g.healthcheck, "healthcheck", "", "a `command` that succeeds if the service is healthy; it gets an argument: active or, if the question is whether this machine could run the service, standby (default: always healthy)")
+	g.checks.flags(f, "a `command` that succeeds if the service is healthy; it gets an argument: active or, if the question is whether this machine could run the service, standby (default: always healthy)",
+		"how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
 	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: how long until the lock is lost if no heartbeat is acknowledged")
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
-	f.IntVar(&g.unhealthy, "unhealthy", 1, "how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
-	g.reportFlags.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	return c
 }
 
+// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the last
+// holder did not release the lock, because its machine may still be deactivating the service.
 func (g *guarding) confirmation() time.Duration { return time.Duration(g.confirm) * g.renew }
 
 func (g *guarding) check() error {
 	lease := g.renew * time.Duration(g.failures)
 	switch {
 	case g.activate == "" || g.deactivate == "":
-		return exit.Misuse("--activate %q, --deactivate %q: both commands are required", g.activate, g.deactivate)
+		return terminal.Misuse("--activate %q, --deactivate %q: both commands are required", g.activate, g.deactivate)
 	case g.failures < 2 || g.failures > 1000:
-		return exit.Misuse("--failures %d: must be at least 2, so that one heartbeat can be late, and at most 1000", g.failures)
+		return terminal.Misuse("--failures %d: must be at least 2, so that one heartbeat can be late, and at most 1000", g.failures)
 	case g.confirm < 1 || g.confirm > 1000:
-		return exit.Misuse("--confirm %d: must be at least 1, to leave time for a deactivation, and at most 1000", g.confirm)
-	case g.unhealthy < 1 || g.unhealthy > 100:
-		return exit.Misuse("--unhealthy %d: must be at least 1 and at most 100", g.unhealthy)
+		return terminal.Misuse("--confirm %d: must be at least 1, to leave time for a deactivation, and at most 1000", g.confirm)
 	case g.renew <= 0 || lease < 100*time.Millisecond || lease > table.MaxLease:
-		return exit.Misuse("--renew %v times --failures %d is a lease of %v; the lease must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
+		return terminal.Misuse("--renew %v times --failures %d is a lease of %v; the lease must be at least 100ms and at most %v", g.renew, g.failures, lease, table.MaxLease)
 	case g.activation <= 0:
-		return exit.Misuse("--activation %v: must be positive", g.activation)
+		return terminal.Misuse("--activation %v: must be positive", g.activation)
+	}
+	if err := g.checks.check(); err != nil {
+		return err
 	}
 	return g.reports.check()
 }
@@ -164,21 +162,21 @@ func (g *guarding) run(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	exit.OutliveReaders()
+	terminal.OutliveReaders()
 	defer terminal.Stderr.Detach()()
-	ctx, stop := exit.UntilEnded(ctx)
+	ctx, stop := terminal.UntilEnded(ctx)
 	defer stop()
 	lease := g.renew * time.Duration(g.failures)
-	db, candidate, err := g.open(table.Guard, lease)
+	db, err := g.open(table.Guard, lease)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := g.reports.begin(&g.lockCommand, &candidate); err != nil {
+	if err := g.begin(); err != nil {
 		return err
 	}
-	defer g.reports.end(nil) // last, so that the next guard does not wait for hooks
-	context.AfterFunc(ctx, func() { g.Ending() })
+	defer g.end(nil) // last, so that the next guard does not wait for hooks
+	context.AfterFunc(ctx, g.unit.Stopping)
 	if err := g.verify(ctx, db.Client()); err != nil {
 		return err
 	}
@@ -189,38 +187,43 @@ func (g *guarding) run(ctx context.Context) error {
 		defer g.lockFile.End()
 	}
 	g.probe.Looping()
-	service := Guard{
-		command: command{
-			Candidate: &candidate, Handover: g.handover, Asks: g.reports.asks,
-			Say:  func(format string, args ...any) { g.say("%s: "+format, append([]any{g.name}, args...)...) },
-			Warn: func(format string, args ...any) { g.complain("%s: "+format, append([]any{g.name}, args...)...) },
-		},
-		Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: g.unhealthy, Activation: g.activation,
+	if g.healthcheck != "" {
+		g.config.Poll = g.renew // a standby's polls, each with a health check, do not depend on the holder's lease
 	}
-	service.Run(ctx)
+	g.newServices(g).run(ctx)
 	return nil
 }
 
-// Activate implements Service.
-func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
-	d := duty{Command: "guard", Path: g.Path, Table: g.Table, Name: g.name, ID: g.id, Token: t.Token(), Renew: g.renew, Confirm: g.confirm,
-		Deactivate: []byte(g.deactivate), OnStuck: []byte(g.hooks.Commands[onStuck]), HookLimit: g.limit}
+// arm starts a watchdog, which deactivates the service at the deadline.
+func (g *guarding) arm(t *elect.Term, deadline time.Time) (*armed, error) {
+	d := duty{Renew: g.renew, Confirm: g.confirm, Deactivate: []byte(g.deactivate), OnStuck: []byte(g.hooks.Commands[onStuck]), HookLimit: g.hooks.Limit}
+	g.with(func(s *state) { d.Token = s.last })
 	var files []*os.File
 	if g.lockFile != nil {
 		files = append(files, g.lockFile.File)
 	}
-	dog, err := child.StartWatchdog(until(t), g.watchdogEnvironment(), d.args(watchdogCommand), files...)
+	dog, err := g.watchdog(d, deadline, files...)
+	if err != nil {
+		return nil, err
+	}
+	a := &armed{dog, t}
+	g.dog.Store(a)
+	return a, nil
+}
+
+// Activate implements service. The watchdog deactivates the service at the term's deadline.
+func (g *guarding) Activate(ctx context.Context, t *elect.Term) error {
+	dog, err := g.arm(t, until(t))
 	if err != nil {
 		return err
 	}
-	g.dog.Store(&armed{dog, t})
 	g.Extended() // the term may just have been extended
-	return g.shell(ctx, g.activate, t.Token(), child.Leaving, child.WatchedBy(dog))
+	return g.shell(ctx, g.activate, t.Token(), child.Command{Leaving: true, Dog: dog.Watchdog})
 }
 
-// Extended implements Service.
+// Extended implements service.
 func (g *guarding) Extended() {
-	if dog := g.dog.Load(); dog != nil {
+	if dog := g.dog.Load(); dog != nil && dog.term != nil {
 		dog.Allow(until(dog.term))
 	}
 }
@@ -232,23 +235,30 @@ func until(t *elect.Term) time.Time {
 	return now.Add(t.Left())
 }
 
-// Deactivate implements Service.
+// Deactivate implements service.
 func (g *guarding) Deactivate(ctx context.Context) error {
-	stop := whenLate(ctx, g.Stuck) // the command may still be running after it was killed
 	err := g.turnOff(ctx)
-	stop()
-	if err == nil {
-		g.reports.ranOut()
-	} else if ctx.Err() == nil {
-		g.Stuck(err)
+	switch {
+	case err == nil:
+		g.ranOut()
+	case ctx.Err() == nil:
+		g.stuck(err)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		g.stuck(fmt.Errorf("the deactivation is taking too long: %w", ctx.Err()))
 	}
 	return err
 }
 
-// turnOff lets the watchdog deactivate the service. If there is no watchdog, turnOff deactivates the service itself.
-func (g *guarding) turnOff(ctx context.Context) error {
-	if dog := g.dog.Load(); dog != nil {
-		err := dog.Finish(ctx)
+// turnOff lets the watchdog deactivate the service. If there is none, or somebody has killed it, turnOff starts one.
+func (g *guarding) turnOff(ctx context.Context) (err error) {
+	for range 2 {
+		dog := g.dog.Load()
+		if dog == nil {
+			if dog, err = g.arm(nil, time.Now().Add(g.confirmation())); err != nil {
+				return err
+			}
+		}
+		err = dog.Finish(ctx)
 		if err == nil || errors.Is(err, child.ErrGone) {
 			g.dog.Store(nil)
 		}
@@ -256,51 +266,12 @@ func (g *guarding) turnOff(ctx context.Context) error {
 			return err
 		}
 	}
-	return g.switchOff(ctx, g.Stuck)
-}
-
-// switchOff runs the --deactivate command. It calls late if the command takes too long.
-func (g *guarding) switchOff(ctx context.Context, late func(error)) error {
-	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	stop := whenLate(limited, late)
-	defer stop()
-	err := g.shell(limited, g.deactivate, 0, child.Leaving)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v: %w", limit, err)
-	}
 	return err
 }
 
-// whenLate calls f when the deadline of ctx passes, unless stop is called first. If f is already running, stop waits
-// until f has returned.
-func whenLate(ctx context.Context, f func(error)) (stop func()) {
-	over := make(chan struct{})
-	notYet := context.AfterFunc(ctx, func() {
-		defer close(over)
-		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-			f(fmt.Errorf("the deactivation is taking too long: %w", err))
-		}
-	})
-	return sync.OnceFunc(func() {
-		if !notYet() {
-			<-over
-		}
-	})
-}
-
-// Changed implements Service.
-func (g *guarding) Changed(s State) {
-	if s == Competing {
-		g.reports.ready()
-	}
-	g.reports.does(s == Working, "%s", s)
-}
-
-// Check implements Service.
-func (g *guarding) Check(ctx context.Context, role Role) error {
-	if dog := g.dog.Load(); dog != nil && role == Active {
+// Check implements service.
+func (g *guarding) Check(ctx context.Context, role role) error {
+	if dog := g.dog.Load(); dog != nil && role == active {
 		select {
 		case <-dog.Begun():
 			return errors.New("the watchdog is already deactivating the service, or has exited")
@@ -310,18 +281,9 @@ func (g *guarding) Check(ctx context.Context, role Role) error {
 	if g.healthcheck == "" {
 		return nil
 	}
-	err := g.shell(ctx, g.healthcheck+" "+string(role), 0)
-	if err != nil && role == Standby && ctx.Err() == nil {
-		g.reports.does(false, "on standby: not competing because the health check failed: %v", err)
+	err := g.shell(ctx, g.healthcheck+" "+string(role), 0, child.Command{})
+	if err != nil && role == standby && ctx.Err() == nil {
+		g.does(false, "on standby: not competing because the health check failed: %v", err)
 	}
 	return err
-}
-
-// shell runs a command of the service.
-func (g *guarding) shell(ctx context.Context, command string, token table.Token, options ...child.Option) error {
-	err := shell(ctx, command, g.environment(token), options...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", command, err)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
+	"github.com/spindle-lock/spindle/internal/notify"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -32,31 +33,36 @@ func (r *runner) compete(how deed) {
 
 // acquire competes for the lock. The error trouble is why the last poll failed.
 func (r *runner) acquire(ctx context.Context, pause time.Duration, trouble error) event {
-	for {
-		elect.Sleep(ctx, r.Candidate.Clock, pause)
-		if ctx.Err() != nil {
-			return event{what: withdrawn, err: trouble}
-		}
-		step, end := r.edge.Try(ctx)
+	elect.Sleep(ctx, r.of.candidate.Clock, pause)
+	r.of.join()
+	won := false
+	defer func() { r.of.leave(ctx, won) }()
+	for ctx.Err() == nil {
+		began := r.of.candidate.Clock.Now()
+		step, end := r.edge.try(ctx)
+		won = step.Term != nil
 		switch {
-		case step.Term != nil && step.Seen[0].NotReleased:
+		case won && step.Seen[0].NotReleased:
 			return event{what: electedDead, term: step.Term}
-		case step.Term != nil:
+		case won:
 			return event{what: elected, term: step.Term}
 		case end != nil:
 			return event{what: unable, end: *end}
 		case ctx.Err() == nil: // otherwise the poll was interrupted
-			trouble = step.Err
+			trouble = r.of.Explain(step.Err)
 		}
-		pause = step.Pause
+		r.of.rest(ctx, step, began)
 	}
+	return event{what: withdrawn, err: trouble}
 }
 
 // holding is a term, and the work that runs during it.
 type holding struct {
 	*elect.Keeper
-	kept bool   // by heartbeats; false if the lock came too late
-	told bool   // the loss has been reported
+	kept bool // by heartbeats; false if the lock came too late
+	told bool // the loss has been reported
+	done bool // its release has recorded the work
+	book notify.Book
 	beat func() // called after each heartbeat, or nil
 	put  func(event) bool
 	ctx  context.Context // for other work during the term
@@ -89,83 +95,60 @@ func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
-// keep keeps the lock by heartbeats, which also detect when it is lost.
-func (r *runner) keep() {
-	r.term.kept = true
-	r.edge.begins(r.term)
-	r.term.Start()
+// loses reports that a term was lost or is about to be lost, at most once per term. It ignores a term that came too late,
+// because such a term's beginning was not reported either.
+func (r *runner) loses(h *holding, why error) {
+	if h != nil && h.kept && !h.told {
+		h.told = true
+		r.of.lost(why)
+	}
 }
 
-// leave ends the heartbeats and the other work that runs during the term.
-func (r *runner) leave() *holding {
-	h := r.term
+var errGivenUp = errors.New("given up")
+
+// end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
+// end releases the lock or leaves it to expire. Only a release leads to an event.
+func (r *runner) end(how deed) event {
+	h, by := r.term, r.m.turn.by
+	if h == nil {
+		return event{}
+	}
 	r.term = nil
 	h.quit()
 	h.all.Wait()
 	if h.kept {
 		_ = h.Stop() // Held returns the same information
 	}
-	return h
-}
-
-func (r *runner) over(h *holding) {
-	if h.kept {
-		r.edge.Over()
-	}
-}
-
-// loses reports that a term was lost, or is about to be, at most once for each term. It ignores a term that came too
-// late, because the beginning of such a term was not reported either.
-func (r *runner) loses(h *holding, why error) {
-	if h != nil && h.kept && !h.told {
-		h.told = true
-		r.edge.Lost(why)
-	}
-}
-
-var errGivenUp = errors.New("given up")
-
-// release releases the lock if it is still held, and returns the resulting event.
-func (r *runner) release(how deed) event {
-	by := r.m.turn.by
-	h := r.leave()
-	defer r.over(h)
-	if !h.Held() {
-		return r.forget(h)
+	defer func() {
+		h.book.Free(h.done)
+		if h.kept {
+			r.edge.over()
+		}
+	}()
+	switch {
+	case !h.Held():
+		why := h.cause()
+		h.End(why)
+		if r.loses(h, why); how == abandon {
+			return event{}
+		}
+		return event{what: lost, err: why}
+	case how == abandon:
+		h.End(errGivenUp)
+		r.say("left %s to expire", r.lock)
+		return event{}
 	}
 	err := r.giveBack(h, how)
 	if by != "" {
-		r.Candidate.Yield(err == nil, by)
+		r.of.candidate.Yield(err == nil, by)
 	}
 	if err == nil {
 		return event{what: released}
 	}
 	if how != recordDone { // otherwise exec ends with this error
-		r.Warn("%v", err)
+		r.warn("%v", err)
 	}
 	return event{what: notReleased, err: err}
-}
-
-// abandon ends the term, if there is one, without releasing the lock.
-func (r *runner) abandon() {
-	if r.term == nil {
-		return
-	}
-	h := r.leave()
-	defer r.over(h)
-	if h.Held() {
-		h.End(errGivenUp)
-		r.Say("left %s to expire", r.lock)
-		return
-	}
-	r.forget(h)
-}
-
-func (r *runner) forget(h *holding) event {
-	why := h.cause()
-	h.End(why)
-	r.loses(h, why)
-	return event{what: lost, err: why}
 }
 
 // giveBack releases the lock. If the work was done, the same commit records that.
@@ -174,24 +157,24 @@ func (r *runner) giveBack(h *holding, how deed) error {
 	var err error
 	switch how {
 	case recordDone:
-		work := r.edge.Done()
-		key, outcome = work.Key, ": "+work.Key+" is done"
-		err = h.Finish(ctx, errors.New("done"), work, r.Candidate.ID)
+		key, outcome = r.of.todo.Key, ": "+r.of.todo.Key+" is done"
+		err = h.Finish(ctx, errors.New("done"), r.of.todo, r.of.candidate.ID)
+		h.done = err == nil
 	case releaseUndone:
-		outcome = ": " + r.edge.Done().Key + " is not done"
+		outcome = ": " + r.of.todo.Key + " is not done"
 		fallthrough
 	default:
 		err = h.Release(ctx, errGivenUp)
 	}
 	switch {
 	case err == nil:
-		r.Say("released %s%s", r.lock, outcome)
+		r.say("released %s%s", r.lock, outcome)
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
 		r.loses(h, err)
 		return fmt.Errorf("%s was taken away before it could be released", r.lock)
 	case how == recordDone && h.Recorded(ctx, key): // the commit was applied, but every reply was lost
-		r.Say("left %s to expire%s", r.lock, outcome)
+		r.say("left %s to expire%s", r.lock, outcome)
 		return nil
 	}
 	return fmt.Errorf("%s could not be released: %w", r.lock, err)

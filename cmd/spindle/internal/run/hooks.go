@@ -3,29 +3,30 @@ package run
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 )
 
-// A hookKind is the event that a hook is for. It is also the name of the hook's flag.
-type hookKind string
+// A hookKind is the event that a hook is for. Its name is also the name of the hook's flag.
+type hookKind int
 
-// The kinds.
 const (
-	onAcquire hookKind = "on-acquire" // the lock was acquired
-	onLost    hookKind = "on-lost"    // the lock was lost rather than released
-	onStuck   hookKind = "on-stuck"   // a program or service that should have ended may still be running
+	onAcquire hookKind = iota // the lock was acquired
+	onLost                    // the lock was lost rather than released
+	onStuck                   // a program or service that should have ended may still be running
 )
 
-// hookKinds lists all kinds.
-var hookKinds = []hookKind{onAcquire, onLost, onStuck}
+var hookNames = [...]string{onAcquire: "on-acquire", onLost: "on-lost", onStuck: "on-stuck"}
+
+func (k hookKind) String() string { return hookNames[k] }
 
 // hooks are the hooks of one process. At most one hook of each kind runs at a time.
 type hooks struct {
-	Commands map[hookKind]string // commands for /bin/sh; a kind without a command has no hook
-	Limit    time.Duration       // how long a hook may run
+	Commands [len(hookNames)]string // for /bin/sh; a kind without a command has no hook
+	Limit    time.Duration          // how long a hook may run
 	Warn     func(format string, args ...any)
 	Failed   func(hookKind) // called when a hook fails, is killed, or can't be started; or nil
 
@@ -53,7 +54,7 @@ func (h *hooks) Run(k hookKind, environment func() []string) {
 func (h *hooks) run(k hookKind, env []string, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := shell(ctx, "exec >&2\n"+h.Commands[k], env) // standard output belongs to the program
+	err := shell(ctx, "exec >&2\n"+h.Commands[k], child.Command{Env: env}) // standard output belongs to the program
 	if err == nil {
 		return
 	}
@@ -67,11 +68,12 @@ func (h *hooks) run(k hookKind, env []string, limit time.Duration) {
 }
 
 // shell runs a command in its own process group, which is killed as a whole when ctx ends.
-func shell(ctx context.Context, command string, env []string, options ...child.Option) error {
+func shell(ctx context.Context, command string, as child.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c, err := child.Start([]string{"/bin/sh", "-c", command}, env, append(options, child.Apart)...)
+	as.Args, as.Apart = []string{"/bin/sh", "-c", command}, true
+	c, err := child.Start(as)
 	if err != nil {
 		return err
 	}
@@ -88,17 +90,23 @@ func shell(ctx context.Context, command string, env []string, options ...child.O
 	return nil
 }
 
-// Wait waits until no hook is running. It stops waiting when stop is closed, or after slightly more than the time limit
-// of a hook.
-func (h *hooks) Wait(stop <-chan struct{}) {
+// Wait waits until no hook is running. It stops waiting at a signal to end, or after slightly more than the time limit of
+// a hook.
+func (h *hooks) Wait(signals <-chan os.Signal) {
 	ended := make(chan struct{})
 	go func() { h.all.Wait(); close(ended) }()
-	limit := time.NewTimer(h.Limit + h.Limit/10) // includes time to wait for a hook that is killed at its limit
-	defer limit.Stop()
-	select {
-	case <-ended:
-	case <-stop:
-	case <-limit.C:
-		h.Warn("a hook was killed but has not exited; not waiting any longer")
+	limit := time.After(h.Limit + h.Limit/10) // includes time to wait for a hook that is killed at its limit
+	for {
+		select {
+		case <-ended:
+			return
+		case s := <-signals:
+			if ends(s) {
+				return
+			}
+		case <-limit:
+			h.Warn("a hook was killed but has not exited; not waiting any longer")
+			return
+		}
 	}
 }

@@ -3,6 +3,8 @@ package run
 import (
 	"os"
 	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // At a terminal, the program is a background job, because it has its own process group. Exec treats the program as a
@@ -20,60 +22,56 @@ type Terminal interface {
 }
 
 // handleKey handles Ctrl-Z. It stops the program if there is one; handleStop then stops exec.
-func (x *Exec) handleKey() {
+func (p *programs) handleKey() {
 	switch {
-	case x.program != nil:
-		x.program.Signal(keyStop)
-	case x.run.m.signal == nil: // otherwise exec is about to end
-		x.Terminal.Suspend()
+	case p.program != nil:
+		p.program.Signal(keyStop)
+	case p.m.signal == nil: // otherwise exec is about to end
+		p.halt()
 	}
 }
 
 // handleStop handles a program that was stopped or continued.
-func (x *Exec) handleStop() {
-	n := x.program
+func (p *programs) handleStop() {
+	n := p.program
 	n.stalls = time.Time{}
 	switch s := n.Stopped(); {
 	case s == nil:
-	case asksForTerminal(s) && x.lend():
+	case asksForTerminal(s) && p.lend():
 		n.Continue()
-	case x.Terminal != nil && !x.run.m.announcesEnd() && x.suspend():
+	case p.terminal != nil && !p.m.announcesEnd() && p.suspend():
 		n.Continue()
-	case x.Terminal != nil && s == keyStop: // no shell would continue exec, or it is about to end, so Ctrl-Z has no effect
-		x.lend()
+	case p.terminal != nil && s == keyStop: // no shell would continue exec, or it is about to end, so Ctrl-Z has no effect
+		p.lend()
 		n.Continue()
-	case x.run.m.announcesEnd(): // the program will be continued when it gets its signal to end
+	case p.m.announcesEnd(): // the program will be continued when it gets its signal to end
 	default:
-		n.stalls = time.Now().Add(x.lease())
-		x.Warn("%s was stopped; if it does not continue within %v, exec will end it and release %s", x.Program, x.lease(), x.run.lock)
+		n.stalls = time.Now().Add(p.lease)
+		p.warn("%s was stopped; if it does not continue within %v, exec will end it and release %s", p.args[0], p.lease, p.lock)
 	}
 }
 
 // suspend stops exec and returns true after exec has been continued. If exec could not be stopped, suspend returns
 // false. If the program had the terminal before, suspend lends it the terminal again, unless exec is continued in the
 // background.
-func (x *Exec) suspend() bool {
-	had := x.Terminal.Lent()
-	x.Warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", x.Program, x.run.term.Left().Round(100*time.Millisecond), x.run.lock)
-	if !x.Terminal.Suspend() {
+func (p *programs) suspend() bool {
+	had := p.terminal.Lent()
+	p.warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", p.args[0], p.term.Left().Round(100*time.Millisecond), p.lock)
+	if !p.halt() {
 		return false
 	}
 	if had {
-		x.lend()
+		p.lend()
 	}
 	return true
 }
 
-func (x *Exec) lend() bool {
-	return x.Terminal != nil && x.Terminal.Lend(x.program.Pid())
+// halt stops exec, once its messages are written.
+func (p *programs) halt() bool {
+	terminal.Stderr.Flush()
+	return p.terminal.Suspend()
 }
 
-// interrupted returns the signal that killed a program that had borrowed the terminal, if a keypress such as Ctrl-C sent
-// that signal. Otherwise, it returns nil. Exec does not receive the signal itself, but must act on it so that a keypress
-// can end an exec with --restart.
-func (x *Exec) interrupted() os.Signal {
-	if x.Terminal == nil || !x.Terminal.Lent() {
-		return nil
-	}
-	return interrupt(x.program.Code())
+func (p *programs) lend() bool {
+	return p.terminal != nil && p.terminal.Lend(p.program.Pid())
 }

@@ -5,7 +5,6 @@ package run
 import (
 	"errors"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -45,23 +43,7 @@ func (t *fakeTerminal) Suspend() bool {
 
 func on(t *fakeTerminal) func(*site) {
 	t.keys = make(chan os.Signal, 1)
-	return func(s *site) { s.exec.Terminal = t }
-}
-
-func TestAProgramThatReadsGetsTheTerminalAndGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tty := &fakeTerminal{foreground: true, shell: time.Second}
-		s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
-		work := s.running()
-		work.stop(syscall.SIGTTIN)
-		synctest.Wait()
-		assert.True(t, tty.lent.Load())
-		assert.Nil(t, work.Stopped())
-		assert.Zero(t, tty.suspended)
-		work.exit(0)
-		assert.Zero(t, s.ends().Code)
-		assert.False(t, tty.lent.Load(), "it is taken back")
-	})
+	return func(s *site) { s.tty = t }
 }
 
 // A program that has the terminal stops with exec, and gets it back when exec continues.
@@ -142,7 +124,7 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 	for code, again := range map[int]bool{130: false, 131: false, 143: true, 0: true} {
 		synctest.Test(t, func(t *testing.T) {
 			tty := &fakeTerminal{foreground: true, shell: time.Second}
-			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Restart = true }).start()
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.restart = true }).start()
 			work := s.running()
 			work.stop(syscall.SIGTTIN)
 			synctest.Wait()
@@ -210,7 +192,7 @@ func TestASignalComesBeforeAStop(t *testing.T) {
 	for range 20 { // exec chooses at random among the events of an instant
 		synctest.Test(t, func(t *testing.T) {
 			tty, asks := &fakeTerminal{shell: time.Second}, make(chan struct{})
-			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Asks = asks }).start()
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.asks = asks }).start()
 			work := s.running()
 			work.allows = sync.OnceFunc(func() { // after a heartbeat, while exec waits for no event
 				work.stop(syscall.SIGTTIN)
@@ -230,7 +212,7 @@ func TestExecDoesNotStopBeforeItHasPassedASignalOn(t *testing.T) {
 	for _, by := range []os.Signal{syscall.SIGTTIN, syscall.SIGSTOP, syscall.SIGTSTP} {
 		synctest.Test(t, func(t *testing.T) {
 			tty := &fakeTerminal{foreground: by == syscall.SIGTSTP, shell: lease}
-			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.Handover = true }).start()
+			s := newSite(t, &memstore.Store{}, "a", on(tty), func(s *site) { s.exec.handover = true }).start()
 			work := s.running()
 			s.signals <- syscall.SIGTERM
 			began := time.Now()
@@ -251,18 +233,11 @@ func TestExecStopsAlthoughItHandsTheLockOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
 		tty := &fakeTerminal{shell: time.Second}
-		announces := make(chan bool, 1)
-		s := newSite(t, store, "a", on(tty), func(s *site) {
-			s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true
-			s.exec.Say = func(f string, _ ...any) {
-				if strings.Contains(f, "asked to hand over") {
-					announces <- true
-				}
-			}
-		}).start()
+		s := newSite(t, store, "a", on(tty), handingOver).start()
 		work := s.running()
-		require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "job", s.terms[0]))
-		<-announces
+		for ask(t, store, "job"); store.Rows()["job"].Writer != ""; { // until the end is announced
+			time.Sleep(time.Millisecond)
+		}
 		work.stop(syscall.SIGTTIN)
 		synctest.Wait()
 		assert.Equal(t, 1, tty.suspended)
@@ -300,7 +275,7 @@ func TestAProgramThatDoesNotEndInTimeIsKilled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) {
-				s.ignores, s.exec.StopTimeout, s.exec.Handover = true, time.Minute, handover
+				s.ignores, s.exec.limit, s.exec.handover = true, time.Minute, handover
 			}).start()
 			work := s.running()
 			for range 10 {
@@ -337,7 +312,7 @@ func TestAProgramHasAnotherWatchdogOrEnds(t *testing.T) {
 			if failed == nil {
 				assert.Empty(t, work.got)
 				work.exit(0)
-				assert.Equal(t, exit.Error{}, s.ends())
+				assert.Equal(t, terminal.Exit{}, s.ends())
 				return
 			}
 			end := s.ends()

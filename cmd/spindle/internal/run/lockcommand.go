@@ -10,10 +10,11 @@
 //   - exec.go, once.go: the exec command, and its flags --every and --once
 //   - guard.go: the guard command
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
-//   - beside.go: the auxiliary processes of exec and guard, such as their watchdogs
+//   - beside.go: what the watchdogs of exec and guard do
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,20 +30,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/ddl"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
 )
 
 // A lockCommand is a command that competes for a lock.
 type lockCommand struct {
-	*connect.Database
+	*database.Database
 	name  string
 	id    string
 	value string
@@ -50,12 +52,18 @@ type lockCommand struct {
 	handover bool
 	priority int
 
-	own   *pflag.FlagSet // the flags of the command
-	token table.Token    // of the current term, or 0
-	key   string         // of the work to do once, or ""
+	own *pflag.FlagSet // the flags of the command
+	works
 
 	wait    time.Duration // how long to wait for the lock, or 0 for no limit
 	trouble error         // why the last poll failed, or nil
+}
+
+// works is what the program works under.
+type works struct {
+	token table.Token // of the current term, or 0
+	slot  string      // the slot that is held or was held last, or ""
+	todo  table.Due   // the work to do once; no key: none
 }
 
 func (x *lockCommand) flags(f *pflag.FlagSet) {
@@ -64,27 +72,13 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that other processes can read while this process holds the lock, such as its address")
 	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover")
-	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9; a holder with --handover gives up the lock to a candidate with a higher priority")
+	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9: a candidate with a higher one goes first, and a holder with --handover gives up the lock to it")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 
-// open opens the database, and returns it with the candidate that the flags describe.
-func (x *lockCommand) open(kind table.LockKind, lease time.Duration) (*connect.Connection, elect.Candidate, error) {
-	db, err := x.Open(spindle.ClientOptions(lease)...)
-	if err != nil {
-		return nil, elect.Candidate{}, err
-	}
-	c, err := x.newCandidate(db, lease)
-	if err != nil {
-		db.Close()
-	}
-	c.LeaseRecord.Kind = kind
-	return db, c, err
-}
-
-// newCandidate returns the candidate that the flags describe. It checks the flags by the library's rules.
-func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) (elect.Candidate, error) {
-	opts := []spindle.Option{spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
+// configOn returns the settings that the flags describe. It checks the flags by the library's rules.
+func (x *lockCommand) configOn(db *database.Connection, lease time.Duration, notified options.Option) (options.Config, error) {
+	opts := []spindle.Option{notified, spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
 	if x.handover {
 		opts = append(opts, spindle.WithHandover())
 	}
@@ -93,14 +87,24 @@ func (x *lockCommand) newCandidate(db *connect.Connection, lease time.Duration) 
 	}
 	c := options.New(opts)
 	if x.name == "" {
-		return elect.Candidate{}, exit.Misuse("no lock given: set --name or SPINDLE_NAME")
+		return c, x.nameless()
 	}
 	c.Check(db.Client(), x.Table, x.name)
 	if err := c.Err(); err != nil {
-		return elect.Candidate{}, exit.Misuse("%s", optionCall.ReplaceAllStringFunc(err.Error(), asFlag))
+		return c, terminal.Misuse("%s", optionCall.ReplaceAllStringFunc(err.Error(), asFlag))
 	}
-	x.id = c.ID
-	return c.Candidate(db.Locks(), x.name), nil
+	x.id, c.Store = c.ID, db.Locks().Store
+	return c, nil
+}
+
+// nameless returns the error for a missing name, which also says if the name stands among the program's arguments.
+func (x *lockCommand) nameless() error {
+	for i, arg := range x.own.Args() {
+		if name, _, _ := strings.Cut(arg, "="); i > 0 && name == "--name" {
+			return terminal.Misuse("no lock given: %q was taken for the program, so --name after it is the program's own; put flags first, and give --notify its address with =", x.own.Arg(0))
+		}
+	}
+	return terminal.Misuse("no lock given: set --name or SPINDLE_NAME")
 }
 
 // optionCall matches an option in the library's errors, such as WithLease(10ms).
@@ -121,13 +125,13 @@ func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	x.trouble = err
+	x.trouble = x.Explain(err)
 	var schema *ddl.SchemaError
 	if err != nil && (errors.As(err, &schema) || table.Refused(err)) {
-		return x.Explain(err)
+		return x.trouble
 	}
 	if err != nil {
-		x.complain("can't verify the table yet, will try again: %v", x.Explain(err))
+		x.complain("can't verify the table yet, will try again: %v", x.trouble)
 	}
 	return nil
 }
@@ -146,72 +150,93 @@ const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
 	keyVariable   = "SPINDLE_KEY"
+	slotVariable  = "SPINDLE_SLOT" // its number
 
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
 // environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
 // table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
-// removed.
+// removed. A watchdog has no flags: its parent has already removed the variables.
 func (x *lockCommand) environment(token table.Token) []string {
-	if x.own == nil {
-		return os.Environ() // in a watchdog, whose parent has already removed the variables
-	}
-	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
+	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {
 		taken[name] = true
 	}
-	x.own.VisitAll(func(f *pflag.Flag) {
-		if x.FlagSet.Lookup(f.Name) == nil && flags.HasVariable(f) {
-			taken[flags.Variable(f)] = true
-		}
-	})
+	if x.own != nil {
+		x.own.VisitAll(func(f *pflag.Flag) {
+			if x.FlagSet.Lookup(f.Name) == nil && terminal.HasVariable(f) {
+				taken[terminal.Variable(f)] = true
+			}
+		})
+	}
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return taken[name]
 	})
-	env = append(env, "SPINDLE_DB="+x.Path, "SPINDLE_TABLE="+x.Table, lockVariable+"="+x.name)
+	env = append(env, "SPINDLE_DB="+x.Path, "SPINDLE_TABLE="+x.Table, lockVariable+"="+x.held())
 	if token != 0 {
 		env = append(env, tokenVariable+"="+token.String())
 	}
-	if x.key != "" {
-		env = append(env, keyVariable+"="+x.key)
+	if x.todo.Key != "" {
+		env = append(env, keyVariable+"="+x.todo.Key)
+	}
+	if number, err := strconv.Atoi(strings.TrimPrefix(x.slot, wait.SlotQueue(x.name))); err == nil {
+		env = append(env, slotVariable+"="+strconv.Itoa(number))
 	}
 	return env
 }
 
-// within reports whether this command itself runs under the term that step has seen.
-func (x *lockCommand) within(step elect.Step) bool {
-	return os.Getenv(lockVariable) == x.name && slices.ContainsFunc(step.Seen, func(s elect.LockView) bool {
-		return s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)
-	})
+// held returns the name of the lock that is held or was held last.
+func (x *lockCommand) held() string { return cmp.Or(x.slot, x.name) }
+
+// within reports whether this command itself runs under the only lock that it can acquire.
+func (x *lockCommand) within(usable []elect.LockView) bool {
+	if len(usable) != 1 {
+		return false
+	}
+	s := usable[0]
+	return os.Getenv(lockVariable) == s.Name && s.Confirmed() && s.FreeIn > 0 && s.Token.String() == os.Getenv(tokenVariable)
+}
+
+// shell runs a command with the lock's environment.
+func (x *lockCommand) shell(ctx context.Context, command string, token table.Token, as child.Command) error {
+	as.Env = x.environment(token)
+	err := shell(ctx, command, as)
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return nil
 }
 
 // complain logs a problem with the lock.
-func (c *lockCommand) complain(format string, args ...any) {
-	terminal.Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...), c.about()...)
+func (x *lockCommand) complain(format string, args ...any) { x.log(slog.LevelWarn, format, args...) }
+
+// complainOf is like complain. The message begins with the lock's name.
+func (x *lockCommand) complainOf(format string, args ...any) {
+	x.complain("%s: %s", x.name, fmt.Sprintf(format, args...))
 }
 
 // say logs progress, unless --quiet is set.
-func (c *lockCommand) say(format string, args ...any) {
-	if !c.quiet {
-		terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
+func (x *lockCommand) say(format string, args ...any) {
+	if !x.quiet {
+		x.log(slog.LevelInfo, format, args...)
 	}
 }
 
-// relieve logs the end of a problem that complain has logged, even with --quiet.
-func (c *lockCommand) relieve(format string, args ...any) {
-	terminal.Stderr.Log(slog.LevelInfo, fmt.Sprintf(format, args...), c.about()...)
+// sayOf is like say. The message begins with the lock's name.
+func (x *lockCommand) sayOf(format string, args ...any) {
+	x.say("%s: %s", x.name, fmt.Sprintf(format, args...))
 }
 
-// about returns the lock's attributes, under the keys that the library's log uses.
-func (c *lockCommand) about() []slog.Attr {
-	about := []slog.Attr{slog.String("lock", c.name), slog.String("id", c.id)}
-	if c.token != 0 {
-		about = append(about, slog.Int64("token", int64(c.token)))
+// log logs a message with the lock's attributes, under the keys that the library's log uses.
+func (x *lockCommand) log(level slog.Level, format string, args ...any) {
+	about := []slog.Attr{slog.String("lock", x.name), slog.String("id", x.id)}
+	if x.token != 0 {
+		about = append(about, slog.Int64("token", int64(x.token)))
 	}
-	if c.key != "" {
-		about = append(about, slog.String("key", c.key))
+	if x.todo.Key != "" {
+		about = append(about, slog.String("key", x.todo.Key))
 	}
-	return about
+	terminal.Stderr.Log(level, fmt.Sprintf(format, args...), about...)
 }

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,7 +44,7 @@ func TestNoOtherUserHasAHandInTheFolderOfTheLockFile(t *testing.T) {
 		"nothing":                           {filepath.Join(mine, "none"), me, "no such file"},
 		"relative, so not the same for all": {"run", me, "is not an absolute path"},
 	} {
-		err := account{uid: c.uid}.serves(place{path: c.path})
+		err := account{uid: c.uid}.serves(c.path, false)
 		if c.want == "" {
 			assert.NoError(t, err, name)
 		} else {
@@ -52,38 +53,32 @@ func TestNoOtherUserHasAHandInTheFolderOfTheLockFile(t *testing.T) {
 	}
 }
 
-// All guards of a user must find the same folder, or two of them would not know of each other.
+// All guards of a user must find the same folder, or two of them would not know of each other. Root's is the same in a log-in
+// and in a service.
 func TestTheFolderOfTheLockFileIsTheFirstThatServes(t *testing.T) {
 	me := os.Geteuid()
 	service, login, temp, root := folderOf(t, 0o755), folderOf(t, 0o700), folderOf(t, 0o777), filepath.Join(folderOf(t, 0o755), "spindle")
-	find := func(a account) string {
-		a.temp = temp
+	a := account{uid: me, service: service + ":" + login, root: root, login: login, temp: temp}
+	finds := func(want string, mode os.FileMode) {
 		path, err := a.folder()
 		require.NoError(t, err)
-		return path
-	}
-	assert.Equal(t, service, find(account{uid: me, service: service + ":" + login, root: root, login: login}), "the service's")
-	own := account{uid: me, login: login}
-	if me == 0 {
-		own.root = root
-		assert.Equal(t, root, find(own), "root's is the same in a log-in and in a service")
-		info, err := os.Stat(root)
+		assert.Equal(t, want, path)
+		info, err := os.Stat(path)
 		require.NoError(t, err)
-		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-		own.root = filepath.Join(root, "a", "b")
-	} else {
-		assert.Equal(t, login, find(own))
-		own.login = ""
+		assert.Equal(t, mode, info.Mode().Perm())
 	}
-	made := find(own)
-	assert.Equal(t, temp, filepath.Dir(made), "one of its own in the folder for temporary files")
-	info, err := os.Stat(made)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-
-	require.NoError(t, os.Chmod(made, 0o777))
-	own.temp = temp
-	_, err = own.folder()
+	finds(service, 0o755)
+	a.service = ""
+	if me == 0 {
+		finds(root, 0o700)
+	} else {
+		finds(login, 0o700)
+	}
+	a.root, a.login = filepath.Join(root, "a", "b"), ""
+	last := filepath.Join(temp, fmt.Sprintf("spindle-%d", me))
+	finds(last, 0o700)
+	require.NoError(t, os.Chmod(last, 0o777))
+	_, err := a.folder()
 	assert.ErrorContains(t, err, "set RUNTIME_DIRECTORY")
-	assert.ErrorContains(t, err, made)
+	assert.ErrorContains(t, err, last)
 }

@@ -3,9 +3,11 @@ package run
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -20,31 +22,13 @@ type phase int
 
 const (
 	waiting    phase = iota // waiting for the lock
-	checking                // holding the lock, asking whether the program still has to run, or waiting for the confirmation
+	checking                // holding the lock, while the command does what check says
 	starting                // starting the program
 	running                 // the program is running; or the service is active, or being activated
 	announcing              // like running, until the other candidates know that the lock will be released
 	stopping                // the program was signaled to end, or the service is being deactivated
 	releasing               // releasing the lock: the program has exited, or was not started
 	ended
-)
-
-// An outcome is the result of one competition for the lock, and of the program that ran under it. Its error is only the
-// reason, unless the result is told.
-type outcome struct {
-	why result
-	exit.Error
-}
-
-// A result is the kind of an outcome.
-type result int
-
-const (
-	told        result = iota // exec ends with this error
-	tooLate                   // the lock was not acquired in time; the reason is why the last poll failed
-	wasLost                   // the lock was lost before the program exited
-	hadToEnd                  // the program had to end although the lock was held
-	notRecorded               // the program succeeded, but this may not have been recorded
 )
 
 // machine is the state machine of exec and guard. It follows these rules:
@@ -60,27 +44,39 @@ type machine struct {
 	handover bool // a stop is announced first
 	restart  bool // the command competes again when the program has exited
 	service  bool // a service runs under the lock: it may be active at first, and deactivations can fail
+	words
 
 	phase  phase
-	signal os.Signal // the signal that ends the command, or nil
-	last   outcome   // the outcome of the last turn
+	signal os.Signal     // the signal that ends the command, or nil
+	last   terminal.Exit // how the last turn ended
 	turn   turn
+}
+
+// words are what messages about the end of exec contain.
+type words struct {
+	name, program, key string
+	patience           time.Duration // how long to wait for the lock
 }
 
 // turn is the history since the command last began to compete for the lock.
 type turn struct {
-	verdict        *event        // the event that kept the program from running: unable, done or notStarted
-	tooLate        bool          // the lock was not acquired in time
-	failed         error         // why the last poll failed, if it did
-	unsettled      bool          // the service may still be active on the last holder's machine
-	active         bool          // the program was started, or the service has been activated
-	handoverSignal os.Signal     // the signal that the program gets once the candidates know the announcement
-	by             table.Request // the request to hand over the lock, or ""
-	yielded        bool          // the program was signaled to end because of the request
-	unfit          error         // why what runs had to end although the lock was held, or nil; errLate if it was nearly lost
-	exited         *event        // the exit of a program that was started
-	lost           error         // why the lock is not held, or nil
-	left           error         // why the lock could not be released and will expire, or nil
+	verdict        *event    // the event that kept the program from running: unable, done or notStarted
+	tooLate        bool      // the lock was not acquired in time
+	failed         error     // why the last poll failed, if it did
+	unsettled      bool      // the service may still be active on the last holder's machine
+	active         bool      // the program was started, or the service has been activated
+	handoverSignal os.Signal // the signal that the program gets once the candidates know the announcement
+	yielding
+	unfit  error  // why what runs had to end although the lock was held, or nil; errLate if it was nearly lost
+	exited *event // the exit of a program that was started
+	lost   error  // why the lock is not held, or nil
+	left   error  // why the lock could not be released and will expire, or nil
+}
+
+// yielding is how a turn ends because somebody asks for the lock.
+type yielding struct {
+	by      table.Request // the request to hand over the lock, or ""
+	yielded bool          // the program was signaled to end because of the request
 }
 
 var (
@@ -294,25 +290,33 @@ func (m *machine) conclude() []action {
 	return []action{next}
 }
 
-func (m *machine) outcome() outcome {
+// outcome returns how a turn has ended. Exec exits with it, unless it competes again.
+func (m *machine) outcome() terminal.Exit {
 	t := &m.turn
+	failed := func(code int, format string, args ...any) terminal.Exit {
+		return terminal.Exit{Code: code, Err: fmt.Errorf("%s"+format, append([]any{m.name}, args...)...)}
+	}
 	switch {
 	case t.verdict != nil:
-		return outcome{told, t.verdict.end}
+		return t.verdict.end
 	case m.signal != nil && t.exited == nil:
-		return outcome{told, exit.Error{Code: signalCode(m.signal)}}
-	case t.tooLate && (t.failed == nil || errors.Is(t.failed, table.ErrNewer)): // which counts as held
-		return outcome{tooLate, exit.Error{Code: NotInTime, Err: t.failed}}
+		return terminal.Exit{Code: signalCode(m.signal)}
+	case t.tooLate && t.failed == nil:
+		return failed(NotInTime, " was not acquired within %v", m.patience)
+	case t.tooLate && errors.Is(t.failed, table.ErrNewer): // which counts as held
+		return failed(NotInTime, " was not acquired within %v because it is held: %w", m.patience, t.failed)
 	case t.tooLate: // it is not known whether the lock is held
-		return outcome{tooLate, exit.Error{Code: exit.Failed, Err: t.failed}}
+		return failed(terminal.Failed, " was not acquired within %v: %w", m.patience, t.failed)
 	case m.succeeded() && (t.lost != nil || t.left != nil):
-		return outcome{notRecorded, exit.Error{Code: exit.Failed, Err: cmp.Or(t.lost, t.left)}}
+		return failed(terminal.Failed, ": %s SUCCEEDED, BUT %s COULD NOT BE RECORDED AS DONE, so the next exec will run it again: %w", m.program, m.key, cmp.Or(t.lost, t.left))
 	case t.lost != nil:
-		return outcome{wasLost, exit.Error{Code: Lost, Err: t.lost}}
+		return failed(Lost, " was lost: %w", t.lost)
+	case t.unfit == errLate:
+		return failed(Lost, " was lost because %w, so exec ended %s", errLate, m.program)
 	case t.unfit != nil:
-		return outcome{hadToEnd, exit.Error{Code: Lost, Err: t.unfit}}
+		return failed(Lost, " was given up: %w", t.unfit)
 	}
-	return outcome{told, exit.Error{Code: t.exited.code}}
+	return terminal.Exit{Code: t.exited.code}
 }
 
 // again reports whether the command competes again.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -19,19 +19,19 @@ func TestAnOutageIsTwoLinesOfACandidate(t *testing.T) {
 	view := func(token table.Token) []elect.LockView {
 		return []elect.LockView{{Observation: table.Observation{Name: "job", Exists: true, Heartbeat: commandtest.At(101), Token: token, Writer: "a"}, FreeIn: time.Second}}
 	}
-	n := reports{lockCommand: &lockCommand{Database: &connect.Database{}, name: "job"}}
+	n := reports{lockCommand: lockCommand{Database: &database.Database{}, name: "job"}}
 	said := commandtest.Complaints(func() {
 		for range 2 {
 			for range 100 {
-				n.Seen(elect.Step{Err: commandtest.Away})
+				n.seen(elect.Step{Err: commandtest.Away})
 			}
 			for range 100 {
-				n.Seen(elect.Step{Seen: view(7)})
+				n.seen(elect.Step{Seen: view(7)})
 			}
 		}
-		n.Seen(elect.Step{Err: commandtest.Away})
-		n.Seen(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
-		n.Seen(elect.Step{Seen: view(8)})
+		n.seen(elect.Step{Err: commandtest.Away})
+		n.seen(elect.Step{Err: status.Error(codes.PermissionDenied, "no")})
+		n.seen(elect.Step{Seen: view(8)})
 	})
 	const trouble, over = "can't compete for job, will try again", "competing for job again"
 	want := []string{trouble, over, "held by a, token 7", trouble, over, trouble, trouble, over, "held by a, token 8"}

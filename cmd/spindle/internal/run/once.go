@@ -4,56 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/calendar"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 const onceHelp = `
-With --every or --once, you can start exec on all machines, for example from
-cron, and CMD runs on only one of them. With --every 24h, it runs once a day.
-With --once KEY, it runs once for that key. The other machines wait until the
-work is done. They then exit with 0, or with the code that --already sets.
+With --every, --cron or --once, you can start exec on all machines, for example
+from cron, and CMD runs on only one of them. With --every 24h, it runs once a
+day. With --cron LINE, it runs once for each time that a cron line names. With
+--once KEY, it runs once for that key. The other machines wait until the work is
+done. They then exit with 0, or with the code that --already sets.
 
 The work is done when CMD exits with 0. The commit that releases the lock also
 records that the work is done. If CMD fails, is killed, or loses the lock, the
 work is not done, and another exec runs CMD: one that is already waiting, or the
 next one that is started.
 
-CMD gets the key in SPINDLE_KEY. With --every and --offset, the key is the time
-at which the timers fire. Without --offset, the key only identifies the period.
-If CMD runs late at night, the key may have the next day's date.
+CMD gets the key in SPINDLE_KEY. With --cron, or with --every and --offset, the
+key is the time at which the timers fire, in UTC. Without --offset, the key only
+identifies the period. If CMD runs late at night, the key may have the next
+day's date.
 
 After a key is done, CMD never runs for a smaller one. An exec with a smaller
 key exits as if that key were done, even if CMD never ran for it. So don't use
 --once for work that must be done for every key. Keys are compared byte by byte,
 so v9 is larger than v10.
 
-The periods of --every follow Spanner's clock, not the machines' clocks. They
-end at times when few cron jobs start: at 12:07:30 UTC with 24h, and at 37
-minutes and 30 seconds past the hour with 1h. Cron jobs that start at the same
-time on all machines are therefore in the same period. If exec starts close to
-the end of a period, it prints a warning. You should then set --offset to the
-time at which your cron job starts, in UTC, such as 12h. The job then starts in
-the middle of a period. exec also prints a warning, with an offset, if daylight
-saving time in the zone of TZ would move the job across the end of a period.
+With --cron '0 3 * * *' --tz Europe/Berlin, each day has its key, and there is
+nothing else to set. A time that does not exist when clocks are set forward
+counts as the time of the change. A time that comes twice has a key only the
+first time, unless the line names every hour. All machines need the line and the
+zone of their timers. Exec runs CMD for the nearest scheduled time, by Spanner's
+clock, even if that is still to come.
+
+The periods of --every end at times when few timers fire: at 12:07:30 UTC with
+24h, and at 37 minutes and 30 seconds past the hour with 1h. If your timers fire
+at another time, set --offset to that time in UTC, such as 12h; they then fire
+in the middle of a period.
+
+If exec starts close to the time at which the key changes, or if daylight saving
+time in the zone of TZ would move a start across it, exec prints a warning.
 `
 
 // once is the work that exec does once for each key.
 type once struct {
-	named   string     // the key of --once
-	tick    table.Tick // determines the key, unless the period is zero
-	already int        // the exit code if the key was already done
-	retry   elect.Backoff
-	pause   loop.Pause
+	named      string // the key of --once
+	tick       table.Tick
+	line, zone string         // of --cron and --tz
+	schedule   table.Schedule // which of them determines the key, or nil
+	already    int            // the exit code if the key was already done
+	retry      elect.Backoff
+	pause      loop.Pause
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
@@ -61,67 +71,66 @@ func (o *once) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
+	f.StringVar(&o.line, "cron", "", "run CMD once for each time that this cron `line` names, such as '0 3 * * *'")
+	f.StringVar(&o.zone, "tz", "UTC", "the time `zone` of --cron, such as Europe/Berlin")
 	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if the key or a larger one was already done")
-	flags.OnlyOnCommandLine(f, "every", "once", "offset", "already") // --every has a different meaning in other commands
+	terminal.OnlyOnCommandLine(f, "every", "once", "offset", "cron", "tz", "already") // --every has a different meaning in other commands
 }
 
 // checkOnce looks for mistakes on the command line.
 func (x *execution) checkOnce() error {
 	o, given := &x.once, x.own.Changed
+	ways := slices.DeleteFunc([]string{"--every", "--cron", "--once"}, func(way string) bool { return !given(way[2:]) })
 	switch {
-	case given("every") && given("once"):
-		return exit.Misuse("give either --every or --once, not both")
+	case len(ways) > 1:
+		return terminal.Misuse("give either %s or %s, not both", ways[0], ways[1])
 	case given("offset") && !given("every"):
-		return exit.Misuse("--offset %v requires --every", o.tick.Offset)
-	case given("already") && !given("every") && !given("once"):
-		return exit.Misuse("--already %d requires --every or --once", o.already)
-	case !given("every") && !given("once"):
+		return terminal.Misuse("--offset %v requires --every", o.tick.Offset)
+	case given("tz") && !given("cron"):
+		return terminal.Misuse("--tz %s requires --cron", o.zone)
+	case given("already") && len(ways) == 0:
+		return terminal.Misuse("--already %d requires --every, --cron or --once", o.already)
+	case len(ways) == 0:
 		return nil
 	case x.restart:
-		return exit.Misuse("--restart is for programs that run forever. With --every or --once, start exec again, for example from cron")
+		return terminal.Misuse("--restart is for programs that run forever. With %s, start exec again, for example from cron", ways[0])
 	case x.handover:
-		return exit.Misuse("--handover is for programs that run forever. With --every or --once, a handover would interrupt CMD, and another machine would run it again from the beginning")
-	case o.already < 0 || o.already == exit.Failed || o.already == exit.Misused || o.already == NotInTime || o.already == Lost || o.already > 125:
-		return exit.Misuse("--already %d: must be 0, or a code from 3 to 125 such as 77, but not %d or %d, which exec itself uses", o.already, NotInTime, Lost)
-	case given("once"):
-		if err := table.CheckDone(o.named); err != nil {
-			return exit.Misuse("--once: %w", err)
+		return terminal.Misuse("--handover is for programs that run forever. With %s, a handover would interrupt CMD, and another machine would run it again from the beginning", ways[0])
+	case o.already < 0 || o.already == terminal.Failed || o.already == terminal.Misused || o.already == NotInTime || o.already == Lost || o.already > 125:
+		return terminal.Misuse("--already %d: must be 0, or a code from 3 to 125 such as 77, but not %d or %d, which exec itself uses", o.already, NotInTime, Lost)
+	}
+	return o.schedules(ways[0], given("offset"))
+}
+
+// schedules makes the schedule that a flag describes.
+func (o *once) schedules(flag string, hasOffset bool) (err error) {
+	switch flag {
+	case "--once":
+		o.schedule, err = table.Named(o.named), table.CheckDone(o.named)
+	case "--cron":
+		zone, unknown := time.LoadLocation(o.zone)
+		if unknown != nil {
+			return terminal.Misuse("--tz %s: %w; want a name such as Europe/Berlin", o.zone, unknown)
 		}
-		return nil
+		o.schedule, err = calendar.Parse(o.line, zone)
+	default:
+		o.tick.Nearest = true
+		if !hasOffset {
+			o.tick.Offset = table.UsualOffset(o.tick.Period)
+		}
+		o.schedule, err = o.tick, o.tick.Check()
 	}
-	o.tick.Nearest = true
-	if !given("offset") {
-		o.tick.Offset = table.UsualOffset(o.tick.Period)
-	}
-	if err := o.tick.Check(); err != nil {
-		return exit.Misuse("--every: %w", err)
+	if err != nil {
+		return terminal.Misuse("%s: %w", flag, err)
 	}
 	return nil
-}
-
-// ofTomorrow reports whether a daily run at the given time gets a key with the next day's date. This can happen late in
-// the day. ofTomorrow also returns the value of --offset that prevents it.
-func ofTomorrow(t table.Tick, now time.Time) (time.Duration, bool) {
-	now = now.UTC()
-	offset := now.Sub(now.Truncate(24 * time.Hour)).Round(time.Minute)
-	return offset, t.Period == 24*time.Hour && t.Begin(now).Day() != now.Day() && t.Begin(now).After(now)
-}
-
-// aboutSpring says when CMD does not run because clocks are set forward, and how to prevent it.
-func aboutSpring(s table.Spring, period time.Duration, now time.Time) string {
-	advice := "To prevent this, set --offset " + terminal.Brief(s.Offset) + " on all machines"
-	if s.None {
-		advice = "No --offset prevents this, so use a different period, or start exec at times in UTC"
-	}
-	return fmt.Sprintf("if your timers fire at %s local time, CMD misses a run when clocks are set forward on %s, because the timers then fire twice in one period of --every %s. %s",
-		now.Format("15:04"), s.At.Format(time.DateOnly), terminal.Brief(period), advice)
 }
 
 // beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
 	x.once.pause = loop.Pause{Clock: x.candidate.Clock}
-	if !x.try {
+	if !x.atOnce {
 		x.once.pause.Longest = loop.LongestPause(x.lease)
 	}
 }
@@ -132,7 +141,7 @@ func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
 	defer cancel()
-	var over *exit.Error
+	var over *terminal.Exit
 	if err := x.choose(ctx); errors.As(err, &over) {
 		return err
 	}
@@ -140,34 +149,22 @@ func (x *execution) glance(ctx context.Context) error {
 }
 
 // choose reads the last completed key and chooses the key for CMD. If there is nothing to do, it returns an
-// *exit.Error.
+// *terminal.Exit.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
 	if err != nil {
 		return err
 	}
-	key := x.once.named
-	if t := x.once.tick; t.Period != 0 {
-		key = t.Key(now)
-		if spring, loses := t.NextSpring(now.Local()); loses {
-			x.complain("%s: %s", x.name, aboutSpring(spring, t.Period, now.Local()))
-		} else if offset, near := t.BetterOffset(now); near {
-			x.complain("%s: a period of --every %s is about to end or has just begun, so CMD runs twice if another machine's timer fires slightly earlier or later. To prevent this, tell exec when your timers fire: --offset %s", x.name, terminal.Brief(t.Period), terminal.Brief(offset))
-		}
+	var risk string
+	if x.todo, risk = x.once.schedule.Due(now.Local()); risk != "" {
+		x.complainOf("%s. To prevent this, tell exec when your timers fire: --cron LINE --tz ZONE, or --offset if they follow UTC", risk)
 	}
-	if offset, other := ofTomorrow(x.once.tick, now); other && !x.own.Changed("offset") {
-		x.complain("%s: the key %s has tomorrow's date. To get the time at which your timers fire as the key, set --offset %s", x.name, key, terminal.Brief(offset))
-	}
-	x.key = key
 	x.once.pause.Asked(last, now)
-	if last.OtherPeriod(x.Done()) {
+	if last.OtherPeriod(x.todo) {
 		x.say("%s: the last completed key, %s, was recorded with --every %s. Keys for times before it was recorded count as done, but keys for later times do not", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
 	}
 	return x.unless(last, now)
 }
-
-// Done implements Job. It returns the work to do, whose key must be known.
-func (x *execution) Done() table.Due { return table.Due{Key: x.key, Period: x.once.tick.Period} }
 
 // last reads the last completed key, and the time by Spanner's clock.
 func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, time.Time, error) {
@@ -176,36 +173,36 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	last, now, err := x.candidate.Table.Done(ctx, bound, x.name)
 	switch {
 	case errors.Is(err, table.ErrGarbled):
-		err = &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
+		err = &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	case err != nil:
 		err = fmt.Errorf("can't read the last completed key: %w", err)
 	}
 	return last, now, err
 }
 
-// unless returns an *exit.Error if CMD must not run, because the key or a larger key is already done, or because the
+// unless returns an *terminal.Exit if CMD must not run, because the key or a larger key is already done, or because the
 // key can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
-	err := last.Forbids(x.Done())
+	err := last.Forbids(x.todo)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, table.ErrDone):
-		x.say("%s: %s was already done, %s", x.name, x.key, model.WhenDone(last, now))
+		x.say("%s: %s was already done, %s", x.name, x.todo.Key, model.WhenDone(last, now))
 	case errors.Is(err, table.ErrPassed):
-		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.key, terminal.Show(last.Key), model.WhenDone(last, now), x.key)
+		x.say("%s: skipping %s because the larger key %s was done %s. It is not known whether %s ever ran", x.name, x.todo.Key, terminal.Show(last.Key), model.WhenDone(last, now), x.todo.Key)
 	default:
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
+		return &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s: %w", x.name, err)}
 	}
-	return &exit.Error{Code: x.once.already}
+	return &terminal.Exit{Code: x.once.already}
 }
 
 // step takes one step of the competition for the lock. The competition begins once the key is known.
 func (x *execution) step(ctx context.Context) elect.Step {
 	if !x.once.wanted() {
-		return x.candidate.Try(ctx, elect.All, 0)
+		return x.candidate.Try(ctx, x.claims(), 0)
 	}
-	if x.key == "" {
+	if x.todo.Key == "" {
 		if err := x.choose(ctx); err != nil {
 			return elect.Step{Err: err, Pause: x.once.retry.Pause(x.candidate.Clock)}
 		}
@@ -215,11 +212,11 @@ func (x *execution) step(ctx context.Context) elect.Step {
 }
 
 // wanted reports whether there is such work.
-func (o *once) wanted() bool { return o.named != "" || o.tick.Period != 0 }
+func (o *once) wanted() bool { return o.schedule != nil }
 
-// Due implements Job. It reads the last completed key again, because the last holder may have recorded a key
-// just before this process acquired the lock. While this process holds the lock, no other process can record a key.
-func (x *execution) Due(ctx context.Context) error {
+// due reads the last completed key again, because the last holder may have recorded a key just before this process
+// acquired the lock. While this process holds the lock, no other process can record a key.
+func (x *execution) due(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {
 		err = x.unless(last, now)

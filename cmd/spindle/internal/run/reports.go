@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/pflag"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
@@ -36,24 +40,38 @@ exits, it first gives up the lock and then waits for hooks that are running.
   /readyz   200 %[2]s, otherwise 503 and the reason
   /metrics  metrics for Prometheus
 
+With --notify, processes that compete for a lock tell each other over UDP when
+the lock is free. The lock then changes hands within a few milliseconds, and
+waiting costs fewer requests. Without an address, %[1]s listens on any free port
+of all addresses. Open the ports to the processes that use the same locks, and
+to no others. Locks also work without notifications. If the port is taken, %[1]s
+chooses another one or, if --notify-address has a port, sends no notifications.
+Processes that can't reach this machine poll as usual.
+
 In a systemd unit with Type=notify, systemctl status shows what %[1]s is doing.
 With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
 `, command, ready)
 }
 
-// reports passes events on to hooks, probes and systemd.
+// reports is a command that competes for a lock, and passes events on to hooks, probes and systemd.
 type reports struct {
-	reportFlags
-	*lockCommand
-	told  narrated
-	asks  chan struct{} // the main loop receives from it
-	hooks hooks
-	probe *health.Probe // or nil
-	close func()        // closes the probe's listener, or nil
-	unit  *health.Unit
-	once  sync.Once // for ready
+	lockCommand
+	waits
+	database.Notifications
+	address string // of the probe, or ""
+	told    narrated
+	asks    chan struct{} // the main loop receives from it
+	hooks   hooks
+	probe   *health.Probe
+	unit    *health.Unit
+	ends    []func() // closes the sockets
 
-	mu     sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the rest
+	state state
+}
+
+// state is what reports say about the process.
+type state struct {
 	term   *elect.Term
 	last   table.Token // the token of the current or last term
 	active bool        // the program is running, or the service is active, as far as is known
@@ -61,55 +79,63 @@ type reports struct {
 	doing  string
 }
 
-// reportFlags select the reports.
-type reportFlags struct {
-	commands map[hookKind]*string
-	limit    time.Duration // for a hook
-	listen   string
+func (r *reports) lease() time.Duration { return r.candidate.LeaseRecord.Lease }
+
+// open opens the database, and makes the candidate.
+func (r *reports) open(kind table.LockKind, lease time.Duration) (*database.Connection, error) {
+	db, err := r.Open(spindle.ClientOptions(lease)...)
+	if err != nil {
+		return nil, err
+	}
+	notified, silence, err := r.Notifications.Listen(r.Database)
+	if err == nil {
+		r.ends = append(r.ends, silence)
+		r.config, err = r.configOn(db, lease, notified)
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	locks, _ := r.config.Table(nil, r.Table)
+	r.candidate = r.config.Candidate(locks, r.name)
+	r.candidate.LeaseRecord.Kind = kind
+	return db, nil
 }
 
-func (r *reportFlags) flags(f *pflag.FlagSet, stuck string) {
-	r.commands = map[hookKind]*string{}
-	for kind, when := range map[hookKind]string{
-		onAcquire: "when the lock is acquired",
-		onLost:    "when the lock is lost rather than released",
-		onStuck:   stuck,
-	} {
-		r.commands[kind] = f.String(string(kind), "", "a `command` to run "+when)
+func (r *reports) flags(f *pflag.FlagSet, whenStuck string) {
+	r.lockCommand.flags(f)
+	for kind, when := range []string{onAcquire: "when the lock is acquired", onLost: "when the lock is lost rather than released", onStuck: whenStuck} {
+		f.StringVar(&r.hooks.Commands[kind], hookNames[kind], "", "a `command` to run "+when)
 	}
-	f.DurationVar(&r.limit, "hook-timeout", 30*time.Second, "how long an --on-... command may run")
-	f.StringVar(&r.listen, "health-listen", "", "serve /livez, /readyz and /metrics at this `address`, host:port (default: none)")
+	r.Notifications.Flags(f)
+	f.DurationVar(&r.hooks.Limit, "hook-timeout", 30*time.Second, "how long an --on-... command may run")
+	f.StringVar(&r.address, "health-listen", "", "serve /livez, /readyz and /metrics at this `address`, host:port (default: none)")
 }
 
-func (r *reportFlags) check() error {
-	if r.limit <= 0 {
-		return exit.Misuse("--hook-timeout %v: must be positive", r.limit)
+func (r *reports) check() error {
+	if r.hooks.Limit <= 0 {
+		return terminal.Misuse("--hook-timeout %v: must be positive", r.hooks.Limit)
 	}
-	if _, _, err := net.SplitHostPort(r.listen); err != nil && r.listen != "" {
-		return exit.Misuse("--health-listen %q: must be host:port, such as :8118: %w", r.listen, err)
+	if _, _, err := net.SplitHostPort(r.address); err != nil && r.address != "" {
+		return terminal.Misuse("--health-listen %q: must be host:port, such as :8118: %w", r.address, err)
 	}
 	return nil
 }
 
-// begin starts the reports on a candidate. From then on, the candidate's failed heartbeats are counted.
-func (r *reports) begin(lock *lockCommand, c *elect.Candidate) error {
-	r.lockCommand, r.asks, r.doing = lock, make(chan struct{}), "verifying the table"
-	r.hooks.Commands, r.hooks.Limit, r.hooks.Warn = map[hookKind]string{}, r.limit, r.warn
-	var names []string
-	for _, kind := range hookKinds {
-		r.hooks.Commands[kind] = *r.commands[kind]
-		names = append(names, string(kind))
-	}
-	if r.listen != "" {
-		on, err := net.Listen("tcp", r.listen)
+// begin starts the reports. From then on, the candidate's failed heartbeats are counted.
+func (r *reports) begin() error {
+	r.asks, r.state.doing = make(chan struct{}), "verifying the table"
+	r.probe = health.New(r.Table, r.name, hookNames[:], r.now, r.asks)
+	r.hooks.Warn = r.complainOf
+	r.hooks.Failed = func(k hookKind) { r.probe.HookFailed.WithLabelValues(k.String()).Inc() }
+	r.candidate.Table.Store = r.counting(r.candidate.Table.Store)
+	if r.address != "" {
+		on, err := net.Listen("tcp", r.address)
 		if err != nil {
-			return fmt.Errorf("--health-listen %s: %w; to use any free port, set the port to 0", r.listen, err)
+			return fmt.Errorf("--health-listen %s: %w; to use any free port, set the port to 0", r.address, err)
 		}
-		r.probe = health.New(lock.Table, lock.name, names, r.now, r.asks)
-		r.close = health.Serve(on, r.probe.Handler())
-		r.hooks.Failed = func(k hookKind) { r.probe.Count(health.Counter(k)) }
-		c.Table.Store = r.counting(c.Table.Store)
-		lock.say("%s: serving /livez, /readyz and /metrics at %s", lock.name, terminal.URL(on.Addr()))
+		r.ends = append(r.ends, health.Serve(on, r.probe.Handler()))
+		r.sayOf("serving /livez, /readyz and /metrics at %s", terminal.URL(on.Addr()))
 	}
 	r.unit = health.Notify(r.asks)
 	return nil
@@ -120,87 +146,64 @@ func (r *reports) counting(s table.Store) table.Via {
 	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		err := call(ctx, s)
 		if err != nil && step == "heartbeat" {
-			r.probe.Count(health.HeartbeatFailed)
+			r.probe.HeartbeatFailed.Inc()
 		}
 		return err
 	}
 }
 
-func (r *reports) warn(format string, args ...any) {
-	r.lockCommand.complain("%s: "+format, append([]any{r.lockCommand.name}, args...)...)
-}
-
-// ready reports to systemd, once, that this process competes for the lock.
-func (r *reports) ready() { r.once.Do(r.unit.Ready) }
-
-// compete reports that the main loop begins and immediately competes for the lock.
-func (r *reports) compete() {
-	r.does(false, "on standby: competing for %s", r.lockCommand.name)
-	r.probe.Looping()
-	r.ready()
-}
-
-// Ending reports that this process received a signal to end.
-func (r *reports) Ending() { r.unit.Stopping() }
-
-// end waits for hooks, until stop is closed at the latest, and ends the reports.
-func (r *reports) end(stop <-chan struct{}) {
+// end waits for hooks, until a signal to end at the latest, and ends the reports.
+func (r *reports) end(signals <-chan os.Signal) {
 	r.unit.Stopping()
-	r.hooks.Wait(stop)
-	if r.close != nil {
-		r.close()
-	}
+	r.hooks.Wait(signals)
 	r.unit.End()
+	for _, end := range r.ends {
+		end()
+	}
 }
 
-// Begin reports that the lock was acquired.
-func (r *reports) Begin(t *elect.Term) {
+// with calls f with the state.
+func (r *reports) with(f func(s *state)) {
 	r.mu.Lock()
-	r.term, r.last = t, t.Token()
-	r.mu.Unlock()
-	r.probe.Count(health.Begun)
-	r.hooks.Run(onAcquire, func() []string { return r.lockCommand.environment(t.Token()) })
+	defer r.mu.Unlock()
+	f(&r.state)
 }
 
-// Lost reports that the lock was lost.
-func (r *reports) Lost(why error) {
-	r.probe.Count(health.Lost)
+// acquired reports that the lock was acquired.
+func (r *reports) acquired(t *elect.Term) {
+	r.with(func(s *state) { s.term, s.last = t, t.Token() })
+	r.probe.Begun.Inc()
+	r.hooks.Run(onAcquire, func() []string { return r.environment(t.Token()) })
+}
+
+// lost reports that the lock was lost.
+func (r *reports) lost(why error) {
+	r.probe.Lost.Inc()
 	r.does(false, "the lock is lost: %v", why)
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
 }
 
-// Over reports that the lock is no longer held.
-func (r *reports) Over() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.term = nil
-}
+// over reports that the lock is no longer held.
+func (r *reports) over() { r.with(func(s *state) { s.term = nil }) }
 
-// Stuck reports that a program or service that should have ended may still be running. It reports this only once,
+// stuck reports that a program or service that should have ended may still be running. It reports this only once,
 // until ranOut is called.
-func (r *reports) Stuck(why error) {
-	r.mu.Lock()
-	before := r.stuck
-	r.stuck = true
-	r.mu.Unlock()
+func (r *reports) stuck(why error) {
+	var before bool
+	r.with(func(s *state) { before, s.stuck = s.stuck, true })
 	if !before {
 		r.hooks.Run(onStuck, func() []string { return r.because(why) })
 	}
 }
 
 // ranOut reports that no such program or service is running any longer.
-func (r *reports) ranOut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stuck = false
-}
+func (r *reports) ranOut() { r.with(func(s *state) { s.stuck = false }) }
 
 // because returns the environment for a hook, with the reason why the hook runs. It includes the token of the current
 // or last term, if there was one.
-func (r *reports) because(why error) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append(r.lockCommand.environment(r.last), reasonVariable+"="+reasonText(why))
+func (r *reports) because(why error) (env []string) {
+	r.with(func(s *state) { env = r.environment(s.last) })
+	return append(env, reasonVariable+"="+reasonText(why))
 }
 
 // reasonText formats a reason for an environment variable.
@@ -209,9 +212,7 @@ func reasonText(why error) string { return terminal.Escape(why.Error()) }
 // does records this process's activity, and whether its program is running or its service is active.
 func (r *reports) does(active bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	r.mu.Lock()
-	r.active, r.doing = active, text
-	r.mu.Unlock()
+	r.with(func(s *state) { s.active, s.doing = active, text })
 	r.unit.Status(text)
 }
 
@@ -221,12 +222,12 @@ type narrated struct {
 	trouble string // the kind of the last error
 }
 
-// Seen reports the result of a poll of the lock. It logs each holder once, and each new kind of error once.
-func (r *reports) Seen(step elect.Step) {
-	name := r.lockCommand.name
+// seen reports the result of a poll of the lock. It logs each holder once, and each new kind of error once.
+func (r *reports) seen(step elect.Step) {
+	name := r.name
 	if step.Err == nil && r.told.trouble != "" {
 		r.told.trouble = ""
-		r.relieve("competing for %s again", name)
+		r.log(slog.LevelInfo, "competing for %s again", name) // even with --quiet
 	}
 	switch {
 	case step.Err != nil:
@@ -240,29 +241,37 @@ func (r *reports) Seen(step elect.Step) {
 			r.complain("can't compete for %s, will try again: %v", name, r.Explain(step.Err))
 		}
 	case len(step.Seen) == 0: // the poll was interrupted
-	case step.Seen[0].Confirmed() && step.Seen[0].FreeIn > 0:
+	case !slices.ContainsFunc(step.Seen, func(s elect.LockView) bool { return !s.Confirmed() || s.FreeIn <= 0 }):
 		holder, token := terminal.Show(step.Seen[0].Holder()), step.Seen[0].Token
 		if token != r.told.holder {
 			r.told.holder = token
-			r.say("waiting for %s: held by %s, token %v", name, holder, token)
+			r.say("waiting for %s: %s %s, token %v", name, heldBy("", step.Seen), holder, token)
 		}
-		r.does(false, "on standby: %s is held by %s, token %v", name, holder, token)
+		r.does(false, "on standby: %s %s, token %v", heldBy(name+" is ", step.Seen), holder, token)
 	default:
 		r.does(false, "on standby: competing for %s", name)
 	}
 }
 
+// heldBy begins a phrase that ends with the holder of the lock or of the first slot.
+func heldBy(lockIs string, seen []elect.LockView) string {
+	if len(seen) > 1 {
+		return "no slot is free, the first is held by"
+	}
+	return lockIs + "held by"
+}
+
 // now returns the current report for the probe.
-func (r *reports) now() health.Report {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := health.Report{Why: terminal.Escape(r.doing), Stuck: r.stuck}
-	if r.term != nil && r.term.Held() {
-		now.Held, now.Token, now.Left = true, int64(r.term.Token()), r.term.Left()
-	}
-	now.Ready = r.active && now.Held
-	if r.active && !now.Held {
-		now.Why = "the lock is lost"
-	}
+func (r *reports) now() (now health.Report) {
+	r.with(func(s *state) {
+		now = health.Report{Why: terminal.Escape(s.doing), Stuck: s.stuck}
+		if s.term != nil && s.term.Held() {
+			now.Held, now.Token, now.Left = true, int64(s.term.Token()), s.term.Left()
+		}
+		now.Ready = s.active && now.Held
+		if s.active && !now.Held {
+			now.Why = "the lock is lost"
+		}
+	})
 	return now
 }

@@ -5,42 +5,20 @@ import (
 	"os"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
-	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// command is what exec and guard have in common.
-type command struct {
-	Candidate *elect.Candidate
-	Handover  bool                             // announce a stop, and accept requests
-	Say       func(format string, args ...any) // logs progress
-	Warn      func(format string, args ...any) // logs a problem
-	Asks      <-chan struct{}                  // the loop receives from it to show that it is running; or nil
-}
-
-func (c *command) lease() time.Duration { return c.Candidate.LeaseRecord.Lease }
-
-// A Holder hears of the terms in which it holds the lock. The runner calls its methods one at a time, and they must
-// return immediately.
-type Holder interface {
-	// Lost is called once in a term if the lock is lost or about to be, and Over after it was released or lost.
-	Lost(why error)
-	Over()
-	// Done returns the record of the work that is done once.
-	Done() table.Due
-}
-
-// edge is what differs between exec and guard: what they start and end under the lock. Exec and services implement
-// it.
+// edge is the part that differs between exec and guard: it starts and ends what runs under the lock. The methods must
+// return immediately. The runner calls them one at a time, except for try.
 type edge interface {
-	Holder
 	// competes returns how to compete: after which pause, until when, or zero for ever, and why the last poll failed.
 	competes(how deed) (pause time.Duration, until time.Time, trouble error)
-	// Try polls the lock once, and claims it if possible. If it returns an *exit.Error, the command ends with it.
-	Try(ctx context.Context) (elect.Step, *exit.Error)
+	// try polls the lock once, and claims it if possible. If it returns an *terminal.Exit, the command ends with it.
+	try(ctx context.Context) (elect.Step, *terminal.Exit)
 	begins(h *holding) // called before the first heartbeat
+	over()             // called when a term has ended
 	check(h *holding)  // an event follows
 	start(h *holding) event
 	stop(a action)
@@ -52,9 +30,11 @@ type edge interface {
 
 // runner is one run of exec or guard: the state machine, and everything that runs in parallel with it.
 type runner struct {
-	*command
+	of   *reports
 	edge edge
-	lock string // what messages call the lock
+	lock string                           // what messages call the lock
+	say  func(format string, args ...any) // logs progress
+	warn func(format string, args ...any) // logs a problem
 	m    machine
 
 	events *loop.Inbox[event]
@@ -65,8 +45,8 @@ type runner struct {
 	began    time.Time          // when the last term began
 }
 
-// run competes for the lock and holds it until the machine has ended.
-func (r *runner) run() {
+// loop competes for the lock and holds it until the machine has ended.
+func (r *runner) loop() {
 	for r.handle(event{what: begun}); r.m.phase != ended; {
 		for _, e := range r.await() {
 			r.receive(e)
@@ -93,7 +73,7 @@ func (r *runner) await() (all []event) {
 		last = event{what: unwatched}
 	case <-r.keys:
 		last = event{what: stopKey}
-	case <-r.asks:
+	case <-r.of.asks:
 	}
 	for len(r.signals) > 0 {
 		all = append(all, got(<-r.signals))
@@ -114,7 +94,8 @@ func (r *runner) receive(e event) {
 	case e.of != nil && e.of != r.term:
 		return
 	case e.term != nil:
-		r.term, r.began = hold(e.term, r.lease()/3, r.events), time.Now()
+		r.term, r.began = hold(e.term, r.of.lease()/3, r.events), time.Now()
+		r.term.book, r.of.lastOwn = r.of.book(e.term), e.term.Token()
 		e.late = !r.until.IsZero() && !r.began.Before(r.until) // the context's timer may be late
 	}
 	r.handle(e)
@@ -141,7 +122,9 @@ func (r *runner) do(a action) event {
 	case withdraw:
 		r.withdraw()
 	case keep:
-		r.keep()
+		r.term.kept = true
+		r.edge.begins(r.term)
+		r.term.Start()
 	case check:
 		r.edge.check(r.term)
 	case start:
@@ -150,13 +133,12 @@ func (r *runner) do(a action) event {
 		r.term.WatchRequests()
 	case announce:
 		r.edge.announces(a.signal)
+		r.term.book.Leaving()
 		r.term.Announce()
 	case pass, limit, kill:
 		r.edge.stop(a)
-	case release, releaseUndone, recordDone:
-		return r.release(a.do)
-	case abandon:
-		r.abandon()
+	case release, releaseUndone, recordDone, abandon:
+		return r.end(a.do)
 	}
 	return event{}
 }

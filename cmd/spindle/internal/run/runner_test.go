@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -27,11 +26,10 @@ import (
 
 // The tests of this file run exec in virtual time on a table in memory. A bubble fails if a goroutine is left in it.
 
-const lease = 10 * time.Second
-
 // program is one that obeys signals, unless it ignores them.
 type program struct {
 	ignores bool
+	undying bool
 	began   time.Time
 	first   time.Time // the deadline when it begins
 	end     sync.Once
@@ -60,12 +58,16 @@ func (p *program) exit(code int) {
 
 func (p *program) Done() <-chan struct{}      { return p.done }
 func (p *program) Code() int                  { return p.code }
-func (p *program) Kill()                      { p.exit(signalCode(syscall.SIGKILL)) }
-func (p *program) Strays() int                { return 0 }
-func (p *program) Spared() int                { return 0 }
+func (p *program) Left() (killed, spared int) { return 0, 0 }
 func (p *program) Pid() int                   { return 4711 }
 func (p *program) Changed() <-chan struct{}   { return p.changed }
 func (p *program) Unwatched() <-chan struct{} { return p.unwatched }
+
+func (p *program) Kill() {
+	if !p.undying {
+		p.exit(signalCode(syscall.SIGKILL))
+	}
+}
 
 func (p *program) Allow(until time.Time) {
 	p.allowed.Store(&until)
@@ -121,29 +123,28 @@ func (p *program) Signal(s os.Signal) {
 	}
 }
 
-// site is a machine with an exec on it. It is the exec's job.
+// site is a machine with an exec on it.
 type site struct {
-	t         *testing.T
-	candidate elect.Candidate
+	t *testing.T
 	memstore.Link
-	exec    Exec
+	exec    *execution
+	run     *programs
 	signals chan os.Signal
-	key     string
+	tty     Terminal
+	waited  time.Duration
 
-	ignores bool                        // its programs do
-	fails   error                       // so they don't start
-	starts  time.Duration               // how long that takes
-	due     func(context.Context) error // for Due
-	begins  func(*elect.Term)           // for Begin
-	heard   *heard                      // or nil
+	standsBy bool // it does not queue, as guard does not
+
+	ignores bool          // its programs do
+	undying bool          // its programs do not end when they are killed
+	fails   error         // so they don't start
+	starts  time.Duration // how long that takes
 
 	began chan *program
 	mu    sync.Mutex
 	ran   []*program
-	terms []table.Token
-	over  int
-	end   exit.Error
-	done  chan struct{} // closed when Run has returned
+	end   terminal.Exit
+	done  chan struct{} // closed when the exec has ended
 }
 
 // long is more than anything takes here.
@@ -151,12 +152,7 @@ const long = time.Hour
 
 func newSite(t *testing.T, store table.Store, name string, change ...func(*site)) *site {
 	s := &site{t: t, Link: memstore.Link{Store: store}, signals: make(chan os.Signal, 16), began: make(chan *program, 16), done: make(chan struct{})}
-	s.candidate = elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"job"}, ID: name,
-		LeaseRecord: table.LeaseRecord{Lease: lease}}
-	say := func(f string, args ...any) {
-		t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
-	}
-	s.exec = Exec{command: command{Candidate: &s.candidate, Say: say, Warn: say}, Job: s, Program: "work", Grace: MostGrace(lease), Signals: s.signals}
+	s.exec = &execution{reports: reportsOn(&s.Link, "job", name, lease), lease: lease, grace: MostGrace(lease), args: []string{"work"}}
 	for _, f := range change {
 		f(s)
 	}
@@ -165,9 +161,15 @@ func newSite(t *testing.T, store table.Store, name string, change ...func(*site)
 
 func (s *site) start() *site {
 	s.t.Cleanup(s.stop)
+	s.exec.joins(s.exec.slots, !s.exec.once.wanted() && !s.exec.atOnce && !s.standsBy)
+	if s.exec.once.wanted() {
+		s.exec.beginOnce()
+	}
+	s.run = s.exec.newPrograms(s.signals, s.tty, s.waited)
+	s.run.launch = s.launch
 	go func() {
 		defer close(s.done)
-		if end, failed := s.exec.Run().(*exit.Error); failed {
+		if end, failed := s.run.run().(*terminal.Exit); failed {
 			s.end = *end
 		}
 	}()
@@ -183,23 +185,19 @@ func (s *site) stop() {
 		case s.signals <- syscall.SIGTERM:
 		default:
 		}
-		s.mu.Lock()
-		for _, p := range s.ran {
-			p.exit(0)
-		}
-		s.mu.Unlock()
+		s.exitAll(0)
 		time.Sleep(lease)
 	}
 }
 
 // ends waits for the exec to end, and returns how.
-func (s *site) ends() exit.Error {
+func (s *site) ends() terminal.Exit {
 	select {
 	case <-s.done:
 	case <-time.After(long):
 		require.Fail(s.t, "exec does not end")
 	}
-	assert.Equal(s.t, len(s.terms), s.over, "terms begin and end")
+	assert.Nil(s.t, s.exec.state.term, "a term has not ended")
 	return s.end
 }
 
@@ -214,33 +212,13 @@ func (s *site) running() *program {
 	}
 }
 
-func (s *site) Try(ctx context.Context) (elect.Step, *exit.Error) {
-	return s.candidate.Try(ctx, elect.All, 0), nil
-}
-
-func (s *site) Due(ctx context.Context) error { return s.due(ctx) }
-func (s *site) Begin(t *elect.Term) {
-	s.terms = append(s.terms, t.Token())
-	if s.begins != nil {
-		s.begins(t)
-	}
-}
-func (s *site) Over()                       { s.over++ }
-func (s *site) Jeopardy(*elect.Term, error) {}
-func (s *site) Safe()                       {}
-func (s *site) Ending()                     { s.heard.notes("ending") }
-func (s *site) Lost(err error)              { s.heard.notes("lost: " + err.Error()) }
-func (s *site) Stuck(err error)             { s.heard.notes("stuck: " + err.Error()) }
-func (s *site) Done() table.Due             { return table.Due{Key: s.key} }
-func (s *site) Explain(err error) error     { return err }
-
-func (s *site) Start(_ *elect.Term, until func() time.Time) (Program, error) {
+func (s *site) launch(_ *elect.Term, until func() time.Time) (Program, error) {
 	until()
 	time.Sleep(s.starts)
 	if s.fails != nil {
 		return nil, s.fails
 	}
-	p := &program{ignores: s.ignores, began: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1), unwatched: make(chan struct{})}
+	p := &program{ignores: s.ignores, undying: s.undying, began: time.Now(), done: make(chan struct{}), changed: make(chan struct{}, 1), unwatched: make(chan struct{})}
 	p.first = until()
 	p.Allow(p.first)
 	s.mu.Lock()
@@ -250,24 +228,11 @@ func (s *site) Start(_ *elect.Term, until func() time.Time) (Program, error) {
 	return p, nil
 }
 
-// free reports whether the lock was released.
-func free(store *memstore.Store) bool {
-	row, exists := store.Rows()["job"]
-	return exists && row.Heartbeat.IsZero() && row.Writer == ""
-}
+func waitsFor(d time.Duration) func(*site) { return func(s *site) { s.exec.wait = d } }
 
-// takeAway releases the lock as spindle release does.
-func takeAway(t *testing.T, store *memstore.Store) {
-	require.NoError(t, table.Table{Store: store}.Release(t.Context(), table.TokenAt(store.Rows()["job"].Token), "job"))
-}
+func handingOver(s *site) { s.exec.handover, s.exec.candidate.LeaseRecord.AcceptsHandover = true, true }
 
-func heartbeat(store *memstore.Store) time.Time { return store.Rows()["job"].Heartbeat }
-
-func waitsFor(d time.Duration) func(*site) { return func(s *site) { s.exec.Wait = d } }
-
-func doingOnce(due func(context.Context) error) func(*site) {
-	return func(s *site) { s.exec.Once, s.key, s.due = true, "1", due }
-}
+func doingOnce(s *site) { s.exec.once = once{schedule: table.Named("1"), already: 77} }
 
 // The reply to a claim takes longer than the wait, or comes with its end, or with a signal.
 func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
@@ -286,14 +251,11 @@ func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 		"both at one instant, and it":    {answer: time.Second, signal: time.Second, code: byTerm},
 		"neither, but a little after it": {answer: time.Second / 2},
 	} {
-		for _, due := range []func(context.Context) error{nil, func(context.Context) error { return nil }} {
+		for _, change := range []func(*site){func(*site) {}, doingOnce} {
 			for range 20 { // which goroutine is first is left to chance
 				synctest.Test(t, func(t *testing.T) {
 					store := &memstore.Store{}
-					s := newSite(t, store, "a", waitsFor(time.Second))
-					if due != nil {
-						doingOnce(due)(s)
-					}
+					s := newSite(t, store, "a", waitsFor(time.Second), change)
 					began := time.Now()
 					s.After(func(step string) {
 						if step != "confirm" {
@@ -320,34 +282,13 @@ func TestAProgramDoesNotStartOnceTheWaitIsOver(t *testing.T) {
 	}
 }
 
-// The last look is answered when the wait ends, and a signal comes with the answer.
-func TestASignalAtTheEndOfTheWaitIsASignal(t *testing.T) {
-	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			holder := newSite(t, store, "holder").start()
-			work := holder.running()
-			s := newSite(t, store, "a", waitsFor(time.Second))
-			began := time.Now()
-			s.After(func(string) {
-				time.Sleep(time.Second - time.Since(began))
-				s.signals <- syscall.SIGINT
-			})
-			assert.Equal(t, exit.Error{Code: byInt}, s.start().ends())
-			assert.Empty(t, s.ran)
-			work.exit(0)
-			holder.ends()
-		})
-	}
-}
-
 func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
 		holder := newSite(t, store, "holder").start()
 		work := holder.running()
 		for _, waited := range []time.Duration{0, 4 * time.Second, 5 * time.Second, 6 * time.Second} {
-			s := newSite(t, store, "a", waitsFor(5*time.Second), func(s *site) { s.exec.Waited = waited })
+			s := newSite(t, store, "a", waitsFor(5*time.Second), func(s *site) { s.waited = waited })
 			began := time.Now()
 			assert.Equal(t, NotInTime, s.start().ends().Code)
 			assert.Equal(t, max(5*time.Second-waited, 0), time.Since(began))
@@ -355,49 +296,20 @@ func TestTheWaitCountsWhatHasPassedOfIt(t *testing.T) {
 		}
 		away := newSite(t, store, "away", waitsFor(5*time.Second))
 		away.Cut()
-		assert.Equal(t, exit.Failed, away.start().ends().Code, "nobody knows who has it")
+		assert.Equal(t, terminal.Failed, away.start().ends().Code, "nobody knows who has it")
 		work.exit(0)
 		holder.ends()
 	})
 }
 
-// A term that is lost while it is handed over is lost.
-func TestALockThatIsLostDuringAHandoverIsNotHandedOver(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			s := newSite(t, store, "a", func(s *site) {
-				s.exec.Handover, s.exec.Restart, s.candidate.LeaseRecord.AcceptsHandover, s.ignores = true, restart, true, true
-			}).start()
-			work := s.running()
-			require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "job", s.terms[0]))
-			time.Sleep(lease + lease/3 + time.Second)
-			synctest.Wait()
-			require.Equal(t, []os.Signal{syscall.SIGTERM}, work.got, "the others know")
-			takeAway(t, store)
-			if restart {
-				s.running().exit(0)
-				synctest.Wait()
-				s.signals <- syscall.SIGTERM // while it competes again
-				assert.Equal(t, byTerm, s.ends().Code)
-			} else {
-				assert.Equal(t, Lost, s.ends().Code)
-				assert.Len(t, s.ran, 1)
-			}
-			assert.Equal(t, signalCode(syscall.SIGKILL), work.code)
-		})
-	}
-}
-
 func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
-		handingOver := func(s *site) { s.exec.Handover, s.candidate.LeaseRecord.AcceptsHandover = true, true }
 		a := newSite(t, store, "a", handingOver).start()
 		first := a.running()
 		b := newSite(t, store, "b", handingOver).start()
 		time.Sleep(lease)
-		require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, "job", a.terms[0]))
+		ask(t, store, "job")
 		second := b.running()
 		synctest.Wait()
 		assert.Equal(t, signalCode(syscall.SIGTERM), first.code)
@@ -423,58 +335,12 @@ func TestAHandoverLeavesTheLockToOthersAndCompetesAgain(t *testing.T) {
 	})
 }
 
-// While exec asks under the lock whether the program is still to be run, it loses the lock, or gets a signal to end.
-func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
-	unanswered := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	failing := func(context.Context) error { return errors.New("unavailable") }
-	for _, due := range []func(context.Context) error{unanswered, failing} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			s := newSite(t, store, "a", doingOnce(due)).start()
-			time.Sleep(time.Minute)
-			takeAway(t, store)
-			began := time.Now()
-			assert.Equal(t, Lost, s.ends().Code)
-			assert.LessOrEqual(t, time.Since(began), lease/2)
-			assert.Empty(t, s.ran)
-		})
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			s := newSite(t, store, "a", doingOnce(due)).start()
-			time.Sleep(time.Minute)
-			s.signals <- syscall.SIGTERM
-			began := time.Now()
-			assert.Equal(t, exit.Error{Code: byTerm}, s.ends())
-			assert.Zero(t, time.Since(began))
-			assert.Empty(t, s.ran)
-			assert.True(t, free(store))
-		})
-	}
-}
-
-func TestWhatWasDoneMeanwhileIsNotRunAndNotRecorded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memstore.Store{}
-		asked := 0
-		s := newSite(t, store, "a", doingOnce(func(context.Context) error {
-			if asked++; asked < 3 {
-				return errors.New("unavailable")
-			}
-			return &exit.Error{Code: 77}
-		})).start()
-		assert.Equal(t, exit.Error{Code: 77}, s.ends())
-		assert.Empty(t, s.ran)
-		assert.True(t, free(store))
-		assert.NotContains(t, store.Rows(), "job!done")
-	})
-}
-
 // Each reply to the release is lost until the lease is over: exec does not report recorded work as undone.
 func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	finish := func(step string) bool { return step == "finish" }
-	run := func(t *testing.T, request, reply func(string) bool) (exit.Error, *memstore.Store) {
+	run := func(t *testing.T, request, reply func(string) bool) (terminal.Exit, *memstore.Store) {
 		store := &memstore.Store{}
-		s := newSite(t, store, "a", doingOnce(func(context.Context) error { return nil })).start()
+		s := newSite(t, store, "a", doingOnce).start()
 		work := s.running()
 		s.Lose(request, reply)
 		work.exit(0)
@@ -482,13 +348,13 @@ func TestWhatIsRecordedIsDoneThoughNoReplySaysSo(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		end, store := run(t, nil, finish)
-		assert.Equal(t, exit.Error{}, end)
+		assert.Equal(t, terminal.Exit{}, end)
 		assert.Contains(t, store.Rows(), "job!done")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		end, store := run(t, finish, nil)
-		assert.Equal(t, exit.Failed, end.Code)
-		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT IT WAS NOT RECORDED THAT 1 IS DONE")
+		assert.Equal(t, terminal.Failed, end.Code)
+		assert.ErrorContains(t, end.Err, "SUCCEEDED, BUT 1 COULD NOT BE RECORDED AS DONE")
 		assert.NotContains(t, store.Rows(), "job!done")
 	})
 }
@@ -498,11 +364,12 @@ func TestAProgramIsGoneBeforeTheNextOneStarts(t *testing.T) {
 	for _, cut := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
-			a := newSite(t, store, "a", func(s *site) { s.ignores, s.exec.Grace = true, time.Hour }).start()
+			a := newSite(t, store, "a", func(s *site) { s.ignores, s.exec.grace = true, time.Hour }).start()
 			first := a.running()
 			b := newSite(t, store, "b").start()
 			time.Sleep(time.Minute)
-			for beat := heartbeat(store); heartbeat(store).Equal(beat); { // the lease lasts for long
+			beat := func() time.Time { return store.Rows()["job"].Heartbeat }
+			for last := beat(); beat().Equal(last); { // the lease lasts for long
 				time.Sleep(lease / 100)
 			}
 			began := time.Now()
@@ -523,22 +390,7 @@ func TestAProgramIsGoneBeforeTheNextOneStarts(t *testing.T) {
 				assert.InDelta(t, lease, second.began.Sub(began), float64(lease/10), "a lease after the last heartbeat")
 			}
 			second.exit(3)
-			assert.Equal(t, exit.Error{Code: 3}, b.ends())
-		})
-	}
-}
-
-func TestAProgramThatCanNotBeStartedLeavesTheLock(t *testing.T) {
-	for err, code := range map[error]int{
-		&exit.Error{Code: 126, Err: errors.New("not executable")}: 126,
-		errors.New("no watchdog"):                                 exit.Failed,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			s := newSite(t, store, "a", func(s *site) { s.fails = err }).start()
-			assert.Equal(t, code, s.ends().Code)
-			assert.ErrorContains(t, s.end.Err, err.Error())
-			assert.True(t, free(store))
+			assert.Equal(t, terminal.Exit{Code: 3}, b.ends())
 		})
 	}
 }
@@ -563,18 +415,6 @@ func TestTheWatchdogKnowsUntilWhenTheLockIsHeld(t *testing.T) {
 		assert.Equal(t, Lost, a.ends().Code)
 		second.exit(0)
 		b.ends()
-	})
-}
-
-// The machine may be busy: heartbeats go on while a program is started.
-func TestAProgramThatTakesLongToStartKeepsItsLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.starts = lease * 8 / 10 }).start()
-		work := s.running()
-		time.Sleep(lease)
-		assert.Empty(t, work.got)
-		work.exit(0)
-		assert.Zero(t, s.ends().Code)
 	})
 }
 
@@ -621,7 +461,7 @@ func TestAProgramWhoseLockIsLostDuringItsStartDoesNotBegin(t *testing.T) {
 func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
-		s := newSite(t, store, "a", waitsFor(time.Second), func(s *site) { s.exec.Restart = true }).start()
+		s := newSite(t, store, "a", waitsFor(time.Second), func(s *site) { s.exec.restart = true }).start()
 		first := s.running()
 		first.exit(3)
 		second := s.running()
@@ -633,49 +473,125 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 		third.exit(0)
 		fourth := s.running()
 		assert.InDelta(t, lease/3, fourth.began.Sub(third.began), float64(lease/30))
-		s.fails = &exit.Error{Code: 127, Err: errors.New("gone")}
+		s.fails = &terminal.Exit{Code: 127, Err: errors.New("gone")}
 		fourth.exit(0)
 		assert.Equal(t, 127, s.ends().Code)
 		assert.True(t, free(store))
 	})
 }
 
-// What a suspended machine finds when it resumes: no timer has noticed yet that the lease is over.
-func TestAProgramThatEndsAfterASuspensionHasLostTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memstore.Store{}
-		clock := &suspended{}
-		s := newSite(t, store, "a", func(s *site) { s.candidate.Clock = clock }).start()
-		work := s.running()
-		synctest.Wait()
-		clock.wall.Store(int64(time.Minute))
-		work.exit(0)
-		assert.Equal(t, Lost, s.ends().Code)
-		assert.ErrorIs(t, s.end.Err, elect.ErrExpired)
-	})
+// While exec asks under the lock whether the program is still to be run, it loses the lock, or gets a signal to end.
+func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
+	for _, answer := range []error{nil, errors.New("unavailable")} {
+		for _, loses := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				s := newSite(t, store, "a", doingOnce)
+				var held atomic.Bool
+				s.After(func(step string) { held.Store(held.Load() || step == "confirm") })
+				asks := func(step string) bool { return step == "done" && held.Load() }
+				if answer == nil {
+					s.Lose(asks, nil)
+				}
+				s.Refuse(func(step string) error {
+					if asks(step) {
+						return answer
+					}
+					return nil
+				})
+				s.start()
+				time.Sleep(time.Minute)
+				began := time.Now()
+				if loses {
+					takeAway(t, store)
+					assert.Equal(t, Lost, s.ends().Code)
+					assert.LessOrEqual(t, time.Since(began), lease/2)
+				} else {
+					s.signals <- syscall.SIGTERM
+					assert.Equal(t, terminal.Exit{Code: byTerm}, s.ends())
+					assert.Zero(t, time.Since(began))
+					assert.True(t, free(store))
+				}
+				assert.Empty(t, s.ran)
+			})
+		}
+	}
 }
 
-func TestAProgramDoesNotStartUnderALockThatIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clock := &suspended{}
-		s := newSite(t, &memstore.Store{}, "a", func(s *site) {
-			s.candidate.Clock, s.begins = clock, func(*elect.Term) { clock.wall.Store(int64(time.Minute)) }
-		}).start()
-		assert.Equal(t, Lost, s.ends().Code)
-		assert.Empty(t, s.ran)
-	})
+// looks records with which bounds exec read what was done last.
+type looks struct {
+	table.Store
+	bounds []table.Bound
 }
 
-// suspended is the clock of a machine that was suspended for so long.
-type suspended struct {
-	elect.SystemClock
-	wall atomic.Int64
+func (l *looks) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if step == "done" {
+		l.bounds = append(l.bounds, bound)
+	}
+	return l.Store.Read(ctx, step, bound, keys)
 }
 
-func (c *suspended) Now() elect.Instant {
-	now := c.SystemClock.Now()
-	now.Wall += c.wall.Load()
-	return now
+// The last holder may record the key until its lease row is gone, which is after the first two looks. So exec asks again
+// under the lock, with a strong read, and until it has an answer.
+func TestWhatIsRecordedWhileTheLockIsClaimedIsNotRunAgain(t *testing.T) {
+	for key, code := range map[string]int{"1": 77, "0": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			seen := &looks{Store: store}
+			s := newSite(t, seen, "a", doingOnce)
+			refused := 0
+			s.After(func(step string) {
+				if step == "confirm" {
+					require.NoError(t, store.Commit(t.Context(), "test", table.Record("job", tokenIn(store, "job"), table.Due{Key: key}, "other")))
+				}
+			})
+			s.Refuse(func(step string) error {
+				if step == "done" && !store.Rows()["job"].Heartbeat.IsZero() && refused < 2 {
+					refused++
+					return errors.New("unavailable")
+				}
+				return nil
+			})
+			if s.start(); code == 0 {
+				s.running().exit(0)
+			}
+			assert.Equal(t, terminal.Exit{Code: code}, s.ends())
+			assert.Equal(t, code != 0, len(s.ran) == 0)
+			assert.Equal(t, []table.Bound{table.Present, table.Present, table.Strong}, seen.bounds)
+			assert.True(t, free(store))
+		})
+	}
+}
+
+// What a suspended machine finds when it resumes: no timer has noticed yet that the lease is over. Another process may hold
+// the lock, so nothing is started under it, what runs has no time left, and what has just ended did not end under it.
+func TestALeaseThatIsOverAfterASuspensionIsOver(t *testing.T) {
+	for _, during := range []string{"confirm", "heartbeat", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			clock := &fleet.Clock{}
+			s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.candidate.Clock, s.exec.config.Clock, s.ignores = clock, clock, true })
+			var woke time.Time
+			wakes := func() { woke = time.Now(); clock.Wall.Add(int64(time.Minute)) }
+			s.After(func(step string) {
+				if step == during && woke.IsZero() {
+					wakes()
+				}
+			})
+			s.start()
+			if during == "" {
+				p := s.running()
+				synctest.Wait()
+				wakes()
+				p.exit(0)
+			}
+			assert.Equal(t, Lost, s.ends().Code, during)
+			assert.ErrorIs(t, s.end.Err, elect.ErrExpired, during)
+			for _, p := range s.ran {
+				assert.NotEqual(t, "confirm", during)
+				assert.Less(t, p.ended.Sub(woke), lease/20, during)
+			}
+		})
+	}
 }
 
 // Both have happened when exec looks, whichever it finds first.
@@ -683,7 +599,7 @@ func TestASignalComesBeforeAClaim(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			signals := make(chan os.Signal, 1)
-			r := &runner{events: loop.NewInbox[event](), sources: sources{signals: signals}}
+			r := &runner{of: &reports{}, events: loop.NewInbox[event](), sources: sources{signals: signals}}
 			r.events.Put(won)
 			signals <- syscall.SIGTERM
 			all := r.await()
@@ -694,50 +610,4 @@ func TestASignalComesBeforeAClaim(t *testing.T) {
 			assert.Equal(t, won, all[len(all)-1])
 		})
 	}
-}
-
-// A signal that ends exec is taken in together with a heartbeat that has failed, before the program is started.
-func TestASignalThatComesWithAFailedHeartbeatEndsExec(t *testing.T) {
-	failing := func(context.Context) error { return errors.New("unavailable") }
-	for range 20 { // which of them is seen first is left to chance
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			s := newSite(t, store, "a", doingOnce(failing))
-			s.exec.prepare()
-			r := s.exec.run
-			r.handle(event{what: begun})
-			for r.m.phase != checking {
-				for _, e := range r.await() {
-					r.receive(e)
-				}
-			}
-			r.term.notify(elect.TermEvent{What: elect.InJeopardy, Err: errors.New("heartbeat: unavailable")})
-			s.signals <- syscall.SIGTERM
-			for r.m.phase != ended {
-				for _, e := range r.await() {
-					r.receive(e)
-				}
-			}
-			assert.Equal(t, byTerm, s.exec.end(r.m.last).Code)
-			assert.True(t, free(store))
-		})
-	}
-}
-
-// A lease that expires during a suspension leaves the program no time, because another process may hold the lock.
-func TestAProgramIsKilledAtOnceAfterASuspension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clock := &fleet.Clock{}
-		s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.candidate.Clock, s.ignores = clock, true })
-		var woke time.Time
-		s.After(func(step string) {
-			if step == "heartbeat" && woke.IsZero() {
-				woke = time.Now()
-				clock.Wall.Add(int64(lease))
-			}
-		})
-		p := s.start().running()
-		assert.Equal(t, Lost, s.ends().Code)
-		assert.Less(t, p.ended.Sub(woke), lease/20)
-	})
 }

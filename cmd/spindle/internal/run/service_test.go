@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -30,26 +28,21 @@ const (
 
 // guardWorld is the machines, with one table, and who is active.
 type guardWorld struct {
-	t        *testing.T
-	store    memstore.Store
-	mu       sync.Mutex
-	active   string
-	since    time.Time
-	turns    int
-	overlaps int
+	t      testing.TB
+	store  *memstore.Store
+	over   table.Store   // their way to it, which may have faults
+	dying  time.Duration // how long a command takes to end that is killed
+	mu     sync.Mutex
+	active string
 }
 
 func (w *guardWorld) on(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.active != "" && w.active != name {
-		w.overlaps++
 		w.t.Errorf("%s and %s are active at once", w.active, name)
 	}
-	if w.active != name {
-		w.turns++
-	}
-	w.active, w.since = name, time.Now()
+	w.active = name
 }
 
 func (w *guardWorld) off(name string) {
@@ -70,46 +63,50 @@ func (w *guardWorld) who() string {
 type guardSite struct {
 	*guardWorld
 	memstore.Link // its way to the table
-	story         // what it has heard
+	guard         *guarding
 	name          string
 
 	faults      sync.Mutex
 	sick        bool          // checks fail
 	hang        bool          // checks don't return
-	broken      int           // so many deactivations fail
+	broken      int           // so many commands fail
 	turnOn      time.Duration // how long an activation takes
 	turnOff     time.Duration
-	checks      []Role
-	term        *elect.Term // of the last activation
-	allowed     time.Time   // when a watchdog would deactivate
+	command     string // that runs
+	checks      []role
 	deactivated int
+	ctx         context.Context
 	stop        context.CancelFunc
 	done        chan struct{}
 }
 
-func (w *guardWorld) start(name string, change ...func(*Guard)) *guardSite {
-	s := &guardSite{guardWorld: w, Link: memstore.Link{Store: &w.store}, name: name, done: make(chan struct{})}
-	say := func(f string, args ...any) {
-		w.t.Logf("%v %s: %s", time.Now().Format("15:04:05.000"), name, fmt.Sprintf(f, args...))
-	}
-	g := &Guard{
-		command: command{Candidate: &elect.Candidate{Table: table.Table{Store: &s.Link}, Clock: elect.SystemClock{}, Names: []string{"lock"}, ID: name,
-			LeaseRecord: table.LeaseRecord{Lease: guardLease}}, Say: say, Warn: say},
-		Service: s, Renew: renew, Confirmation: 2 * renew, Unhealthy: 1, Activation: time.Minute,
-	}
+func (w *guardWorld) start(name string, change ...func(*guarding)) *guardSite {
+	s := w.site(name, change...)
+	s.begin()
+	return s
+}
+
+func (w *guardWorld) site(name string, change ...func(*guarding)) *guardSite {
+	s := &guardSite{guardWorld: w, Link: memstore.Link{Store: w.over}, name: name, done: make(chan struct{})}
+	s.guard = &guarding{reports: reportsOn(&s.Link, "lock", name, guardLease), renew: renew, confirm: 2, checks: checks{unhealthy: 1}, activation: time.Minute}
 	for _, f := range change {
-		f(g)
+		f(s.guard)
 	}
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(context.Background())
-	go func() { defer close(s.done); g.Run(ctx) }()
-	w.t.Cleanup(func() { // what a test has left that failed
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *guardSite) begin() {
+	go func() { defer close(s.done); s.guard.newServices(s).run(s.ctx) }()
+	s.t.Cleanup(func() { // what a test has left that failed
 		s.Mend()
 		s.set(func() { s.sick, s.hang, s.broken, s.turnOn, s.turnOff = false, false, 0, 0, 0 })
 		s.end()
 	})
-	return s
 }
+
+// works reports whether the service is active on the only machine of a world.
+func (s *guardSite) works() bool { return s.who() != "" }
 
 func (s *guardSite) set(f func()) { s.faults.Lock(); defer s.faults.Unlock(); f() }
 
@@ -120,16 +117,10 @@ func (s *guardSite) takes(d *time.Duration) time.Duration {
 }
 
 // seen is how often the service was deactivated, and all checks.
-func (s *guardSite) seen() (int, []Role) {
+func (s *guardSite) seen() (int, []role) {
 	s.faults.Lock()
 	defer s.faults.Unlock()
 	return s.deactivated, slices.Clone(s.checks)
-}
-
-func (w *guardWorld) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.turns
 }
 
 // end ends the guard.
@@ -137,44 +128,50 @@ func (s *guardSite) end() {
 	s.stop()
 	select {
 	case <-s.done:
-	case <-time.After(time.Hour):
+	case <-time.After(20 * s.guard.lease()):
 		s.t.Errorf("the guard of %s does not end", s.name)
 		s.Cut() // it ends once it has lost its lock
 		<-s.done
 	}
 }
 
-func (s *guardSite) Activate(ctx context.Context, t *elect.Term) error {
-	s.set(func() { s.term, s.allowed = t, time.Now().Add(t.Left()) })
-	s.on(s.name)
-	elect.Sleep(ctx, elect.SystemClock{}, s.takes(&s.turnOn))
-	return ctx.Err()
-}
-
-func (s *guardSite) Extended() {
+// run runs a command of the service, which may be killed.
+func (s *guardSite) run(ctx context.Context, command string, takes time.Duration) error {
 	s.set(func() {
-		if s.term != nil {
-			s.allowed = time.Now().Add(s.term.Left())
+		if s.command != "" {
+			s.t.Errorf("%s runs beside %s", command, s.command)
 		}
+		s.command = command
 	})
-}
-
-func (s *guardSite) Deactivate(ctx context.Context) error {
-	elect.Sleep(ctx, elect.SystemClock{}, s.takes(&s.turnOff))
+	if elect.Sleep(ctx, elect.SystemClock{}, takes); ctx.Err() != nil {
+		time.Sleep(s.dying)
+	}
 	s.faults.Lock()
 	defer s.faults.Unlock()
-	s.deactivated++
+	s.command = ""
 	if s.broken > 0 {
 		s.broken--
 		return errors.New("it does not want to")
 	}
-	if ctx.Err() == nil {
-		s.off(s.name)
-	}
 	return ctx.Err()
 }
 
-func (s *guardSite) Check(ctx context.Context, role Role) error {
+func (s *guardSite) Activate(ctx context.Context, _ *elect.Term) error {
+	s.on(s.name) // from the first moment on
+	return s.run(ctx, "an activation", s.takes(&s.turnOn))
+}
+
+func (s *guardSite) Extended() {}
+
+func (s *guardSite) Deactivate(ctx context.Context) error {
+	err := s.run(ctx, "a deactivation", s.takes(&s.turnOff))
+	if s.set(func() { s.deactivated++ }); err == nil {
+		s.off(s.name)
+	}
+	return err
+}
+
+func (s *guardSite) Check(ctx context.Context, role role) error {
 	s.faults.Lock()
 	hang, sick := s.hang, s.sick
 	s.checks = append(s.checks, role)
@@ -190,7 +187,10 @@ func (s *guardSite) Check(ctx context.Context, role Role) error {
 }
 
 func inWorld(t *testing.T, f func(t *testing.T, w *guardWorld)) {
-	synctest.Test(t, func(t *testing.T) { f(t, &guardWorld{t: t}) })
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		f(t, &guardWorld{t: t, store: store, over: store})
+	})
 }
 
 // until waits for a machine to be active, and returns how long that took.
@@ -222,20 +222,6 @@ func (w *guardWorld) pair() (a, b *guardSite) {
 	return a, b
 }
 
-func TestADeactivationComesFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a := w.start("a")
-		w.until("a")
-		times, checks := a.seen()
-		assert.Equal(t, 1, times)
-		assert.Equal(t, Standby, checks[0])
-		a.end()
-		times, _ = a.seen()
-		assert.Equal(t, 2, times)
-		assert.Empty(t, w.who())
-	})
-}
-
 func TestALockThatWasReleasedIsActivatedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
 		a, b := w.pair()
@@ -252,24 +238,25 @@ func (w *guardWorld) idle(a, b string) time.Duration {
 }
 
 func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
-	handingOver := func(g *Guard) { g.Handover, g.Candidate.LeaseRecord.AcceptsHandover = true, true }
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a := w.start("a", handingOver)
+		a := w.start("a", handsOver)
 		w.until("a")
-		b := w.start("b", handingOver)
+		b := w.start("b", handsOver)
 		time.Sleep(10 * time.Second)
+		for ask(t, w.store, "lock"); w.store.Rows()["lock"].Writer != ""; { // until the end is announced
+			time.Sleep(time.Millisecond)
+		}
 		began := time.Now()
-		a.stop()
-		time.Sleep(guardLease/3 - time.Millisecond)
+		a.stop() // which is no reason to be faster
+		time.Sleep(guardLease/3 - 2*time.Millisecond)
 		assert.Equal(t, "a", w.who())
 		assert.LessOrEqual(t, w.idle("a", "b"), guardLease/50+5*time.Millisecond)
 		assert.Less(t, time.Since(began), guardLease/3+guardLease/50+50*time.Millisecond)
 		<-a.done
 
-		c := w.start("c", handingOver) // a request hands over too, and the machine is on standby then
+		c := w.start("c", handsOver) // a request hands over too, and the machine is on standby then
 		time.Sleep(10 * time.Second)
-		token := table.TokenAt(w.store.Rows()["lock"].Token)
-		require.NoError(t, table.Table{Store: &w.store}.Ask(t.Context(), table.ByOperator, "lock", token))
+		ask(t, w.store, "lock")
 		assert.LessOrEqual(t, w.idle("b", "c"), guardLease/50+5*time.Millisecond)
 		time.Sleep(10 * guardLease)
 		assert.Equal(t, "c", w.who())
@@ -279,20 +266,19 @@ func TestAMachineThatHandsOverStaysActiveUntilTheOthersKnow(t *testing.T) {
 	})
 }
 
+func handsOver(g *guarding) { g.handover, g.candidate.LeaseRecord.AcceptsHandover = true, true }
+
 // There is no way back from an announcement: a machine that may not activate yet makes none.
 func TestAMachineThatIsAskedWhileItWaitsHandsOverOnceItIsActive(t *testing.T) {
-	handingOver := func(g *Guard) {
-		g.Handover, g.Candidate.LeaseRecord.AcceptsHandover, g.Confirmation = true, true, 10*renew
-	}
+	patient := func(g *guarding) { handsOver(g); g.confirm = 10 }
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a := w.start("a", handingOver)
+		a := w.start("a", patient)
 		w.until("a")
-		b := w.start("b", handingOver)
+		b := w.start("b", patient)
 		time.Sleep(10 * time.Second)
 		a.Cut()
 		time.Sleep(guardLease + renew/4) // b has it, and waits
-		token := table.TokenAt(w.store.Rows()["lock"].Token)
-		require.NoError(t, table.Table{Store: &w.store}.Ask(t.Context(), table.ByOperator, "lock", token))
+		ask(t, w.store, "lock")
 		a.Mend()
 		w.until("b")
 		time.Sleep(2 * guardLease)
@@ -325,7 +311,7 @@ func TestASickServiceGivesTheLockUpAtOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			assert.Equal(t, "b", w.who())
 			_, checks := a.seen()
-			assert.Equal(t, Standby, checks[len(checks)-1])
+			assert.Equal(t, standby, checks[len(checks)-1])
 			b.set(func() { b.sick = true })
 			time.Sleep(time.Minute)
 			assert.Empty(t, w.who(), "a sick machine does not compete")
@@ -351,7 +337,7 @@ func TestALockIsNotReleasedOverAServiceThatCannotBeDeactivated(t *testing.T) {
 
 func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a := w.start("a", func(g *Guard) { g.Unhealthy = 3 })
+		a := w.start("a", func(g *guarding) { g.unhealthy = 3 })
 		w.until("a")
 		b := w.start("b")
 		sickFor := func(checks int) {
@@ -380,7 +366,7 @@ func TestAnActiveMachineIsAsPatientWithItsHealthCheckAsItWasTold(t *testing.T) {
 // for that.
 func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *guardWorld) {
-		patient := func(g *Guard) { g.Unhealthy, g.Confirmation = 8, 6*renew }
+		patient := func(g *guarding) { g.unhealthy, g.confirm = 8, 6 }
 		a := w.start("a", patient)
 		w.until("a")
 		b := w.start("b", patient)
@@ -393,13 +379,13 @@ func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 		_, standby := b.seen()
 		require.GreaterOrEqual(t, len(standby)-len(before), 3, "so many checks have failed on standby")
 		require.Less(t, len(standby)-len(before), 8)
-		active := func() []Role { _, all := b.seen(); return all[len(standby):] }
-		for len(active()) < 7 {
+		whenActive := func() []role { _, all := b.seen(); return all[len(standby):] }
+		for len(whenActive()) < 7 {
 			time.Sleep(time.Millisecond)
-			require.Equal(t, "b", w.who(), "after %v", active())
+			require.Equal(t, "b", w.who(), "after %v", whenActive())
 		}
 		b.set(func() { b.sick = false })
-		assert.Equal(t, slices.Repeat([]Role{Active}, 7), active())
+		assert.Equal(t, slices.Repeat([]role{active}, 7), whenActive())
 		a.Mend()
 		time.Sleep(time.Minute)
 		assert.Equal(t, "b", w.who(), "seven of eight have failed")
@@ -412,14 +398,16 @@ func TestChecksThatFailedOnStandbyDoNotCountWhenActive(t *testing.T) {
 	})
 }
 
-// A service that fails here may work elsewhere: the others have a lease to take over.
+// A service that fails here may work elsewhere: the others have a lease to take over. A lock that was lost says nothing of
+// the service, and neither does an earlier failure.
 func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing.T) {
 	for name, fails := range map[string]func(a *guardSite){
-		"an unhealthy service": func(a *guardSite) { a.sick = true },
-		"a check that hangs":   func(a *guardSite) { a.hang = true },
+		"an unhealthy service":              func(a *guardSite) { a.sick = true },
+		"a check that hangs":                func(a *guardSite) { a.hang = true },
+		"a service that can't be activated": func(a *guardSite) { a.turnOn = time.Hour; a.sick = true },
 	} {
 		inWorld(t, func(t *testing.T, w *guardWorld) {
-			a := w.start("a")
+			a := w.start("a", func(g *guarding) { g.activation = renew })
 			w.until("a")
 			a.set(func() { fails(a) })
 			w.gone("a")
@@ -427,57 +415,74 @@ func TestAMachineOnWhichTheServiceFailsLeavesTheLockToOthersForALease(t *testing
 			alone := w.until("a")
 			assert.GreaterOrEqual(t, alone, guardLease-10*time.Millisecond, name)
 			assert.Less(t, alone, guardLease+renew, name)
+			if a.takes(&a.turnOn) > 0 {
+				w.gone("a")
+				a.set(func() { a.turnOn = 0 })
+				assert.GreaterOrEqual(t, w.until("a"), guardLease-10*time.Millisecond, name)
+			}
+			before, _ := a.seen()
+			require.NoError(t, table.Table{Store: w.store}.Release(t.Context(), tokenIn(w.store, "lock"), "lock"))
+			time.Sleep(2 * renew)
+			after, _ := a.seen()
+			assert.Equal(t, before+1, after, "it was deactivated")
+			assert.Equal(t, "a", w.who(), "and is active again at once")
 			a.end()
 		})
 	}
-	inWorld(t, func(t *testing.T, w *guardWorld) { // a service that can't be activated
-		a := w.start("a", func(g *Guard) { g.Activation, g.Service.(*guardSite).turnOn = renew, time.Hour })
-		w.until("a")
-		w.gone("a")
-		alone := w.until("a")
-		assert.GreaterOrEqual(t, alone, guardLease-10*time.Millisecond)
-		assert.Less(t, alone, guardLease+renew)
-		a.end()
-	})
-	inWorld(t, func(t *testing.T, w *guardWorld) { // a lock that was lost says nothing of the service, and neither does an earlier failure
-		a := w.start("a")
-		w.until("a")
-		a.set(func() { a.sick = true })
-		w.gone("a")
-		a.set(func() { a.sick = false })
-		w.until("a")
-		before, _ := a.seen()
-		require.NoError(t, table.Table{Store: &w.store}.Release(t.Context(), table.TokenAt(w.store.Rows()["lock"].Token), "lock"))
-		time.Sleep(2 * renew)
-		after, _ := a.seen()
-		assert.Equal(t, before+1, after, "it was deactivated")
-		assert.Equal(t, "a", w.who(), "and is active again at once")
-		a.end()
+}
+
+// Users are shown each state, and that a deactivation fails only as long as it does. The loop answers whatever it waits for.
+func TestUsersAreShownEachState(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *guardWorld) {
+		asks := make(chan struct{})
+		s := w.site("a", handsOver, func(g *guarding) { g.asks = asks })
+		s.turnOn, s.turnOff = 10*time.Second, renew
+		s.begin()
+		var shown []string
+		shows := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(renew / 10) {
+				select {
+				case asks <- struct{}{}:
+				case <-time.After(time.Second):
+					assert.Fail(t, "no answer", "%q", shown)
+				}
+				synctest.Wait()
+				if now := s.guard.now().Why; len(shown) == 0 || shown[len(shown)-1] != now {
+					shown = append(shown, now)
+				}
+			}
+		}
+		shows(20 * time.Second)
+		assert.Equal(t, []string{deactivating, activating, working}, shown)
+		for _, broken := range []int{2, 0} {
+			s.set(func() { s.sick, s.broken, s.turnOn = true, broken, renew })
+			shown = nil
+			shows(2 * renew)
+			s.set(func() { s.sick = false })
+			shows(6 * guardLease)
+			if broken > 0 {
+				assert.Equal(t, []string{working, deactivating, stuck, competing, confirming, activating, working}, shown)
+			} else {
+				assert.Equal(t, []string{working, deactivating, competing, activating, working}, shown, "nothing failed this time")
+			}
+		}
+		s.stop()
+		shown = nil
+		shows(guardLease / 4)
+		assert.Equal(t, []string{working}, shown, "the end is announced first")
+		s.end()
 	})
 }
 
-// A watchdog's deadline must neither let it deactivate a service whose lock is held, nor leave the service active once the
-// lock is lost.
-func TestAServiceIsAllowedWhatIsLeftOfItsTerm(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *guardWorld) {
-		a, b := w.pair()
-		allowed := func() (left time.Duration) {
-			a.set(func() { left = time.Until(a.allowed) })
-			return left
-		}
-		for range 1000 {
-			time.Sleep(10 * time.Millisecond)
-			require.Greater(t, allowed(), guardLease-2*renew)
-		}
-		assert.LessOrEqual(t, allowed(), guardLease)
-		a.Cut()
-		w.until("b")
-		assert.Greater(t, allowed(), -2*renew-200*time.Millisecond)
-		assert.Less(t, allowed(), -2*renew, "another waits for the confirmation after the end of what was allowed")
-		a.Mend()
-		a.end()
-		b.end()
-	})
+// What is reported of an earlier command changes nothing.
+func TestWhatIsReportedTooLateChangesNothing(t *testing.T) {
+	for _, what := range []happening{activated, unfit, exited, notExited} {
+		s := (&guarding{reports: reportsOn(nil, "lock", "a", guardLease)}).newServices(nil)
+		s.number = 2
+		assert.Zero(t, s.hears(event{what: what, command: 1}))
+		assert.False(t, s.retry)
+		assert.Equal(t, what, s.hears(event{what: what, command: 2}).what)
+	}
 }
 
 // If b gives up while it waits for a, c must not take that for a release.
@@ -498,46 +503,6 @@ func TestAnUnsettledLockIsNotReleased(t *testing.T) {
 	})
 }
 
-func TestAHundredFailoversWithRandomFaultsNeverOverlap(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *guardWorld) {
-				r := rand.New(rand.NewPCG(seed, 0))
-				var sites []*guardSite
-				for i := range 3 {
-					s := w.start(fmt.Sprint(i))
-					sites = append(sites, s)
-				}
-				for w.count() < 100 {
-					s := sites[r.IntN(len(sites))]
-					s.Mend()
-					if r.IntN(3) == 0 {
-						s.Cut()
-					}
-					s.set(func() {
-						s.sick, s.hang, s.broken = r.IntN(4) == 0, r.IntN(6) == 0, 0
-						s.turnOff = time.Duration(r.Int64N(int64(2*renew - 2*renew/20)))
-						s.turnOn = time.Duration(r.Int64N(int64(4 * renew)))
-					})
-					if r.IntN(10) == 0 {
-						i := r.IntN(len(sites))
-						sites[i].end()
-						sites[i] = w.start(fmt.Sprint(i))
-					}
-					time.Sleep(time.Duration(r.Int64N(int64(3 * guardLease))))
-				}
-				for _, s := range sites {
-					s.Mend()
-					s.set(func() { s.turnOff = 0 })
-					s.end()
-				}
-				assert.Empty(t, w.who())
-				assert.Zero(t, w.overlaps)
-			})
-		})
-	}
-}
-
 // A machine that never held the lock withdraws a claim that it can't confirm. That says nothing about the service on the
 // machine that lost the lock.
 func TestAClaimThatIsWithdrawnIsNotTakenForARelease(t *testing.T) {
@@ -556,7 +521,6 @@ func TestAClaimThatIsWithdrawnIsNotTakenForARelease(t *testing.T) {
 		c.Lose(func(step string) bool { return step == "claim" && !withdrawn() }, nil)
 		a.Cut()
 		w.until("c")
-		assert.Zero(t, w.overlaps)
 		for _, s := range []*guardSite{a, b, c} {
 			s.Mend()
 			s.end()

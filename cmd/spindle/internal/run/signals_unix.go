@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 // endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
@@ -55,16 +54,7 @@ func owner(info fs.FileInfo) int {
 // openTerminal opens exec's controlling terminal. It returns nil if there is none.
 func openTerminal() Terminal {
 	if t := child.OpenTerminal(); t != nil {
-		return controlling{t}
+		return t
 	}
 	return nil
-}
-
-// controlling flushes exec's messages before exec is stopped.
-type controlling struct{ *child.Terminal }
-
-// Suspend implements Terminal.
-func (t controlling) Suspend() bool {
-	terminal.Stderr.Flush()
-	return t.Terminal.Suspend()
 }

@@ -3,44 +3,36 @@ package run
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/health"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/elect"
-	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // The tests of this file start real processes, with their watchdogs, under locks of a table in memory.
 
-func lockCommandFor(name string) lockCommand {
-	return lockCommand{Database: &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: time.Second}, name: name, id: "me", quiet: true}
-}
-
-func candidateOn(store table.Store, c lockCommand, lease time.Duration) elect.Candidate {
-	return elect.Candidate{Table: table.Table{Store: store}, Clock: elect.SystemClock{}, Names: []string{c.name}, ID: c.id, LeaseRecord: table.LeaseRecord{Lease: lease}}
+func guardWith(change func(*guarding)) *guarding {
+	g := &guarding{reports: reportsOn(&memstore.Store{}, "service", "me", 3*time.Second), activate: "true", deactivate: "true",
+		checks: checks{healthcheck: "true", unhealthy: 1}, renew: time.Second, confirm: 3, activation: time.Minute}
+	g.hooks.Limit = time.Minute
+	change(g)
+	return g
 }
 
 // runs runs exec with a program, and with the signals that come once the program has written a file.
 func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string) (code int) {
-	x := &execution{lockCommand: lockCommandFor("job"), lease: 10 * time.Second, args: args}
-	x.reports.lockCommand = &x.lockCommand
-	x.candidate = candidateOn(store, x.lockCommand, x.lease)
+	x := &execution{reports: reportsOn(store, "job", "me", lease), lease: lease, args: args}
 	signals := make(chan os.Signal, 1)
 	ready := filepath.Join(t.TempDir(), "ready")
 	t.Setenv("READY", ready)
@@ -52,9 +44,8 @@ func runs(t *testing.T, store *memstore.Store, signal os.Signal, args ...string)
 			signals <- signal
 		}()
 	}
-	e := Exec{command: command{Candidate: &x.candidate, Say: x.say, Warn: x.complain}, Job: x, Program: args[0], Signals: signals}
-	var end *exit.Error
-	errors.As(e.Run(), &end)
+	var end *terminal.Exit
+	errors.As(x.newPrograms(signals, nil, 0).run(), &end)
 	if end != nil {
 		code = end.Code
 	}
@@ -93,31 +84,21 @@ func TestNothingIsLeftOfAnExec(t *testing.T) {
 var tooLong = "true " + strings.Repeat("x", 1<<18)
 
 func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
-	guards := func() *guarding {
-		return &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", healthcheck: "true", renew: time.Second, confirm: 3}
-	}
 	testcheck.NothingLeft(t, func() {
-		g := guards()
-		g.healthcheck = tooLong
-		assert.ErrorContains(t, g.Check(t.Context(), Active), "can't be run")
+		g := guardWith(func(g *guarding) { g.healthcheck = tooLong })
+		assert.ErrorContains(t, g.Check(t.Context(), active), "can't be run")
 	})
 	testcheck.NothingLeft(t, func() {
-		g := guards()
-		g.deactivate = tooLong
-		assert.ErrorContains(t, g.Deactivate(t.Context()), "can't be run")
-	})
-	testcheck.NothingLeft(t, func() {
-		g := guards()
-		g.deactivate = tooLong
-		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g.lockCommand)), "can't start the watchdog")
+		g := guardWith(func(g *guarding) { g.deactivate = tooLong })
+		assert.ErrorContains(t, g.Deactivate(t.Context()), "can't start the watchdog")
+		assert.ErrorContains(t, g.Activate(t.Context(), termOf(t, g)), "can't start the watchdog")
 		assert.Nil(t, g.dog.Load())
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	testcheck.NothingLeft(t, func() {
-		g := guards()
-		g.activate = tooLong
-		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g.lockCommand)), "can't be run")
+		g := guardWith(func(g *guarding) { g.activate = tooLong })
+		assert.ErrorContains(t, g.Activate(ctx, termOf(t, g)), "can't be run")
 		assert.NotNil(t, g.dog.Load(), "the service may be active")
 		assert.NoError(t, g.Deactivate(ctx))
 		assert.Nil(t, g.dog.Load())
@@ -127,8 +108,8 @@ func TestNothingIsLeftOfACommandOfGuardThatCanNotBeStarted(t *testing.T) {
 // A command need not be UTF-8: the watchdog runs the very bytes that guard was given.
 func TestAWatchdogDeactivatesWithTheBytesThatGuardWasGiven(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
-	g := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "printf 'caf\xe9' >" + ran, renew: 20 * time.Second, confirm: 3}
-	require.NoError(t, g.Activate(t.Context(), termOf(t, g.lockCommand)))
+	g := guardWith(func(g *guarding) { g.deactivate, g.renew = "printf 'caf\xe9' >"+ran, 20*time.Second })
+	require.NoError(t, g.Activate(t.Context(), termOf(t, g)))
 	require.NotNil(t, g.dog.Load(), "the watchdog deactivates the service")
 	require.NoError(t, g.Deactivate(t.Context()))
 	said, err := os.ReadFile(ran)
@@ -136,56 +117,34 @@ func TestAWatchdogDeactivatesWithTheBytesThatGuardWasGiven(t *testing.T) {
 	assert.Equal(t, "caf\xe9", string(said))
 }
 
-func termOf(t *testing.T, c lockCommand) *elect.Term {
-	candidate := candidateOn(&memstore.Store{}, c, time.Minute)
-	step := candidate.Try(t.Context(), elect.All, 0)
+func termOf(t *testing.T, g *guarding) *elect.Term {
+	step := g.candidate.Try(t.Context(), elect.All, 0)
 	require.NotNil(t, step.Term, "%v", step.Err)
 	t.Cleanup(func() { step.Term.End(errors.New("the test is over")) })
 	return step.Term
 }
 
-// A program may outlive its lock in each term: --on-stuck runs for each of them, once. When it has exited, nothing more of its term
-// is reported.
-func TestWhatIsReportedOfATermEndsWithIt(t *testing.T) {
-	stuck := filepath.Join(t.TempDir(), "stuck")
-	x := &execution{lockCommand: lockCommandFor("job"), args: []string{"work"}}
-	x.own, x.reports.lockCommand = pflag.NewFlagSet("exec", pflag.ContinueOnError), &x.lockCommand
-	x.reports.hooks = hooks{Commands: map[hookKind]string{onStuck: "echo $SPINDLE_TOKEN >>" + stuck}, Limit: time.Minute, Warn: t.Errorf}
-	var terms []string
-	for range 3 {
-		term := termOf(t, x.lockCommand)
-		terms = append(terms, term.Token().String())
-		x.Begin(term)
-		for range 2 {
-			x.Stuck(errors.New("it was killed"))
-			x.reports.hooks.Wait(nil)
-		}
-		now := x.reports.now()
-		assert.True(t, now.Held && now.Ready && now.Stuck, "%+v", now)
-		x.Over()
-		assert.Equal(t, health.Report{Why: "job is no longer held"}, x.reports.now())
-		assert.Zero(t, x.token)
-	}
-	said, err := os.ReadFile(stuck)
-	require.NoError(t, err)
-	assert.Equal(t, terms, strings.Fields(string(said)))
-}
-
-// A service that could not be deactivated is reported until it has been, and --on-stuck runs again if that happens again.
+// A service that could not be deactivated, or not in time, is reported until it has been, and --on-stuck runs again if that
+// happens again. A deactivation that guard itself breaks off says nothing of the service.
 func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
 	dir := t.TempDir()
-	g := &guarding{lockCommand: lockCommandFor("service"), deactivate: "[ -e " + dir + "/mended ]", renew: time.Second, confirm: 60}
-	g.reports.lockCommand = &g.lockCommand
-	g.reports.hooks = hooks{Commands: map[hookKind]string{onStuck: "echo >>" + dir + "/stuck"}, Limit: time.Minute, Warn: t.Errorf}
+	g := guardWith(func(g *guarding) { g.deactivate, g.confirm = "[ -e "+dir+"/mended ]", 60 })
+	g.hooks = hooks{Commands: [...]string{onStuck: "echo >>" + dir + "/stuck"}, Limit: time.Minute, Warn: t.Errorf}
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
 	for range 3 {
-		for range 2 {
-			assert.Error(t, g.Deactivate(t.Context()))
-			g.reports.hooks.Wait(nil)
-			assert.True(t, g.reports.now().Stuck)
+		assert.Error(t, g.Deactivate(over))
+		assert.False(t, g.now().Stuck)
+		for _, ctx := range []context.Context{late, t.Context()} {
+			assert.Error(t, g.Deactivate(ctx))
+			g.hooks.Wait(nil)
+			assert.True(t, g.now().Stuck)
 		}
 		require.NoError(t, os.WriteFile(dir+"/mended", nil, 0o600))
 		assert.NoError(t, g.Deactivate(t.Context()))
-		assert.False(t, g.reports.now().Stuck)
+		assert.False(t, g.now().Stuck)
 		require.NoError(t, os.Remove(dir+"/mended"))
 	}
 	said, err := os.ReadFile(dir + "/stuck")
@@ -194,48 +153,22 @@ func TestAServiceIsStuckUntilItIsDeactivated(t *testing.T) {
 }
 
 func TestNothingIsLeftOfAGuard(t *testing.T) {
-	for activate, says := range map[string]string{"true": "is active", tooLong: "could not be activated", "exit 3": "could not be activated"} {
+	for _, activate := range []string{"true", tooLong, "exit 3"} {
 		testcheck.NothingLeft(t, func() {
-			g := &guarding{lockCommand: lockCommandFor("service"), activate: activate, deactivate: "true", renew: time.Second, confirm: 3}
+			g := guardWith(func(g *guarding) { g.activate = activate })
+			s := g.newServices(g)
 			ctx, stop := context.WithCancel(t.Context())
-			tell := func(format string, _ ...any) {
-				if strings.Contains(format, says) {
-					stop()
+			asks := make(chan struct{})
+			g.asks = asks
+			go func() { // until the activation has ended
+				defer stop()
+				for begun := false; !begun || g.now().Why == activating; begun = begun || g.dog.Load() != nil {
+					asks <- struct{}{}
 				}
-			}
-			g.reports.lockCommand = &g.lockCommand
-			candidate := candidateOn(&memstore.Store{}, g.lockCommand, 3*g.renew)
-			(&Guard{command: command{Candidate: &candidate, Say: tell, Warn: tell}, Service: g, Renew: g.renew, Confirmation: g.confirmation(), Unhealthy: 1, Activation: time.Minute}).Run(ctx)
+			}()
+			s.run(ctx)
 			assert.Nil(t, g.dog.Load())
 		})
-	}
-}
-
-// A signal ends exec while it waits for a database that hangs, without --timeout having to pass.
-func TestASignalEndsAnExecWhoseDatabaseHangs(t *testing.T) {
-	hangs, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer hangs.Close()
-	t.Setenv("SPANNER_EMULATOR_HOST", hangs.Addr().String())
-	own := make(chan os.Signal, 1)
-	signal.Notify(own, syscall.SIGTERM) // a signal that comes too early for exec must not end the test
-	defer signal.Stop(own)
-	o := &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: 20 * time.Second, FlagSet: pflag.NewFlagSet("spindle", pflag.ContinueOnError)}
-	c := NewExec(o)
-	c.SetArgs([]string{"--quiet", "--name", "job", "true"})
-	c.SilenceErrors, c.SilenceUsage = true, true
-	ended := make(chan error, 1)
-	go func() { ended <- c.ExecuteContext(t.Context()) }()
-	begun := time.Now()
-	for {
-		select {
-		case err := <-ended:
-			assert.Less(t, time.Since(begun), o.Timeout/2)
-			assert.Error(t, err)
-			return
-		case <-time.After(100 * time.Millisecond):
-			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
-		}
 	}
 }
 
@@ -243,13 +176,13 @@ func TestASignalEndsAnExecWhoseDatabaseHangs(t *testing.T) {
 // meanwhile.
 func TestAGuardThatIsStoppedBehindAnotherLeavesTheServiceAlone(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-	g := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", renew: time.Second, confirm: 3}
+	g := guardWith(func(*guarding) {})
 	require.NoError(t, g.alone(t.Context()))
 	require.NotNil(t, g.lockFile)
-	other := &guarding{lockCommand: lockCommandFor("service"), activate: "true", deactivate: "true", renew: time.Second, confirm: 3}
+	other := guardWith(func(*guarding) {})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	var over *exit.Error
+	var over *terminal.Exit
 	require.ErrorAs(t, other.alone(ctx), &over, "it would go on to deactivate the service")
 	assert.Zero(t, over.Code)
 	assert.Nil(t, other.lockFile)

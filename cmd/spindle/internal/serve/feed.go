@@ -1,46 +1,64 @@
 package serve
 
-import "sync"
-
-// maxBehind is the number of frames that a page can be behind before it gets a snapshot instead.
-const maxBehind = 16
+import (
+	"cmp"
+	"slices"
+)
 
 // A feed keeps the most recent frames for all open pages. Each frame is encoded only once. A page asks for newer frames
 // when it has read the previous ones, so a slow page does not delay the others, and no page needs a queue of its own.
 type feed struct {
-	mu      sync.Mutex
-	version int // of the state after the last frame
-	frames  [][]byte
-	more    chan struct{} // closed when the next frame is added
+	version  int // of the state after the last frame
+	frames   [][]byte
+	snapshot []byte        // of all shown locks in that state; nil until a page needs it
+	more     chan struct{} // closed when the next frame is added
 }
 
-func newFeed() *feed { return &feed{more: make(chan struct{})} }
+const (
+	maxBehind = 16 // the number of frames that a page can be behind before it gets a snapshot instead
+	never     = -1 // the version of a page that has got nothing yet
+)
 
 func (f *feed) add(frame []byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.version++
 	if f.frames = append(f.frames, frame); len(f.frames) > maxBehind {
 		f.frames = append([][]byte(nil), f.frames[1:]...)
 	}
+	f.snapshot = nil
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
-func (f *feed) now() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.version
+// since returns the frames that were added after a version, the current version, and a channel that is closed when the next
+// frame is added. If the feed no longer has all of these frames, since returns a snapshot instead.
+func (s *Server) since(version int) (frames [][]byte, now int, more <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &s.feed
+	if behind := f.version - version; behind <= len(f.frames) {
+		return f.frames[len(f.frames)-behind:], f.version, f.more
+	}
+	if f.snapshot == nil {
+		f.snapshot = s.whole()
+	}
+	return [][]byte{f.snapshot, frame("tick", tickFrame{Old: s.old().Milliseconds()})}, f.version, f.more
 }
 
-// since returns the frames that follow the given version, and a channel that is closed when the next frame is added. If
-// the feed no longer has all of these frames, ok is false.
-func (f *feed) since(version int) (frames [][]byte, now int, ok bool, more <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	behind := f.version - version
-	if behind > len(f.frames) {
-		return nil, 0, false, nil
+func (s *Server) tick() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return frame("tick", tickFrame{Old: s.old().Milliseconds()})
+}
+
+// whole returns a snapshot of all shown locks.
+func (s *Server) whole() []byte {
+	f := snapshotFrame{At: millis(s.history.at), Next: s.pace.Next().Milliseconds(), Database: s.Path, Table: s.Table,
+		Prefix: s.Prefix, Released: s.Released, Locks: []lockWire{}, Away: s.awayFrame()}
+	for _, k := range s.history.locks {
+		if k.shown {
+			f.Locks = append(f.Locks, k.wire(len(k.terms)))
+		}
 	}
-	return f.frames[len(f.frames)-behind:], f.version, true, f.more
+	slices.SortFunc(f.Locks, func(a, b lockWire) int { return cmp.Compare(a.ID, b.ID) })
+	return frame("snapshot", f)
 }

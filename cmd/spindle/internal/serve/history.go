@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
@@ -27,11 +30,19 @@ type lock struct {
 	shown      bool           // on pages
 }
 
+// last returns the last term, or nil if it is over for good.
+func (k *lock) last() *term {
+	if n := len(k.terms); n > 0 && !k.terms[n-1].over {
+		return &k.terms[n-1]
+	}
+	return nil
+}
+
 // holder returns the lock's holder. It uses the holder that the history has recorded for the current term, because the
 // last read may not have shown it.
 func (k *lock) holder() string {
-	if n := len(k.terms); n > 0 && !k.terms[n-1].over && k.terms[n-1].token == k.Token {
-		return k.terms[n-1].holder
+	if t := k.last(); t != nil && t.token == k.Token {
+		return t.holder
 	}
 	return k.Holder()
 }
@@ -61,38 +72,55 @@ func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, 
 		h.locks = make(map[string]*lock, len(found))
 	}
 	h.at = at
+	touches := map[*lock]touch{}
 	present := make(map[string]bool, len(found))
-	follow := func(l operator.Listing) {
-		k := h.locks[l.Name]
-		if k == nil {
-			k = h.meet(l, first)
-		}
-		if t := k.follow(l, first); t.whole || !k.Heartbeat.Equal(l.Heartbeat) {
-			touched = append(touched, t)
-		}
-		if k.Listing = l; l.Kind() != "" {
-			k.kind = l.Kind()
-		}
-	}
 	for _, l := range found {
 		present[l.Name] = true
 		if k := h.locks[l.Name]; k != nil && l.State() == operator.Free && !h.named[l.Name] {
 			l.Observation = h.absent(k).Observation // the read shows only the work that was done under the lock
 		}
-		follow(l)
+		h.take(l, first, touches)
 	}
 	for name, k := range h.locks {
 		k.forget(at.Add(-kept))
+		gone := false
 		switch {
 		case present[name]:
 		case k.State() != h.absent(k).State(), k.Done.Key != "", k.Undone != nil, len(k.Waiters) > 0:
-			follow(h.absent(k))
+			h.take(h.absent(k), first, touches)
 		case len(k.terms) == 0:
+			gone = true
 			delete(h.locks, name)
+		}
+		was := k.shown
+		k.shown = !gone && !h.hides(k)
+		t, is := touches[k]
+		switch {
+		case k.shown && !was:
+			touched = append(touched, touch{k, true, len(k.terms)})
+		case k.shown && is:
+			touched = append(touched, t)
+		case was && !k.shown, gone:
 			forgotten = append(forgotten, k.id)
 		}
 	}
-	return h.show(touched, forgotten)
+	slices.SortFunc(touched, func(a, b touch) int { return cmp.Compare(a.id, b.id) })
+	return touched, forgotten
+}
+
+// take adds a new listing of a lock. If pages have to be told of it, take adds the change to touches.
+func (h *history) take(l operator.Listing, first bool, touches map[*lock]touch) {
+	k := h.locks[l.Name]
+	if k == nil {
+		k = h.meet(l, first)
+	}
+	t := k.follow(l, first)
+	if t.whole || !k.Heartbeat.Equal(l.Heartbeat) {
+		touches[k] = t
+	}
+	if k.Listing = l; l.Kind() != "" {
+		k.kind = l.Kind()
+	}
 }
 
 // absent returns a listing for a lock that is missing from the last read. Usually, the lock has no row, and is
@@ -122,32 +150,36 @@ func (h *history) meet(l operator.Listing, first bool) *lock {
 
 // follow updates the terms of a lock from a new listing. The lock's own Listing must still be the previous one.
 func (k *lock) follow(l operator.Listing, first bool) touch {
-	t := touch{lock: k, whole: first || k.differs(l)}
-	now, shown := termIn(l)
-	var last *term
-	if n := len(k.terms); n > 0 && !k.terms[n-1].over {
-		last = &k.terms[n-1]
+	whole := first || k.differs(l)
+	unchanged := len(k.terms) // how many of the first terms are as they were
+	add := func(t term) {
+		if !first {
+			k.changes++
+		}
+		if k.terms = append(k.terms, t); len(k.terms) > maxTerms {
+			k.merge()
+			unchanged = 0
+		}
 	}
-	switch same := last != nil && shown && last.token == now.token; {
+	now, shown := termIn(l)
+	last := k.last()
+	same := last != nil && shown && last.token == now.token
+	switch {
 	case same && last.goesOn(l):
-		t.tail = 1
-	case same:
-	case last != nil:
+		unchanged--
+	case last != nil && !same:
 		last.over = true
 		last.to, last.end = model.Ending(k.Listing, l)
-		t.tail = 1
-		fallthrough
-	case shown:
-		if shown {
-			t.tail += k.begin(now, first)
-		}
-	case k.State() == operator.Released && l.State() == operator.Released && k.Token != l.Token:
-		t.tail = k.begin(term{from: k.At, to: l.Since(), end: model.EndMissed, over: true, seen: k.At, count: 1}, first)
+		unchanged--
+	case last == nil && k.State() == operator.Released && l.State() == operator.Released && k.Token != l.Token:
+		add(term{from: k.At, to: l.Since(), end: model.EndMissed, over: true, seen: k.At, count: 1})
 	}
-	t.tail = min(t.tail, len(k.terms)) // the term that ended may be among the merged ones
+	if shown && !same {
+		add(now)
+	}
 	k.judge(l)
-	t.whole = t.whole || t.tail > 0
-	return t
+	tail := len(k.terms) - unchanged
+	return touch{k, whole || tail > 0, tail}
 }
 
 // differs reports whether a new listing shows any change other than a new heartbeat.
@@ -156,22 +188,14 @@ func (k *lock) differs(l operator.Listing) bool {
 		k.Done != l.Done || model.Problem(k.Listing) != model.Problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
 
-// begin adds a term, and returns how many of the latest terms have changed.
-func (k *lock) begin(t term, first bool) int {
-	if !first {
-		k.changes++
-	}
-	k.terms = append(k.terms, t)
-	if len(k.terms) <= maxTerms {
-		return 1
-	}
+// merge merges pairs of the older terms.
+func (k *lock) merge() {
 	older := k.terms[:maxTerms/2]
 	var shorter []term
 	for i := 0; i+1 < len(older); i += 2 {
 		shorter = append(shorter, merged(older[i], older[i+1]))
 	}
 	k.terms = append(shorter, k.terms[len(older):]...)
-	return len(k.terms)
 }
 
 // judge counts how many times the holder has sent no heartbeat for two thirds of its lease. It skips partitions,
@@ -196,4 +220,96 @@ func (k *lock) forget(then time.Time) {
 	if k.known.Before(then) {
 		k.known = then
 	}
+}
+
+// lately is how long pages still show a lock after it was released. A lock that should always be held may have lost its
+// holder, and users need to see that. Released mutexes and semaphores are hidden immediately, because there may be many
+// of them and their release is normal.
+const lately = 5 * time.Minute
+
+// inUse reports whether a lock is taken, has waiters, has a record of completed work, or belongs to a group.
+func (k *lock) inUse() bool {
+	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != operator.Free
+}
+
+// isTaken reports whether a lock is neither released nor free.
+func (k *lock) isTaken() bool { return k.State() != operator.Released && k.State() != operator.Free }
+
+// hides reports whether pages leave out a lock because it was released. Expected locks are never left out. With
+// --released, pages show all locks.
+func (h *history) hides(k *lock) bool {
+	if !h.skips || k.inUse() || k.expected {
+		return false
+	}
+	n := len(k.terms)
+	return n == 0 || k.kind.IsShort() || h.at.Sub(k.terms[n-1].to) >= lately
+}
+
+// names returns the locks that the next read must include by name. These are the expected locks and, if reads skip
+// released locks, all locks that are taken now. If one of these is released, the next read would otherwise not show how
+// its term ended.
+func (h *history) names() []string {
+	h.named = map[string]bool{}
+	for name := range h.expected {
+		h.named[name] = true
+	}
+	for name, k := range h.locks {
+		if h.skips && k.isTaken() {
+			h.named[name] = true
+		}
+	}
+	return slices.Collect(maps.Keys(h.named))
+}
+
+// A term is a period during which one holder held a lock, or several such periods merged into one.
+type term struct {
+	token  table.Token
+	holder string // "" if unknown, or if the merged terms had different holders
+	from   time.Time
+	to     time.Time // zero while the term lasts
+	end    model.End // "" while the term lasts
+	over   bool      // for good; an expired term can revive if its holder was only slow
+	seen   time.Time // the time of the last read that showed it
+	count  int       // the number of terms that were merged into it
+	held   time.Duration
+}
+
+// termIn returns the current term of a listing, if there is one.
+func termIn(l operator.Listing) (t term, ok bool) {
+	switch l.State() {
+	case operator.Held, operator.Leaving, operator.Expired, operator.Unreadable:
+		t = term{token: l.Token, holder: l.Holder(), from: l.Since(), count: 1}
+		t.goesOn(l)
+		return t, true
+	}
+	return t, false
+}
+
+// goesOn updates the term from a listing that still shows it, and reports whether the term has changed.
+func (t *term) goesOn(l operator.Listing) bool {
+	was := *t
+	t.seen, t.to, t.end = l.At, time.Time{}, ""
+	if holder := l.Holder(); holder != "" {
+		t.holder = holder
+	}
+	if l.State() == operator.Expired {
+		t.to, t.end = l.Heartbeat.Add(l.LeaseRecord.Lease), model.EndExpired
+	}
+	return t.to != was.to || t.end != was.end || t.holder != was.holder
+}
+
+// merged returns two consecutive terms as one.
+func merged(a, b term) term {
+	held := func(t term) time.Duration {
+		if t.count > 1 {
+			return t.held
+		}
+		return t.to.Sub(t.from)
+	}
+	m := b
+	m.from, m.count, m.held = a.from, a.count+b.count, held(a)+held(b)
+	if a.holder != b.holder {
+		m.holder = ""
+	}
+	return m
 }

@@ -129,22 +129,6 @@ func TestALockIsKnownFromThePresentTermOn(t *testing.T) {
 	assert.Equal(t, 1, s.locks["job"].changes)
 }
 
-func TestATouchTellsAHeartbeatFromAChange(t *testing.T) {
-	var s scene
-	s.holds("a", 0)
-	require.Len(t, s.look(1), 1)
-	assert.Empty(t, s.look(2))
-	s.beats(3)
-	touched := s.look(3)
-	require.Len(t, touched, 1)
-	assert.False(t, touched[0].whole)
-	s.holds("b", 4)
-	touched = s.look(4.5)
-	require.Len(t, touched, 1)
-	assert.True(t, touched[0].whole)
-	assert.Equal(t, 2, touched[0].tail, "the term that ended, and the one that began")
-}
-
 func TestJeopardyIsCountedOnce(t *testing.T) {
 	var s scene
 	s.holds("a", 0)
@@ -172,35 +156,6 @@ func TestTermsAreForgottenAfterAnHour(t *testing.T) {
 	_, forgotten = s.see(nil, at(3603))
 	assert.Equal(t, []int{0}, forgotten)
 	assert.Empty(t, s.locks)
-}
-
-// TestALockThatGoesRoundKeepsAnHourInLittleMemory: older terms are merged, and none is lost.
-func TestALockThatGoesRoundKeepsAnHourInLittleMemory(t *testing.T) {
-	var s scene
-	s.see(nil, at(-1))
-	for i := range 3600 {
-		now := float64(i)
-		s.holds(fmt.Sprint("h", i%3), now)
-		s.look(now + 0.5)
-		s.releases(now + 0.6)
-		s.look(now + 0.7)
-	}
-	k := s.locks["job"]
-	assert.LessOrEqual(t, len(k.terms), maxTerms)
-	assert.Greater(t, len(k.terms), maxTerms/2, "half of them are as they were")
-	terms, held := 0, time.Duration(0)
-	for i, term := range k.terms {
-		terms += term.count
-		if held += term.held; term.count == 1 {
-			held += term.to.Sub(term.from)
-		}
-		if i > 0 {
-			assert.False(t, term.from.Before(k.terms[i-1].to), "they follow each other")
-		}
-	}
-	assert.Equal(t, 3600, terms)
-	assert.Equal(t, 3600, k.changes)
-	assert.InDelta(t, 2160, held.Seconds(), 0.01)
 }
 
 // TestAPartitionHasItsMembersTime: it is held for as long as the member is, and its jeopardy is the member's.

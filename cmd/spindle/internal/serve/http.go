@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
 //go:embed page
@@ -59,10 +62,10 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// OnlyFor rejects a request unless its Host header is an IP address, localhost or one of hosts. This prevents DNS
-// rebinding, where a malicious site makes its own name resolve to an address that only the user's browser can reach, so
-// that the site's scripts can read the data.
-func OnlyFor(hosts []string, next http.Handler) http.Handler {
+// onlyFor rejects a request unless its Host header is an IP address, localhost or one of the given hosts. This prevents
+// DNS rebinding, where a malicious site makes its own name resolve to an address that only the user's browser can reach,
+// so that the site's scripts can read the data.
+func onlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -75,12 +78,6 @@ func OnlyFor(hosts []string, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) tick() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return frame("tick", tickFrame{Old: s.old().Milliseconds()})
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -115,36 +112,50 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return out.Flush()
 	}
 	s.open()
-	snapshot, version := s.whole()
-	if send(snapshot, s.tick()) != nil {
-		return
-	}
-	for {
-		frames, now, ok, more := s.feed.since(version)
-		if !ok {
-			snapshot, now = s.whole()
-			frames = [][]byte{snapshot, s.tick()}
-		}
-		if len(frames) > 0 {
-			if version = now; send(frames...) != nil {
+	for version := never; ; {
+		frames, now, more := s.since(version)
+		if len(frames) == 0 {
+			select {
+			case <-more:
+				continue
+			case <-time.After(tick):
+				frames = [][]byte{s.tick()}
+			case <-r.Context().Done():
 				return
 			}
-			continue
 		}
-		select {
-		case <-more:
-		case <-time.After(tick):
-			if send(s.tick()) != nil {
-				return
-			}
-		case <-r.Context().Done():
+		if version = now; send(frames...) != nil {
 			return
 		}
 	}
 }
 
-// Serve serves HTTP on a listener until ctx ends.
-func Serve(ctx context.Context, on net.Listener, h http.Handler) error {
+// Start listens on the address that --listen gives, and serves until ctx ends. The function ended then returns the
+// reason. If other machines can reach the address, Start logs a warning, and requests for this machine's names are
+// accepted as well.
+func (s *Server) Start(ctx context.Context) (url string, ended <-chan error, err error) {
+	listens, _, err := net.SplitHostPort(s.Listen)
+	if err != nil {
+		return "", nil, terminal.Misuse("--listen %q must be host:port, such as %s: %w", s.Listen, DefaultListen, err)
+	}
+	on, err := net.Listen("tcp", s.Listen)
+	if err != nil {
+		return "", nil, fmt.Errorf("--listen %s: %w; another spindle serve may be running (port 0 selects a free port)", s.Listen, err)
+	}
+	hosts := s.Hosts
+	if tcp, ok := on.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		terminal.Complain("listening on %v without authentication, so everyone who can reach this address sees every lock, holder and value; to restrict access, listen on 127.0.0.1 behind a proxy with a login", on.Addr())
+		name, _ := os.Hostname()
+		hosts = append(hosts, name, listens)
+	}
+	hosts = slices.DeleteFunc(hosts, func(name string) bool { return name == "" })
+	why := make(chan error, 1)
+	go func() { why <- serve(ctx, on, onlyFor(hosts, s.Handler())) }()
+	return terminal.URL(on.Addr()), why, nil
+}
+
+// serve serves HTTP on a listener until ctx ends.
+func serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: stall, WriteTimeout: slow, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // a graceful shutdown would wait for open pages

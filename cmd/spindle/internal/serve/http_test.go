@@ -9,12 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +19,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -31,16 +29,13 @@ import (
 // rows is a table.Store of which only Read is called.
 type rows struct {
 	table.Store
-	mu    sync.Mutex
 	rows  []table.Row
-	at    time.Time
+	at    time.Time // the time is now if this is zero
 	err   error
 	reads int
 }
 
-func (r *rows) Read(ctx context.Context, _ string, _ table.Bound, _ table.Keys) ([]table.Row, time.Time, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *rows) Read(context.Context, string, table.Bound, table.Keys) ([]table.Row, time.Time, error) {
 	r.reads++
 	if r.at.IsZero() {
 		return r.rows, time.Now(), r.err
@@ -55,18 +50,34 @@ func held(name, id, value string, since, heartbeat time.Time) []table.Row {
 		{Name: table.LeaseKey(name, table.TokenAt(since)), Heartbeat: heartbeat, Token: since, Writer: string(record)}}
 }
 
-func serverOn(r *rows) *Server {
-	return serverWith(Config{Every: time.Second}, r, time.Second)
-}
-
-// serverWith returns a server on a table that has to be read within a timeout.
-func serverWith(c Config, store table.Store, timeout time.Duration) *Server {
-	c.Database = &connect.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: timeout}
+// serverOn returns a server on a table that has to be read within a timeout.
+func serverOn(store table.Store, c Config, timeout time.Duration) *Server {
+	c.Every = time.Second
+	c.Database = &database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: timeout}
 	s, err := New(c, table.Table{Store: store})
 	if err != nil {
 		panic(err) // a test's own mistake
 	}
 	return s
+}
+
+// get is the answer to a request.
+func get(s *Server, path string) (int, string) {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// series are the metrics whose names begin with a text, without that text, a line each.
+func (s *Server) series(metric string) string {
+	var all []string
+	_, text := get(s, "/metrics")
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, metric) {
+			all = append(all, strings.TrimSpace(strings.NewReplacer(`,table="locktable"`, "", metric, "").Replace(line)))
+		}
+	}
+	return strings.Join(all, "\n")
 }
 
 // A tab is an open page, as far as the server knows.
@@ -101,7 +112,7 @@ func (p *tab) next(t testing.TB, kind string, into any) {
 // onAPage serves the rows on a page, after a look.
 func onAPage(t *testing.T, r *rows) (*Server, *httptest.Server) {
 	t.Helper()
-	s := serverOn(r)
+	s := serverOn(r, Config{}, time.Second)
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
 	require.NoError(t, s.Look(t.Context()))
@@ -208,39 +219,23 @@ func TestAPageIsToldWhoWaits(t *testing.T) {
 		r.rows = append(held("job", "a", "", now.Add(-time.Minute), now), tickets...)
 		require.NoError(t, s.Look(t.Context()))
 		p.next(t, "look", &f)
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		for line := range strings.Lines(w.Body.String()) {
-			if strings.HasPrefix(line, "spindle_lock_waiters") || strings.HasPrefix(line, "spindle_lock_longest") || strings.HasPrefix(line, "spindle_lock_held") {
-				metrics += strings.ReplaceAll(strings.TrimPrefix(line, "spindle_lock_"), `,table="locktable"`, "")
-			}
-		}
-		return f, metrics
+		return f, s.series("spindle_lock_waiters") + s.series("spindle_lock_longest_wait_seconds")
 	}
 	f, metrics := look(ticket("job", -5), ticket("job", -2))
 	require.Len(t, f.Locks, 1)
 	assert.Equal(t, []any{2, 5.}, []any{f.Locks[0].Waiting, *f.Locks[0].LongestWait})
-	assert.Equal(t, `held{lock="job"} 1
-longest_wait_seconds{lock="job"} 5
-waiters{lock="job"} 2
-`, metrics)
+	assert.Equal(t, `{lock="job"} 2{lock="job"} 5`, metrics)
 	f, _ = look(ticket("job", -5), ticket("job", -2))
 	assert.Empty(t, f.Locks, "it is told once")
 	f, metrics = look(ticket("job", -2), ticket("other", -9))
 	require.Len(t, f.Locks, 2)
 	assert.Equal(t, []any{"other", operator.Free, 1}, []any{f.Locks[1].Name, f.Locks[1].State, f.Locks[1].Waiting})
-	assert.Equal(t, `held{lock="job"} 1
-held{lock="other"} 0
-longest_wait_seconds{lock="job"} 2
-longest_wait_seconds{lock="other"} 9
-waiters{lock="job"} 1
-waiters{lock="other"} 1
-`, metrics)
+	assert.Equal(t, "{lock=\"job\"} 1\n{lock=\"other\"} 1{lock=\"job\"} 2\n{lock=\"other\"} 9", metrics)
 	f, metrics = look()
 	require.Len(t, f.Locks, 1)
 	assert.Zero(t, f.Locks[0].Waiting)
 	assert.Len(t, f.Forgotten, 1, "nothing is known of the other lock")
-	assert.Equal(t, "held{lock=\"job\"} 1\nwaiters{lock=\"job\"} 0\n", metrics)
+	assert.Equal(t, `{lock="job"} 0`, metrics)
 }
 
 // shows is what a page has of the terms of a lock, after a frame.
@@ -255,14 +250,9 @@ func shows(terms []termWire, l lockWire) []termWire {
 }
 
 // A page that was opened before has the same terms as a page that is opened now, however many there were: older terms are
-// merged.
+// merged, so that an hour of a lock that goes round takes little memory, and none is lost.
 func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
-	for name, between := range map[string]func(r *rows, seconds float64){
-		"released between two holders": func(r *rows, seconds float64) {
-			r.rows = []table.Row{{Name: "job", Token: at(seconds)}}
-		},
-		"from holder to holder": nil,
-	} {
+	for released, heldFor := range map[bool]float64{true: 2 + 0.8*(3*maxTerms-1), false: 2.2 + 1*(3*maxTerms-1)} {
 		r := &rows{at: at(1), rows: held("job", "first", "", at(0), at(0.5))}
 		s, web := onAPage(t, r)
 		p := openTab(t, web.URL)
@@ -279,21 +269,35 @@ func TestTermsThatWereMergedReachThePagesThatAreOpen(t *testing.T) {
 		}
 		for i := range 3 * maxTerms {
 			now := float64(i + 2)
-			if between != nil {
-				between(r, now)
+			if released {
+				r.rows = []table.Row{{Name: "job", Token: at(now)}}
 				look(now + 0.1)
 			}
 			r.rows = held("job", fmt.Sprint("h", i%3), "", at(now+0.2), at(now+0.3))
 			look(now + 0.4)
 			k := s.history.locks["job"]
-			require.Equal(t, k.wire(len(k.terms)).Terms, terms, "%s: after %d terms", name, i+2)
+			require.Equal(t, k.wire(len(k.terms)).Terms, terms, "released: %v, after %d terms", released, i+2)
 		}
 		assert.Less(t, len(terms), maxTerms+1)
-		assert.Greater(t, len(terms), maxTerms/2)
+		assert.Greater(t, len(terms), maxTerms/2, "half of them are as they were")
+		count, held := 0, 0.
+		for i, term := range terms {
+			count += max(term.Count, 1)
+			switch {
+			case term.Held > 0:
+				held += float64(term.Held) / 1000
+			case term.To > 0:
+				held += float64(term.To-term.From) / 1000
+			}
+			assert.True(t, i == 0 || term.From >= terms[i-1].To, "they follow each other")
+		}
+		assert.Equal(t, 3*maxTerms+1, count)
+		assert.InDelta(t, heldFor, held, 0.1)
 	}
 }
 
-// TestManyPagesCostOneRead: pages share a look, its frame, and the snapshot between two looks.
+// Pages share a look, its frame, and the snapshot between two looks. A page that is far behind gets a snapshot, and one that
+// is less far gets what it has missed.
 func TestManyPagesCostOneRead(t *testing.T) {
 	r := &rows{at: at(1), rows: held("job", "a", "here", at(0), at(0.5))}
 	s, web := onAPage(t, r)
@@ -303,9 +307,9 @@ func TestManyPagesCostOneRead(t *testing.T) {
 		p.next(t, "snapshot", &snapshotFrame{})
 		pages = append(pages, p)
 	}
-	first, _ := s.whole()
-	again, _ := s.whole()
-	assert.Same(t, &first[0], &again[0])
+	first, version, more := s.since(never)
+	again, _, _ := s.since(never)
+	assert.Same(t, &first[0][0], &again[0][0])
 	r.rows, r.at = held("job", "a", "here", at(0), at(3)), at(4)
 	require.NoError(t, s.Look(t.Context()))
 	for _, p := range pages {
@@ -314,117 +318,65 @@ func TestManyPagesCostOneRead(t *testing.T) {
 		assert.Len(t, f.Beats, 2)
 	}
 	assert.Equal(t, 2, r.reads)
-}
 
-// TestAPageThatIsFarBehindGetsASnapshot, and delays no other page meanwhile.
-func TestAPageThatIsFarBehindGetsASnapshot(t *testing.T) {
-	f := newFeed()
-	for i := range 100 {
-		f.add(fmt.Append(nil, i))
-	}
-	_, _, ok, _ := f.since(100 - maxBehind - 1)
-	assert.False(t, ok)
-	frames, now, ok, _ := f.since(100 - maxBehind)
-	assert.True(t, ok)
-	assert.Len(t, frames, maxBehind)
-	assert.Equal(t, "99", string(frames[maxBehind-1]))
-	frames, now, ok, more := f.since(now)
-	assert.True(t, ok)
-	assert.Empty(t, frames)
-	f.add([]byte("next"))
 	<-more
-	frames, _, _, _ = f.since(now)
-	assert.Equal(t, "next", string(frames[0]))
-}
-
-// TestAQuietServerIsHeardFrom: a page can tell a quiet table from a lost connection.
-func TestAQuietServerIsHeardFrom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serverOn(&rows{})
-		ctx, cancel := context.WithCancel(t.Context())
-		w := httptest.NewRecorder()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
-		}()
-		time.Sleep(2*tick + time.Millisecond)
-		cancel()
-		<-done
-		assert.Equal(t, 3, strings.Count(w.Body.String(), "event: tick\n"), "one with the snapshot, and one each two seconds")
-	})
-}
-
-// A scrape before the first look, or while every look fails, must not take the table for one that is read: an alert waits
-// for spindle_table_up to be 0.
-func TestATableThatWasNeverReadIsNotUp(t *testing.T) {
-	r := &rows{rows: held("job", "a", "here", time.Now(), time.Now().Add(time.Millisecond)), err: errors.New("away")}
-	s := serverOn(r)
-	scrape := func() string {
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		return w.Body.String()
+	for range maxBehind {
+		frames, now, _ := s.since(version)
+		assert.Contains(t, string(frames[0]), "event: look\n")
+		assert.Len(t, frames, now-version)
+		require.NoError(t, s.Look(t.Context()))
 	}
-	for looks := range 3 {
-		text := scrape()
-		assert.Contains(t, text, "spindle_table_up{table=\"locktable\"} 0\n", "after %d looks that failed", looks)
-		assert.NotContains(t, text, "spindle_lock_")
-		assert.NotContains(t, text, "spindle_table_locks")
-		require.Error(t, s.Look(t.Context()))
-	}
-	r.err = nil
-	require.NoError(t, s.Look(t.Context()))
-	assert.Contains(t, scrape(), "spindle_table_up{table=\"locktable\"} 1\n")
+	frames, _, _ := s.since(version)
+	assert.Contains(t, string(frames[0]), "event: snapshot\n")
 }
 
-// TestWhatIsOutOfDateIsNotSaid: if the table can't be read, the metrics say that and nothing of locks, and so does
-// healthz.
+// Metrics and healthz say of what age they are. Once that is too much, or before the table was ever read, they say so and
+// nothing of locks: an alert waits for spindle_table_up to be 0. Each outage is logged when it begins and when it ends.
 func TestWhatIsOutOfDateIsNotSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{rows: held("job", "a", "here", time.Now(), time.Now().Add(time.Millisecond))}
-		s := serverOn(r)
-		get := func(path string) (int, string) {
-			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-			return w.Code, w.Body.String()
+		r := &rows{rows: held("job", "a", "here", time.Now(), time.Now().Add(time.Millisecond)), err: errors.New("away")}
+		s := serverOn(r, Config{}, time.Second)
+		told := func(up, age string, healthy int, text string) {
+			t.Helper()
+			code, health := get(s, "/healthz")
+			assert.Equal(t, []any{up, age, healthy}, []any{s.series("spindle_table_up{table=\"locktable\"} "), s.series("spindle_table_read_age_seconds{table=\"locktable\"} "), code})
+			assert.Equal(t, up == "1", s.series("spindle_lock_") != "", "if there are metrics of locks")
+			assert.Equal(t, up == "1", s.series("spindle_table_locks") != "")
+			assert.Equal(t, text, strings.TrimSpace(health))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go s.Watch(ctx)
-		time.Sleep(time.Second / 2)
-		_, text := get("/metrics")
-		assert.Contains(t, text, `spindle_lock_held{lock="job",table="locktable"} 1`)
-		assert.Contains(t, text, `spindle_table_up{table="locktable"} 1`)
-		code, _ := get("/healthz")
-		assert.Equal(t, 200, code)
-
-		r.mu.Lock()
-		r.err = errors.New("away")
-		r.mu.Unlock()
-		time.Sleep(5 * time.Second)
-		_, text = get("/metrics")
-		assert.Contains(t, text, "spindle_lock_held{", "a few looks that fail say nothing yet")
-		time.Sleep(30 * time.Second)
-		_, text = get("/metrics")
-		assert.Contains(t, text, `spindle_table_up{table="locktable"} 0`)
-		assert.NotContains(t, text, "spindle_lock_")
-		code, text = get("/healthz")
-		assert.Equal(t, 503, code)
-		assert.Regexp(t, `the table was last read \d+s ago: away`, text)
-
-		r.mu.Lock()
-		r.err = nil
-		r.mu.Unlock()
-		time.Sleep(2 * time.Second)
-		code, _ = get("/healthz")
-		assert.Equal(t, 200, code)
-		cancel()
-		synctest.Wait()
+		looks := func(away error, during time.Duration) {
+			r.err = away
+			ctx, cancel := context.WithTimeout(t.Context(), during)
+			defer cancel()
+			s.Watch(ctx)
+		}
+		said := commandtest.Complaints(func() {
+			told("0", "", 503, "the table has not been read yet")
+			looks(r.err, 2*time.Second)
+			told("0", "", 503, "the table has not been read yet: away")
+			looks(nil, time.Second/2)
+			told("1", "0.5", 200, "ok")
+			looks(errors.New("away"), 5*time.Second)
+			told("1", "5.5", 200, "ok") // a few looks that fail say nothing yet
+			assert.NotNil(t, s.awayFrame())
+			looks(r.err, 30*time.Second)
+			told("0", "35.5", 503, "the table was last read 36s ago: away")
+			looks(nil, 1500*time.Millisecond)
+			told("1", "0.5", 200, "ok")
+			assert.Nil(t, s.awayFrame())
+			time.Sleep(time.Hour)
+			told("0", "3600.5", 503, "the table was last read 1h0m1s ago; the database is not responding")
+		})
+		require.Len(t, said, 4)
+		for i, line := range said {
+			assert.Contains(t, line, []string{"can't read the locks, will try again: ", "the locks can be read again"}[i%2])
+		}
 	})
 }
 
 // TestOnlyThisMachinesNamesAreAnswered: another site's page whose name leads to this machine gets nothing.
 func TestOnlyThisMachinesNamesAreAnswered(t *testing.T) {
-	h := OnlyFor([]string{"locks.example"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := onlyFor([]string{"locks.example"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{"127.0.0.1:8117": 200, "localhost:8117": 200, "[::1]:8117": 200, "LOCALHOST": 200,
 		"locks.example": 200, "locks.example:8117": 200, "Locks.Example": 200,
 		"evil.example:8117": 421, "evillocks.example": 421, "evillocks.example:8117": 421, "evil.locks.example": 421, "example": 421,
@@ -438,11 +390,12 @@ func TestOnlyThisMachinesNamesAreAnswered(t *testing.T) {
 	}
 }
 
-// TestNothingIsLoadedFromElsewhere: every answer forbids it, and the page's files name no other place.
+// Every answer forbids what comes from elsewhere. The page's files name no other place, and import only each other.
 func TestNothingIsLoadedFromElsewhere(t *testing.T) {
-	s := serverOn(&rows{})
+	s := serverOn(&rows{}, Config{}, time.Second)
 	files, err := embedded.ReadDir("page")
 	require.NoError(t, err)
+	imports := 0
 	for _, f := range files {
 		w := httptest.NewRecorder()
 		path := "/" + strings.TrimSuffix(f.Name(), "index.html")
@@ -453,36 +406,13 @@ func TestNothingIsLoadedFromElsewhere(t *testing.T) {
 		assert.NotContains(t, policy, "unsafe")
 		text := strings.ReplaceAll(w.Body.String(), `xmlns="http://www.w3.org/2000/svg"`, "")
 		assert.NotRegexp(t, `https?://|src="//|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|setAttribute\("style`, text, path)
-	}
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/events", nil))
-	assert.Equal(t, http.StatusMethodNotAllowed, w.Code, "it is read-only")
-}
-
-// TestHostileLabelsAreNoMetrics: what is in a name or an id stays in its label.
-func TestHostileLabelsAreNoMetrics(t *testing.T) {
-	now := time.Now()
-	s := serverOn(&rows{rows: held("a\"} 1\nspindle_lock_held{lock=\"fake", "x\\\"\n", "", now, now.Add(time.Millisecond))})
-	require.NoError(t, s.Look(t.Context()))
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	assert.Contains(t, w.Body.String(), `spindle_lock_held{lock="$'a\"} 1\\nspindle_lock_held{lock=\"fake'",table="locktable"} 1`)
-	assert.NotRegexp(t, `(?m)^spindle_lock_held\{lock="fake`, w.Body.String())
-	assert.Contains(t, w.Body.String(), `holder="$'x\\\\\"\\n'"`)
-}
-
-// Every file that the page's scripts import is served.
-func TestThePagesScriptsImportWhatThereIs(t *testing.T) {
-	scripts, err := filepath.Glob("page/*.js")
-	require.NoError(t, err)
-	imports := 0
-	for _, script := range scripts {
-		text, err := os.ReadFile(script)
-		require.NoError(t, err)
-		for _, from := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+		for _, from := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(text, -1) {
 			imports++
-			assert.FileExists(t, filepath.Join("page", from[1]), script)
+			assert.FileExists(t, "page/"+from[1], path)
 		}
 	}
 	assert.Greater(t, imports, 5)
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/events", nil))
+	assert.Equal(t, http.StatusMethodNotAllowed, w.Code, "it is read-only")
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -38,14 +37,6 @@ func newMetrics(s *Server) *metrics {
 	m.registry.MustRegister(m, m.failures, m.reads, m.pages, m.bytes, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
-}
-
-func (m *metrics) looked(took time.Duration, err error) {
-	if err != nil {
-		m.failures.Inc()
-		return
-	}
-	m.reads.Observe(took.Seconds())
 }
 
 var byLock = []string{"table", "lock"}
@@ -122,19 +113,15 @@ type series struct {
 	made []prometheus.Metric
 }
 
-// add adds a gauge. Its labels are made harmless, because they come from the table and may be shown on a terminal.
+// add adds a value. Its labels are made harmless, because they come from the table and may be shown on a terminal.
 func (all *series) add(d *prometheus.Desc, value float64, labels ...string) {
-	all.put(d, prometheus.GaugeValue, value, labels)
-}
-
-func (all *series) count(d *prometheus.Desc, n int, labels ...string) {
-	all.put(d, prometheus.CounterValue, float64(n), labels)
-}
-
-func (all *series) put(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
 	shown := []string{all.Table}
 	for _, label := range labels {
 		shown = append(shown, terminal.Show(label))
+	}
+	kind := prometheus.GaugeValue
+	if d == descChanges || d == descJeopardies {
+		kind = prometheus.CounterValue
 	}
 	all.made = append(all.made, prometheus.MustNewConstMetric(d, kind, value, shown...))
 }
@@ -202,8 +189,8 @@ func (all *series) ofLock(name string, k *lock, counted bool) {
 	}
 	all.add(descHeld, held, name)
 	all.add(descState, 1, name, string(k.State()))
-	all.count(descChanges, k.changes, name)
-	all.count(descJeopardies, k.jeopardies, name)
+	all.add(descChanges, float64(k.changes), name)
+	all.add(descJeopardies, float64(k.jeopardies), name)
 	if k.IsHeld() || k.State() == operator.Expired {
 		all.add(descAge, k.At.Sub(k.Heartbeat).Seconds(), name)
 		all.add(descLease, k.LeaseRecord.Lease.Seconds(), name)

@@ -1,20 +1,27 @@
+// Package serve implements the command serve, which shows a lock table over HTTP: as a web page for people, and as metrics
+// for Prometheus. It only reads the table, so it does not affect the programs that use the locks.
+//
+//   - serve.go: the command serve and its flags
+//   - server.go: the loop that reads the table
+//   - history.go: the terms of the last hour, as far as the reads have shown them, and which locks pages show
+//   - wire.go: the JSON that is sent to open pages
+//   - feed.go: what an open page gets next
+//   - http.go: the HTTP handlers, and the check of the Host header
+//   - metrics.go: the metrics for Prometheus
+//   - page: the web page, which loads nothing from other sites
 package serve
 
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"slices"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spindle-lock/spindle"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
@@ -60,17 +67,17 @@ more host names, use --host.
 const DefaultListen = "127.0.0.1:8117"
 
 // NewServe returns the command serve.
-func NewServe(o *connect.Database) *cobra.Command {
+func NewServe(o *database.Database) *cobra.Command {
 	s := &Config{Database: o}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the locks on a web page and export metrics to Prometheus",
-		Long:  serveHelp + flags.CommonCodes,
+		Long:  serveHelp + terminal.CommonCodes,
 		Example: `  spindle serve
   spindle serve --expect nightly,billing/leader --exclude 'order-*'
   spindle serve --listen :8117    # for everyone who can reach this machine
   curl -s localhost:8117/metrics | grep spindle_lock_held`,
-		Args: flags.Exactly(0, "no arguments"),
+		Args: terminal.Exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	c.Flags().StringVar(&s.Listen, "listen", DefaultListen, "the `address` to listen on, as host:port")
@@ -79,13 +86,13 @@ func NewServe(o *connect.Database) *cobra.Command {
 	c.Flags().StringSliceVar(&s.Exclude, "exclude", nil, "leave out locks whose names match one of these `patterns`")
 	c.Flags().BoolVar(&s.Released, "released", false, "also read and show released locks, of which there may be thousands")
 	c.Flags().StringVar(&s.Prefix, "prefix", "", "show only locks whose names begin with this `text`")
-	c.Flags().DurationVar(&s.Every, "every", time.Second, "the shortest pause between two reads of the table")
+	c.Flags().DurationVar(&s.Every, "every", time.Second, "minimum time between reads of the table")
 	return c
 }
 
 func (s *Config) run(ctx context.Context) (err error) {
 	if s.Every < 10*time.Millisecond {
-		return exit.Misuse("--every %v: must be at least 10ms", s.Every)
+		return terminal.Misuse("--every %v: must be at least 10ms", s.Every)
 	}
 	if !s.FlagSet.Changed("timeout") { // a read that hangs is soon retried, unless a large table needs longer
 		s.Timeout = min(s.Timeout, max(5*time.Second, 5*s.Every))
@@ -98,59 +105,35 @@ func (s *Config) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer db.Close()
-	on, err := ListenOn(s.Listen)
-	if err != nil {
-		return err
-	}
-	defer on.Close()
-	ctx, stop := exit.UntilInterrupted(ctx)
-	defer stop()
-	terminal.Stderr.Time()
-	exit.OutliveReaders()
 	server, err := New(*s, db.Locks())
 	if err != nil {
 		return err
 	}
-	answered := make(chan error, 1)
-	go func() { answered <- Serve(ctx, on, server.guarded(on.Addr())) }() // even while the database can't be reached
-	if err := server.Look(ctx); err != nil && !connect.Passing(err) {
-		return s.Explain(err) // probably a mistake by the user
+	ctx, stop := terminal.UntilInterrupted(ctx)
+	defer stop()
+	terminal.Stderr.Time()
+	terminal.OutliveReaders()
+	url, ended, err := server.Start(ctx) // even while the database can't be reached
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, terminal.URL(on.Addr()))
+	if err := server.Look(ctx); err != nil && !database.Passing(err) {
+		return err // probably a mistake by the user
+	}
+	fmt.Printf("%s in %s is shown at %s\n", s.Table, s.Path, url)
 	go server.Watch(ctx)
-	return <-answered
+	return <-ended
 }
 
-// guarded returns the handler for requests to an address. If other machines can reach the address, guarded logs a
-// warning, and the handler also accepts requests for this machine's names.
-func (s *Server) guarded(at net.Addr) http.Handler {
-	hosts := s.Hosts
-	if tcp, ok := at.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		terminal.Complain("listening on %v without authentication, so everyone who can reach this address sees every lock, holder and value; to restrict access, listen on 127.0.0.1 behind a proxy with a login", at)
-		name, _ := os.Hostname()
-		listens, _, _ := net.SplitHostPort(s.Listen)
-		hosts = append(hosts, name, listens)
+// matching returns a function that reports whether a name matches any of the patterns. In a pattern, * matches any text,
+// including slashes, and ? matches one character.
+func matching(patterns []string) (func(name string) bool, error) {
+	any := []string{"$^"} // matches nothing; no name is empty
+	for _, p := range patterns {
+		if p == "" {
+			return nil, terminal.Misuse("--exclude: a pattern is empty; give the name of a lock, or a pattern such as 'order-*'")
+		}
+		any = append(any, strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(p)))
 	}
-	return OnlyFor(slices.DeleteFunc(hosts, func(name string) bool { return name == "" }), s.Handler())
-}
-
-// ListenOn listens on an address that --listen gives.
-func ListenOn(address string) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, exit.Misuse("--listen %q must be host:port, such as %s: %w", address, DefaultListen, err)
-	}
-	on, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w; another spindle serve may be running (port 0 selects a free port)", address, err)
-	}
-	return on, nil
-}
-
-// OnePage returns a server and a handler for a page that shows one lock, at an address.
-func OnePage(o *connect.Database, db *connect.Connection, lock, listen string, at net.Addr) (*Server, http.Handler) {
-	server, err := New(Config{Database: o, Prefix: lock, Every: 200 * time.Millisecond, Listen: listen, Expect: []string{lock}}, db.Locks())
-	if err != nil {
-		panic(err) // no pattern is wrong, because there is none
-	}
-	return server, server.guarded(at)
+	return regexp.MustCompile(`(?s)^(` + strings.Join(any, "|") + `)$`).MatchString, nil
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -18,7 +17,7 @@ import (
 
 // Config is what the flags of serve say.
 type Config struct {
-	*connect.Database
+	*database.Database
 	Listen string
 	Hosts  []string
 
@@ -35,19 +34,22 @@ type Server struct {
 	Config
 	locks   table.Table
 	exclude func(name string) bool
-	feed    *feed
 	metrics *metrics
 	open    func() // records that a page is open
 	opened  chan struct{}
 
-	mu       sync.Mutex
-	history  history
-	begun    time.Time
-	looked   time.Time // when the last successful read began, by the local clock
-	pace     model.Pace
-	away     error  // of the last read, if it failed
-	snapshot []byte // of version
-	version  int
+	mu sync.Mutex // guards the rest
+	reading
+	history history
+	feed    feed
+}
+
+// A reading says how recent is what was read.
+type reading struct {
+	begun  time.Time // when the server was created
+	looked time.Time // when the last successful read began, by the local clock
+	pace   model.Pace
+	away   error // why the last read failed
 }
 
 // New returns a server that has not read the table yet. It returns an error if a pattern in Exclude is wrong.
@@ -56,12 +58,12 @@ func New(c Config, locks table.Table) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: c, locks: locks, exclude: exclude, feed: newFeed(), opened: make(chan struct{}), begun: time.Now(), version: -1}
+	s := &Server{Config: c, locks: locks, exclude: exclude, opened: make(chan struct{}), feed: feed{more: make(chan struct{})}}
+	s.reading = reading{begun: time.Now(), pace: model.Pace{Every: c.Every, Longest: time.Minute, Share: 10}}
 	s.history = history{expected: map[string]bool{}, skips: !c.Released}
 	for _, name := range c.Expect {
 		s.history.expected[name] = true
 	}
-	s.pace = model.Pace{Every: c.Every, Longest: time.Minute, Share: 10}
 	s.open = sync.OnceFunc(func() { close(s.opened) })
 	s.metrics = newMetrics(s)
 	return s, nil
@@ -74,109 +76,83 @@ func (s *Server) Opened() <-chan struct{} { return s.opened }
 func (s *Server) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = s.Look(ctx)
-		s.mu.Lock()
-		pause := s.pace.Pause
-		s.mu.Unlock()
 		select {
-		case <-time.After(pause):
+		case <-time.After(s.pace.Pause): // only Look changes it
 		case <-ctx.Done():
 		}
 	}
 }
 
-// Look reads the table once, and sends the changes to all pages.
+// Look reads the table once, and sends the changes to all pages. The error tells users what to do about it.
 func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	s.mu.Lock()
-	names := s.history.names()
-	s.mu.Unlock()
 	began := time.Now()
-	found, at, err := operator.ListWith(looking, s.locks, s.Prefix, s.Released, names...)
+	found, at, err := operator.ListWith(looking, s.locks, s.Prefix, s.Released, s.history.names()...)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	took := time.Since(began)
-	s.metrics.looked(took, err)
+	err = s.Explain(err)
 	s.mu.Lock()
 	was := s.away
 	if s.away = err; err == nil {
 		s.looked = began
 		s.pace.Took(took)
-		touched, forgotten := s.history.see(s.included(found), at)
+		s.metrics.reads.Observe(took.Seconds())
+		found = slices.DeleteFunc(found, func(l operator.Listing) bool { return s.exclude(l.Name) && !s.history.expected[l.Name] })
+		touched, forgotten := s.history.see(found, at)
 		s.feed.add(frame("look", lookOf(at, s.pace.Next(), touched, forgotten)))
 	} else {
 		s.pace.Failed(took)
+		s.metrics.failures.Inc()
 		s.feed.add(frame("away", s.awayFrame()))
 	}
 	s.mu.Unlock()
 	switch {
 	case was == nil && err != nil:
-		terminal.Complain("can't read the locks, will try again: %v", s.Explain(err))
+		terminal.Complain("can't read the locks, will try again: %v", err)
 	case was != nil && err == nil:
 		terminal.Complain("the locks can be read again")
 	}
 	return err
 }
 
-// included removes the locks that Exclude matches, except those that are expected.
-func (s *Server) included(found []operator.Listing) []operator.Listing {
-	return slices.DeleteFunc(found, func(l operator.Listing) bool { return s.exclude(l.Name) && !s.history.expected[l.Name] })
-}
-
 // old returns how long ago the last successful read began.
-func (s *Server) old() time.Duration {
-	if s.looked.IsZero() {
+func (r *reading) old() time.Duration {
+	if r.looked.IsZero() {
 		return 0
 	}
-	return time.Since(s.looked)
+	return time.Since(r.looked)
 }
 
 // awayFrame returns a frame that explains why the table can't be read, or nil if the last read succeeded.
-func (s *Server) awayFrame() *awayFrame {
-	if s.away == nil {
+func (r *reading) awayFrame() *awayFrame {
+	if r.away == nil {
 		return nil
 	}
-	since := s.looked
+	since := r.looked
 	if since.IsZero() {
-		since = s.begun
+		since = r.begun
 	}
-	return &awayFrame{For: time.Since(since).Milliseconds(), Error: s.Explain(s.away).Error()}
-}
-
-// whole returns a snapshot of all shown locks as a frame, together with its version. It encodes each version only once,
-// so all pages that ask for a snapshot between two reads get the same frame.
-func (s *Server) whole() ([]byte, int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	version := s.feed.now()
-	if s.version != version {
-		f := snapshotFrame{At: millis(s.history.at), Next: s.pace.Next().Milliseconds(), Database: s.Path, Table: s.Table,
-			Prefix: s.Prefix, Released: s.Released, Locks: []lockWire{}, Away: s.awayFrame()}
-		for _, k := range s.history.locks {
-			if k.shown {
-				f.Locks = append(f.Locks, k.wire(len(k.terms)))
-			}
-		}
-		slices.SortFunc(f.Locks, func(a, b lockWire) int { return cmp.Compare(a.ID, b.ID) })
-		s.snapshot, s.version = frame("snapshot", f), version
-	}
-	return s.snapshot, s.version
+	return &awayFrame{For: time.Since(since).Milliseconds(), Error: r.away.Error()}
 }
 
 // stale returns nil if the last successful read of the table is recent enough. Otherwise, it returns an error that says
 // how long ago that read was, and why later reads failed. A single failed read does not make the data stale.
-func (s *Server) stale() error {
-	old := s.old().Round(time.Second)
+func (r *reading) stale() error {
+	old := r.old().Round(time.Second)
+	text := fmt.Sprintf("the table was last read %v ago", old)
 	switch {
-	case s.looked.IsZero() && s.away != nil:
-		return fmt.Errorf("the table has not been read yet: %w", s.Explain(s.away))
-	case s.looked.IsZero():
-		return errors.New("the table has not been read yet")
-	case old < 10*time.Second+3*s.pace.Next():
+	case r.looked.IsZero():
+		text = "the table has not been read yet"
+	case old < 10*time.Second+3*r.pace.Next():
 		return nil
-	case s.away != nil:
-		return fmt.Errorf("the table was last read %v ago: %w", old, s.Explain(s.away))
+	case r.away == nil:
+		text += "; the database is not responding"
 	}
-	return fmt.Errorf("the table was last read %v ago; the database is not responding", old)
+	if r.away != nil {
+		return fmt.Errorf("%s: %w", text, r.away)
+	}
+	return errors.New(text)
 }

@@ -42,12 +42,12 @@ func inVirtualTime(t *testing.T, talk func(t *testing.T, dial func(says string) 
 		for i := range 1000 {
 			all = append(all, held(fmt.Sprint("job", i), "a", "", time.Now().Add(-time.Minute), time.Now())...)
 		}
-		s := serverOn(&rows{rows: all})
+		s := serverOn(&rows{rows: all}, Config{}, time.Second)
 		require.NoError(t, s.Look(t.Context()))
 		ctx, stop := context.WithCancel(t.Context())
 		on := pipes{make(chan net.Conn), ctx}
 		ended := make(chan error, 1)
-		go func() { ended <- Serve(ctx, on, s.Handler()) }()
+		go func() { ended <- serve(ctx, on, s.Handler()) }()
 		talk(t, func(says string) net.Conn {
 			client, server := net.Pipe()
 			on.conns <- server

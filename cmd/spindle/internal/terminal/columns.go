@@ -1,13 +1,12 @@
 package terminal
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 )
 
-const (
-	tokenWidth = 16
-	leastName  = 8 // the least width for a name; with less, each row is a card
-)
+const leastName = 8 // the least width for a name; with less, each row is a card
 
 // A Row is one row of a table, for people.
 type Row struct {
@@ -42,21 +41,30 @@ func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	c.measure(p, cells, all)
 	var lines []string
 	if !c.cards {
-		lines = append(lines, c.heading(p))
+		faint := slices.Repeat([]Style{Faint}, len(c.widths))
+		lines = append(lines, c.line(p, c.headings(), faint, p.Paint(Faint, c.Names[len(c.Names)-1])))
 	}
 	for i, r := range all {
 		if c.cards {
 			lines = append(lines, c.card(p, cells[i], r)...)
 		} else {
-			lines = append(lines, c.line(p, cells[i], r)...)
+			lines = append(lines, c.line(p, cells[i], []Style{Bold, r.Style}, c.tail(r)))
+		}
+		if !c.oneLine {
+			lines = append(lines, c.beneath(p, r)...)
 		}
 		if r.Below != "" && !c.Wide {
-			for _, line := range Wrap(r.Below, p.ReadableWidth()-2) {
-				lines = append(lines, "  "+line)
-			}
+			lines = append(lines, indented(r.Below, p.readableWidth())...)
 		}
 	}
 	return lines
+}
+
+// Print prints the rows.
+func (c *Columns) Print(p *Terminal, all []Row) {
+	for _, line := range c.Lines(p, all) {
+		fmt.Fprintln(p, line)
+	}
 }
 
 func (c *Columns) headings() []string { return c.Names[:len(c.Names)-1] }
@@ -91,47 +99,23 @@ func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
 	}
 }
 
-func (c *Columns) heading(p *Terminal) string {
-	var b strings.Builder
-	for i, title := range c.headings() {
-		text := Fit(title, c.widths[i])
-		if i < len(c.widths)-1 {
-			text = Pad(text, c.widths[i]+2)
-		}
-		b.WriteString(p.Paint(Faint, text))
+// line returns cells in columns, each in its style, and the tail if it is on the same line.
+func (c *Columns) line(p *Terminal, cells []string, styles []Style, tail string) string {
+	if !c.oneLine {
+		tail = ""
 	}
-	if c.oneLine {
-		last := len(c.widths) - 1
-		b.WriteString(Pad("", c.widths[last]+2-Length(Fit(c.headings()[last], c.widths[last]))) + p.Paint(Faint, c.Names[len(c.Names)-1]))
-	}
-	return b.String()
-}
-
-// line returns a row in columns, with its tail on the same line or below it.
-func (c *Columns) line(p *Terminal, cells []string, r Row) []string {
 	var b strings.Builder
 	for i, cell := range cells {
 		text := Fit(cell, c.widths[i])
-		if i < len(cells)-1 {
+		if i < len(cells)-1 || tail != "" {
 			text = Pad(text, c.widths[i]+2)
 		}
-		switch i {
-		case 0:
-			text = p.Paint(Bold, text)
-		case 1:
-			text = p.Paint(r.Style, text)
+		if i < len(styles) {
+			text = p.Paint(styles[i], text)
 		}
 		b.WriteString(text)
 	}
-	tail := c.tail(r)
-	if tail == "" {
-		return []string{b.String()}
-	}
-	if !c.oneLine {
-		return append([]string{b.String()}, c.beneath(tail, r, p)...)
-	}
-	last := len(cells) - 1
-	return []string{b.String() + Pad("", c.widths[last]+2-Length(Fit(cells[last], c.widths[last]))) + tail}
+	return b.String() + tail
 }
 
 // card returns a row for a terminal that is too narrow for the columns.
@@ -144,30 +128,31 @@ func (c *Columns) card(p *Terminal, cells []string, r Row) []string {
 		}
 		fact := strings.ToLower(title) + " " + cells[i]
 		if facts != "" && Length(facts)+2+Length(fact) > p.Width-2 {
-			lines = append(lines, Indented(facts, p.Width)...)
+			lines = append(lines, indented(facts, p.Width)...)
 			facts = ""
 		}
 		facts = Join(", ", facts, fact)
 	}
 	if facts != "" {
-		lines = append(lines, Indented(facts, p.Width)...)
-	}
-	if tail := c.tail(r); tail != "" {
-		lines = append(lines, c.beneath(tail, r, p)...)
+		lines = append(lines, indented(facts, p.Width)...)
 	}
 	return lines
 }
 
 // beneath returns the tail of a row on lines of its own.
-func (c *Columns) beneath(tail string, r Row, p *Terminal) []string {
-	if r.Prose {
-		return Indented(tail, p.Width)
+func (c *Columns) beneath(p *Terminal, r Row) []string {
+	switch tail := c.tail(r); {
+	case tail == "":
+		return nil
+	case r.Prose:
+		return indented(tail, p.Width)
+	default:
+		return []string{"  " + Fit(tail, p.Width-2)}
 	}
-	return []string{"  " + Fit(tail, p.Width-2)}
 }
 
-// Indented wraps a text and indents its lines.
-func Indented(text string, width int) []string {
+// indented wraps a text and indents its lines.
+func indented(text string, width int) []string {
 	lines := Wrap(text, width-2)
 	for i := range lines {
 		lines[i] = "  " + lines[i]

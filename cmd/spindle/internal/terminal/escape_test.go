@@ -3,6 +3,8 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,7 +15,8 @@ import (
 
 var hostile = []string{"a\x1b[31mb", "a\nb", "\x00", "a\x7f", "c1\u009b31m", "it's \\ \x1b", "line\u2028end", "abc\u202efdp", "a\xffb", "$'a'", "zero\u200bwidth", "tag\U000e0041"}
 
-// Nothing that acts on a terminal or breaks a line is printed, and two texts are never printed alike.
+// Nothing that acts on a terminal or breaks a line is printed, and two texts are never printed alike. A
+// name can be copied from a listing into bash.
 func TestWhatIsInTheTableIsShownEscaped(t *testing.T) {
 	shown := map[string]string{}
 	for _, s := range append(hostile, `a\nb`, `$'a\nb'`, `a\x1b[31mb`) {
@@ -29,6 +32,19 @@ func TestWhatIsInTheTableIsShownEscaped(t *testing.T) {
 	assert.Equal(t, `$'a\x1b[31mb'`, Show("a\x1b[31mb"))
 	assert.Equal(t, `$'it\'s \\ \x1b'`, Show("it's \\ \x1b"))
 	assert.Equal(t, "can't read \\x1b[2J:\n  why", escapeLines("can't read \x1b[2J:\n  why"))
+	if runtime.GOOS != "linux" {
+		return
+	}
+	for _, s := range hostile {
+		if strings.ContainsRune(s, 0) {
+			continue // no argument of a program can have it
+		}
+		c := exec.Command("bash", "-c", "printf %s "+Show(s))
+		c.Env = []string{"LC_ALL=C.UTF-8"}
+		out, err := c.Output()
+		require.NoError(t, err)
+		assert.Equal(t, s, string(out), Show(s))
+	}
 }
 
 func TestJSONIsHarmlessAndMeansTheSame(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,7 @@ func (j *Journal) Time() { j.timed.Store(true) }
 var Stderr = NewJournal(os.Stderr)
 
 // NewJournal returns a Journal that writes lines for people.
-func NewJournal(out io.Writer) *Journal { return &Journal{out: out, Format: Format{text: "text"}} }
+func NewJournal(out io.Writer) *Journal { return &Journal{out: out, Format: newFormat("text")} }
 
 // Flag adds --log-format.
 func (j *Journal) Flag(f *pflag.FlagSet) {
@@ -39,7 +40,7 @@ const Stamp = "2006-01-02T15:04:05.000Z"
 
 // Log writes a message. In the JSON format, the object also has the attributes.
 func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
-	if j.Format.json {
+	if j.Format.Objects() {
 		handler := slog.NewJSONHandler(escaping{Writer: j.out}, nil)
 		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
 		return
@@ -54,4 +55,93 @@ func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
 // Complain logs a warning.
 func Complain(format string, args ...any) {
 	Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...))
+}
+
+// An outlet buffers the lines of a journal, so that the process never waits for the reader of its messages. A process
+// that holds a lock, or that has to stop a service, must keep going even if that reader has stopped reading. If the
+// buffer is full, the outlet drops lines. When there is room again, it reports how many lines it has dropped.
+type outlet struct {
+	to    io.Writer
+	lines chan any // []byte, or a chan struct{} that is closed when all lines before it are written
+
+	mu      sync.Mutex // guards the rest
+	dropped int
+	closed  bool
+}
+
+// room is the number of lines that an outlet buffers.
+const room = 1000
+
+// Detach makes the journal write its lines in the background, so that the process never blocks if nothing reads its
+// messages. Call the returned function when no more messages will be logged. It waits up to a second for the remaining
+// lines to be written.
+func (j *Journal) Detach() (attach func()) {
+	o := &outlet{to: j.out, lines: make(chan any, room)}
+	j.out = o
+	go o.run()
+	return func() {
+		if o.flush(time.Second) {
+			j.out = o.to
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.closed = true
+		close(o.lines)
+	}
+}
+
+func (o *outlet) run() {
+	for next := range o.lines {
+		o.mu.Lock()
+		n := o.dropped
+		o.dropped = 0
+		o.mu.Unlock()
+		if n > 0 {
+			_, _ = fmt.Fprintf(o.to, "spindle: %d messages were dropped because they were not read\n", n)
+		}
+		switch next := next.(type) {
+		case []byte:
+			_, _ = o.to.Write(next)
+		case chan struct{}:
+			close(next)
+		}
+	}
+}
+
+// Write implements io.Writer. It never blocks.
+func (o *outlet) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return len(line), nil
+	}
+	select {
+	case o.lines <- append([]byte(nil), line...):
+	default:
+		o.dropped++
+	}
+	return len(line), nil
+}
+
+// Flush waits until all lines are written, but at most 100 milliseconds.
+func (j *Journal) Flush() {
+	if o, ok := j.out.(*outlet); ok {
+		o.flush(100 * time.Millisecond)
+	}
+}
+
+// flush reports whether all lines were written within the limit.
+func (o *outlet) flush(limit time.Duration) bool {
+	written, late := make(chan struct{}), time.After(limit)
+	select {
+	case o.lines <- written:
+	case <-late:
+		return false
+	}
+	select {
+	case <-written:
+		return true
+	case <-late:
+		return false
+	}
 }

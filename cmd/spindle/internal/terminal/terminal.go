@@ -1,15 +1,20 @@
-// Package terminal formats and writes the output of commands, for people and for programs. It contains nothing that is
-// specific to locks.
+// Package terminal has what all commands share with the person or program that runs them: flags and variables, output,
+// messages, exit codes and signals. It does not read a lock table.
 //
 //   - terminal.go: the destination of output, with its width and colours
-//   - text.go, duration.go: measuring, cutting, wrapping and formatting text
-//   - escape.go: escaping characters that could harm a terminal
+//   - flags.go: flags and arguments, and the variables that set flags
+//   - text.go: measuring, cutting, wrapping and formatting text and durations
+//   - escape.go: escaping characters that could harm a terminal, in text and in JSON
 //   - columns.go: tables
-//   - format.go, json.go: the formats of --output
-//   - journal.go, outlet.go: messages on standard error
+//   - format.go: the formats of --output
+//   - journal.go: messages on standard error
+//   - exit.go: exit codes, and the signals that end a command
 package terminal
 
 import (
+	"bufio"
+	"cmp"
+	"fmt"
 	"io"
 	"os"
 
@@ -28,7 +33,6 @@ var (
 	Amber = ansi.Style{}.ForegroundColor(ansi.Yellow)
 	Bold  = ansi.Style{}.Bold()
 	Faint = ansi.Style{}.Faint()
-	Alarm = ansi.Style{}.ForegroundColor(ansi.Red).Bold().Reverse(true)
 )
 
 // A Terminal is the destination of output: a terminal, with its colours and size, or a file.
@@ -44,18 +48,22 @@ type Terminal struct {
 func On(f *os.File) *Terminal {
 	t := &Terminal{Writer: f, IsTerminal: term.IsTerminal(int(f.Fd()))}
 	t.colour = t.IsTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	t.measure(f)
+	if t.IsTerminal {
+		var err error
+		if t.Width, t.Height, err = term.GetSize(int(f.Fd())); err != nil || t.Width < 20 || t.Height < 5 {
+			t.Width, t.Height = 80, 24
+		}
+	}
 	return t
 }
 
-func (t *Terminal) measure(f *os.File) {
-	if !t.IsTerminal {
-		return
-	}
-	var err error
-	if t.Width, t.Height, err = term.GetSize(int(f.Fd())); err != nil || t.Width < 20 || t.Height < 5 {
-		t.Width, t.Height = 80, 24
-	}
+// Buffered calls the function print with a copy of t that collects the output, and then writes the output. It returns
+// the first error.
+func (t *Terminal) Buffered(print func(*Terminal) error) error {
+	out := bufio.NewWriter(t.Writer)
+	p := *t
+	p.Writer = out
+	return cmp.Or(print(&p), out.Flush())
 }
 
 // Paint returns the text in a style, or as it is if the terminal has no colours.
@@ -66,8 +74,14 @@ func (t *Terminal) Paint(s Style, text string) string {
 	return s.Styled(text)
 }
 
-// ReadableWidth returns the width for running text.
-func (t *Terminal) ReadableWidth() int {
+// Say prints running text in a style. On a terminal, it wraps the text.
+func (t *Terminal) Say(s Style, text string) {
+	for _, line := range Wrap(text, t.readableWidth()) {
+		fmt.Fprintln(t, t.Paint(s, line))
+	}
+}
+
+func (t *Terminal) readableWidth() int {
 	if t.Width == 0 {
 		return Readable
 	}

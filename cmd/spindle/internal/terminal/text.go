@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
@@ -34,21 +35,13 @@ func Fit(s string, width int) string {
 	case width < 1:
 		return ""
 	}
-	end := width / 2
-	return ansi.Truncate(s, width-1-end, "") + "…" + End(s, end)
-}
-
-// Cut cuts a text at its end to fit a width.
-func Cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
-
-// End returns the longest part of a text's end that fits a width.
-func End(s string, width int) string {
-	over := max(Length(s)-width, 0)
+	n := width / 2
+	over := Length(s) - n
 	end := ansi.TruncateLeft(s, over, "")
-	if Length(end) > width { // half of a wide character would be left out
+	if Length(end) > n { // half of a wide character would be left out
 		end = ansi.TruncateLeft(s, over+1, "")
 	}
-	return end
+	return ansi.Truncate(s, width-1-n, "") + "…" + end
 }
 
 // Wrap breaks a text into lines between words. It breaks a word only if the word is longer than a line. It keeps
@@ -100,6 +93,9 @@ func Fold(p *Terminal, text string) string {
 
 // OneOf lists the words to choose from, as in "a, b or c".
 func OneOf(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
@@ -123,4 +119,59 @@ func URL(addr net.Addr) string {
 		host = "localhost"
 	}
 	return "http://" + net.JoinHostPort(host, port)
+}
+
+const (
+	year      = 365 * 24 * time.Hour
+	beyond    = 100 * year // further than any correct clock can be off
+	skew      = time.Minute
+	inFuture  = "future"
+	overAnAge = ">100y"
+)
+
+// Short formats a duration with at most two units: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. If a clock was wrong or a
+// time was written by hand, the duration can be negative or absurdly long. In these cases, Short returns "future" or
+// ">100y".
+func Short(d time.Duration) string {
+	switch {
+	case d < -skew:
+		return inFuture
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	case d < 2*year:
+		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+	case d < beyond:
+		return fmt.Sprintf("%dy%03dd", d/year, d%year/(24*time.Hour))
+	}
+	return overAnAge
+}
+
+// Ago returns how long ago something was, in words for a sentence.
+func Ago(d time.Duration) string {
+	switch {
+	case d < -skew:
+		return "in the future, according to its timestamp"
+	case d >= beyond:
+		return "more than 100 years ago, according to its timestamp"
+	}
+	return Short(d) + " ago"
+}
+
+// Brief formats a duration as users write it, such as 24h instead of 24h0m0s.
+func Brief(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }

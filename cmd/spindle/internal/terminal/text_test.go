@@ -1,8 +1,10 @@
 package terminal
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -31,6 +33,8 @@ func TestANameIsCutInItsMiddle(t *testing.T) {
 	}
 }
 
+// A text is wrapped between words, keeps the indent of its lines and what aligns words, and loses nothing. It is wrapped for
+// a terminal only.
 func TestNoLineOfAWrappedTextIsTooLong(t *testing.T) {
 	const text = "nightly is held by 夜間バッチ処理/4711/0d1cbf0e-1111-2222-3333-444455556666, token 1763645616123456"
 	for _, width := range []int{20, 30, 80} {
@@ -38,21 +42,35 @@ func TestNoLineOfAWrappedTextIsTooLong(t *testing.T) {
 		for _, line := range lines {
 			assert.LessOrEqual(t, Length(line), width)
 		}
-		assert.Equal(t, strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""), "nothing is lost")
+		assert.Equal(t, strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
 	}
-	assert.Equal(t, []string{"a  b"}, Wrap("a  b", 20), "what aligns words stays")
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"a  b", 20, "a  b"}, {"0123456789 a", 5, "01234\n56789\na"}, {"夜間バッチ", 4, "夜間\nバッ\nチ"}, {"夜", 1, "夜"},
+		{"job is held by web-1\n  token 12; last heartbeat\n\nend", 20, "job is held by web-1\n  token 12; last\n  heartbeat\n\nend"},
+		{"job is held by web-1\n  token 12; last heartbeat\n", 0, "job is held by web-1\n  token 12; last heartbeat\n"},
+	} {
+		assert.Equal(t, c.want, Fold(&Terminal{Width: c.width}, c.text))
+	}
 }
 
-func TestATextIsFoldedForATerminalOnly(t *testing.T) {
-	const text = "nightly is held by web-1\n  token 1763645616123456, for 2.0s\n"
-	assert.Equal(t, text, Fold(&Terminal{}, text))
-	assert.Equal(t, text, Fold(&Terminal{Width: 80}, text))
-	assert.Equal(t, "nightly is held by\nweb-1\n  token\n  1763645616123456,\n  for 2.0s\n", Fold(&Terminal{Width: 20}, text))
-}
-
-func TestTextIsWrappedBetweenWordsAndKeepsItsIndent(t *testing.T) {
-	assert.Equal(t, []string{"job is held by web-1", "  token 12; last", "  heartbeat", "", "end"}, WrapLines("job is held by web-1\n  token 12; last heartbeat\n\nend", 20))
-	assert.Equal(t, []string{"01234", "56789", "a"}, WrapLines("0123456789 a", 5))
-	assert.Equal(t, []string{"夜間", "バッ", "チ"}, WrapLines("夜間バッチ", 4))
-	assert.Equal(t, []string{"夜"}, WrapLines("夜", 1), "it ends")
+func TestADurationIsWhatAPersonUnderstands(t *testing.T) {
+	const day = 24 * time.Hour
+	for d, want := range map[time.Duration]string{
+		400 * time.Millisecond: "0.4s", 12 * time.Second: "12s", 185 * time.Second: "3m05s", 130 * time.Minute: "2h10m",
+		5*day + 3*time.Hour: "5d03h", 729 * day: "729d00h", 770 * day: "2y040d", 99 * 365 * day: "99y000d",
+		math.MaxInt64: ">100y", -time.Second: "0s", -time.Hour: "future", math.MinInt64: "future",
+	} {
+		assert.Equal(t, want, Short(d))
+	}
+	assert.Equal(t, "3m05s ago", Ago(185*time.Second))
+	assert.Equal(t, "more than 100 years ago, according to its timestamp", Ago(math.MaxInt64))
+	assert.Equal(t, "in the future, according to its timestamp", Ago(math.MinInt64))
+	for want, d := range map[string]time.Duration{"24h": 24 * time.Hour, "1h30m": 90 * time.Minute, "12h7m30s": 12*time.Hour + 450*time.Second,
+		"10m": 10 * time.Minute, "1h0m10s": time.Hour + 10*time.Second, "0s": 0, "40s": 40 * time.Second} {
+		assert.Equal(t, want, Brief(d))
+	}
 }

@@ -53,21 +53,12 @@ func (s *story) next(locks []operator.Listing, groups []*model.Group, at time.Ti
 		}
 		all = append(all, s.moves(before, g)...)
 	}
-	for _, name := range absent(before, s.locks) {
-		all = append(all, changed(at, operator.Listing{Observation: table.Observation{Name: name, At: at}}, gone))
-	}
-	return all
-}
-
-// absent returns the locks that had rows before and are missing now, in the order of their names.
-func absent(before, now map[string]operator.Listing) (names []string) {
-	for name, was := range before {
-		if _, here := now[name]; !here && was.State() != operator.Free {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, here := s.locks[name]; !here && before[name].State() != operator.Free {
+			all = append(all, changed(at, operator.Listing{Observation: table.Observation{Name: name, At: at}}, gone))
 		}
 	}
-	slices.Sort(names)
-	return names
+	return all
 }
 
 // note returns the changes of one lock.
@@ -100,7 +91,7 @@ func (s *story) note(before map[string]operator.Listing, lock operator.Listing) 
 }
 
 // parted describes how a member's term ended: it left by itself, or the other members evicted it, because it had stopped
-// sending heartbeats. Was is the last listing that showed the term.
+// sending heartbeats. The argument was is the last listing that showed the term.
 func parted(was, now operator.Listing) string {
 	who := terminal.Show(was.Holder())
 	switch _, end := model.Ending(was, now); end {

@@ -9,7 +9,6 @@
 package view
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -20,10 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -76,7 +72,7 @@ prints only the names, quoted for bash and zsh where necessary.
 `
 
 // NewLs returns the command ls.
-func NewLs(o *connect.Database) *cobra.Command {
+func NewLs(o *database.Database) *cobra.Command {
 	ls := &listing{Database: o}
 	c := &cobra.Command{
 		Use:     "ls [PREFIX]",
@@ -84,7 +80,7 @@ func NewLs(o *connect.Database) *cobra.Command {
 		Short:   "List the locks in the table",
 		Long: lsHelp + model.Help + `
   partial      some partitions of the group have no holder
-` + flags.CommonCodes + `
+` + terminal.CommonCodes + `
   3    the group that --group names does not exist`,
 		Example: `  spindle ls
   spindle ls billing/ --state held,leaving
@@ -92,13 +88,7 @@ func NewLs(o *connect.Database) *cobra.Command {
   spindle ls --group orders
   spindle ls --watch
   spindle ls --all -o json | jq -r 'select(.state != "held") | .name'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("ls takes at most one prefix, but got %q", args)
-			}
-			return nil
-		},
-		ValidArgsFunction: complete.Locks(o),
+		Args: terminal.AtMostOne("prefix"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ls.selected.prefix = strings.Join(args, "")
 			if err := ls.check(c); err != nil {
@@ -122,15 +112,15 @@ func NewLs(o *connect.Database) *cobra.Command {
 
 // listing is one run of ls.
 type listing struct {
-	*connect.Database
+	*database.Database
 	selected selection
 	f        terminal.Format
-	by       choice
+	by       terminal.Choice
 	watch    bool
 }
 
 func (ls *listing) flags(c *cobra.Command) {
-	ls.by = choice{"name", orderNames}
+	ls.by = terminal.Choose("choice", orderNames...)
 	f := c.Flags()
 	f.BoolVarP(&ls.selected.all, "all", "a", false, "also list released locks")
 	f.Var(&ls.selected.states, "state", "list only locks in these comma-separated `states`")
@@ -138,20 +128,20 @@ func (ls *listing) flags(c *cobra.Command) {
 	f.Var(&ls.by, "sort", "sort by this `key`: "+terminal.OneOf(orderNames))
 	ls.f.Flag(f, terminal.AsWide, terminal.AsName)
 	f.BoolVarP(&ls.watch, "watch", "w", false, "keep running and redraw the list, with the locks most in need of attention first")
-	flags.OnlyOnCommandLine(f, "state", "group", "watch")
+	terminal.OnlyOnCommandLine(f, "state", "group", "watch")
 }
 
 func (ls *listing) check(c *cobra.Command) error {
 	switch prefix := ls.selected.prefix; {
 	case !utf8.ValidString(prefix) || len(prefix) > table.MaxName:
-		return exit.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
+		return terminal.Misuse("no lock name begins with %.40q, because names are valid UTF-8 and at most %d bytes long", prefix, table.MaxName)
 	case ls.watch && ls.selected.group != "":
-		return exit.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
-	case ls.watch && (ls.f.Objects() || ls.f.Is(terminal.AsName)):
-		return exit.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
+		return terminal.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
+	case ls.watch && (ls.f.Objects() || ls.f.Value == terminal.AsName):
+		return terminal.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
 	}
 	if ls.watch && !c.Flags().Changed("sort") {
-		ls.by.value = "state"
+		ls.by.Value = "state"
 	}
 	return ls.selected.check()
 }
@@ -183,7 +173,7 @@ func (ls *listing) entries(found []operator.Listing) (all []model.Entry) {
 		}
 	}
 	slices.SortFunc(all, func(a, b model.Entry) int { return cmp.Compare(a.Name, b.Name) })
-	return sorted(all, ls.by.value)
+	return sorted(all, ls.by.Value)
 }
 
 // open prints the members and partitions of a group.
@@ -191,19 +181,17 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	_, groups := model.Gather(found, ls.selected.prefix)
 	if len(groups) == 0 {
 		fmt.Fprintln(os.Stderr, ls.selected.none())
-		return &exit.Error{Code: exit.NobodyThere}
+		return &terminal.Exit{Code: terminal.NobodyThere}
 	}
 	g := groups[0]
-	tables := !ls.f.Objects() && !ls.f.Is(terminal.AsName)
+	tables := !ls.f.Objects() && ls.f.Value != terminal.AsName
 	if tables {
-		for _, line := range terminal.Wrap(fmt.Sprintf("%s is %s: %s", terminal.Show(g.JSON.Name), g.JSON.State, g.Sum()), p.ReadableWidth()) {
-			fmt.Fprintln(p, p.Paint(model.Styles[g.JSON.State], line))
-		}
+		p.Say(model.Styles[g.JSON.State], fmt.Sprintf("%s is %s: %s", terminal.Show(g.JSON.Name), g.JSON.State, g.Sum()))
 		fmt.Fprintln(p)
 	}
 	g.Members = slices.DeleteFunc(g.Members, func(l operator.Listing) bool { return !ls.selected.wants(l) })
 	partitions := slices.DeleteFunc(slices.Clone(g.Partitions), func(l operator.Listing) bool { return !ls.selected.in(l.State()) })
-	members := sorted(g.MemberEntries(), ls.by.value)
+	members := sorted(g.MemberEntries(), ls.by.Value)
 	if err := ls.write(p, ls.columns(model.MemberColumns, model.WideMembers), members); err != nil {
 		return err
 	}
@@ -211,11 +199,11 @@ func (ls *listing) open(p *terminal.Terminal, found []operator.Listing) error {
 	if tables && len(members) > 0 && len(partitions) > 0 {
 		fmt.Fprintln(p)
 	}
-	return ls.write(p, ls.columns(model.PartitionColumns, model.WidePartitions), sorted(g.PartitionEntries(), ls.by.value))
+	return ls.write(p, ls.columns(model.PartitionColumns, model.WidePartitions), sorted(g.PartitionEntries(), ls.by.Value))
 }
 
 func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
-	if ls.f.Is(terminal.AsWide) {
+	if ls.f.Value == terminal.AsWide {
 		return &terminal.Columns{Names: wide, Wide: true}
 	}
 	return &terminal.Columns{Names: narrow}
@@ -223,35 +211,26 @@ func (ls *listing) columns(narrow, wide []string) *terminal.Columns {
 
 // write prints entries in the format that --output requests.
 func (ls *listing) write(to *terminal.Terminal, s *terminal.Columns, all []model.Entry) error {
-	out := bufio.NewWriter(to)
-	p := *to
-	p.Writer = out
-	switch {
-	case ls.f.Objects():
+	tables := !ls.f.Objects() && ls.f.Value != terminal.AsName
+	err := to.Buffered(func(p *terminal.Terminal) error {
+		if tables && len(all) > 0 {
+			s.Print(p, model.Rows(all))
+		}
 		for _, e := range all {
-			if err := terminal.PrintJSON(&p, e.Object); err != nil {
-				return err
+			if ls.f.Objects() {
+				if err := terminal.PrintJSON(p, e.Object); err != nil {
+					return err
+				}
+			} else if !tables {
+				fmt.Fprintln(p, terminal.Show(e.Name))
 			}
 		}
-		return out.Flush()
-	case ls.f.Is(terminal.AsName):
-		for _, e := range all {
-			fmt.Fprintln(&p, terminal.Show(e.Name))
-		}
-		return out.Flush()
-	case len(all) == 0:
 		return nil
-	}
-	for _, line := range s.Lines(&p, model.Rows(all)) {
-		fmt.Fprintln(&p, line)
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
+	})
 	for _, e := range all {
-		if e.Unreadable != nil {
+		if err == nil && tables && e.Unreadable != nil {
 			terminal.Complain("%v", e.Unreadable)
 		}
 	}
-	return nil
+	return err
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // follow shows the list until a signal arrives. On a terminal, it redraws the list after each read. Otherwise, it prints
-// the list again if a lock has changed. It calls on for each list, because the size of a terminal changes.
+// the list again if a lock has changed. It calls the function on for each list, because the size of a terminal can
+// change.
 func (ls *listing) follow(on func() *terminal.Terminal) *follower {
 	before := ""
 	return &follower{Database: ls.Database, every: 2 * time.Second, patience: ls.Timeout + time.Second,
@@ -43,8 +44,8 @@ func marks(all []model.Entry) string {
 	return text.String()
 }
 
-// show writes the list at once, with the time of the read above it. On a terminal, it replaces the previous list, and
-// leaves out the lines that don't fit, which are the last ones.
+// show writes the whole list, with the time of the read above it, in one piece. On a terminal, it replaces the previous
+// list, and leaves out the lines that don't fit, which are the last ones.
 func (ls *listing) show(p *terminal.Terminal, at time.Time, all []model.Entry) error {
 	lines := []string{ls.selected.none()}
 	if len(all) > 0 {

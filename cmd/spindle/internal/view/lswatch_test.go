@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -23,46 +23,32 @@ import (
 
 // watched is a table with locks that are held, and ls --watch --state held on it.
 type watched struct {
-	store *memstore.Store
+	store memstore.Store
 	out   fleet.Log
 	read  int // how much of out has been read
-	ls    listing
+	token table.Token
 	names []string
-	at    terminal.Terminal
 }
 
 func heldLocks(t *testing.T, n int) *watched {
-	w := &watched{store: &memstore.Store{}}
-	w.ls = listing{Database: &connect.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: choice{"state", orderNames}}
-	w.ls.selected.states = []operator.State{operator.Held}
+	w := &watched{}
 	for i := range n {
 		w.names = append(w.names, fmt.Sprintf("lock-%02d", i))
 	}
-	w.write(t, table.Insert)
+	locks := table.Table{Store: &w.store}
+	seen, err := locks.Observe(t.Context(), w.names...)
+	require.NoError(t, err)
+	w.token, err = locks.Claim(t.Context(), "web-1", seen...)
+	require.NoError(t, err)
+	require.NoError(t, locks.Confirm(t.Context(), w.token, table.LeaseRecord{Lease: time.Hour}, w.names...))
 	return w
 }
 
-// write inserts or deletes the rows of all locks.
-func (w *watched) write(t *testing.T, kind table.Kind) {
-	var writes []table.Write
-	token := time.Unix(946684800-3600, 0) // an hour before a bubble begins
-	for _, name := range w.names {
-		lock, lease := table.Write{Kind: kind, Name: name}, table.Write{Kind: kind, Name: table.LeaseKey(name, table.TokenAt(token))}
-		if kind == table.Insert {
-			lock.Set = []table.Cell{{Column: table.ColToken, Value: token}, {Column: table.ColHeartbeat, Value: time.Now()}, {Column: table.ColWriter, Value: "web-1"}}
-			lease.Set = []table.Cell{{Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: `{"lease":"1h"}`}}
-		}
-		writes = append(writes, lock, lease)
-	}
-	require.NoError(t, w.store.Commit(t.Context(), "test", writes))
-}
-
-func (w *watched) repeat(ctx context.Context, store table.Store) error {
-	return w.ls.follow(func() *terminal.Terminal {
-		at := w.at
-		at.Writer = &w.out
-		return &at
-	}).follow(ctx, table.Table{Store: store})
+func (w *watched) repeat(ctx context.Context, store table.Store, on terminal.Terminal) error {
+	ls := listing{Database: &database.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: terminal.Choice{Value: "state"}}
+	ls.selected.states = []operator.State{operator.Held}
+	on.Writer = &w.out
+	return ls.follow(func() *terminal.Terminal { return &on }).follow(ctx, table.Table{Store: store})
 }
 
 // next returns what was written since the last call.
@@ -80,16 +66,15 @@ func TestAWatchedListIsPrintedAgainIfItHasChanged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Setenv("TERM", "xterm")
 			w := heldLocks(t, 30)
-			w.at = at
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error)
-			go func() { done <- w.repeat(ctx, w.store) }()
+			go func() { done <- w.repeat(ctx, &w.store, at) }()
 			synctest.Wait()
 			first := w.next()
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			again := w.next()
-			w.write(t, table.Delete)
+			require.NoError(t, table.Table{Store: &w.store}.Release(t.Context(), w.token, w.names...))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			gone := w.next()
@@ -117,12 +102,12 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 			if down.Load() {
 				return commandtest.Away
 			}
-			return do(ctx, w.store)
+			return do(ctx, &w.store)
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		said := commandtest.Complaints(func() {
-			go func() { done <- w.repeat(ctx, store) }()
+			go func() { done <- w.repeat(ctx, store, terminal.Terminal{}) }()
 			synctest.Wait()
 			for _, is := range []bool{true, false, true, false} {
 				down.Store(is)
@@ -135,6 +120,32 @@ func TestAWatchedListGoesOnThroughAnOutage(t *testing.T) {
 		assert.Len(t, said, 4)
 		assert.Equal(t, 1, strings.Count(w.next(), "as of"), "the lock was held all the time")
 		down.Store(true)
-		assert.ErrorIs(t, w.repeat(t.Context(), store), commandtest.Away)
+		assert.ErrorIs(t, w.repeat(t.Context(), store, terminal.Terminal{}), commandtest.Away)
+	})
+}
+
+// Watch reports a look that hangs, not only one that has failed. A look that is slow, but within its patience, is none.
+func TestALookThatHangsIsSaidInWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		takes := []time.Duration{time.Hour, time.Second, 2 * time.Hour}
+		f := &follower{Database: &database.Database{Timeout: 3 * time.Hour}, every: time.Second, patience: 2 * time.Second,
+			show: func([]operator.Listing, time.Time) error { return nil },
+			read: func(ctx context.Context, _ table.Table) ([]operator.Listing, time.Time, error) {
+				if len(takes) == 0 {
+					stop()
+				} else {
+					time.Sleep(takes[0])
+					takes = takes[1:]
+				}
+				return nil, time.Now(), nil
+			}}
+		said := commandtest.Complaints(func() { assert.NoError(t, f.follow(ctx, table.Table{})) })
+		require.Len(t, said, 4)
+		assert.Contains(t, said[0], "no answer from Spanner for 2s\"")
+		assert.Contains(t, said[2], "no answer from Spanner for 2s; the last output is as of 01:00:02Z")
+		for _, i := range []int{1, 3} {
+			assert.Contains(t, said[i], "the locks can be read again")
+		}
 	})
 }

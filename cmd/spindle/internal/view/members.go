@@ -10,24 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// NewMembers returns the command members.
-func NewMembers(o *connect.Database) *cobra.Command {
-	var f terminal.Format
-	var partitions bool
-	c := &cobra.Command{
-		Use:   "members GROUP",
-		Short: "Show a group's members and their partitions",
-		Long: `Members shows a group's members, except those whose leases have expired, all as
+const membersHelp = `Members shows a group's members, except those whose leases have expired, all as
 of one instant by Spanner's clock. For each member, it shows the slot, the time
 since the member joined, the time since its last heartbeat, and the number of
 partitions that it holds. With --partitions, it also names these partitions.
@@ -43,12 +33,20 @@ Exit codes:
   0    the group has a member
   1    the database could not be read
   2    the command line is wrong
-  3    the group has no member`,
+  3    the group has no member`
+
+// NewMembers returns the command members.
+func NewMembers(o *database.Database) *cobra.Command {
+	var f terminal.Format
+	var partitions bool
+	c := &cobra.Command{
+		Use:   "members GROUP",
+		Short: "Show a group's members and their partitions",
+		Long:  membersHelp,
 		Example: `  spindle members orders
   spindle members orders --partitions
   spindle members orders -o json | jq -r '.members[] | "\(.id) \(.partitions | length)"'`,
-		Args:              flags.Exactly(1, "the name of one group"),
-		ValidArgsFunction: complete.Groups(o),
+		Args: terminal.Exactly(1, "the name of one group"),
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := model.GroupNamed(args[0])
 			if err != nil {
@@ -64,10 +62,10 @@ Exit codes:
 			if f.Objects() {
 				err = terminal.PrintJSON(os.Stdout, membersOf(g))
 			} else {
-				printMembers(terminal.On(os.Stdout), g, partitions)
+				err = terminal.On(os.Stdout).Buffered(func(p *terminal.Terminal) error { printMembers(p, g, partitions); return nil })
 			}
 			if err == nil && len(g.Members) == 0 {
-				return &exit.Error{Code: exit.NobodyThere}
+				return &terminal.Exit{Code: terminal.NobodyThere}
 			}
 			return err
 		},
@@ -106,9 +104,7 @@ func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
 		fmt.Fprintf(os.Stderr, "Group %s has no members, and none of its partitions has ever been held.\n", terminal.Show(g.JSON.Group))
 		return
 	}
-	for _, line := range terminal.Wrap(fmt.Sprintf("Group %s has %s and %s", terminal.Show(g.JSON.Group), terminal.Count(len(g.Members), "member"), terminal.Count(len(g.Partitions), "partition")), p.ReadableWidth()) {
-		fmt.Fprintln(p, line)
-	}
+	p.Say(nil, fmt.Sprintf("Group %s has %s and %s", terminal.Show(g.JSON.Group), terminal.Count(len(g.Members), "member"), terminal.Count(len(g.Partitions), "partition")))
 	lists := map[string]string{} // a letter for each
 	for _, l := range g.Members {
 		if list := l.LeaseRecord.ListDigest; lists[list] == "" {
@@ -129,9 +125,7 @@ func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(p)
-		for _, line := range slots.Lines(p, rows) {
-			fmt.Fprintln(p, line)
-		}
+		slots.Print(p, rows)
 	}
 	printNames(p, "Paused partitions", g.Named(paused), partitions)
 	printNames(p, "Partitions without a holder", g.Named(unassigned), partitions)
@@ -147,9 +141,7 @@ func printNames(p *terminal.Terminal, what string, names []string, all bool) {
 		line = fmt.Sprintf("%s (%d): %s and %d more (use --partitions to see all)", what, len(names), model.Names(names[:fewNames]), more)
 	}
 	fmt.Fprintln(p)
-	for _, line := range terminal.Wrap(line, p.ReadableWidth()) {
-		fmt.Fprintln(p, p.Paint(terminal.Amber, line))
-	}
+	p.Say(terminal.Amber, line)
 }
 
 // MembersJSON is the JSON form of a group's members.

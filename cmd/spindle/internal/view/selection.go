@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -34,9 +33,9 @@ func (s *selection) check() (err error) {
 	}
 	switch {
 	case s.prefix != "":
-		return exit.Misuse("give only one of the prefix %q and --group %q", s.prefix, s.group)
+		return terminal.Misuse("give only one of the prefix %q and --group %q", s.prefix, s.group)
 	case slices.Contains(s.states, model.Partial):
-		return exit.Misuse("--state partial applies only to groups, but --group lists members and partitions")
+		return terminal.Misuse("--state partial applies only to groups, but --group lists members and partitions")
 	}
 	s.prefix = table.GroupPrefix(s.group)
 	return nil
@@ -66,7 +65,7 @@ func (s *selection) none() string {
 	which := "There are no locks in the table"
 	switch {
 	case s.states != nil:
-		which = "No lock in the table is " + oneOrMore(texts(s.states))
+		which = "No lock in the table is " + terminal.OneOf(texts(s.states))
 	case !s.all:
 		which = "No lock in the table is in use"
 	}
@@ -77,13 +76,6 @@ func (s *selection) none() string {
 		which += ". To list released locks, use --all"
 	}
 	return which + "."
-}
-
-func oneOrMore(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	return terminal.OneOf(words)
 }
 
 // orders has a comparison function for each value of --sort. Each function puts the entries first that operators
@@ -130,30 +122,6 @@ func leaseOf(e model.Entry) time.Duration {
 func sorted(all []model.Entry, by string) []model.Entry {
 	slices.SortStableFunc(all, orders[by])
 	return all
-}
-
-// A choice is a flag whose value is one of a list of words.
-type choice struct {
-	value string
-	of    []string
-}
-
-// Words returns its possible values.
-func (c *choice) Words() []string { return c.of }
-
-// String implements pflag.Value.
-func (c *choice) String() string { return c.value }
-
-// Type implements pflag.Value.
-func (c *choice) Type() string { return "choice" }
-
-// Set implements pflag.Value.
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.of, s) {
-		return fmt.Errorf("want %s", terminal.OneOf(c.of))
-	}
-	c.value = s
-	return nil
 }
 
 // inStates is a flag whose value is a comma-separated list of states.

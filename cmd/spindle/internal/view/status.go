@@ -9,10 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -36,6 +33,12 @@ least the first 32 with --output json. A killed process stays on the list until
 a process behind it gets the lock. To see the processes that wait for a
 semaphore, give the name of any of its slots, such as pool/slot/0000.
 
+A waiter "can be notified" if both its row and the holder's have an address for
+notifications. The table does not show whether messages arrive. While the holder
+answers them, the waiter polls about once per lease. Otherwise, it polls as
+often as a waiter with "no notifications". Status never shows an address, and
+says nothing about notifications if neither the waiter nor the holder uses them.
+
 With --expect, status checks several locks that should all have a holder. It
 lists the locks without a holder, and says whether each of them was never taken,
 was released or has expired.
@@ -52,7 +55,7 @@ Exit codes:
   4    the lock is held, but not by the holder that --id or --token identifies`
 
 // NewStatus returns the command status.
-func NewStatus(o *connect.Database) *cobra.Command {
+func NewStatus(o *database.Database) *cobra.Command {
 	var a answer
 	var expected []string
 	c := &cobra.Command{
@@ -68,33 +71,30 @@ func NewStatus(o *connect.Database) *cobra.Command {
 			if len(args) == 0 && len(expected) > 0 {
 				return nil
 			}
-			return flags.Exactly(1, "the name of one lock")(c, args)
+			return model.OneName(c, args)
 		},
-		ValidArgsFunction: complete.Locks(o),
 		RunE: func(c *cobra.Command, args []string) error {
+			single := len(expected) == 0
 			switch {
-			case len(expected) == 0:
-				if err := table.CheckKey(args[0]); err != nil {
-					return exit.Misuse("%w", err)
-				}
-				return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.one(ctx, t, args[0]) })
+			case single:
 			case len(args) > 0:
-				return exit.Misuse("give either the lock %q or --expect, not both", args[0])
+				return terminal.Misuse("give either the lock %q or --expect, not both", args[0])
 			case a.id != "" || a.token != 0:
-				return exit.Misuse("--id and --token check a single lock; give its name instead of --expect")
+				return terminal.Misuse("--id and --token check a single lock; give its name instead of --expect")
+			default:
+				var err error
+				if args, err = model.CheckExpected(expected); err != nil {
+					return err
+				}
 			}
-			names, err := model.CheckExpected(expected)
-			if err != nil {
-				return err
-			}
-			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.expected(ctx, t, names) })
+			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.run(ctx, t, single, args) })
 		},
 	}
 	c.Flags().StringVar(&a.id, "id", "", "exit with code 4 unless this `id` holds the lock; an id that ends in / matches every id that begins with it")
 	c.Flags().Int64Var(&a.token, "token", 0, "exit with code 4 unless the lock is held under this `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	model.ExpectFlag(c.Flags(), &expected)
-	flags.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
+	terminal.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
 	a.f.Flag(c.Flags())
 	return c
 }
@@ -107,72 +107,60 @@ type answer struct {
 	f     terminal.Format
 }
 
-// one reports whether a single lock is held.
-func (a *answer) one(ctx context.Context, t table.Table, name string) error {
-	l, err := model.OneLock(ctx, t, name)
-	if err != nil {
-		return err
-	}
-	switch {
-	case a.quiet:
-	case a.f.Objects():
-		err = terminal.PrintJSON(os.Stdout, model.StatusOf(l))
-	default:
-		p := terminal.On(os.Stdout)
-		_, err = fmt.Fprintln(p, terminal.Fold(p, model.Sentence(l)+model.WaiterLines(l)))
-	}
-	if err != nil {
-		return err
-	}
-	mine := (a.id == "" || isHolder(l.Holder(), a.id)) && (a.token == 0 || l.Token == table.Token(a.token))
-	switch {
-	case l.State() == operator.Unreadable:
-		return l.Unreadable
-	case !l.IsHeld():
-		return &exit.Error{Code: exit.StatusFree}
-	case !mine && !a.quiet && !a.f.Objects():
-		return &exit.Error{Code: exit.StatusElse, Err: fmt.Errorf("%s is held, but not by the holder that --id or --token identifies", terminal.Show(l.Name))}
-	case !mine:
-		return &exit.Error{Code: exit.StatusElse}
-	}
-	return nil
-}
-
-// expected reports which of the locks have no holder.
-func (a *answer) expected(ctx context.Context, t table.Table, names []string) error {
+// run reports whether the locks are held: the single one that is asked for, or those that are expected to be.
+func (a *answer) run(ctx context.Context, t table.Table, single bool, names []string) error {
 	found, err := model.ExpectedLocks(ctx, t, names)
 	if err != nil {
 		return err
 	}
-	switch {
-	case a.quiet:
-	case a.f.Objects():
-		for _, l := range found {
-			if err := terminal.PrintJSON(os.Stdout, model.StatusOf(l)); err != nil {
-				return err
-			}
-		}
-	default:
-		var all []model.Entry
-		for _, l := range found {
-			all = append(all, model.LockEntry(l))
-		}
-		ls := listing{f: a.f}
-		if err := ls.write(terminal.On(os.Stdout), ls.columns(model.LockColumns, model.WideColumns), all); err != nil {
+	if !a.quiet {
+		if err := a.print(single, found); err != nil {
 			return err
 		}
 	}
-	if text := model.Leaderless(found); text != "" && !a.quiet {
-		return &exit.Error{Code: exit.StatusFree, Err: errors.New("no process holds " + text)}
+	code, why := a.verdict(single, found)
+	switch {
+	case code == 0:
+		return why
+	case a.quiet || single && a.f.Objects():
+		why = nil
+	}
+	return &terminal.Exit{Code: code, Err: why}
+}
+
+func (a *answer) print(single bool, found []operator.Listing) error {
+	p := terminal.On(os.Stdout)
+	if single && !a.f.Objects() {
+		_, err := fmt.Fprintln(p, terminal.Fold(p, model.Sentence(found[0])+model.WaiterLines(found[0])))
+		return err
+	}
+	var all []model.Entry
+	for _, l := range found {
+		e := model.LockEntry(l)
+		e.Object = model.StatusOf(l)
+		all = append(all, e)
+	}
+	ls := listing{f: a.f}
+	return ls.write(p, ls.columns(model.LockColumns, model.WideColumns), all)
+}
+
+// verdict returns the exit code and the reason for it. Code 0 with a reason is a failure to read a lock.
+func (a *answer) verdict(single bool, found []operator.Listing) (int, error) {
+	if text := model.Leaderless(found); single && text != "" {
+		return terminal.StatusFree, nil // the output says why
 	} else if text != "" {
-		return &exit.Error{Code: exit.StatusFree}
+		return terminal.StatusFree, errors.New("no process holds " + text)
 	}
 	for _, l := range found {
 		if l.State() == operator.Unreadable {
-			return fmt.Errorf("%s: %w", terminal.Show(l.Name), l.Unreadable)
+			return 0, fmt.Errorf("%s: %w", terminal.Show(l.Name), l.Unreadable)
 		}
 	}
-	return nil
+	l := found[0]
+	if a.id != "" && !isHolder(l.Holder(), a.id) || a.token != 0 && l.Token != table.Token(a.token) {
+		return terminal.StatusElse, fmt.Errorf("%s is held, but not by the holder that --id or --token identifies", terminal.Show(l.Name))
+	}
+	return 0, nil
 }
 
 func isHolder(holder, id string) bool {

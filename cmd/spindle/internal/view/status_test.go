@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -27,13 +27,13 @@ func TestStatusFailsForALockThatItCanNotRead(t *testing.T) {
 	}
 	for _, c := range []struct {
 		names []string
-		code  int // of exit.Error, 0 for success, or -1 for any other error
+		code  int // of terminal.Exit, 0 for success, or -1 for any other error
 	}{
-		{[]string{"held"}, 0}, {[]string{"newer"}, -1}, {[]string{"free"}, exit.StatusFree}, {[]string{"held", "newer"}, -1}, {[]string{"newer", "held"}, -1},
-		{[]string{"held", "free"}, exit.StatusFree}, {[]string{"newer", "free"}, exit.StatusFree},
+		{[]string{"held"}, 0}, {[]string{"newer"}, -1}, {[]string{"free"}, terminal.StatusFree}, {[]string{"held", "newer"}, -1}, {[]string{"newer", "held"}, -1},
+		{[]string{"held", "free"}, terminal.StatusFree}, {[]string{"newer", "free"}, terminal.StatusFree},
 	} {
 		code := func(err error) int {
-			var e *exit.Error
+			var e *terminal.Exit
 			switch {
 			case err == nil:
 				return 0
@@ -43,9 +43,9 @@ func TestStatusFailsForALockThatItCanNotRead(t *testing.T) {
 			return -1
 		}
 		tab, a := table.Table{Store: store}, answer{quiet: true}
-		assert.Equal(t, c.code, code(a.expected(t.Context(), tab, c.names)), "--expect %v", c.names)
+		assert.Equal(t, c.code, code(a.run(t.Context(), tab, false, c.names)), "--expect %v", c.names)
 		if len(c.names) == 1 {
-			assert.Equal(t, c.code, code(a.one(t.Context(), tab, c.names[0])), c.names)
+			assert.Equal(t, c.code, code(a.run(t.Context(), tab, true, c.names)), c.names)
 		}
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/complete"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/connect"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/exit"
-	"github.com/spindle-lock/spindle/cmd/spindle/internal/flags"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/operator"
@@ -41,7 +39,7 @@ name of a partition, or use --prefix with the first part of their names.
 
 // watching is one run of watch.
 type watching struct {
-	*connect.Database
+	*database.Database
 	name   string
 	prefix string
 	every  time.Duration
@@ -49,37 +47,31 @@ type watching struct {
 }
 
 // NewWatch returns the command watch.
-func NewWatch(o *connect.Database) *cobra.Command {
+func NewWatch(o *database.Database) *cobra.Command {
 	w := &watching{Database: o}
 	c := &cobra.Command{
 		Use:   "watch [NAME]",
 		Short: "Print each change of the locks",
-		Long:  watchHelp + model.Help + "\n" + flags.CommonCodes,
+		Long:  watchHelp + model.Help + "\n" + terminal.CommonCodes,
 		Example: `  spindle watch
   spindle watch --prefix billing/
   spindle watch --prefix orders/
   spindle watch nightly -o json | jq -r 'select(.state == "expired") | .holder'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("watch takes at most one lock name, but got %q", args)
-			}
-			return nil
-		},
-		ValidArgsFunction: complete.Locks(o),
-		RunE: func(c *cobra.Command, args []string) error {
+		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				if err := table.CheckKey(args[0]); err != nil {
-					return exit.Misuse("%w", err)
-				}
-				w.name = args[0]
+				return table.CheckKey(args[0])
 			}
+			return terminal.AtMostOne("lock name")(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			w.name = strings.Join(args, "")
 			if w.name != "" && w.prefix != "" {
-				return exit.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
+				return terminal.Misuse("give either the lock %q or --prefix %q, not both", w.name, w.prefix)
 			}
 			return w.run(c.Context(), terminal.On(os.Stdout))
 		},
 	}
-	c.Flags().DurationVar(&w.every, "every", time.Second, "the shortest pause between two reads of the table")
+	c.Flags().DurationVar(&w.every, "every", time.Second, "minimum time between reads of the table")
 	c.Flags().StringVar(&w.prefix, "prefix", "", "watch only locks whose names begin with this `text`")
 	w.f.Flag(c.Flags())
 	return c
@@ -89,7 +81,7 @@ func NewWatch(o *connect.Database) *cobra.Command {
 // meantime.
 func (w *watching) run(ctx context.Context, p *terminal.Terminal) error {
 	if w.every < 10*time.Millisecond {
-		return exit.Misuse("--every %v: must be at least 10ms", w.every)
+		return terminal.Misuse("--every %v: must be at least 10ms", w.every)
 	}
 	var s story
 	f := follower{Database: w.Database, every: w.every, patience: 2 * time.Second,

@@ -44,14 +44,14 @@ func run(args []string) error {
 	}
 	id, leased, logs := spindle.WithID(args[4]), spindle.WithLease(lease), spindle.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if args[0] == "mutex" {
-		waiter{db, lock.New(db, args[2], args[3], id, leased, logs), spindle.New(db, args[2], args[3])}.obey(ctx)
+		waiter{db, newMutex(db, args[2], args[3], id, leased, logs), spindle.New(db, args[2], args[3])}.obey(ctx)
 		return nil
 	}
 	opts := []spindle.Option{id, leased, logs}
 	if args[0] == "handover" {
 		opts = append(opts, spindle.WithHandover())
 	}
-	return candidate{spindle.New(db, args[2], args[3], opts...)}.run(ctx)
+	return candidate{newLock(db, args[2], args[3], opts...)}.run(ctx)
 }
 
 var out sync.Mutex
@@ -74,8 +74,8 @@ func orders(obey func(what string, a, b int64)) {
 	os.Exit(1)
 }
 
-// report prints the intervals during which the process believed that it held the lock: from the end of the first call
-// of has that returned true to the start of the last one. Only the latest report on an interval counts.
+// report prints the intervals during which the process believed that it held the lock: from the end of the first call of
+// the function has that returned true to the start of the last such call. Only the latest report on an interval counts.
 func report(has func() (bool, spindle.Token)) {
 	const every = 20 * time.Millisecond // what a kill can cost of an interval
 	var token spindle.Token

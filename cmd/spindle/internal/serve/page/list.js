@@ -74,13 +74,8 @@ export class List {
       const cell = element("div", "cell " + key, button);
       cell.setAttribute("role", "columnheader");
       cell.dataset.key = key;
-      $("head").append(cell);
+      $("axis").before(cell);
     }
-    const cell = element("div", "cell time");
-    cell.setAttribute("role", "columnheader");
-    cell.setAttribute("aria-label", "Timeline");
-    $("head").append(cell);
-    this.axisCell = cell;
   }
 
   sortBy(key) {
@@ -113,7 +108,7 @@ export class List {
     }
     if (this.axisSpan !== span) {
       this.axisSpan = span;
-      this.axisCell.replaceChildren(axis(span));
+      $("axis").replaceChildren(axis(span));
     }
     const empty = $("empty");
     empty.hidden = all.length > 0;
@@ -182,27 +177,16 @@ export class List {
     const top = this.scroller.scrollTop;
     const first = Math.max(Math.floor(top / this.height) - 3, 0);
     const last = Math.min(Math.ceil((top + this.scroller.clientHeight) / this.height) + 3, this.locks.length);
-    const seen = new Set();
-    for (let i = first; i < last; i++) seen.add(this.locks[i].id);
-    const spare = [];
-    for (const [id, row] of this.rows) {
-      if (!seen.has(id)) {
-        spare.push(row);
-        this.rows.delete(id);
-      }
-    }
+    const before = this.rows;
+    this.rows = new Map();
     for (let i = first; i < last; i++) {
       const lock = this.locks[i];
-      let row = this.rows.get(lock.id);
-      if (!row) {
-        row = spare.pop() || new Row(this.space);
-        row.take(lock);
-        this.rows.set(lock.id, row);
-      }
-      row.lock = lock;
-      row.at(i, i * this.height, this.places.get(lock.id));
+      const row = before.get(lock.id) || new Row(this.space, lock.id);
+      before.delete(lock.id);
+      this.rows.set(lock.id, row);
+      row.at(lock, i, i * this.height, this.places.get(lock.id));
     }
-    spare.forEach((row) => row.element.remove());
+    for (const row of before.values()) row.element.remove();
     this.mark();
     this.frame();
   }
@@ -288,52 +272,18 @@ export class List {
 }
 
 class Row {
-  constructor(parent) {
-    const cell = (name, ...children) => {
-      const e = element("div", "cell " + name, ...children);
-      e.setAttribute("role", "gridcell");
-      return e;
-    };
-    this.fold = element("span", "fold");
-    this.fold.setAttribute("aria-hidden", "true");
-    this.name = element("bdi", "main");
-    this.missing = element("span", "missing");
-    this.waiting = element("span", "waiting");
-    this.value = element("bdi", "published");
-    this.done = element("span", "done");
+  constructor(parent, id) {
+    this.element = $("row").content.cloneNode(true).firstElementChild;
+    for (const e of this.element.querySelectorAll("[data-as]")) this[e.dataset.as] = e;
     this.ago = element("span", "");
-    this.swatch = element("i", "swatch");
-    this.holder = element("bdi", "main");
-    this.token = element("span", "sub");
-    this.fill = element("div", "fill");
-    this.bar = element("div", "bar", this.fill);
-    this.state = element("span", "state");
-    this.left = element("span", "left");
-    this.changes = element("span", "count");
     this.strip = new Strip();
-    this.words = element("span", "hidden");
-    this.element = element("div", "row",
-      cell("name", element("span", "line", this.fold, this.name), element("span", "sub", this.missing, this.waiting, this.value, this.done)),
-      cell("holder", element("span", "line", this.swatch, this.holder), this.token),
-      cell("state", element("div", "bar-line", this.state, this.left), this.bar),
-      cell("changes", this.changes),
-      cell("time", this.strip.element, this.words));
-    this.element.setAttribute("role", "row");
-    this.bar.setAttribute("aria-hidden", "true");
-    this.strip.element.setAttribute("aria-hidden", "true");
-    this.share = 0;
+    this.time.prepend(this.strip.element);
+    this.element.dataset.id = id;
+    this.element.id = "lock-" + id;
     parent.append(this.element);
   }
 
-  take(lock) {
-    this.lock = lock;
-    this.rev = -1;
-    this.share = Math.max(left(lock, now()) || 0, 0);
-    this.element.dataset.id = lock.id;
-    this.element.id = "lock-" + lock.id;
-  }
-
-  at(index, top, place) {
+  at(lock, index, top, place) {
     const {level = 1, parts = 0, open = false} = place || {};
     if (level !== this.level || parts !== this.parts || open !== this.open) {
       Object.assign(this, {level, parts, open, rev: -1});
@@ -343,9 +293,9 @@ class Row {
       else this.element.removeAttribute("aria-expanded");
       this.fold.textContent = !parts ? "" : open ? "▾" : "▸";
     }
+    this.lock = lock;
     this.element.style.transform = `translateY(${top}px)`;
     this.element.setAttribute("aria-rowindex", index + 2);
-    this.element.classList.toggle("odd", index % 2 === 1);
   }
 
   update(at) {
@@ -355,7 +305,8 @@ class Row {
       put(this.name, show(lock.name));
       const parts = this.parts ? plural(this.parts, "partition") : "";
       put(this.value, [parts, this.level > 1 ? "" : show(lock.value)].filter(Boolean).join(" · "));
-      this.done.replaceChildren(...this.last(lock));
+      this.done.replaceChildren(...lock.done ? ["done ", this.ago, " ago: ", element("bdi", "", show(lock.done)), ", by ", doer(lock)]
+        : lock.problem ? [element("bdi", "wrong", plain(lock.problem))] : []);
       put(this.missing, missing(lock) ? "should be held" : "");
       put(this.holder, lock.holder ? show(lock.holder) : "nobody");
       this.holder.classList.toggle("faint", !lock.holder);
@@ -370,36 +321,14 @@ class Row {
     if (lock.token) since = `${lock.token} · ${short(at - Number(lock.token) / 1000)}`;
     else if (last && last.to) since = `for ${short(at - last.to)}`;
     put(this.token, since);
-    put(this.waiting, this.wait(lock, at));
-    if (lock.done) put(this.ago, short(at - lock.done_at));
-    this.lease(at);
-  }
-
-  // wait says how many wait for a lock, in few words: the column is narrow.
-  wait(lock, at) {
-    if (!lock.waiting) return "";
     const longest = short(at - lock.waiting_since);
-    return lock.waiting === 1 ? `1 waits, for ${longest}` : `${lock.waiting} wait, up to ${longest}`;
-  }
-
-  // last says what was done last under a lock, or what of it can't be read.
-  last(lock) {
-    if (lock.done) return ["done ", this.ago, " ago: ", element("bdi", "", show(lock.done)), ", by ", doer(lock)];
-    return lock.problem ? [element("bdi", "wrong", plain(lock.problem))] : [];
-  }
-
-  lease(at) {
-    const lock = this.lock;
-    let share = left(lock, at);
+    put(this.waiting, !lock.waiting ? "" : lock.waiting === 1 ? `1 waits, for ${longest}` : `${lock.waiting} wait, up to ${longest}`);
+    if (lock.done) put(this.ago, short(at - lock.done_at));
+    const share = left(lock, at);
     const feels = mood(lock, at);
     if (this.mood !== feels) this.element.dataset.mood = this.mood = feels;
     put(this.state, held(lock) && share <= 0 ? "silent" : lock.state);
     put(this.left, share === null ? "" : share > 0 ? `${seconds(share * lock.lease)} of ${short(lock.lease)}` : `${short(-share * lock.lease)} over`);
-    share = Math.min(Math.max(share || 0, 0), 1);
-    // A bar is refilled in a few frames, and runs out as time does.
-    this.share = share > this.share && !still.matches ? this.share + (share - this.share) * 0.3 : share;
-    this.fill.style.transform = `scaleX(${this.share.toFixed(4)})`;
+    this.fill.style.transform = `scaleX(${Math.min(Math.max(share || 0, 0), 1).toFixed(4)})`;
   }
 }
-
-const still = matchMedia("(prefers-reduced-motion: reduce)");

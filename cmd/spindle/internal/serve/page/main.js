@@ -53,25 +53,22 @@ function toAddress() {
 function changed() {
   list.refresh();
   count();
-  press();
   toAddress();
 }
 
 list.onView = toAddress;
 
-function press() {
-  for (const b of $("filters").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.show));
-  for (const b of $("spans").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.span));
-}
-
+// count says how many locks each filter lets through, and which filter and which time are chosen.
 function count() {
   const n = list.counts();
   for (const b of $("filters").children) {
-    put(b.querySelector(".number"), n[b.dataset.name].toLocaleString("en"));
-    b.classList.toggle("some", n[b.dataset.name] > 0);
-    // Few tables have locks that are expected.
-    if (b.dataset.name === "missing") b.hidden = !n.missing && list.view.show !== "missing";
+    const {name} = b.dataset;
+    put(b.querySelector(".number"), n[name].toLocaleString("en"));
+    b.classList.toggle("some", n[name] > 0);
+    b.setAttribute("aria-pressed", String(name === list.view.show));
+    if (name === "missing") b.hidden = !n.missing && list.view.show !== name; // few tables have locks that are expected
   }
+  for (const b of $("spans").children) b.setAttribute("aria-pressed", String(b.dataset.name === list.view.span));
 }
 
 let typing = 0;
@@ -143,31 +140,26 @@ function redraw() {
   status();
 }
 
-function live() {
-  link = "live";
-  heard = performance.now();
-}
-
 listen({
+  heard() {
+    link = "live";
+    heard = performance.now();
+  },
   snapshot(f) {
-    live();
     snapshot(f);
     $("where").textContent = `${model.table}${model.prefix ? " · " + model.prefix + "…" : ""} · ${model.database}`;
     document.title = model.table + " · spindle";
     redraw();
   },
   look(f) {
-    live();
     look(f);
     redraw();
   },
   away(f) {
-    live();
     away(f);
     status();
   },
   tick(f) {
-    live();
     old(f);
     redraw();
   },
@@ -178,7 +170,6 @@ listen({
 });
 
 fromAddress();
-press();
 list.refresh();
 count();
 

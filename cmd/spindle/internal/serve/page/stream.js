@@ -3,7 +3,7 @@
 const silent = 7000; // the server says something every two seconds
 const rest = 30000;  // a page that nobody sees lets go: browsers allow six connections to a server
 
-// listen calls one of the functions for each event, and silent with "lost" or "resting" when none come.
+// listen calls heard and the function of its name for each event, and silent with "lost" or "resting" when none come.
 export function listen(on) {
   let source = null;
   let heard = 0;
@@ -16,7 +16,8 @@ export function listen(on) {
     for (const name of ["snapshot", "look", "away", "tick"]) {
       source.addEventListener(name, (event) => {
         heard = performance.now();
-        on[name](event.data ? JSON.parse(event.data) : null);
+        on.heard();
+        on[name](JSON.parse(event.data));
       });
     }
     source.onerror = () => on.silent("lost");

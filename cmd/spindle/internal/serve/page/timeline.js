@@ -57,6 +57,7 @@ export class Strip {
     this.inner = element("div", "strip");
     this.blind = element("div", "blind");
     this.element = element("div", "track", this.inner, this.blind);
+    this.element.setAttribute("aria-hidden", "true");
     this.rev = -1;
     this.base = 0;
   }

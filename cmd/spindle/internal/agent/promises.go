@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// promises has the holds of an agent whose programs may still act, by the names of their locks. The agent has promised
+// each program a time until which it may act. Until that time has passed, or the program can no longer act, no other
+// program of this agent gets the lock. Usually the lease already ensures this. But if an operator releases the lock or
+// deletes its rows, other programs may see that the lock is free before the agent finds out that the first program has
+// lost it.
+type promises struct {
+	clock elect.Clock
+	mu    sync.Mutex
+	to    map[string]map[*hold]bool
+}
+
+// promise records that a program was told, at the time made, that it will hold a lock for at least as long as left.
+type promise struct {
+	made elect.Instant
+	left time.Duration
+}
+
+// over returns how much longer the promise lasts. The result is not positive once the promise is over.
+func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Since(p.made) }
+
+// keep adds a hold.
+func (ps *promises) keep(h *hold) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, name := range h.term.names {
+		if ps.to[name] == nil {
+			ps.to[name] = map[*hold]bool{}
+		}
+		ps.to[name][h] = true
+	}
+}
+
+// lift forgets a hold.
+func (ps *promises) lift(h *hold) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, name := range h.term.names {
+		if delete(ps.to[name], h); len(ps.to[name]) == 0 {
+			delete(ps.to, name)
+		}
+	}
+}
+
+// left returns how long it takes until the promises about a lock are over.
+func (ps *promises) left(name string) (left time.Duration) {
+	ps.mu.Lock()
+	holds := maps.Clone(ps.to[name])
+	ps.mu.Unlock()
+	now := ps.clock.Now()
+	for h := range holds {
+		left = max(left, h.status().promised.over(now))
+	}
+	return left
+}
+
+// promise records p, unless an earlier promise lasts longer or the program can no longer act.
+func (h *hold) promise(p promise) {
+	now := h.agent.clock.Now()
+	h.change(func(s *status) {
+		if !s.lifted && p.over(now) > s.promised.over(now) {
+			s.promised = p
+		}
+	})
+}
+
+// lift ends the promises to the program, because it can no longer act.
+func (h *hold) lift() {
+	h.change(func(s *status) { s.lifted, s.promised = true, promise{} })
+	h.agent.promises.lift(h)
+}
+
+// liftOnceOver lifts the promises of a hold that is over. Its program may act until then.
+func (h *hold) liftOnceOver() {
+	clock := h.agent.clock
+	if left := h.status().promised.over(clock.Now()); left > 0 {
+		clock.AfterFunc(left, h.liftOnceOver)
+		return
+	}
+	h.lift()
+}

@@ -1,0 +1,84 @@
+package database
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A Connection holds a Spanner client for the database, and gives access to the lock table.
+//
+// A client loses its session if the emulator is restarted, or if the database is dropped and created again. From then
+// on, all of the client's calls fail. Connection therefore creates a new client and repeats the failed call, which had
+// no effect. This does not affect lock holders. As long as its lease row still exists, a holder keeps the lock under
+// the same token.
+type Connection struct {
+	table string
+	dial  func() (*spanner.Client, error)
+
+	mu sync.Mutex
+	db *spanner.Client
+}
+
+// Close closes the client.
+func (c *Connection) Close() { c.Client().Close() }
+
+// Client returns the current client.
+func (c *Connection) Client() *spanner.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.db
+}
+
+// Locks returns the lock table.
+func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c.call)} }
+
+// call makes a call. If the client has lost its session, the call had no effect, so call repeats it with a new client.
+func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
+	db := c.Client()
+	err := do(ctx, table.Spanner{DB: db, Table: c.table})
+	if table.FaultOf(err) != table.NoSession {
+		return err
+	}
+	c.mu.Lock()
+	if c.db == db { // no other call has replaced it
+		if fresh, err := c.dial(); err == nil { // otherwise, the next call tries again
+			c.db = fresh
+			db.Close()
+		}
+	}
+	c.mu.Unlock()
+	return do(ctx, table.Spanner{DB: c.Client(), Table: c.table})
+}
+
+// quiet is how long the database can take to answer before a command reports that it is waiting.
+const quiet = 3 * time.Second
+
+// Audible logs that the command is waiting if the database takes more than a few seconds to answer. The caller must
+// call the returned function when the database has answered.
+func (o *Database) Audible() (answered func()) {
+	if o.Timeout <= quiet {
+		return func() {}
+	}
+	t := time.AfterFunc(quiet, func() {
+		terminal.Complain("no answer from the database yet; waiting up to %v (--timeout)", o.Timeout)
+	})
+	return func() { t.Stop() }
+}
+
+// Audibly returns the lock table for a command that makes a few calls and exits. If the first call takes more than a
+// few seconds, the command logs that it is waiting.
+func (c *Connection) Audibly(o *Database) table.Table {
+	var said sync.Once
+	return table.Table{Store: table.Via(func(ctx context.Context, step string, do func(context.Context, table.Store) error) error {
+		answered := func() {}
+		said.Do(func() { answered = o.Audible() })
+		defer answered()
+		return c.call(ctx, step, do)
+	})}
+}

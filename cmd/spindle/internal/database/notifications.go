@@ -1,0 +1,67 @@
+package database
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/notify"
+	"github.com/spindle-lock/spindle/internal/options"
+)
+
+// Notifications has the flags of commands whose locks can notify other processes.
+type Notifications struct {
+	listen, announce string
+	announced        *pflag.Flag // sets announce
+}
+
+// Flags adds the flags.
+func (n *Notifications) Flags(f *pflag.FlagSet) {
+	f.StringVar(&n.listen, "notify", "", "exchange notifications that a lock is free, over UDP at this `address`, such as --notify=:7700; without an address, at any free port (default: no notifications)")
+	f.Lookup("notify").NoOptDefVal = noAddress
+	f.StringVar(&n.announce, "notify-address", "", "with --notify, the `IP` address at which others can reach this process, with :port if they need a different port (default: the local address of the default route)")
+	n.announced = f.Lookup("notify-address")
+}
+
+// Listen returns the option for the locks of a process. The caller calls end when they are released. Only a malformed address
+// is an error, because locks work without notifications.
+func (n *Notifications) Listen(o *Database) (option options.Option, end func(), err error) {
+	option, end = func(*options.Config) {}, func() {}
+	if n.listen == "" {
+		if n.announce != os.Getenv(terminal.Variable(n.announced)) { // the variable says nothing about whether to listen
+			err = terminal.Misuse("--notify-address %s: give --notify, too", n.announce)
+		}
+		return option, end, err
+	}
+	s, err := n.open()
+	switch {
+	case errors.Is(err, notify.ErrAddress):
+		return nil, nil, terminal.Misuse("--notify: %w", err)
+	case err != nil:
+		terminal.Complain("going on without notifications: %v (--notify, --notify-address)", err)
+		return option, end, nil
+	}
+	return func(c *options.Config) { c.Notifier, c.Database = s, o.Path }, s.Close, nil
+}
+
+// Meant reports whether an argument is the address for a --notify without one.
+func (n *Notifications) Meant(arg string) bool { return n.listen == noAddress && notify.IsAddress(arg) }
+
+const noAddress = ":0"
+
+// open opens the socket. If the port that was given is taken, open chooses another one, unless --notify-address names the port.
+func (n *Notifications) open() (*notify.Notifier, error) {
+	s, err := notify.Listen(n.listen, n.announce)
+	if _, _, noPort := net.SplitHostPort(n.announce); noPort != nil && errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(n.listen) // it was valid
+		taken := err
+		if s, err = notify.Listen(net.JoinHostPort(host, "0"), n.announce); err == nil {
+			terminal.Complain("notifications: %v; listening on another port", taken)
+		}
+	}
+	return s, err
+}

@@ -1,0 +1,45 @@
+package health
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// Pings receives a program's pings as systemd would, and calls the given function for each of them. The program needs
+// the returned variables in its environment. They tell the program to ping more often than the limit.
+func Pings(limit time.Duration, ping func()) (environment []string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "spindle-") // only this user can write to it
+	if err != nil {
+		return nil, nil, err
+	}
+	at := &net.UnixAddr{Net: "unixgram", Name: filepath.Join(dir, "notify")}
+	on, err := net.ListenUnixgram(at.Net, at)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, nil, err
+	}
+	go func() {
+		message := make([]byte, 4096)
+		for {
+			n, err := on.Read(message)
+			if err != nil {
+				return
+			}
+			if slices.Contains(strings.Split(string(message[:n]), "\n"), daemon.SdNotifyWatchdog) {
+				ping()
+			}
+		}
+	}()
+	stop = func() {
+		_ = on.Close()
+		_ = os.RemoveAll(dir)
+	}
+	return []string{"NOTIFY_SOCKET=" + at.Name, fmt.Sprintf("WATCHDOG_USEC=%d", limit.Microseconds())}, stop, nil
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package health
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A program pings as it would ping systemd, with whatever else it says. Nothing is left of the socket.
+func TestPingsAreThoseOfSystemd(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	pings := make(chan struct{}, 10)
+	var n atomic.Int64
+	env, stop, err := Pings(1500*time.Millisecond, func() { n.Add(1); pings <- struct{}{} })
+	require.NoError(t, err)
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		t.Setenv(name, value)
+	}
+	limit, err := daemon.SdWatchdogEnabled(false)
+	require.NoError(t, err)
+	assert.Equal(t, 1500*time.Millisecond, limit)
+	for _, said := range []string{"READY=1", "STATUS=WATCHDOG=1", "WATCHDOG=1", "READY=1\nWATCHDOG=1\n"} {
+		sent, err := daemon.SdNotify(false, said)
+		require.NoError(t, err)
+		require.True(t, sent)
+	}
+	<-pings
+	<-pings
+	stop()
+	assert.EqualValues(t, 2, n.Load(), "READY and STATUS are no pings")
+	left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

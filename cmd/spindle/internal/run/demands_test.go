@@ -1,0 +1,71 @@
+//go:build unix
+
+package run
+
+import (
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// A program that runs too long, or makes no progress, is signaled, and killed after its grace period. Its lock is released, not
+// left to expire, once it has ended.
+func TestAProgramThatDoesNotFulfilWhatIsDemandedIsEnded(t *testing.T) {
+	const limit = 6 * lease
+	for name, c := range map[string]struct {
+		change func(*site)
+		after  time.Duration
+		says   string
+	}{
+		"it runs too long":       {func(s *site) { s.exec.runTimeout = limit }, limit, "job was given up: work has run for 1m0s"},
+		"it makes no progress":   {func(s *site) { s.exec.stall = limit }, limit + 10*limit/2, "job was given up: the work stalled: no progress for 1m0s"},
+		"it ignores the signals": {func(s *site) { s.exec.runTimeout, s.ignores = limit, true }, limit, "job was given up: work has run for 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				s := newSite(t, store, "a", c.change).start()
+				p := s.running()
+				for range 10 { // with a limit for the run, they don't matter
+					time.Sleep(limit / 2)
+					if w := s.exec.watched.Load(); w != nil {
+						w.Progress()
+					}
+				}
+				end := s.ends()
+				assert.Equal(t, Lost, end.Code)
+				assert.EqualError(t, end.Err, c.says)
+				assert.InDelta(t, c.after, p.told.Sub(p.began), float64(lease/10))
+				assert.Contains(t, p.got, syscall.SIGTERM)
+				if s.ignores {
+					assert.InDelta(t, MostGrace(lease), p.ended.Sub(p.told), float64(lease/10))
+				}
+				assert.True(t, store.Rows()["job"].Heartbeat.IsZero(), "it was released")
+			})
+		})
+	}
+}
+
+// A program that shows progress in time, and one that is not asked to, run on.
+func TestAProgramThatMakesProgressRunsOn(t *testing.T) {
+	for name, stall := range map[string]time.Duration{"it makes progress": lease, "nothing is demanded": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.stall = stall }).start()
+				p := s.running()
+				for range 100 {
+					time.Sleep(lease * 9 / 10)
+					s.exec.watched.Load().Progress()
+				}
+				assert.Empty(t, p.got)
+				p.exit(0)
+				assert.Zero(t, s.ends())
+			})
+		})
+	}
+}

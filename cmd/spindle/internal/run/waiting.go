@@ -1,0 +1,172 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/notify"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/wait"
+)
+
+// waits is how a command waits for the lock: in the lock's queue, or on standby. The goroutine that competes uses it
+// first. When that goroutine has ended, the main loop may use it.
+type waits struct {
+	config    options.Config
+	candidate elect.Candidate
+	slots     wait.Slots  // without names for a lock
+	queues    bool        // the command waits in the queue
+	nonce     string      // of its tickets
+	place     *wait.Place // nil on standby
+	follower  wait.Follower
+	lastOwn   table.Token // of its last term
+}
+
+// sized reports whether the command waits for a slot of a semaphore.
+func (w *waits) sized() bool { return w.slots.Names != nil }
+
+// usable returns the locks that this process can acquire: of a semaphore, only the slots that all holders know.
+func (w *waits) usable(seen []elect.LockView) []elect.LockView {
+	if w.sized() && seen != nil {
+		return seen[:w.slots.Common(seen)]
+	}
+	return seen
+}
+
+// joins sets what the command waits for: for one of n slots, or for a lock if n is zero.
+func (r *reports) joins(n int, queues bool) {
+	if r.queues = queues || n > 0; n == 0 { // who only tries to get a slot reads the queue, too
+		return
+	}
+	r.slots = wait.NewSlots(r.name, n, func(o table.Observation) {
+		r.complainOf("%s gives it size %d, but this process gives it size %d; while both hold slots, only slots that exist in both sizes can be acquired", terminal.Show(o.Holder()), o.LeaseRecord.Slots, n)
+	})
+	r.candidate.Names = r.slots.Names
+	r.candidate.LeaseRecord.Slots, r.candidate.LeaseRecord.Kind = n, table.Semaphore
+}
+
+// settle gives a slot back unless all holders are known to know it (see wait.Slots.IsKnown). It asks for half a lease at
+// most, because heartbeats begin only afterwards.
+func (x *execution) settle(ctx context.Context, step elect.Step) elect.Step {
+	limited, cancel := context.WithTimeout(ctx, x.lease/2)
+	defer cancel()
+	slot := step.Term.Names()[0]
+	var known bool
+	var err error
+	_ = elect.Insist(limited, x.candidate.Clock, x.lease, func(ctx context.Context) error {
+		if known, err = x.waits.slots.IsKnown(ctx, x.candidate.Table, slot); x.atOnce || errors.Is(err, table.ErrNewer) {
+			return nil
+		}
+		return err
+	})
+	if known {
+		return step
+	}
+	book := x.book(step.Term)
+	if err := step.Term.Release(context.WithoutCancel(ctx), errGivenUp); err != nil {
+		x.complain("%s could not be given back, so it stays without a holder until its lease ends: %v", slot, x.Explain(err))
+	}
+	book.Free(false)
+	x.leave(ctx, true)
+	x.join() // the claim has deleted the ticket
+	if err != nil {
+		return elect.Step{Err: err, Pause: x.lease / 10}
+	}
+	return elect.Step{Lost: true}
+}
+
+// join begins a wait.
+func (w *waits) join() {
+	w.place, w.follower = nil, wait.Follower{Config: &w.config, Ear: w.config.Ear()}
+	if !w.queues {
+		return
+	}
+	if w.nonce == "" {
+		w.nonce = wait.Nonce(w.config.Clock)
+	}
+	queue := w.candidate.Names[0]
+	if w.sized() {
+		queue = wait.SlotQueue(w.slots.Name)
+	}
+	place := wait.New(&w.config, w.candidate.Table, queue)
+	place.Ticket.Slots = len(w.slots.Names)
+	place.Ear = w.follower.Ear
+	w.place, w.candidate.Queue = &place, &place
+}
+
+// claims returns what decides to claim the lock.
+func (w *waits) claims() elect.Choose {
+	switch {
+	case w.sized():
+		return func(seen []elect.LockView) elect.Decision {
+			return w.slots.Pick(w.place, w.slots.Free(w.place, seen), seen)
+		}
+	case w.place != nil:
+		return w.place.InOrder(elect.All)
+	}
+	return elect.All
+}
+
+// attend keeps the place in the queue after a poll. A command that has just handed over the lock gets one only later.
+func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
+	if w.place == nil || step.Seen == nil || step.Err != nil || step.CoolingDown {
+		return nil
+	}
+	p := w.place
+	if !soon(ctx, w.config.Lease, func() { err = p.Attend(ctx, w.nonce, step.Seen) }) {
+		w.place = nil // still in use
+		return nil
+	}
+	return err
+}
+
+// rest waits until the next poll is due after a step that began at a time.
+func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) {
+	switch {
+	case w.place == nil:
+		w.follower.Rest(ctx, step, began, w.lastOwn)
+	case step.Seen != nil && step.Err == nil:
+		w.place.Rest(ctx, step)
+	default:
+		elect.Sleep(ctx, w.config.Clock, step.Pause)
+	}
+}
+
+// leave ends the wait. If the command has not acquired the lock, it deletes its ticket, unless that takes long.
+func (w *waits) leave(ctx context.Context, won bool) {
+	w.follower.Ear.Close()
+	if w.place != nil && !won && w.place.Own.Nonce != "" {
+		soon(ctx, w.config.Lease, w.place.Forget)
+	}
+}
+
+// book returns a new notify.Book for a term, with the waiters to tell when its lock is released.
+func (w *waits) book(t *elect.Term) notify.Book {
+	if w.place != nil {
+		return w.place.Book(t)
+	}
+	return w.config.Book(t, notify.Term{Name: t.Names()[0]})
+}
+
+// soon runs f. It returns true when f has returned, or false if ctx has ended and f takes too long for a command that has to end.
+func soon(ctx context.Context, lease time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(wait.LongestForget(lease))
+	defer limit.Stop()
+	select {
+	case <-done:
+		return true
+	case <-limit.C:
+		return false
+	}
+}

@@ -1,0 +1,295 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/lock"
+	"github.com/spindle-lock/spindle/spindletest"
+)
+
+// mutexOf returns the lock as a program with the library sees it, in a process of its own.
+func mutexOf(store *memstore.Store, process string) *lock.Mutex {
+	return lock.New(nil, "locktable", "job", options.Option(func(c *options.Config) {
+		c.Store, c.Process, c.ID, c.Lease = store, process, process, lease
+	}))
+}
+
+func ofPriority(n int) func(*site) {
+	return func(s *site) {
+		s.exec.config.Rank = 9 - n
+		s.exec.candidate.LeaseRecord.Rank = 9 - n
+	}
+}
+
+// Execs and programs with the library get the lock in the order in which they came, those of a higher priority first.
+func TestExecsQueueBesidePrograms(t *testing.T) {
+	for name, r := range map[string]struct {
+		priority func(i int) int
+		want     []int
+	}{
+		"of one priority": {func(int) int { return 9 }, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		"of several":      {func(i int) int { return []int{3, 9, 3, 9, 5, 9, 9, 9}[i] }, []int{1, 3, 5, 6, 7, 4, 0, 2}}, // the mutexes, which are 1, 3, 5 and 7, have 9
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				holder := newSite(t, store, "holder").start()
+				work := holder.running()
+				var mu sync.Mutex
+				var order []int
+				var all sync.WaitGroup
+				turn := func(i int) {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+				}
+				for i := range 8 {
+					all.Go(func() {
+						if i%2 == 1 {
+							assert.NoError(t, lock.Do(t.Context(), mutexOf(store, fmt.Sprint(i)), func(context.Context) error {
+								turn(i)
+								time.Sleep(200 * time.Millisecond)
+								return nil
+							}))
+							return
+						}
+						s := newSite(t, store, fmt.Sprint(i), ofPriority(r.priority(i))).start()
+						p := s.running()
+						turn(i)
+						time.Sleep(200 * time.Millisecond)
+						p.exit(0)
+						s.ends()
+					})
+					time.Sleep(lease / 10)
+				}
+				time.Sleep(3 * lease)
+				work.exit(0)
+				holder.ends()
+				all.Wait()
+				assert.Equal(t, r.want, order)
+			})
+		})
+	}
+}
+
+// An exec leaves a lock that a mutex has released to the one ahead of it, whenever it polls.
+func TestAnExecDoesNotOvertakeWhenAMutexReleases(t *testing.T) {
+	for i := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			holder := mutexOf(store, "holder")
+			require.NoError(t, holder.Lock(t.Context()))
+			time.Sleep(lease)
+			ahead := newSite(t, store, "ahead").start()
+			time.Sleep(lease / 2)
+			behind := newSite(t, store, "behind", ofPriority(0)).start()
+			time.Sleep(3*lease + time.Duration(i)*37*time.Millisecond)
+			require.NoError(t, holder.Unlock(t.Context()))
+			time.Sleep(lease)
+			assert.Empty(t, behind.ran)
+			behind.exitAll(0)
+			ahead.running().exit(0)
+			behind.running().exit(0)
+			ahead.ends()
+			behind.ends()
+		})
+	}
+}
+
+// An exec of low priority, which has waited while mutexes had the lock, is before a later one that knows nothing of their leases.
+func TestALaterExecOfTheSameLowPriorityComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		mutex := lock.New(nil, "locktable", "job", options.Option(func(c *options.Config) {
+			c.Store, c.Process, c.ID, c.Lease = store, "mutex", "mutex", time.Minute
+		}))
+		low := func(name string) *site {
+			return newSite(t, store, name, ofPriority(0), func(s *site) {
+				s.exec.lease, s.exec.config.Lease, s.exec.candidate.LeaseRecord.Lease, s.exec.grace = time.Second, time.Second, time.Second, MostGrace(time.Second)
+			}).start()
+		}
+		require.NoError(t, mutex.Lock(t.Context()))
+		a := low("a")
+		time.Sleep(lease)
+		for range 3 {
+			require.NoError(t, mutex.Unlock(t.Context()))
+			time.Sleep(lease / 20)
+			require.NoError(t, lock.Do(t.Context(), mutexOf(store, "other"), func(context.Context) error { time.Sleep(lease / 50); return nil }))
+			require.NoError(t, mutex.Lock(t.Context()))
+			time.Sleep(lease / 50)
+		}
+		require.NoError(t, mutex.Unlock(t.Context()))
+		b := low("b")
+		p := a.running()
+		assert.Empty(t, b.ran)
+		p.exit(0)
+		b.running().exit(0)
+		a.ends()
+		b.ends()
+	})
+}
+
+// With notifications, a holder that is about to hand over tells those that stand by.
+func TestAStandbyIsToldThatAnExecHandsOver(t *testing.T) {
+	for i := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			store, net := &memstore.Store{}, spindletest.NewNetwork()
+			h := newSite(t, store, "holder", notified(net), handingOver).start()
+			work := h.running()
+			s := newSite(t, store, "standby", notified(net), handingOver, func(s *site) { s.standsBy = true }).start()
+			time.Sleep(4*lease + time.Duration(i)*lease/10)
+			h.signals <- syscall.SIGTERM
+			time.Sleep(50 * time.Millisecond)
+			assert.Equal(t, "\nstandby", store.Rows()["job"].Writer, "the successor has come forward")
+			work.exit(0)
+			s.running().exit(0)
+			h.ends()
+			s.ends()
+		})
+	}
+}
+
+// An exec gets its turn beside programs that want the lock again and again, and a waiting exec polls at the pace of the queue.
+func TestAWaitingExecHasItsTurnAndItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range 3 {
+			m := mutexOf(store, fmt.Sprint(i))
+			all.Go(func() {
+				for lock.Do(ctx, m, func(context.Context) error { time.Sleep(200 * time.Millisecond); return nil }) == nil {
+				}
+			})
+		}
+		time.Sleep(lease)
+		for range 4 {
+			s, began := newSite(t, store, "exec").start(), time.Now()
+			p := s.running()
+			t.Logf("its turn after %v", time.Since(began))
+			assert.Less(t, time.Since(began), time.Second, "three turns of 200 ms")
+			p.exit(0)
+			assert.Zero(t, s.ends().Code)
+			time.Sleep(time.Second)
+		}
+		stop()
+		all.Wait()
+
+		holder := newSite(t, store, "holder").start()
+		work := holder.running()
+		s := newSite(t, store, "waiting")
+		s.start()
+		time.Sleep(6 * lease)
+		s.Counts()
+		time.Sleep(10 * lease)
+		requests := 0
+		for _, n := range s.Counts() {
+			requests += n
+		}
+		t.Logf("%v requests a lease", float64(requests)/10)
+		assert.LessOrEqual(t, requests, 230, "as a waiter for a mutex")
+		work.exit(0)
+		s.running().exit(0)
+		holder.ends()
+		s.ends()
+	})
+}
+
+// notified connects a machine to a network.
+func notified(net *spindletest.Network) func(*site) {
+	return func(s *site) {
+		option, _ := net.Process()
+		any(option).(options.Option)(&s.exec.config)
+		rank := s.exec.candidate.LeaseRecord.Rank
+		locks, _ := s.exec.config.Table(nil, "locktable")
+		s.exec.candidate = s.exec.config.Candidate(locks, "job")
+		s.exec.candidate.LeaseRecord.Rank = rank
+	}
+}
+
+// With notifications, a waiting exec polls about once a lease, is told of the release, and has its turn before those that stand by.
+func TestAWaitingExecIsToldThatTheLockIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, net := &memstore.Store{}, spindletest.NewNetwork()
+		holder := newSite(t, store, "holder", notified(net)).start()
+		work := holder.running()
+		standby := newSite(t, store, "standby", notified(net), func(s *site) { s.standsBy = true }).start()
+		time.Sleep(lease)
+		s := newSite(t, store, "waiting", notified(net)).start()
+		time.Sleep(3 * lease)
+		s.Counts()
+		standby.Counts()
+		time.Sleep(10 * lease)
+		for who, most := range map[*site]int{s: 26, standby: 16} {
+			requests := 0
+			for _, n := range who.Counts() {
+				requests += n
+			}
+			t.Logf("%s: %v requests a lease", who.exec.id, float64(requests)/10)
+			assert.LessOrEqual(t, requests, most)
+		}
+		freed := time.Now()
+		work.exit(0)
+		p := s.running()
+		assert.Less(t, time.Since(freed), 50*time.Millisecond)
+		assert.Empty(t, standby.ran)
+		p.exit(0)
+		standby.running().exit(0)
+		for _, x := range []*site{holder, s, standby} {
+			assert.Zero(t, x.ends().Code)
+		}
+	})
+}
+
+// Who ends while it waits leaves no ticket. A signal or the end of the wait is not delayed by a table that hangs.
+func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
+	for failures, hangs := range map[time.Duration]bool{0: false, lease / 2: false, time.Nanosecond: true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			holder := newSite(t, store, "holder").start()
+			work := holder.running()
+			s := newSite(t, store, "a").start()
+			time.Sleep(lease)
+			require.Len(t, tickets(store), 1)
+			if failures > 0 {
+				s.Cut()
+				time.Sleep(failures)
+			}
+			if !hangs {
+				s.Mend()
+			}
+			began := time.Now()
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code)
+			assert.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
+			if !hangs {
+				assert.Empty(t, tickets(store))
+			}
+			work.exit(0)
+			holder.ends()
+			time.Sleep(time.Minute) // a deletion that hangs gives up
+		})
+	}
+}
+
+func tickets(store *memstore.Store) (all []string) {
+	for name := range store.Rows() {
+		if len(name) > 6 && name[:6] == "!wait/" {
+			all = append(all, name)
+		}
+	}
+	return all
+}

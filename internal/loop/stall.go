@@ -1,0 +1,93 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// Stall is the rule that one call of the work must make progress. Time in which the machine was suspended, or in which this
+// process did not run, does not count.
+type Stall struct {
+	Work  context.Context // the work's; may be nil
+	Clock elect.Clock
+	Limit time.Duration                  // how long the work may make no progress; 0: forever
+	Slow  func(idle, left time.Duration) // called each time half of the limit has passed
+	End   func(reason error)             // called once if the work has stalled; like Slow, from another goroutine
+
+	last atomic.Int64 // the monotonic clock at the last progress
+}
+
+// LogSlow returns a function for Slow that logs.
+func LogSlow(log *slog.Logger) func(idle, left time.Duration) {
+	return func(idle, left time.Duration) {
+		log.Warn("the work has made no progress; its context will be canceled unless it makes progress in the remaining time", "for", idle, "left", left)
+	}
+}
+
+// ErrNoWork means that progress was reported of nothing that runs under a lock.
+var ErrNoWork = errors.New("there is no work to report progress for: pass the context that the work's function received, or use its Term or Partition")
+
+// Progress records that the work makes progress. If the work's context has ended, it returns the cause.
+func (s *Stall) Progress() error {
+	switch {
+	case s == nil:
+		return ErrNoWork
+	case s.Limit > 0:
+		s.last.Store(s.Clock.Now().Mono)
+	}
+	if s.Work == nil {
+		return nil
+	}
+	return context.Cause(s.Work)
+}
+
+// Idle returns the time since the last progress.
+func (s *Stall) Idle() time.Duration {
+	return s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})
+}
+
+// Watch begins to watch the work. Once the work has returned, the caller must call stop, which waits for End.
+func (s *Stall) Watch() (stop func()) {
+	if s.Limit == 0 {
+		return func() {}
+	}
+	_ = s.Progress()
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.watch(ctx)
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+func (s *Stall) watch(ctx context.Context) {
+	for slow := false; ctx.Err() == nil; {
+		idle, next := s.Idle(), s.Limit/2
+		if idle >= s.Limit {
+			s.End(fmt.Errorf("%w: no progress for %v", elect.ErrStalled, s.Limit))
+			return
+		}
+		was := slow
+		if slow = idle >= next; slow {
+			next = s.Limit
+		}
+		if slow && !was {
+			s.Slow(idle.Round(time.Millisecond), (s.Limit - idle).Round(time.Millisecond))
+		}
+		began := s.Clock.Now()
+		elect.Sleep(ctx, s.Clock, next-idle)
+		if late := s.Clock.Now().Ran(began) - (next - idle); late > s.Limit/8 {
+			s.last.Add(int64(late)) // the work could not run either
+		}
+	}
+}

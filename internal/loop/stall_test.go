@@ -1,0 +1,49 @@
+package loop
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+)
+
+// jumping is the clock of a machine that was suspended, which only its wall clock shows, or of a process that did not run.
+type jumping struct {
+	elect.SystemClock
+	suspended, stopped atomic.Int64
+}
+
+func (c *jumping) Now() elect.Instant {
+	i, stopped := c.SystemClock.Now(), c.stopped.Load()
+	return elect.Instant{Wall: i.Wall + c.suspended.Load() + stopped, Mono: i.Mono + stopped}
+}
+
+// Work on a machine that was suspended, or in a process that did not run, has had no time to make progress.
+func TestTimeInWhichTheWorkCouldNotRunIsNoStall(t *testing.T) {
+	for name, jump := range map[string]func(*jumping){
+		"suspended": func(c *jumping) { c.suspended.Store(int64(time.Hour)) },
+		"stopped":   func(c *jumping) { c.stopped.Store(int64(time.Hour)) },
+	} {
+		t.Run(name, func(t *testing.T) { testStall(t, jump) })
+	}
+}
+
+func testStall(t *testing.T, jump func(*jumping)) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow, ended []time.Duration
+		began, c := time.Now(), &jumping{}
+		s := &Stall{Clock: c, Limit: time.Minute, Slow: func(idle, left time.Duration) { slow = append(slow, idle, left) },
+			End: func(err error) { assert.ErrorIs(t, err, elect.ErrStalled); ended = append(ended, time.Since(began)) }}
+		stop := s.Watch()
+		synctest.Wait()
+		jump(c)
+		time.Sleep(2 * time.Minute)
+		stop()
+		assert.Equal(t, []time.Duration{time.Minute / 2, time.Minute / 2}, slow)
+		assert.Equal(t, []time.Duration{time.Minute}, ended)
+	})
+}

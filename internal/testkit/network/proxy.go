@@ -1,0 +1,44 @@
+package network
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// NewProxy starts an HTTP proxy on a free port of this machine, in front of the server at addr, which is a URL, or the
+// host and port of a gRPC server. It returns its own address in the same form. It calls before with each request, which
+// before can delay or change. If streams is positive, a connection has at most that many requests in progress. The caller
+// must call stop.
+func NewProxy(addr string, streams int, before func(*http.Request)) (own string, stop func(), err error) {
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	scheme, host, isHTTP := strings.Cut(addr, "://")
+	front, behind := &http.Protocols{}, &http.Protocols{}
+	front.SetHTTP1(true)
+	front.SetUnencryptedHTTP2(true)
+	behind.SetHTTP1(isHTTP)
+	behind.SetUnencryptedHTTP2(!isHTTP)
+	own = "http://" + on.Addr().String()
+	if !isHTTP {
+		scheme, host, own = "http", addr, on.Addr().String()
+	}
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: scheme, Host: host})
+	forward.FlushInterval, forward.ErrorLog = -1, log.New(io.Discard, "", 0)
+	forward.Transport = &http.Transport{Protocols: behind, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the server made itself
+	server := &http.Server{Protocols: front, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams}, ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			before(r)
+			forward.ServeHTTP(w, r)
+		})}
+	go func() { _ = server.Serve(on) }()
+	return own, func() { _ = server.Close() }, nil
+}

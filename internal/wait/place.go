@@ -1,0 +1,226 @@
+// Package wait waits for locks on behalf of a candidate. A candidate with a place in the queues (Place) gets its turn in
+// order of arrival, among the waiters of all processes. A follower of an elector (Follower) has no place.
+//
+//   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
+//   - slots.go: the slots of a semaphore, of which a waiter takes one
+//   - ticket.go: the waiter's own tickets
+//   - notify.go: notifications; follower.go: standing by
+package wait
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fair"
+	"github.com/spindle-lock/spindle/internal/notify"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Place is a waiter's place in the queues for the locks that it wants. The place belongs to the whole process: its goroutines
+// pass it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim also
+// deletes the waiter's own tickets and those of the waiters that it passes, and a release can write a new one.
+//
+// Only one goroutine at a time may call its methods.
+type Place struct {
+	Config *options.Config
+	Table  table.Table
+	Queues []string
+	Once   string                 // the lock whose done row each poll reads, or ""
+	Ticket table.Ticket           // the contents of its tickets, except for the queue
+	Ear    *notify.Ear            // nil without notifications
+	Queued func(queue, place int) // is called when the waiter has joined a queue, with its place there
+	queued
+	shown
+	gaps
+}
+
+// New returns the place of a waiter that has not polled yet. Its Ear has to be closed.
+func New(c *options.Config, t table.Table, queues ...string) Place {
+	ticket := table.Ticket{ID: c.ID, Rank: c.Rank, Set: len(queues) > 1, Lasts: table.LastsFor(c.Lease, len(queues) > 1)}
+	return Place{Config: c, Table: t, Queues: queues, Ticket: ticket, Queued: func(int, int) {}, gaps: gaps{freed: map[string]since{}, ago: math.MaxInt64}}
+}
+
+// MaxPause returns the longest pause of a waiter between two polls.
+func MaxPause(c *options.Config) time.Duration { return cmp.Or(c.Look, min(c.Lease/10, longestPause)) }
+
+// InOrder wraps a choice of locks so that nothing is chosen while other waiters are ahead of this one in the queues.
+func (p *Place) InOrder(choose elect.Choose) elect.Choose {
+	return func(seen []elect.LockView) elect.Decision {
+		d := choose(seen)
+		if d.Claim == nil {
+			return d
+		}
+		wait, passed := p.turn(seen)
+		if wait > 0 {
+			return elect.Decision{Wait: wait}
+		}
+		d.Urgency, d.Also = p.Urgency(), passed
+		return d
+	}
+}
+
+// shown is what the polls have shown.
+type shown struct {
+	wait  time.Duration // how long the waiter leaves a free lock to other waiters
+	seen  []fair.Line   // one for each queue, as of the last poll that was answered; nil before
+	rows  []table.Row   // the rows of the last poll
+	at    time.Time     // the time of the last poll, by Spanner's clock
+	began elect.Instant // when the last poll was sent
+	ended elect.Instant // when the reply to the last poll arrived
+	trip  time.Duration // how long the last poll took
+}
+
+// maxFirstTrip limits what a waiter says of its first poll, which may also have opened the connection to Spanner.
+const maxFirstTrip = 100 * time.Millisecond
+
+// longestPause is the longest pause of any waiter between two polls.
+const longestPause = time.Second
+
+// Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last ticket
+// that the previous one has read.
+func (p *Place) Asks() *table.Beside {
+	b := &table.Beside{}
+	if p.Once != "" {
+		b.Names = []string{table.DoneRow(p.Once)}
+	}
+	for i, q := range p.Queues {
+		b.Queues = append(b.Queues, table.Waiting(q, p.end(i)))
+	}
+	p.began = p.Config.Clock.Now()
+	return b
+}
+
+// end returns the last row that the next poll reads of a queue, or "" for all. A poll of all of a long queue takes three
+// requests, so it is made again only when half of the tickets that the last one has read are gone, or no longer count
+// although the waiter may be next.
+func (p *Place) end(queue int) string {
+	if p.seen == nil {
+		return ""
+	}
+	const half = table.MostTickets / 2
+	q := p.seen[queue]
+	if n := len(q.Tickets); n < half || n < table.MostTickets && q.Beyond() && len(q.Before()) < half {
+		return ""
+	}
+	return q.End
+}
+
+// Learns implements elect.Queue.
+func (p *Place) Learns(b *table.Beside) {
+	var seen []fair.Line
+	for i, q := range p.Queues {
+		tickets, end := table.Tickets(q, b.Rows), p.end(i)
+		if len(tickets) >= table.MostTickets {
+			tickets = tickets[:table.MostTickets]
+			end = tickets[table.MostTickets-1].Row()
+		}
+		seen = append(seen, fair.Line{Own: p.self(q, tickets), Tickets: tickets, End: end, At: b.At})
+	}
+	first := p.seen == nil
+	p.seen, p.rows, p.wait, p.at, p.ended = seen, b.Rows, 0, b.At, p.Config.Clock.Now()
+	if p.trip = p.ended.Ran(p.began); first {
+		p.trip = min(p.trip, maxFirstTrip)
+	}
+}
+
+// self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
+// would have.
+func (p *Place) self(queue string, read []table.Ticket) table.Ticket {
+	self := p.Ticket
+	self.Queue, self.Time, self.Nonce, self.Lasts = queue, p.Own.Time, p.Own.Nonce, 0
+	if i := slices.IndexFunc(read, self.Same); i >= 0 {
+		self.Beat, self.Lasts = read[i].Beat, read[i].Lasts
+	}
+	return self
+}
+
+// turn returns how long the waiter must leave free locks to the waiters ahead of it. If the result is zero or negative,
+// the waiter can claim the locks. The claim then also makes the returned writes, which delete the waiter's own tickets and
+// those of the waiters that it passes.
+func (p *Place) turn(seen []elect.LockView) (wait time.Duration, also []table.Write) {
+	for i, q := range p.seen {
+		gap := p.gap(q, seen[i])
+		wait = max(wait, q.Wait(gap, p.Config.Clock.Random), p.Ear.Free(seen[i].Name, seen[i].Token, q.Before(), fair.After(q.Before(), 1, gap.After)))
+		also = append(also, deletes(q.Passed())...)
+	}
+	p.wait = wait
+	return wait, append(also, deletes(p.in(p.Queues, p.Table))...)
+}
+
+func deletes(tickets []table.Ticket) (all []table.Write) {
+	for _, t := range tickets {
+		all = append(all, t.Delete())
+	}
+	return all
+}
+
+// free is like turn, but for semaphores. It returns which of the free slots the waiter can claim, or how long the
+// waiter must wait. A waiter that has no ticket yet chooses its slot at random, because such waiters do not know of
+// each other.
+func (p *Place) free(free []elect.LockView) (slot int, wait time.Duration, also []table.Write, ok bool) {
+	q := p.seen[0]
+	times := make([]time.Duration, len(free))
+	for i, s := range free {
+		times[i] = p.freeFor(s)
+	}
+	slot, passed, wait, ok := q.Slot(times)
+	for _, s := range free {
+		if !ok {
+			p.Ear.Free(s.Name, s.Token, q.Before(), 0)
+		}
+	}
+	if ok {
+		also = slices.Concat(deletes(q.Before()[:passed]), deletes(q.Lapsed()), deletes(p.in(p.Queues, p.Table)))
+		if p.Own.Nonce == "" {
+			slot = int(p.Config.Clock.Random(time.Duration(len(free))))
+		}
+	}
+	p.wait = wait
+	return slot, wait, also, ok
+}
+
+// Ahead returns how many waiters were ahead of this one at the last poll. If there are several queues, it returns the
+// largest number.
+func (p *Place) Ahead() (place int) {
+	for _, q := range p.seen {
+		place = max(place, q.Place())
+	}
+	return place
+}
+
+// Urgency returns how urgent the waiter's claim is, as of the last poll.
+func (p *Place) Urgency() elect.Urgency {
+	first := p.Own.Nonce != ""
+	for _, q := range p.seen {
+		first = first && q.Place() == 0 && len(q.Tickets) > 1
+	}
+	if first {
+		return elect.InTurn
+	}
+	return elect.Patient
+}
+
+// Done returns the key that was done last under the lock, as of the last poll, and the time of that poll.
+func (p *Place) Done() (table.Done, time.Time, error) {
+	d, err := table.RowsAt(p.at, p.rows).Done(p.Once)
+	return d, p.at, err
+}
+
+// pause returns the time until the waiter's next poll.
+func (p *Place) pause(seen []elect.LockView) time.Duration {
+	ago := p.lastChange(seen)
+	p.paused(ago, p.at, p.trip)
+	pause := elect.Jitter(p.Config.Clock, pace(p).Pause(p.Ahead(), ago))
+	if p.wait > 0 {
+		pause = min(pause, p.wait)
+	}
+	return pause
+}
+
+func pace(p *Place) fair.Pace {
+	return fair.Pace{Lease: p.Config.Lease, RoundTrip: p.trip, Locks: max(len(p.Queues), p.Ticket.Slots)}
+}

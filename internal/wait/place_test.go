@@ -1,0 +1,46 @@
+package wait
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A waiter behind more tickets than one poll reads learns that it is first, although those of sets that wait for other locks, too,
+// stay before it and do not count.
+func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
+	const sets = 20
+	var c options.Config
+	c.Clock, c.Lease = elect.SystemClock{}, 10*time.Second
+	p := New(&c, table.Table{}, "q")
+	now := time.Now()
+	var all []table.Ticket
+	for i := range table.MostTickets + 1 {
+		all = append(all, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i),
+			Beat: now, Grace: time.Second, Lasts: time.Minute, Set: i < sets})
+	}
+	p.Own = all[table.MostTickets]
+	poll := func(tickets ...table.Ticket) {
+		b := p.Asks()
+		b.At = now
+		for _, ticket := range tickets {
+			if w := ticket.Put(); w.Name <= b.Queues[0].To {
+				b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: now, Writer: w.Set[2].Value.(string)})
+			}
+		}
+		p.Learns(b)
+	}
+	poll(all...)
+	assert.Equal(t, table.MostTickets, p.Ahead())
+	for range 2 { // the first learns that waiters have gone
+		poll(append(slices.Clone(all[:sets]), p.Own)...)
+	}
+	assert.Zero(t, p.Ahead())
+}

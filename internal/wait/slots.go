@@ -1,0 +1,110 @@
+package wait
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// MostSlots is the largest size of a semaphore.
+const MostSlots = 1000
+
+// Slots are the slots of a semaphore, as one process knows them. Others can give the semaphore a different size.
+type Slots struct {
+	Name    string                  // the semaphore's
+	Names   []string                // the locks
+	differs func(table.Observation) // is called with each holder that gives the semaphore a different size
+}
+
+// NewSlots returns n slots. The caller must have checked n. Any goroutine may call warn, once for each different size,
+// with the first holder that has this size.
+func NewSlots(name string, n int, warn func(table.Observation)) Slots {
+	var said sync.Map // the different sizes
+	s := Slots{Name: name, differs: func(o table.Observation) {
+		if _, again := said.LoadOrStore(o.LeaseRecord.Slots, true); !again {
+			warn(o)
+		}
+	}}
+	for i := range min(max(n, 0), MostSlots) {
+		s.Names = append(s.Names, Slot(name, i))
+	}
+	return s
+}
+
+// Slot returns the name of a slot.
+func Slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, i) }
+
+// SlotQueue returns the name of the queue for all slots of a semaphore.
+func SlotQueue(name string) string { return name + table.Slots }
+
+// Common returns the number of slots that this process and all the holders know, as a poll showed them.
+func (s *Slots) Common(seen []elect.LockView) int {
+	var holders []table.Observation
+	for _, o := range seen {
+		if o.FreeIn > 0 && o.Confirmed() && o.LeaseRecord != nil {
+			holders = append(holders, o.Observation)
+		}
+	}
+	return s.common(holders)
+}
+
+// common returns the smallest size that this process or a holder gives the semaphore. It skips holders that record no
+// size, because a mutex can have the same name as a slot.
+func (s *Slots) common(holders []table.Observation) int {
+	common := len(s.Names)
+	for _, o := range holders {
+		if size := o.LeaseRecord.Slots; size > 0 && size != len(s.Names) {
+			common = min(common, size)
+			s.differs(o)
+		}
+	}
+	return common
+}
+
+// IsKnown reports whether all slot holders know about a slot. They may not, because processes can give the
+// semaphore different sizes. The poll before the claim can't tell, because a process with a smaller size may have claimed a
+// slot since then. So IsKnown reads all held slots again. A slot that is not known must be released.
+func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (known bool, err error) {
+	all := table.Range{From: Slot(s.Name, 0), To: s.Name + "/slot/9999_9999999999999999"}
+	holders, err := t.Holders(ctx, all, func(name string) bool { return table.QueueOfSlot(name) == SlotQueue(s.Name) })
+	if err != nil {
+		return false, fmt.Errorf("can't read which processes hold the other slots: %w", err)
+	}
+	return chosen < Slot(s.Name, s.common(holders)), nil
+}
+
+// Free returns the free slots that all holders and waiters know. The place must have been in the same poll.
+func (s *Slots) Free(p *Place, seen []elect.LockView) (free []elect.LockView) {
+	common := s.Common(seen)
+	for _, t := range p.seen[0].Tickets {
+		if t.Slots > 0 && !t.Lapsed(p.at) {
+			common = min(common, t.Slots)
+		}
+	}
+	for _, o := range seen {
+		if o.FreeIn <= 0 && o.Name < Slot(s.Name, common) {
+			free = append(free, o)
+		}
+	}
+	return free
+}
+
+// Pick decides to claim one of the free slots, if it is the turn of the waiter at that place.
+func (s *Slots) Pick(p *Place, free, seen []elect.LockView) elect.Decision {
+	i, wait, passed, ok := p.free(free)
+	switch {
+	case ok:
+		return elect.Decision{Claim: []elect.LockView{free[i]}, Urgency: p.Urgency(), Also: passed}
+	case wait == 0: // until one of the slots can be free
+		wait = p.Config.Lease
+		for _, o := range seen {
+			if o.FreeIn > 0 {
+				wait = min(wait, o.FreeIn)
+			}
+		}
+	}
+	return elect.Decision{Wait: wait}
+}
