@@ -59,18 +59,13 @@ func TestNoCommandShowsHowProcessesAreNotified(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	s.fill(db)
-	recorded, err := os.ReadFile("internal/cli/commandline.txt")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(recorded)) {
-		command, is := strings.CutPrefix(strings.TrimSpace(line), "spindle ")
-		if !is || strings.ContainsAny(command, ":$-") {
-			continue
-		}
+	recorded := commandLine(t)
+	for _, command := range commands(recorded) {
 		assert.True(t, shows[command] != nil || runs[command] != nil || slices.Contains(touchesNothing, command), "how does %q show the table?", command)
 		for _, args := range shows[command] {
 			s.run(command + " " + args)
 			s.run("__complete " + command + " m")
-			if strings.Contains(string(recorded), "spindle "+command+" --output:") {
+			if strings.Contains(recorded, "spindle "+command+" --output:") {
 				formats := s.run("__complete " + command + " --output=")
 				for format := range strings.Lines(formats[:strings.Index(formats, ":")]) {
 					s.run(command + " --output " + strings.TrimSpace(format) + " " + args)
@@ -84,6 +79,22 @@ func TestNoCommandShowsHowProcessesAreNotified(t *testing.T) {
 	}
 	assert.NotEmpty(t, s.logged.String())
 	s.check("the log of the library", s.logged.String())
+}
+
+// commandLine is the recorded list of all commands and their flags.
+func commandLine(t *testing.T) string {
+	recorded, err := os.ReadFile("internal/cli/commandline.txt")
+	require.NoError(t, err)
+	return string(recorded)
+}
+
+func commands(recorded string) (all []string) {
+	for line := range strings.Lines(recorded) {
+		if command, is := strings.CutPrefix(strings.TrimSpace(line), "spindle "); is && !strings.ContainsAny(command, ":$-") {
+			all = append(all, command)
+		}
+	}
+	return all
 }
 
 // secrets is what must not be shown.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/options"
@@ -43,4 +44,38 @@ func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
 		poll(append(slices.Clone(all[:sets]), p.Own)...)
 	}
 	assert.Zero(t, p.Ahead())
+}
+
+// A process's claims share a gate, where the first waiter of a queue precedes waiters whose claim nobody waits for.
+func TestTheClaimOfAQueuesFirstWaiterIsInTurn(t *testing.T) {
+	now := time.Now()
+	var queue []table.Ticket
+	for i := range 3 {
+		queue = append(queue, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i),
+			Beat: now, Grace: time.Second, Lasts: time.Minute})
+	}
+	claim := func(own table.Ticket, tickets ...table.Ticket) elect.Decision {
+		var c options.Config
+		c.Clock, c.Lease = elect.SystemClock{}, 10*time.Second
+		p := New(&c, table.Table{}, "q")
+		p.Own = own
+		b := p.Asks()
+		b.At = now
+		for _, ticket := range tickets {
+			w := ticket.Put()
+			b.Rows = append(b.Rows, table.Row{Name: w.Name, Heartbeat: now, Writer: w.Set[2].Value.(string)})
+		}
+		p.Learns(b)
+		return p.InOrder(func(seen []elect.LockView) elect.Decision { return elect.Decision{Claim: seen} })(make([]elect.LockView, 1))
+	}
+
+	first := claim(queue[0], queue...)
+	require.NotEmpty(t, first.Claim)
+	assert.Equal(t, elect.InTurn, first.Urgency)
+	alone := claim(queue[0], queue[0])
+	require.NotEmpty(t, alone.Claim)
+	assert.Equal(t, elect.Patient, alone.Urgency, "nobody waits for it")
+	newcomer := claim(table.Ticket{})
+	require.NotEmpty(t, newcomer.Claim)
+	assert.Equal(t, elect.Patient, newcomer.Urgency)
 }
