@@ -55,7 +55,7 @@ func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + flavorOf(dialect).columns
 }
 
-// Create creates the lock table, unless it exists, in the database with the given path, which has the form
+// Create creates the lock table if it does not exist. The path of the database has the form
 // projects/P/instances/I/databases/D. Create detects the database's dialect. It blocks until the table can be used,
 // which can take a minute. Several programs can call it at the same time.
 //
@@ -91,8 +91,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 }
 
 // inTurn reports whether to try a schema change again. An emulator refuses a schema change while another one is in
-// progress, whereas Spanner queues it. If that is the cause of err, inTurn waits briefly and returns true. The caller
-// must check first whether the other schema change has created the table.
+// progress, whereas Spanner queues it. If that is the cause of err, inTurn waits briefly and returns true. Before
+// trying again, the caller must check whether the other schema change has created the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false

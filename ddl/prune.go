@@ -16,9 +16,9 @@ type PruneOption func(*ages)
 
 type ages operator.Ages
 
-// Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired longer ago than
-// the given age and no candidate has claimed it since, or if a claim has been unconfirmed for at least that long. The
-// age must be at least 24 hours, which is the longest possible lease. One week is a good choice.
+// Expired makes Prune also delete the rows of abandoned locks. A lock is abandoned if its lease expired at least the
+// given time ago and no candidate has claimed it since, or if a claim has been unconfirmed for at least that time. The
+// time must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
 // Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read them. If the
 // holder resumes after that, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation
@@ -42,9 +42,9 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll the
 // lock between the release and the deletion of the row.
 //
-// Prune also deletes the tickets of processes that waited for a lock with package lock and have gone. A ticket is deleted
-// when it was not renewed in time or, if it does not say how long it counts, one day after it was last written. The
-// result does not count tickets.
+// Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. A ticket is
+// deleted when it was not renewed in time or, if it does not say how long it counts, one day after it was last written.
+// The result does not count tickets.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// never is the time until something that has no known end.
+// never is the time until something that is not scheduled.
 const never = time.Duration(math.MaxInt64)
 
 // alarm is a time at which something is due. The zero alarm is never due.
@@ -19,7 +19,7 @@ type alarm struct {
 
 func (a *alarm) set(c elect.Clock, in time.Duration) { *a = alarm{true, c.Now(), in} }
 
-// sooner sets the alarm to go off after in, unless it is already due earlier than that.
+// sooner makes the alarm due after the duration in, unless it is due earlier already.
 func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 	if a.left(c) > in {
 		a.set(c, in)
@@ -28,7 +28,7 @@ func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 
 func (a *alarm) off() { a.on = false }
 
-// left returns the time until the alarm is due. It is zero or negative once the alarm is due.
+// left returns the time until the alarm is due. Once the alarm is due, the result is zero or negative.
 func (a *alarm) left(c elect.Clock) time.Duration {
 	if !a.on {
 		return never

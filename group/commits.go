@@ -14,12 +14,12 @@ import (
 // lanes is the number of commits that claim or reconcile partitions at the same time.
 const lanes = 4
 
-// commit is a set of partitions that are claimed or reconciled together. If that fails, each half of the set is tried
-// separately, so that one partition does not block the others.
+// commit is a set of partitions that are claimed or reconciled together. If the commit fails, each half of the set is
+// tried separately, so that one partition does not block the others.
 type commit struct {
 	rows  []table.Observation // sorted by name, as the last poll read them
 	frees bool                // it reconciles the partitions
-	ready elect.Pause         // until it may start
+	ready elect.Pause         // the wait before it may start
 }
 
 // entries returns the partitions of the commit.

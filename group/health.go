@@ -15,10 +15,10 @@ import (
 // standing is the health of this member, as seen by callers. The loop writes it.
 type standing struct {
 	mu       sync.Mutex
-	trouble  *trouble      // the one that has lasted longest; nil: none
+	trouble  *trouble      // the problem that has lasted longest; nil: none
 	balanced bool          // this process is a member, and owns exactly the partitions that it should own
-	changed  chan struct{} // closed when the loop has reported again
-	stuck    *trouble      // the work that was revoked first, of all work that has not returned a lease later; nil: none
+	changed  chan struct{} // closed at the loop's next report
+	stuck    *trouble      // about the work that is longest overdue; nil: none
 }
 
 // trouble is a problem that should not last.
@@ -140,7 +140,7 @@ func (g *Group) check(t *trouble) error {
 // Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While Run is running, Live
 // fails only if a restart of the process may help. This is the case if polls of the group fail, for example because the
 // Spanner client has lost its session, or if work hangs. Note that a restart moves all partitions of the member, not
-// only the one whose work hangs. Live ignores its argument and makes no RPC.
+// only the partition whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -158,13 +158,13 @@ func (g *Group) Live(*http.Request) error {
 	return g.check(t)
 }
 
-// overdue returns the number of partitions whose work has not returned within a lease after it was revoked, and the one
-// of them whose work was revoked first, or nil.
+// overdue returns the partition whose work is longest overdue, or nil, and the number of partitions with overdue work.
+// Work is overdue if it has not returned within a lease after it was revoked.
 func (m *member) overdue() (first *share.Entry, n int) {
 	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }
 
-// remind logs a warning if revoked work has not returned, because its partitions cannot move until it does. The first
+// remind logs a warning about overdue work, because a partition cannot move until its work has returned. The first
 // warning comes after one lease duration, and another one each time the wait has doubled.
 func (m *member) remind() {
 	first, n := m.overdue()

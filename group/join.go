@@ -16,7 +16,7 @@ type contest struct {
 	lost   int    // how often another member was first
 }
 
-// join competes for a slot until it has claimed one, and returns its term. It returns nil once ctx has ended.
+// join competes for a slot until it has claimed one, and returns the term. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
 	m.candidate.LeaseRecord.Trial = m.fitness.Trial
@@ -58,8 +58,8 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	return step, step.Err
 }
 
-// choose returns the slot to claim. With WithReclaim, and if a member with this process's ID is still in the group, it
-// returns that member's slot. Otherwise it returns the slot that this process had last, if it is free, or else the
+// choose returns the slot to claim. With WithReclaim, this is the slot of the member with this process's ID, if such a
+// member is still in the group. Otherwise, it is the slot that this process had last, if that slot is free, or else the
 // highest free slot below a slot in use.
 //
 // Gaps between slots in use are filled first, because they belonged to members that have left. A member that leaves is
@@ -103,6 +103,7 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 	return s, true
 }
 
-// among returns how many of the free slots the random choice covers. It starts at 1 to keep slot numbers low, because a
-// used slot stays in the table forever. It doubles each time another member claims the chosen slot first.
+// among returns the number of free slots from which the member chooses at random. It starts at 1 to keep slot numbers
+// low, because a used slot stays in the table forever. It doubles each time another member claims the chosen slot
+// first.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

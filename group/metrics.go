@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// metrics are the metrics of a group, in addition to those of its member's lock.
+// metrics are the metrics of a group, in addition to the metrics of its member's lock.
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter

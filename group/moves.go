@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// moves claims, revokes and releases the partitions of one term, and reconciles those whose rows name this member.
+// moves claims, revokes and releases the partitions of one term, and reconciles partitions whose rows name this member.
 //
 // If thousands of partitions have to move, they move in batches. A partition is then without work only while its own
 // batch moves.
@@ -25,7 +25,7 @@ type moves struct {
 	redo     elect.Backoff // the pause before the poll that follows a failed commit
 
 	queue   []*commit     // commits that claim or reconcile partitions, and wait for a lane
-	under   int           // such commits in progress
+	under   int           // the number of such commits in progress
 	single  bool          // one commit at a time, with pauses, because nothing succeeds
 	pause   elect.Backoff // the length of these pauses
 	paused  elect.Pause   // until the next commit
@@ -86,8 +86,8 @@ func (m *moves) revokeMore() {
 	m.revokeAll(m.t.facts().ToRevoke())
 }
 
-// revokeAll revokes one batch of partitions. After a full batch, the next one follows once this one has been released,
-// or after lease/50 if some work does not return.
+// revokeAll revokes one batch of partitions. After a full batch, it schedules the next batch in lease/50. If this batch
+// is released before then, its release sets the pause instead.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
 		m.revoke(e, m.why(e))
@@ -143,8 +143,8 @@ func (m *moves) release() {
 	})
 }
 
-// released handles the reply to a release that has taken so long. The next batch is revoked twice as long after this
-// one, so that other members have time to claim the partitions that were just released.
+// released handles the reply to a release that lasted for the duration took. It schedules the next batch after twice
+// that time, so that other members can first claim the partitions that were just released.
 func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
 	t := m.t
 	if err != nil {

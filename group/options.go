@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// An Option changes one setting of a Group. The options are those of this package, and those of package spindle that
-// return a GroupOption or a CommonOption.
+// An Option changes one setting of a Group. Options come from this package, and from the functions of package spindle
+// that return a GroupOption or a CommonOption.
 type Option interface{ forGroups }
 
 type forGroups interface{ options.ForGroups }
@@ -51,8 +51,8 @@ func WithWork(work func(ctx context.Context, p Partition) error) Option {
 type EarlyReturn int
 
 const (
-	// BeginAgain is the default. It calls the work again under the same token. The first time, it does so immediately.
-	// Later, it pauses first, and the pause doubles up to one lease duration.
+	// BeginAgain is the default. It calls the work again under the same token. The second call follows immediately.
+	// Before each further call, the group pauses. The pause doubles, up to one lease duration.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
 	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.
 	KeepIdle EarlyReturn = EarlyReturn(options.KeepIdle)

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// Besides the causes that a lock has, the context of a partition's work can be canceled with one of these causes.
+// The group cancels the context of a partition's work with one of these causes. WithWork lists the others.
 var (
 	ErrMoved  = errors.New("the partition is moving to another member")
 	ErrPaused = errors.New("the program has paused the partition") // see Group.Pause
@@ -80,7 +80,7 @@ func (a *assignment) partition() Partition {
 	f := fence.Fence{Table: g.spanner, Names: []string{a.entry.Lock}, Token: a.hold.Token, About: g.about, Wrap: func(err error) error {
 		return g.wrap("fence", fmt.Errorf("partition %q: %w", a.entry.Name, err))
 	}, Gone: func() {
-		if a.ctx.Err() == nil { // otherwise the loop ends the assignment already
+		if a.ctx.Err() == nil { // otherwise, the loop is already ending the assignment
 			a.end(spindle.ErrSuperseded)
 		}
 	}}

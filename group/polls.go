@@ -52,16 +52,16 @@ func (p *polls) begin(t *term, now elect.Instant) {
 	p.next.set(p.clock, 0)
 }
 
-// soon schedules the next poll in d, unless it is already due earlier.
+// soon schedules the next poll after the duration d, unless it is due earlier already.
 func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
 
-// aside schedules a poll after another member was first. The pause is random, so that members don't meet again.
+// aside schedules a poll after another member was faster. The pause is random, so that the two do not collide again.
 func (p *polls) aside() { p.soon(p.clock.Random(p.lease/50 + 1)) }
 
-// limit is the time from sending a poll to the read deadline, at which the member stops by itself.
+// limit returns the time from sending a poll to the read deadline, at which the member stops by itself.
 func (p *polls) limit() time.Duration { return elect.Limit(p.lease) }
 
-// left is the time until the read deadline. Any goroutine may call it.
+// left returns the time until the read deadline. Any goroutine may call it.
 func (p *polls) left() time.Duration {
 	return p.limit() - p.clock.Now().Since(*p.last.Load())
 }
@@ -93,9 +93,9 @@ func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	return d
 }
 
-// patient is the pause before the next poll of a partition that another member owns. It starts at lease/50, because the
-// partition will probably be released soon, and grows with the time waited. It is at least three times the duration of
-// a poll, because frequent polls of many partitions would slow down their release.
+// patient returns the pause before the next poll of a partition that another member owns. It starts at lease/50,
+// because the partition will probably be released soon, and grows with the time waited. It is at least three times the
+// duration of a poll, because frequent polls of many partitions would slow down their release.
 func (p *polls) patient() time.Duration {
 	every, waited := max(p.lease/50, 3*p.took), p.clock.Now().Since(p.changed)
 	if waited < p.lease {
@@ -142,7 +142,7 @@ func (p *polls) poll() {
 }
 
 // seen handles the result of a poll. If the poll did not read the members, or if the plan has changed and the poll did
-// not read its body, seen only checks whether this member has lost any partitions.
+// not read the new body, seen only checks whether this member has lost any partitions.
 func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	t, up := p.t, &p.t.upkeep
 	if s.Members != nil {
@@ -209,7 +209,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// learn updates what is known about the partitions, and about members whose rows may vanish. It logs what an operator
+// learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what an operator
 // should know.
 func (p *polls) learn(s table.GroupSnapshot) {
 	m := p.t.m
@@ -235,8 +235,8 @@ func (p *polls) learn(s table.GroupSnapshot) {
 }
 
 // normal returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
-// group, but at least a tenth of this member's own. The pause is shorter if another member's lease expires before then,
-// or if this member starts to count before then, because the other members then release its share.
+// group, but at least a tenth of this member's lease. The pause is shorter if another member's lease expires before
+// then, or if this member starts to count before then, because the other members then release this member's share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf

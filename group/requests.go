@@ -22,7 +22,7 @@ type requested struct {
 // member later, that member works on it, because a pause affects only one member.
 //
 // A pause lasts until Resume, even if Run ends and is called again. Members, the spindle command and the metrics count
-// paused partitions apart from partitions without a member.
+// paused partitions separately from partitions without a member.
 //
 // Pause returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
@@ -47,10 +47,10 @@ func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
 
-// SetWeight changes this member's weight, which WithWeight has set, to n. The weight is in the member's row, so the other
-// members see the change at their next poll. Then only as many partitions move as the new shares require. For example, a
-// program can measure the capacity of its machine, and use it as the weight. Round the weight, because each change can
-// move partitions.
+// SetWeight changes this member's weight to n. WithWeight sets the initial weight. The weight is in the member's row,
+// so the other members see the change at their next poll. Then only as many partitions move as the new shares require.
+// For example, a program can measure the capacity of its machine, and use it as the weight. Round the weight, because
+// each change can move partitions.
 //
 // The weight stays set if Run ends and is called again. SetWeight returns immediately. It returns an error if n is not in
 // the range from 1 to 1000.
@@ -100,7 +100,7 @@ func (m *member) takeRequests() bool {
 	}
 	paused, resumed := m.inventory.Pause(r.paused)
 	if len(paused) > 0 {
-		m.voice.log.Info("partitions are paused by the program; no member works on those that are assigned to this one until it resumes them", "partitions", len(paused), "first", paused[0].Name)
+		m.voice.log.Info("partitions are paused by the program; until it resumes them, no member works on those that are assigned to this member", "partitions", len(paused), "first", paused[0].Name)
 	}
 	if len(resumed) > 0 {
 		m.voice.log.Info("partitions were resumed by the program", "partitions", len(resumed), "first", resumed[0].Name)

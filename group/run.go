@@ -41,7 +41,7 @@ type caller struct {
 	reminded    time.Duration   // how long work had been overdue when this was last logged
 }
 
-// voice tells others what the member does: the log, the observer, and the metrics.
+// voice reports what the member does to the log, the observer and the metrics.
 type voice struct {
 	clock    elect.Clock
 	log      *slog.Logger
@@ -146,15 +146,15 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	return s, nil
 }
 
-// sleep waits between two terms. During the wait, it handles work of the last term that returns.
+// sleep waits between two terms. During the wait, it handles the return of the last term's work.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
 	m.takeIn(ctx.Done(), d, func() bool { return false })
 }
 
-// takeIn handles returned work and the program's requests. It returns after the time d, or when the channel over is
-// closed or the function enough returns true.
+// takeIn handles returned work and the program's requests until the time d has passed, the channel over is closed, or
+// enough() is true.
 func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() bool) {
 	late := m.g.config.Clock.Timer(d)
 	defer late.Stop()
@@ -176,7 +176,7 @@ func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() boo
 // idle reports whether all work has returned.
 func (m *member) idle() bool { return m.inventory.All.Busy() == nil }
 
-// awaitWork waits until all work has returned or the grace period after the end of Run's ctx has ended.
+// awaitWork waits until all work has returned or the grace period has ended.
 func (m *member) awaitWork() error {
 	m.takeIn(m.caller.gracePeriod, never, m.idle)
 	busy := m.inventory.All.Busy()

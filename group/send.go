@@ -30,7 +30,7 @@ func newRequests(ctx context.Context, m *member, own table.LeaseRef) *requests {
 	return r
 }
 
-// do runs a step in its own goroutine, for at most the time limit, and then calls the function then in the loop.
+// do runs a step in its own goroutine, for at most the time limit. The loop then passes the reply to the callback.
 func do[T any](r *requests, limit time.Duration, step func(context.Context) (T, error), then func(T, error)) {
 	r.running.Add(1)
 	go func() {
@@ -45,11 +45,11 @@ func do[T any](r *requests, limit time.Duration, step func(context.Context) (T, 
 	}()
 }
 
-// limit is the time limit for a request that is neither a poll nor a claim.
+// limit returns the time limit for a request that is neither a poll nor a claim.
 func (r *requests) limit() time.Duration { return elect.Attempt(r.config.Lease) }
 
-// commitLimit is the time limit for one commit. It is shorter than the time limit for a poll, so that there is time to
-// try the two halves of a failed commit.
+// commitLimit returns the time limit for one commit. It is shorter than the time limit for a poll, so that there is
+// time to try the two halves of a failed commit.
 func (r *requests) commitLimit() time.Duration {
 	lease := r.config.Lease
 	return min(max(lease/5, time.Second), lease/2, elect.Attempt(lease))
@@ -90,9 +90,8 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 	return reply, nil
 }
 
-// insist runs a step, and retries it for up to lease/20 while Spanner aborts it, because other members claim partitions
-// at the same time. A retry is faster than another poll, and checks again that the rows have not changed since the last
-// one.
+// insist runs a step. If Spanner aborts it because other members claim partitions at the same time, insist retries it
+// for up to lease/20. A retry is faster than a poll, and also fails if the rows have changed since the last poll.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()

@@ -200,7 +200,7 @@ func (t *term) goOn() {
 	t.m.report(t)
 }
 
-// checkFitness gives up the term if the member is useless. It also ends the member's trial once it has passed.
+// checkFitness gives up the term if the member is useless. It also ends the trial of a member that has passed.
 func (t *term) checkFitness() {
 	now := t.polls.clock.Now()
 	owned, acted := t.m.inventory.All.Holds()
@@ -233,8 +233,8 @@ func (t *term) handleRequests() {
 	t.polls.soon(0)
 }
 
-// end ends the term. If there is a reason why it was lost, the member's lock is left to expire. Otherwise, it is
-// released, and with it all of the member's partitions.
+// end ends the term. If the term was lost, end leaves the member's lock to expire. Otherwise, it releases the lock
+// together with all of the member's partitions.
 func (t *term) end(ctx context.Context, lost error) (share.Ending, error) {
 	owned, _ := t.m.inventory.All.Holds()
 	e := t.conduct.Ending(t.polls.clock.Now(), t.lease.Age(), owned, errors.Is(t.leave.why, errUseless))

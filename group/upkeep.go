@@ -23,7 +23,7 @@ type upkeep struct {
 	weighing   bool
 }
 
-// plan changes the planning, and updates the inventory with the partitions that it assigns to this member.
+// plan replaces the planning, and tells the inventory which partitions are now assigned to this member.
 func (u *upkeep) plan(next plan.Planning) {
 	before := u.planning
 	u.planning = next
@@ -116,8 +116,8 @@ func (u *upkeep) evict(dead []table.Observation) {
 	})
 }
 
-// weigh writes the weight that the program has set into the member's own row, if the last poll read a different one. The
-// poll that follows shows whether a late write has undone this one.
+// weigh writes the weight that the program has set into the member's own row, if the last poll read a different weight.
+// The next poll shows whether a late write has undone this change.
 func (u *upkeep) weigh(own table.Observation) {
 	weight := u.t.m.candidate.LeaseRecord.Weight
 	if u.weighing || u.t.leaving() || own.Token != u.t.own.Token || own.LeaseRecord == nil || cmp.Or(own.LeaseRecord.Weight, 1) == cmp.Or(weight, 1) {
@@ -133,8 +133,8 @@ func (u *upkeep) weigh(own table.Observation) {
 }
 
 // showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions without a
-// holder. If another member still has a partition, showPaused marks it after a later poll. The argument has the members'
-// rows from the last poll, which show whose terms have ended.
+// holder. If another member still has a partition, showPaused marks it after a later poll. The argument contains the
+// members' rows from the last poll, which show whose terms have ended.
 func (u *upkeep) showPaused(members map[string]table.Observation) {
 	t, names := u.t, u.t.m.inventory.Unmarked()
 	if names == nil || u.marking || t.leaving() {
@@ -158,7 +158,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	})
 }
 
-// mark announces that the member is leaving. If the announcement fails, the other members only miss a signal. In a
+// mark announces that the member is leaving. If the announcement fails, the other members only notice later. In a
 // handover, the work continues until members that poll on schedule have seen the announcement.
 func (u *upkeep) mark() {
 	t, began := u.t, u.t.polls.clock.Now()

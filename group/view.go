@@ -20,7 +20,7 @@ import (
 type View struct {
 	At         time.Time
 	Members    []Member // members that have sent a heartbeat within their lease, sorted by slot
-	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list; none that is paused
+	Unassigned []string // partitions that have a row but no member, because they are moving, waiting, or no longer in any list; excludes paused partitions
 }
 
 // Member is a process in a group.

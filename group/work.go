@@ -71,9 +71,9 @@ func (t *term) beginWork(e *share.Entry) {
 	}
 }
 
-// work calls the program's work on the partition. If the work returns early, work calls it again, unless WithEarlyReturn
-// says otherwise. It logs this, the first time as a warning and later at level Debug. It returns how long the last call
-// took.
+// work calls the program's function for the partition. It logs an early return, the first time as a warning and later
+// at level Debug. Unless WithEarlyReturn says otherwise, it calls the function again. It returns the duration of the
+// last call.
 func (a *assignment) work() (lasted time.Duration) {
 	c, p := a.in.send.config, a.partition()
 	pause, level := elect.Backoff{Max: c.Lease}, slog.LevelWarn
@@ -145,7 +145,7 @@ func rest(t *term, e *share.Entry, reason error) {
 	t.moves.revoke(e, reason)
 }
 
-// stalled tells others of work that makes no progress. Its partition stays with this member until the work has returned.
+// stalled reports work that makes no progress. The partition stays with this member until the work has returned.
 func (m *member) stalled(a *assignment, reason error) {
 	m.voice.log.Warn("the work on a partition has stalled; the partition is released once the work has returned", "partition", a.entry.Name, "token", a.hold.Token, "reason", reason)
 	m.g.about.Stalled(telemetry.Partition.String(a.entry.Name))

@@ -27,7 +27,7 @@ import (
 type Requests struct {
 	Heartbeats table.Store // sends the heartbeats, so that they wait for no other request; nil: the store of each lock
 
-	Claims elect.Gate // bounds the claims, whether or not other requests are combined
+	Claims elect.Gate // limits the claims, even if no other requests are combined
 
 	commits gathering[*commit]
 	reads   gathering[*read]
@@ -36,8 +36,8 @@ type Requests struct {
 // longestWindow limits how long a request waits for others.
 const longestWindow = 5 * time.Millisecond
 
-// Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of the
-// other stores that were made in this way, which must all be for the same table.
+// Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of all
+// other stores that this method has returned. All of these stores must use the same table.
 //
 // The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
 // poll is sent immediately, unless another poll is in progress or polls were combined within the last window.
@@ -52,8 +52,8 @@ type store struct {
 	lease    time.Duration
 }
 
-// busy returns how long a heartbeat waits for others that are in progress. If transactions abort each other, the
-// heartbeat waits longer, because it would only be in their way.
+// busy returns how long a heartbeat waits for earlier heartbeats to be answered. If transactions abort each other, it
+// waits longer, because it would only cause more aborts.
 func (s *store) busy() time.Duration {
 	if s.requests.Claims.Bounded() {
 		return s.lease / 10

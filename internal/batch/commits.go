@@ -20,14 +20,14 @@ type commit struct {
 	answer  chan error // has room for one
 }
 
-// maxWrites limits a commit to some hundred locks: each heartbeat has two writes for each name.
+// maxWrites limits a commit to 500 locks, because each heartbeat has two writes for each name.
 const maxWrites = 1000
 
 // commitAll sends heartbeats in as few commits as their size limit allows.
 //
-// If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are combined
-// into commits of half the size, the third into quarters, and so on, so that one row that can't be written does not cost all
-// locks their leases. Heartbeats at different attempts do not share a commit.
+// If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are
+// combined into commits of half the size, the third into quarters, and so on, so that one row that can't be written
+// does not cost all locks their leases. Heartbeats with different numbers of attempts do not share a commit.
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
 	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })

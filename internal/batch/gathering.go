@@ -13,19 +13,18 @@ type gathering[R any] struct {
 	mu      sync.Mutex
 	waiting []R
 	timer   *time.Timer
-	ends    time.Time // the first window
-	sent    time.Time // when requests were last sent,
-	size    int       // and how many
-	busy    int       // how often requests have been sent and not been answered yet
+	ends    time.Time // when the first window ends
+	sent    time.Time // when requests were last sent
+	size    int       // how many requests were last sent
+	busy    int       // how many sends have not been answered yet
 
-	answered func() // called when none is in progress any more
+	answered func() // called when all sends have been answered
 }
 
 // add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
 // passed to send, which runs in its own goroutine.
 //
-// While other requests are in progress, a request waits for their answer, but at most for as long as the function busy
-// says.
+// While other requests are in progress, a request waits for their answer, but at most for the duration busy.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,8 +35,8 @@ func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.gather(r, time.Now().Add(window), send)
 }
 
-// addPromptly is like add, but sends a request immediately if no other is in progress or waiting, and the previous one was
-// alone or is older than the window.
+// addPromptly is like add, but sends a request immediately if no other is in progress or waiting, and the previous one
+// was sent alone or more than one window ago.
 func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +87,7 @@ func (g *gathering[R]) send(all []R, send func([]R)) {
 	}()
 }
 
-// parts divides requests into parts of one class each, whose size is at most what the class allows.
+// parts divides requests into parts of one class each. The size of a part is at most the maximum for its class.
 func parts[R any](all []R, class, size func(R) int, most func(class int) int) (parts [][]R) {
 	slices.SortStableFunc(all, func(a, b R) int { return class(a) - class(b) })
 	sum := 0

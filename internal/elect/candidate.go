@@ -31,9 +31,9 @@ type Candidate struct {
 	LockDelay   time.Duration
 	Reclaim     bool
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
-	Queue       Queue                           // what its polls read besides the locks; may be nil
+	Queue       Queue                           // what its polls read together with the locks; may be nil
 	FreeRows    bool                            // claim by free rows and leave them, which halves the requests for locks that change hands often
-	Gate        Entrance                        // bounds the claims
+	Gate        Entrance                        // limits the claims
 
 	memory
 }
@@ -45,16 +45,16 @@ type memory struct {
 	preference preference
 	coolDown   Pause // the candidate leaves the locks to others
 	yielded    bool  // the cool-down also ends when another candidate holds a lock
-	rest       Pause // like coolDown, by the owner's wish
+	rest       Pause // like coolDown, but at the owner's request
 	aborted    bool  // its last claim was aborted
 	unsure     bool  // the outcome of its last claim is unknown
 	contests   int   // the number of consecutive claims lost to other candidates
 	retry      Backoff
 }
 
-// Queue is a queue beside the locks. It is read by the same polls.
+// Queue is a queue that a candidate's polls read together with the locks.
 type Queue interface {
-	Asks() *table.Beside         // returns what the next poll reads of it
+	Asks() *table.Beside         // returns what the next poll must read of the queue
 	Learns(answer *table.Beside) // is called when the poll has been answered
 }
 

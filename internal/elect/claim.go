@@ -12,17 +12,17 @@ import (
 // claimant is a candidate during one claim.
 type claimant struct {
 	*Candidate
-	on    table.Table // makes the other writes of the claim's commit, too
+	on    table.Table // adds the caller's writes to the claim's commit
 	names []string
 }
 
 // claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, claim finishes
-// the attempt in progress but does not start another. If it stopped in the middle of an election, it would block the
-// other candidates until its lease expired. The term does not depend on ctx.
+// the attempt in progress but does not start another. A claim that stopped halfway would block the other candidates
+// until its lease expired. The term does not depend on ctx.
 //
 // If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
 // candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
-// they might be able to confirm.
+// they might be able to confirm a claim.
 func (c *Candidate) claim(ctx context.Context, on table.Table, seen ...LockView) (*Term, error) {
 	observed, names := make([]table.Observation, len(seen)), make([]string, len(seen))
 	for i, s := range seen {
@@ -87,7 +87,7 @@ func First(err error) bool {
 //
 // If the confirmation is refused or its outcome is unknown, confirm sends a heartbeat, which succeeds only if the lease
 // rows were inserted. A refusal alone proves nothing, because the Spanner client may have sent the commit twice. The
-// first commit may have been applied, and only the second refused. Meanwhile the locks are safe, because no other
+// first commit may have been applied, and only the second refused. Meanwhile, the locks are safe, because no other
 // candidate can claim them until the lease of the unconfirmed claim expires.
 func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
@@ -105,7 +105,7 @@ func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, erro
 		switch {
 		case err == nil:
 			return sent, nil
-		case hopeless(err), table.Refused(err) && cause != nil: // a single refusal may pass
+		case hopeless(err), table.Refused(err) && cause != nil: // a single refusal may be temporary
 			return sent, err
 		case !errors.Is(err, table.ErrAborted):
 			sent = c.Clock.Now()
@@ -127,7 +127,7 @@ func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, erro
 	}
 }
 
-// stamp is a Store that calls sent in each transaction, after its reads and just before its commit. The lease is
+// stamp is a Store that calls a function in each transaction, after the reads and just before the commit. The lease is
 // measured from that moment rather than from the start of the transaction, because slow reads can use up a large part
 // of a short lease.
 type stamp struct {
@@ -181,8 +181,8 @@ func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })
 }
 
-// insist retries the step that frees the locks for as long as one attempt may take, because other transactions of this
-// process might abort each try. If it gives up, the locks are left to expire.
+// insist repeats the step that frees the locks, because other transactions of this process might abort it. After the
+// time limit of one attempt, it leaves the locks to expire.
 func (c claimant) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

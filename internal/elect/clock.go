@@ -25,8 +25,8 @@ func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
-// Ran returns how long the machine has been running since the given instant, without the time that it was suspended. No
-// lease may depend on the result.
+// Ran returns how long the machine has been running since the given instant, not counting the time while it was
+// suspended. No lease may depend on the result.
 func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
 
 // Time returns the wall clock's time.
@@ -52,8 +52,8 @@ func (SystemClock) AfterFunc(d time.Duration, f func()) *time.Timer { return tim
 // Random implements Clock.
 func (SystemClock) Random(d time.Duration) time.Duration { return rand.N(d) }
 
-// Sleep waits for d, or until ctx ends if that is sooner. If d is zero or negative, it needs no timer: with the race
-// detector, Go 1.26 can crash if several goroutines of a synctest bubble wait for timers of no duration.
+// Sleep waits for d, or until ctx ends if that is sooner. If d is zero or negative, Sleep uses no timer. With the race
+// detector, Go 1.26 can crash if several goroutines of a synctest bubble wait for timers of zero duration.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	if d <= 0 {
 		return
@@ -92,8 +92,8 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 // Reset makes the next pause a first pause again.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Remind calls a function with the time waited so far while work that was told to stop does not return: after one lease,
-// and again each time the wait has doubled. It returns when ctx ends.
+// Remind calls a function while work has not returned after its context was canceled. The first call comes after one
+// lease, and another one each time the wait has doubled. Remind returns when ctx ends.
 func Remind(ctx context.Context, c Clock, lease time.Duration, say func(waited time.Duration)) {
 	for waited, next := time.Duration(0), lease; ; waited, next = next, 2*next {
 		if Sleep(ctx, c, next-waited); ctx.Err() != nil {

@@ -16,8 +16,8 @@ import (
 // announce returns early if ctx or the term ends, or if it can't commit the mark within a third of the lease. It also
 // returns early if heartbeats are failing and the remaining time is needed to stop the work.
 //
-// Once announce has been called, the term must end, even if announce fails. A delayed commit might still be applied,
-// and would mark a term that is not leaving.
+// Once announce has been called, the term must end, even if announce fails. Otherwise, a delayed commit could mark a
+// term that is not leaving.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()
@@ -85,8 +85,8 @@ func (k *Keeper) asked(ctx context.Context) (table.Request, error) {
 	return "", nil
 }
 
-// Release ends the term and frees its locks, and also makes the other writes. It retries until ctx ends or the locks would
-// expire anyway. It fails with table.ErrSuperseded if the term had already ended.
+// Release ends the term, frees its locks, and makes the other writes in the same commit. It retries until ctx ends or
+// the locks would expire anyway. It fails with table.ErrSuperseded if the term had already ended.
 func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, names ...string) error { return t.free(ctx, on, names...) })
@@ -122,7 +122,7 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 
 // giveBack repeats the step that frees the locks until it succeeds, ctx ends, or the locks would expire anyway. If the
 // step is refused because the token is no longer valid, giveBack checks whether an earlier attempt was applied and only
-// its reply was lost. Even a single call can make several attempts, because the Spanner client resends commits.
+// its reply was lost. Even a single call makes several attempts if the Spanner client resends the commit.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context, ...string) error) error {
 	last, left := t.standing.Load(), t.lasts()
 	t.End(reason)

@@ -29,7 +29,7 @@ func (c claimant) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 
 // claimFree claims the locks by a blind commit, which it resends until it knows the outcome. It returns the time from
 // which the term's deadline is measured. If a heartbeat has shown that the claim won, this is the time before that
-// heartbeat. Otherwise it is the time before the first attempt, because any of the attempts may have been applied.
+// heartbeat. Otherwise, it is the time before the first attempt, because any of the attempts may have been applied.
 //
 // Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
 // been acknowledged, or until it has read its own nonce in the lease row.
@@ -58,7 +58,7 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 			case hopeless(answer):
 				return sent, fmt.Errorf("claim: the outcome is unknown: %w", answer)
 			case answer != nil:
-				err = answer // err may only mean that this very claim was applied before and its reply was lost
+				err = answer // err may only mean that an earlier attempt was applied and its reply was lost
 			}
 		}
 		if !late() {
@@ -119,5 +119,5 @@ func hopeless(err error) bool {
 }
 
 // refusedTime reports whether err could mean that Spanner rejected the claim's token, which is a timestamp that the
-// claimant chose. In that case nothing was applied.
+// claimant chose. In that case, nothing was applied.
 func refusedTime(err error) bool { return spanner.ErrCode(err) == codes.FailedPrecondition }

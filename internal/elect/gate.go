@@ -12,8 +12,8 @@ import (
 // locks would abort each other and the claims of other processes. A claim has a place in the gate until it is confirmed,
 // so confirmations never wait. The zero value is ready to use. A nil Gate has no limit.
 //
-// At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The gate
-// counts wasted aborts in samples, which are 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
+// At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The
+// gate counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
 // wasted aborts, the new limit is the highest concurrency in the sample times the share of the other claims. After
 // several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims of different locks, but
 // the emulator runs only one transaction at a time.
@@ -23,8 +23,8 @@ type Gate struct {
 	beats   int               // commits of heartbeats in flight
 	limit   int               // 0: none
 	waiting []*place          // the next one first
-	owners  map[string]*owner // those that have places or wait
-	order   int               // of the place that was given last
+	owners  map[string]*owner // owners that have places or wait for one
+	order   int               // the round of the place that was given last
 	given   int               // the number of places that were given
 	typical time.Duration     // how long a claim and its confirmation take
 
@@ -32,11 +32,11 @@ type Gate struct {
 	calm int // how many samples had no wasted abort since the limit last changed
 }
 
-// sample is what has happened since the limit was last considered.
+// sample is what has happened since the gate last considered the limit.
 type sample struct {
 	ended  int // claims that were not aborted, or whose abort was wasted
-	vain   int // the latter
-	most   int // at a time
+	vain   int // claims whose abort was wasted
+	most   int // the largest number of claims in flight at a time
 	waited bool
 }
 
@@ -51,17 +51,17 @@ const (
 // Entrance is where an owner's claims enter a gate. The zero Entrance is always open.
 type Entrance struct {
 	*Gate
-	Owner string // on whose behalf; "": the process itself
+	Owner string // who makes the claims; "": the process itself
 }
 
-// Urgency is how urgent a claim is. More urgent claims get a place first, with one exception: every fourth place goes to
-// the claim that has waited longest.
+// Urgency says how urgent a claim is. More urgent claims get a place first, with one exception: every fourth place goes
+// to the claim that has waited longest.
 type Urgency int
 
 const (
-	Urgent  Urgency = iota // of electors and groups
-	InTurn                 // of the first waiter in a queue, because the others wait for it
-	Patient                // of the others
+	Urgent  Urgency = iota // the claims of electors and groups
+	InTurn                 // the claim of the first waiter in a queue, because the others wait for it
+	Patient                // the claims of the other waiters
 )
 
 // place is a place in a gate, or the wait for one.
@@ -70,7 +70,7 @@ type place struct {
 	clock   Clock
 	urgency Urgency
 	owner   *owner
-	order   int // the number of places that its owner and the others have had; owners are served in turn
+	order   int // the round in which it is given; each owner gets one place per round
 	arrived int
 	turn    chan struct{} // closed when the place is given
 	began   Instant
@@ -78,20 +78,20 @@ type place struct {
 	over    bool
 }
 
-// owner is whose claims some places are for.
+// owner is an owner of claims that have places or wait for one.
 type owner struct {
 	name   string
-	places int // with those that wait
+	places int // including those that it waits for
 	flying int
-	order  int // of its last place
+	order  int // the round of its last place
 }
 
-// mostOfOwner is how many claims of one owner may be in flight. There is no such bound for the owner "".
+// mostOfOwner is how many claims of one owner may be in flight. The owner "" has no such limit.
 const mostOfOwner = 32
 
 func (o *owner) mayFly() bool { return o.name == "" || o.flying < mostOfOwner }
 
-// Enter waits for a place for another request than a claim. It returns an error only if ctx ends first.
+// Enter waits for a place for a request other than a claim. It returns an error only if ctx ends first.
 func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner string) (leave func(), err error) {
 	p, err := g.enter(ctx, clock, urgency, owner, false)
 	return p.leave, err
@@ -120,7 +120,7 @@ func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	}
 }
 
-// join puts the place into the queue. The owners' first places come before their second ones, and so on.
+// join puts the place into the queue. The first places of all owners come before any second one, and so on.
 func (p *place) join(name string) {
 	if p.owners == nil {
 		p.owners = map[string]*owner{}
@@ -159,7 +159,7 @@ func (g *Gate) serve() {
 	}
 }
 
-// next returns which of the waiting places is given next, or -1.
+// next returns the index of the waiting place that is given next, or -1.
 func (g *Gate) next() int {
 	next := slices.IndexFunc(g.waiting, func(p *place) bool { return p.owner.mayFly() })
 	if g.given%4 == 3 {
@@ -172,13 +172,12 @@ func (g *Gate) next() int {
 	return next
 }
 
-// patience returns how long a claim without an answer keeps its place: ten round trips. A claim and its confirmation take
-// four.
+// patience returns how long a claim without an answer keeps its place: ten round trips. A confirmed claim takes four.
 func (g *Gate) patience() time.Duration {
 	return max(cmp.Or(g.typical*10/4, time.Second), 100*time.Millisecond)
 }
 
-// leave gives a place up, or stops waiting for it. Only the first call has an effect.
+// leave gives up a place, or stops waiting for it. Only the first call has an effect.
 func (p *place) leave() {
 	if p == nil {
 		return
@@ -204,7 +203,7 @@ func (p *place) leave() {
 	p.serve()
 }
 
-// answered records that a claim was not aborted, and gives its place up.
+// answered records that a claim was not aborted, and gives up its place.
 func (p *place) answered() {
 	if p == nil {
 		return
@@ -235,8 +234,9 @@ func (g *Gate) count(vain int) {
 	g.sample = sample{most: g.flying, waited: len(g.waiting) > 0}
 }
 
-// Beat records that a commit of heartbeats is in flight. If the gate has a limit, no further claim gets a place until the
-// commit is answered, because the claim could abort the heartbeats. The caller must call done when it has been answered.
+// Beat records that a commit of heartbeats is in flight. If the gate has a limit, no further claim gets a place until
+// the commit is answered, because the claim could abort the heartbeats. The caller must call done when the commit has
+// been answered.
 func (g *Gate) Beat() (done func()) {
 	g.add(0, 1)
 	return func() { g.add(0, -1) }
@@ -250,7 +250,7 @@ func (g *Gate) Bounded() bool {
 }
 
 // Count counts a commit of claims that does not wait for a place, because a group itself limits how many claims of
-// partitions it sends. The caller must call done when the commit has been answered.
+// partitions it sends. The caller must call done after the commit is answered.
 func (g *Gate) Count() (done func()) {
 	if g == nil {
 		return func() {}

@@ -39,8 +39,8 @@ type rules struct {
 	delay    time.Duration
 	reclaim  bool
 	id       string
-	own      table.Token   // of the candidate's last term, which has ended
-	unkept   table.Token   // own, if that term expired because heartbeats failed, so that other candidates get the next one
+	own      table.Token   // the token of the candidate's last term, which has ended
+	unkept   table.Token   // own, if that term expired because heartbeats failed; other candidates may then claim first
 	yieldFor time.Duration // how long the candidate then lets other candidates go first
 
 	rank int // how far the candidate's priority is below the highest
@@ -75,9 +75,9 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss records that the lock row is missing. The holder can no longer extend its lease, but may act until it expires. So
-// we wait for one lease, counted from the first poll that found the row missing. If a poll finds a new orphan lease, the
-// wait starts again.
+// miss records that the lock row is missing. The holder can no longer extend its lease, but may act until it expires.
+// So the candidate waits for one lease from the first poll that found the row missing. If a poll finds a new orphan
+// lease, the wait starts again.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -152,7 +152,7 @@ func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
 
-// learnLeaving records whether the holder is leaving. The poll that showed this began at began.
+// learnLeaving records whether the holder is leaving. The argument began is when the poll began.
 func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
 	if o.Leaving() && h.leaving != o.Token {
 		h.leaving, h.marked = o.Token, h.looked

@@ -71,7 +71,7 @@ func (k *Keeper) WatchRequests() {
 }
 
 // Announce starts telling the followers that the term is about to end, and returns immediately. An Announced event
-// follows, unless the work's context ends first.
+// follows.
 func (k *Keeper) Announce() {
 	k.all.Go(func() {
 		k.announce(k.ctx)
@@ -96,15 +96,15 @@ func (k *Keeper) Stop() error {
 // attempt is one attempt at a heartbeat, and its answer.
 type attempt struct {
 	cancelable
-	n    int     // how many attempts have not been acknowledged since the last one that was
+	n    int     // the number of attempts between this one and the last acknowledged one
 	sent Instant // just before it was sent
 	err  error
 }
 
 var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
 
-// renew sends heartbeats until the term ends or the owner stops the keeper. If an attempt is not answered soon, renew sends
-// another one, but does not give up the first: a server under load answers late, and more requests would not help it.
+// renew sends heartbeats until the term ends or the owner stops the keeper. If an attempt is not answered soon, renew
+// sends another one, but still waits for the first, because a server under load may answer late.
 func (k *Keeper) renew() {
 	ctx := within(context.WithoutCancel(k.ctx))
 	defer ctx.cancel(errUnanswered)
@@ -156,7 +156,7 @@ func (k *Keeper) renew() {
 	}
 }
 
-// supersede gives up the other attempts, because a has been acknowledged. Those that are older have failed.
+// supersede cancels the other attempts, because a has been acknowledged. Older attempts count as failed.
 func (a attempt) supersede(all []attempt) {
 	for _, other := range all {
 		if other.n < a.n {
@@ -197,8 +197,8 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 	return a, nil
 }
 
-// patience returns how long to wait for the answer to an attempt before the next one is sent. After the first attempt, at
-// least a third of the lease is left then.
+// patience returns how long to wait for the answer to an attempt before the next one is sent. When the second attempt
+// is sent, at least a third of the lease is left.
 func (k *Keeper) patience() time.Duration {
 	return max(min(k.lasts()*3/8, k.lease/4), k.lease/50)
 }
@@ -231,8 +231,8 @@ func (k *Keeper) learn(a attempt) error {
 }
 
 // Ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
-// before that heartbeat was sent. If a fence found the lease row missing, it is the time of that. Otherwise, it is the
-// deadline.
+// before that heartbeat was sent. If a fence found the lease row missing, it is the instant that was passed to
+// Supersede. Otherwise, it is the deadline.
 func (k *Keeper) Ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent

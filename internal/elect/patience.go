@@ -6,8 +6,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Patience decides how long one caller goes on although Spanner refuses its requests (see table.Refusal). It gives up
-// when one step has been refused throughout one lease duration, or 10 s if that is longer.
+// Patience decides how long a caller keeps trying while Spanner refuses its requests (see table.Refusal). The caller
+// gives up when a step has been refused for a whole lease duration, or for 10 s if that is longer.
 type Patience struct {
 	Clock Clock
 	Lease time.Duration
@@ -29,8 +29,8 @@ func (p *Patience) Passed(step string) {
 // is refused because a table, a database or a permission is missing, Ends returns true, because waiting rarely helps
 // then.
 //
-// If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a refusal
-// counts only if the next one follows within twice that time.
+// If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a
+// refusal counts only if the next one follows within twice the limit.
 func (p *Patience) Ends(step string, err error) bool {
 	fault, first := table.FaultOf(err), !p.began
 	p.began = true

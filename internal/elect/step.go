@@ -45,15 +45,15 @@ func All(seen []LockView) Decision {
 	return Decision{Claim: seen}
 }
 
-// Try polls the locks once, and claims the locks that choose decides to claim. If there is nothing to claim, Step.Pause
-// says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a third of the
-// shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends when the
-// lease expires, or a short random time later.
+// Try polls the locks once, and claims the locks that the function choose selects. If there is nothing to claim,
+// Step.Pause says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a
+// third of the shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends
+// when the lease expires, or a short random time later.
 //
 // A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
 // because the first poll may be out of date.
 //
-// The poll and the wait end when ctx does. See claim for what ctx does to a claim.
+// The poll and the wait end when ctx ends. See claim for what the end of ctx does to a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	step, d := c.poll(ctx, choose, maxPause)
 	if d.Claim == nil {
@@ -73,7 +73,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 	return c.tryToClaim(ctx, step.Seen, d, p)
 }
 
-// poll polls the locks once and decides what to do. If it decides to claim, the step has only what the poll showed.
+// poll polls the locks once and decides what to do. If it decides to claim, only Seen is set.
 func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Duration) (Step, Decision) {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {

@@ -140,8 +140,8 @@ func (t *life) Silence() time.Duration { return t.clock.Now().Ran(t.standing.Loa
 // inJeopardy reports whether the last heartbeat was not acknowledged, even if the term has ended.
 func (t *life) inJeopardy() bool { return t.standing.Load().failed != nil }
 
-// expired returns the error that explains why a term ended at its deadline. If the work had stalled, it is that error.
-// Otherwise it is ErrExpired, with the last heartbeat's error if that heartbeat failed.
+// expired returns the error that explains why a term ended at its deadline. If the work had stalled, this is the reason
+// that was passed to Stall. Otherwise, it is ErrExpired, with the last heartbeat's error if that heartbeat failed.
 func (s *standing) expired() error {
 	switch {
 	case s.stalled != nil:
@@ -164,9 +164,9 @@ func (t *life) CancelWork(reason error) {
 	}
 }
 
-// Stall cancels the work's context because the work makes no progress. From now on, nobody may act under the term. The locks
-// stay held until the work has returned, but heartbeats end after one more lease. Stall reports whether the term had not
-// ended. Any goroutine may call it.
+// Stall cancels the work's context because the work makes no progress. From now on, nobody may act under the term. The
+// locks stay held until the work has returned, but heartbeats end after one more lease. Stall returns false if the term
+// had already ended. Any goroutine may call it.
 func (t *life) Stall(reason error) bool {
 	now := t.clock.Now()
 	was := t.move(func(s *standing) bool {
@@ -180,7 +180,7 @@ func (t *life) Stall(reason error) bool {
 	return was
 }
 
-// Stalled returns the reason that Stall was given, or nil.
+// Stalled returns the reason that was passed to Stall, or nil.
 func (t *life) Stalled() error { return t.standing.Load().stalled }
 
 // End ends the term for all goroutines. It leaves the locks in the table as they are.
@@ -191,8 +191,8 @@ func (t *life) End(reason error) {
 	}
 }
 
-// Supersede ends the term because a read has shown, at some time after the given instant, that its lease row is gone. Any
-// goroutine may call it.
+// Supersede ends the term because a read has shown, by the given instant, that its lease row is gone. Any goroutine may
+// call it.
 func (t *life) Supersede(at Instant) {
 	t.refused.CompareAndSwap(nil, &at)
 	t.End(table.ErrSuperseded)

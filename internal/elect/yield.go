@@ -65,7 +65,7 @@ func (c *Candidate) restsFor(name string) time.Duration {
 
 // past is what a candidate remembers about its own last terms.
 type past struct {
-	own      table.Token   // of the last term, which has ended by the time the candidate competes again
+	own      table.Token   // the token of the last term, which has ended by the time the candidate competes again
 	term     *Term         // the last term, until the candidate competes again
 	unkept   table.Token   // own, if that term expired because heartbeats failed
 	yieldFor time.Duration // how long the candidate then lets other candidates go first

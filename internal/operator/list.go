@@ -32,7 +32,7 @@ const (
 type Listing struct {
 	table.Observation
 	Unreadable error          // why the lease record can't be read
-	Done       table.Done     // the key that was done last under the lock
+	Done       table.Done     // the last completed key
 	Undone     error          // why Done can't be read
 	Member     table.LeaseRef // for a partition, the member that has it or had it last
 	Adrift     bool           // the row of that member is missing
@@ -99,8 +99,8 @@ func (l Listing) idle() bool {
 // List reads all locks whose names begin with the prefix at one instant, and returns them in the order of their names.
 // If a lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
 //
-// If all is false, List omits locks that are released, and locks that have only a done row. But it always includes
-// locks with waiters and the locks of groups, whose states depend on each other.
+// If all is false, List omits released locks, and locks whose only row records the last completed key. It always
+// includes locks with waiters, and the locks of groups, because their states depend on each other.
 func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listing, time.Time, error) {
 	found, at, err := read(ctx, t, prefix, all)
 	return slices.DeleteFunc(found, func(l Listing) bool { return !all && l.idle() }), at, err
@@ -109,8 +109,8 @@ func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listin
 // ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
 // additional requests for named locks that the first request did not return.
 //
-// If all is false, ListWith also includes locks that have a done row. It reports these locks as free, even if they were
-// released.
+// If all is false, ListWith also includes locks with a record of a completed key. It reports them as free, even if they
+// were released.
 func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := read(ctx, t, prefix, all, named...)
 	return slices.DeleteFunc(found, func(l Listing) bool {
@@ -118,9 +118,9 @@ func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named
 	}), at, err
 }
 
-// read lists the locks with the prefix, those that others wait for, and the named ones. If all is false, its first request
-// omits the rows of released locks. So it then reads again the locks that seem to have no lock row, if somebody waits for
-// them, if they have a lease row, or if they are named.
+// read lists the locks with the prefix, even if they have only waiters, and the named locks. If all is false, its first
+// request omits the rows of released locks. So read then repeats the read of each lock that lacks a lock row, if the
+// lock has waiters or a lease row, or is named.
 func read(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	keys := table.Keys{All: true, Prefix: prefix, Busy: !all}
 	if members, ok := membersBeside(prefix); ok {

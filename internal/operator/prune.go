@@ -53,8 +53,8 @@ func (a Ages) are(row table.Row, at time.Time) bool {
 // end returns the observation of a lock, including all its lease rows, and reports whether the lock is old enough to be
 // pruned. It reports false if the lock has a lease row for a token other than the lock row's. This happens only if the
 // table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease row can't
-// be read, and if the lock was broken less than MaxLease ago, because its former holder may still need that row to find
-// out whether its own release was applied.
+// be read, and if the lock was broken less than MaxLease ago, because its former holder may still need the record of
+// the break to find out whether its own release was applied.
 func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	o, err := rows.Lock(name)
 	leases := rows.Leases(name)
@@ -90,8 +90,8 @@ func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.O
 }
 
 // StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200, which can be passed to Queue.
-// A ticket counts as abandoned if it has lapsed or, if it does not say when it lapses, if it was last written more than
-// MaxLease ago. If its waiter is still running, the waiter writes the ticket again.
+// A ticket counts as abandoned if it has lapsed. A ticket that does not say when it lapses counts as abandoned MaxLease
+// after it was last written. If its waiter is still running, the waiter writes the ticket again.
 func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, error] {
 	stale := func(row table.Row, at time.Time) bool {
 		t, _, _ := table.TicketOf(row)

@@ -105,8 +105,8 @@ func (a *assigning) quotas(c class, kept []int) []int {
 }
 
 // split divides total partitions among some of the members, which are given by their indexes. A member on trial gets at
-// most one partition, and the other members share the rest. If trial is set, all members are on trial, so none of them
-// is limited in this way.
+// most one partition, and the other members share the rest. If trial is set, all members are on trial, and none is
+// limited.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	in = slices.Clone(in)
 	for n := 0; n != len(in) && !trial; {
@@ -132,7 +132,7 @@ func (a *assigning) weights(in []int) (sum int) {
 	return sum
 }
 
-// share returns the whole part of a member's share of total, where sum is the sum of all weights.
+// share returns a member's share of total, rounded down. The argument sum is the sum of all weights.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
 // level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the

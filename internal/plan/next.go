@@ -6,7 +6,7 @@ import (
 )
 
 // Next returns the plan that follows p for these members. Members with different lists compute the same plan, except
-// for names that are missing from p and appear only on a member's own list. If p is nil, no member is known to own any
+// for names that are missing from p and appear only in a member's own list. If p is nil, no member is known to own any
 // partitions.
 //
 // Next reports false if this member can't compute the plan. This happens if p was published without hashes, and is
@@ -32,7 +32,7 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	return q, true
 }
 
-// follow gives q the entries of p and the names in the list. For each entry, it records the owner and the former owner.
+// follow adds the entries of p and the names in the list to q. It records the owner and former owner of each entry.
 func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	s := q.succeed(p, l.digest, now)
 	a := &assigning{Plan: q, load: make([]int, len(q.members))}
@@ -124,9 +124,9 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	return s
 }
 
-// of returns the entry that follows e in the next plan. If the former owner of e is a member again, it also returns that
-// member's index. An entry can record only one former owner. If several owners were evicted one after another, it
-// records the first of them.
+// of returns the entry that replaces e in the next plan. If the former owner of e is a member again, it also returns
+// that member's index. An entry can record only one former owner. If several owners were evicted one after another, the
+// entry records the first one.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none}, none
 	for i, bit := range s.lists {

@@ -1,5 +1,5 @@
-// Package plan tells who is in a group and which member should own which partitions, and encodes this plan as text that
-// members can publish. All of it is pure: nothing here waits, and times come as values. docs/groups.md explains the plan.
+// Package plan determines who is in a group and which partitions each member should own. It encodes this plan as text
+// that members can publish. It never waits or reads a clock. docs/groups.md explains the plan.
 //
 // Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and slots
 // alone would also move partitions that could stay where they are.
@@ -37,8 +37,8 @@ type Plan struct {
 	entries []entry          // ordered by hash
 	evicted map[string]int64 // the identities that are kept, and until when, in milliseconds since 1970
 
-	whole  string // the list whose names are the entries, if that is certain and all members have this list
-	opaque bool   // the entries are those of the list whole, but have no hashes because the list is not known here
+	whole  string // the digest of the list whose names are exactly the entries, if all members have that list
+	opaque bool   // the entries have no hashes, because this member does not have the list with the digest whole
 }
 
 // An entry is a partition.
@@ -87,7 +87,7 @@ func counting(members []Member) *Plan {
 }
 
 // carried returns the lists that a plan includes. A plan includes at most maxLists lists. If there are more, carried
-// leaves out the lists with the fewest members, and these members are assigned nothing.
+// leaves out the lists with the fewest members, and their members are assigned nothing.
 func carried(members []Member) []string {
 	count := map[string]int{}
 	for _, m := range members {

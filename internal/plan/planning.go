@@ -23,7 +23,7 @@ type Planning struct {
 
 	at      time.Time // the time of the last poll
 	known   *Plan     // the published plan; nil: no usable plan
-	members []Member  // those that count
+	members []Member  // the members that count
 	differs time.Time // since when Next has differed from the published plan, by Spanner's clock; zero: it does not differ
 }
 
@@ -36,7 +36,7 @@ type Setting struct {
 	Token table.Token
 }
 
-// never is the wait for a turn that does not come.
+// never is the wait of a member that has nothing to publish.
 const never = time.Duration(math.MaxInt64)
 
 // After returns the planning that follows from a poll.
@@ -75,8 +75,8 @@ func (p Planning) read(s table.GroupSnapshot, bodyRead bool) Planning {
 	return p
 }
 
-// counted returns the members that count, which means that they get partitions; see docs/groups.md. The age of the last
-// heartbeat does not matter, because a member remains present until it is evicted.
+// counted returns the members that count: the plan assigns partitions to them. docs/groups.md has the rules. The age of
+// the last heartbeat does not matter, because a member remains present until it is evicted.
 func (p Planning) counted(s table.GroupSnapshot) (members []Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -127,8 +127,8 @@ func (p Planning) Evicted(slots []string) Planning {
 	return p.follow()
 }
 
-// waitFor returns how much longer the group must wait for more members, because it is new or all members in its plan have
-// left. It waits as group.WithInitialDelay says.
+// waitFor returns how much longer the group must wait for more members, because it is new or all members in its plan
+// have left. group.WithInitialDelay has the rules.
 func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -145,8 +145,8 @@ func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	return max(min(last.Time().Add(set.Delay).Sub(s.At), first.Time().Add(max(set.Lease, set.Delay)).Sub(s.At)), 0)
 }
 
-// follow computes the next plan from the published plan. If there is none, the next plan is unknown: until the first
-// one is published, no member claims or releases anything.
+// follow computes the next plan from the published plan. If there is no published plan, the next plan is unknown. Until
+// the first plan is published, no member claims or releases anything.
 func (p Planning) follow() Planning {
 	p.Next = nil
 	if p.known != nil {
@@ -192,8 +192,8 @@ func (p Planning) ReadsAll() bool { return p.known == nil && p.TurnIn() == 0 }
 // ReadsBody reports whether the next poll must read the body of the plan.
 func (p Planning) ReadsBody() bool { return p.known == nil || p.Stale }
 
-// TurnIn returns how long this member must wait before it may publish the next plan. It returns the longest duration if
-// there is nothing to publish, or if this member does not count.
+// TurnIn returns how long this member must wait before it may publish the next plan. It returns never if there is
+// nothing to publish, or if this member does not count.
 func (p Planning) TurnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {

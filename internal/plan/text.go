@@ -31,7 +31,7 @@ var ErrNewer = errors.New("plan: written by a newer version")
 //	former   index + 1, or 0      only if the header lists evicted members
 //
 // All numbers except the hash are varints. If all members have the same list, and the plan contains exactly the names
-// on that list, the hashes are omitted, because these members can compute them.
+// in that list, the hashes are omitted, because these members can compute them.
 type header struct {
 	Lists   []string       `json:"l,omitempty"`
 	Members []headerMember `json:"m,omitempty"`
@@ -101,8 +101,8 @@ func decodeHeader(s string) (h header, err error) {
 }
 
 // Decode parses the text of a plan for a member with the list l. If the text has no hashes and was written for a
-// different list, the returned plan has the members but not their partitions. If the plan's version is newer than this
-// build supports, Decode returns ErrNewer.
+// different list, the returned plan has the members but not their partitions. If this build is too old for the plan's
+// version, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
 	if v, err := strconv.ParseUint(version, 10, 32); err != nil || v == 0 {

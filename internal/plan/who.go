@@ -116,9 +116,9 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may try to claim. These are all slots up to the one that is more+1
-// above the highest one in use, except those whose members may still be acting. The parameter last is the slot that the
-// process had most recently.
+// Slots returns the slots that the process with this id may try to claim. These are all slots up to more+1 above the
+// highest slot in use, except slots whose members may still be acting. The parameter last is the process's most recent
+// slot.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {

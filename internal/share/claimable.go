@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// never is the wait for a partition that another member owns. The wait has no known end, because it depends on when
-// that member releases the partition or loses its term.
+// never is the wait for a partition that another member owns. The length of this wait is unknown, because it depends on
+// when that member releases the partition or loses its term.
 const never = time.Duration(math.MaxInt64)
 
 // history is what a member remembers about a partition from one poll to the next. Times are by Spanner's clock.
@@ -42,10 +42,10 @@ type Judge struct {
 	Memory   *plan.Memory   // of the judging member, in case rows vanish
 }
 
-// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must have passed o to
-// h.learn before. The judging member must not be acting on the partition, and must have no request for it in progress.
+// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must first have passed o
+// to h.learn. The judging member must not be acting on the partition, and must have no request for it in progress.
 //
-// If that depends on lease rows that can't be read, claimableIn returns never and the reason.
+// If the answer depends on lease rows that can't be read, claimableIn returns never and the reason.
 func (j Judge) claimableIn(o table.Observation, h history) (wait time.Duration, unreadable error) {
 	with, is := table.MemberOf(o.Writer)
 	member := is && (j.Snapshot.Members[with.Name].Exists || j.Snapshot.Unreadable[with.Name] != nil)
@@ -54,7 +54,7 @@ func (j Judge) claimableIn(o table.Observation, h history) (wait time.Duration, 
 		return j.withoutRow(o, h, unreadable)
 	case o.Heartbeat.IsZero():
 		return 0, nil // released
-	case member && o.Confirmed() && j.freeWith(with, never) > 0: // the member's row is enough
+	case member && o.Confirmed() && j.freeWith(with, never) > 0: // the lease record does not matter
 		return never, nil
 	case errors.Is(unreadable, table.ErrNewer):
 		return never, unreadable
@@ -100,9 +100,9 @@ func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 // lock row shows that the member's term has ended.
 //
 // If the lock row is missing, it was deleted by hand, and the member may act until its lease expires. That lease is not
-// known for certain, so freeWith assumes the longest of three: the one that the caller passes, the last known lease of
-// the member, and the judging member's own. The wait begins when the row was first found missing. If the caller passes
-// never, freeWith returns never for a missing row.
+// known for certain, so freeWith assumes the longest of three leases: the one that the caller passes, the last known
+// lease of the member, and the judging member's own lease. The wait begins when the row was first found missing. If the
+// caller passes never, freeWith returns never for a missing row.
 func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.Snapshot.Members[with.Name]
 	switch since, missing := j.Memory.Missing[with]; {

@@ -24,13 +24,13 @@ func (x partitionView) taken() bool {
 
 // Special values for the pause before the next poll of a partition. A pause of 0 means an immediate poll.
 const (
-	NoLook  = never             // no partition asks for one
+	NoLook  = never             // no partition needs a poll
 	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
 )
 
-// decideEntry decides about one partition, as TestTheTableOfTheDecision lists row by row. It returns the state that a
-// partition should come to, and how long to pause before the partition is polled again. If it returns awaited, the
-// caller chooses the length of the pause. The argument room says whether one more partition may start to move now.
+// decideEntry decides about one partition, as TestTheTableOfTheDecision lists row by row. It returns the partition's
+// next state, and how long to pause before the partition is polled again. If it returns awaited, the caller chooses the
+// length of the pause. The parameter room says whether one more partition may start to move now.
 func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next time.Duration) {
 	switch e.State {
 	case Free:
@@ -95,12 +95,12 @@ type Facts struct {
 	Acting    bool // the term is held and continues
 	Leaving   bool // the term is being given up
 	Moving    bool // a batch of partitions is moving, so that no more may start to move now
-	Batch     int  // how many partitions a commit has at most
+	Batch     int  // the maximum number of partitions in a commit
 	Now       elect.Instant
 }
 
-// Many is how many partitions start to move together: half as many as one commit could release. More would take longer,
-// and each of them is without work until all of them have moved.
+// Many returns how many partitions start to move together: half as many as one commit could release. A larger batch
+// would take longer, and its partitions are without work until all of them have moved.
 func (f Facts) Many() int { return max(f.Batch/2, 1) }
 
 // Decisions are the actions to take after one poll.
@@ -109,7 +109,7 @@ type Decisions struct {
 	Revoke           []*Entry
 	Taken            []*Entry      // this member wants them, but another holder has them
 	Again            bool          // poll again immediately, before taking any other action
-	Next             time.Duration // the shortest pause that a partition asks for, or NoLook
+	Next             time.Duration // the shortest pause that a partition needs, or NoLook
 	Awaits           bool          // another member owns a partition that this member wants
 	More             bool          // this member wants more partitions than the poll has read
 }
@@ -127,7 +127,7 @@ func (f Facts) Decide(j Judge) Decisions {
 	return d
 }
 
-// ToRevoke returns the next partitions that must move, between two polls.
+// ToRevoke returns the next batch of partitions to revoke, between two polls.
 func (f Facts) ToRevoke() []*Entry {
 	return f.decide(func(*Entry) partitionView { return partitionView{later: true} }).Revoke
 }
@@ -174,9 +174,9 @@ func (f Facts) decide(see func(*Entry) partitionView) (d Decisions) {
 	return d
 }
 
-// view summarizes what the last poll has read about a partition. If the partition's state has changed since the poll was
-// sent, the rows may be out of date, so the partition counts as not read. The argument more says whether the poll left
-// out some of the wanted partitions.
+// view summarizes what the last poll has read about a partition. If the partition's state has changed since the poll
+// was sent, the rows may be out of date, so the partition counts as not read. The parameter more says whether the poll
+// left out some of the wanted partitions.
 func (f Facts) view(j Judge, e *Entry, more bool) (x partitionView) {
 	o, read := j.Snapshot.Partitions[e.Lock]
 	if e.State == Held || !read || e.changed >= f.Inventory.Look {

@@ -1,3 +1,3 @@
-// Package share holds what one member of a group has of the group's partitions, and decides what to do about them.
-// Nothing here waits or sends a request, and times come as values: the loop of package group asks, and acts.
+// Package share tracks a group's partitions for one member, and decides what the member does about each of them. It
+// never waits, sends a request or reads a clock. The loop of package group acts on the decisions.
 package share

@@ -10,14 +10,15 @@ import (
 // Entries are the partitions of an inventory.
 type Entries []*Entry
 
-// Works reports whether work of this term has not returned. If revoked is true, it considers only work that was revoked.
+// Works reports whether any work of this term has not returned. If revoked is true, it considers only work that was
+// revoked.
 func (all Entries) Works(revoked bool) bool {
 	return slices.ContainsFunc(all, func(e *Entry) bool {
 		return e.Busy != nil && !e.Busy.earlier && (e.State == Revoking || !revoked)
 	})
 }
 
-// Busy returns the partitions whose work has not returned, in any term.
+// Busy returns the partitions whose work, of this or an earlier term, has not returned.
 func (all Entries) Busy() (busy []*Entry) {
 	for _, e := range all {
 		if e.Busy != nil {
@@ -27,8 +28,8 @@ func (all Entries) Busy() (busy []*Entry) {
 	return busy
 }
 
-// Overdue returns the number of partitions whose work has not returned within a lease after it was revoked, and the one
-// of them whose work was revoked first.
+// Overdue returns the partition whose work is longest overdue, and the number of partitions with overdue work. Work is
+// overdue if it has not returned within a lease after it was revoked.
 func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry, n int) {
 	for _, e := range all.Busy() {
 		if since := e.Busy.Since; since != (elect.Instant{}) && now.Ran(since) >= lease {

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Fitness decides how long this process must cool down after a term, from how its last terms have ended.
+// Fitness decides from the ends of the last terms how long this process must cool down.
 type Fitness struct {
 	Lease time.Duration
 	Trial bool // the next term is on trial: the plan assigns it one partition at most
@@ -20,12 +20,12 @@ type Fitness struct {
 type Ending struct {
 	Lasted  time.Duration
 	Silence time.Duration // the time since any request was last acknowledged
-	Useless bool          // the term was given up as useless, or ended just before
+	Useless bool          // the term was given up as useless, or ended shortly before that
 }
 
 const (
-	longestRest            = 10 // in lease durations, after any other term
-	longestUselessCoolDown = 32
+	longestRest            = 10 // in lease durations
+	longestUselessCoolDown = 32 // in lease durations, after a useless term
 )
 
 // CoolDown returns how long the process must wait before it joins the group again. docs/groups.md has the rules.
@@ -63,11 +63,11 @@ type Conduct struct {
 // failure describes how a partition has failed since the last success.
 type failure struct {
 	since elect.Instant // the first time
-	alone bool          // at least once by itself
+	alone bool          // at least once on its own
 }
 
-// Failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt. If
-// alone is true, the partitions have failed by themselves.
+// Failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
+// If alone is true, each of the partitions has failed on its own.
 func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*Entry) {
 	if c.Since == (elect.Instant{}) {
 		c.Since, c.failures = now, map[*Entry]failure{}
@@ -86,8 +86,8 @@ func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*E
 // Succeeded records that a partition was claimed or released, or that there is nothing left to do.
 func (c *Conduct) Succeeded() { c.Since, c.Err, c.failures = elect.Instant{}, nil, nil }
 
-// Absolve forgets the failures at partitions that the member no longer has to claim or release, and at those that it
-// can't claim because another holder has them. If no failure is left, the member no longer counts as failing.
+// Absolve forgets the failures of partitions that the member no longer has to claim or release, and of partitions that
+// another holder has. If no failure is left, the member no longer counts as failing.
 func (c *Conduct) Absolve(taken []*Entry) {
 	maps.DeleteFunc(c.failures, func(e *Entry, _ failure) bool { return e.done() || slices.Contains(taken, e) })
 	if len(c.failures) == 0 {
@@ -95,10 +95,10 @@ func (c *Conduct) Absolve(taken []*Entry) {
 	}
 }
 
-// FailingSince returns when the member began to fail, or zero if it does not fail. A member that holds partitions fails
-// only if two others have failed on their own, because a single one may be a partition that no member can claim.
-// FailingSince returns the time of the second failure. So if a partition of a healthy member fails once, the member
-// fails only for a moment.
+// FailingSince returns when the member began to fail, or zero if it does not fail. A member that owns partitions fails
+// only if two partitions have failed on their own, because a single one may be a partition that no member can claim.
+// FailingSince then returns when the second one first failed. So if one partition fails for long, a failure of another
+// counts only from then.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

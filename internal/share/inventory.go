@@ -65,7 +65,7 @@ type Assignment struct {
 // Ref returns the key of the entry's lease row.
 func (e *Entry) Ref() table.LeaseRef { return table.LeaseRef{Name: e.Lock, Token: e.Assigned.Token} }
 
-// done reports whether the member does not have to claim or release the partition.
+// done reports whether the partition needs neither a claim nor a release.
 func (e *Entry) done() bool { return e.State == Free && !e.Wanted() }
 
 // Wanted reports whether the member should own the partition.
@@ -82,7 +82,7 @@ type Inventory struct {
 	open   bool // all partitions in the window of the last poll could be claimed
 }
 
-// NewInventory returns the inventory of a group's partitions, whose names are sorted.
+// NewInventory returns the inventory of a group's partitions. The names must be sorted.
 func NewInventory(group string, names []string) *Inventory {
 	v := &Inventory{List: plan.NewList(names), byLock: make(map[string]*Entry, len(names))}
 	for _, n := range names {
@@ -98,7 +98,7 @@ func (v *Inventory) Of(lock string) *Entry { return v.byLock[lock] }
 // become is the only function that changes a state.
 func (v *Inventory) become(s State, e *Entry) { e.State, e.changed = s, v.Look }
 
-// LeftOut ends a claim that did not take the partition, for example because another member claimed it first.
+// LeftOut ends a claim that did not get the partition, for example because another member was first.
 func (v *Inventory) LeftOut(e *Entry) {
 	if e.doubted {
 		v.become(Unresolved, e)
@@ -107,7 +107,7 @@ func (v *Inventory) LeftOut(e *Entry) {
 	}
 }
 
-// Hold begins an assignment, after the claim was confirmed by a member with this lease.
+// Hold begins an assignment after its claim was confirmed. The lease is the member's.
 func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
 	e.Assigned = &Assignment{Token: token}
 	e.history = history{assumed: lease} // earlier observations are out of date
@@ -121,9 +121,8 @@ func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
 	v.become(Revoking, e)
 }
 
-// Release marks revoked partitions whose work has returned as being released, up to the given number. It returns them.
-// It also reports whether there are more, and whether the rows of any of them are lost, so that there is nothing to
-// release.
+// Release returns revoked partitions whose work has returned, up to the given number, and marks them as being released.
+// It also reports whether there are more, and whether any lease row is missing, so that there is nothing to release.
 func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
 	for _, e := range v.All {
 		switch {
@@ -173,7 +172,7 @@ func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table
 	return slices.AppendSeq(commits, slices.Chunk(together, most))
 }
 
-// Reconcile marks partitions as to be freed, because their rows name this member. It returns the rows of each commit.
+// Reconcile marks partitions as being reconciled, because their rows name this member. It returns the rows by commit.
 func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Observation {
 	for _, o := range rows {
 		v.become(Reconciling, v.byLock[o.Name])
@@ -181,8 +180,8 @@ func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Obse
 	return slices.Collect(slices.Chunk(rows, most))
 }
 
-// Sends reports whether a queued claim or reconciliation of the partition must still be sent. If a claim must not be
-// sent, the partition becomes free. Claims are sent only while the term continues.
+// Sends reports whether a queued claim or reconciliation of the partition must still be sent. It ends a claim that must
+// not be sent. Claims are sent only while the term continues.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
 	case e.State == Reconciling:

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Query adds to q what the next poll must read about this member's partitions. A whole poll checks the partitions that
-// the member acts on.
+// Query adds to q what the next poll must read about this member's partitions. A whole poll also checks the partitions
+// that the member holds.
 func (f Facts) Query(q table.GroupQuery, whole bool) table.GroupQuery {
 	q.Members = q.Members || q.Body || q.All
 	for _, e := range f.Inventory.All {
@@ -43,9 +43,9 @@ func (f Facts) Wanted() (wanted []*Entry) {
 	return wanted
 }
 
-// window returns the wanted partitions that the next poll reads, and whether these are all of them. It returns all of
-// them if there are only a few. It also returns all of them if every partition in the last window could be claimed,
-// which happens when a group starts.
+// window returns the wanted partitions that the next poll reads, and whether these are all wanted partitions. It
+// returns all if there are only a few, or if every partition in the last window could be claimed, as when a group
+// starts.
 //
 // Otherwise it returns the first partitions by name, because they are released first, and the next section of the rest,
 // because work on the first ones may hang.
@@ -90,7 +90,7 @@ func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
 	return lost
 }
 
-// PlainLocks returns the plain locks that have a partition's name, sorted by name, once for each of their terms.
+// PlainLocks returns the plain locks that have a partition's name, sorted by name. It returns each lock once per term.
 func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.Observation) {
 	for lock, o := range s.Partitions {
 		e := v.byLock[lock]

@@ -30,7 +30,7 @@ func (s *Suspicion) Fail(now elect.Instant, lease time.Duration, err error) {
 
 // left returns the time until the partition may be tried again.
 func (s *Suspicion) left(now elect.Instant) time.Duration {
-	if s.pause == 0 { // it has not failed alone, so tried says nothing
+	if s.pause == 0 { // it has not failed alone, so tried is not set
 		return 0
 	}
 	return max(s.pause-now.Ran(s.tried), 0)

@@ -17,13 +17,13 @@ import (
 // busyQuery has no parameters and uses only functions that both dialects have. It recognizes lease rows by the
 // underscore in their keys, which is the 17th character from the end. Some other rows also have an underscore there.
 // The query may return them needlessly, which is harmless. It omits such a row only if the writer contains the text of
-// a free row, and no id does. The conditions are ordered so that most rows are decided early.
+// a free row, which no id contains. The conditions are ordered so that most rows are decided early.
 const busyQuery = `SELECT name, heartbeat, token, writer FROM {table} WHERE CASE WHEN heartbeat IS NULL
 	THEN writer IS NOT NULL OR STRPOS(name, '/member/') > 0 OR STRPOS(name, '/partition/') > 0 OR SUBSTR(name, LENGTH(name) - 16, 1) = '_'
 	ELSE writer IS NULL OR STRPOS(writer, '"free":true') = 0 OR SUBSTR(name, LENGTH(name) - 16, 1) <> '_' END`
 
-// busy reads all rows of the table, except those that Keys with Busy skips. It may fail although a read by key does not. For
-// example, the table's name may be a reserved word in SQL.
+// busy reads all rows of the table, except those that Keys with Busy skips. It can fail where a read by key succeeds,
+// for example if the table's name is a reserved word in SQL.
 func (s Spanner) busy(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if err := CheckTable(s.Table); err != nil {
 		return nil, time.Time{}, err

@@ -15,7 +15,7 @@ var ErrChanged = errors.New("the lock changed since it was observed")
 var ErrSuperseded = errors.New("the token was superseded or released")
 
 // Claim makes the candidate with this id the claimant of every observed lock, or of none of them. It fails with
-// ErrChanged if one of the locks has changed since it was observed, because its lease may not have expired after all.
+// ErrChanged if a lock has changed since it was observed, because that lock's lease may not have expired after all.
 //
 // The token is the claim's commit timestamp, so the claimant learns the token only from the reply. The claimant does
 // not hold the locks until it has confirmed the claim.
@@ -136,7 +136,7 @@ func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRec
 	return confirmed, err
 }
 
-// Withdraw frees the named locks, as far as they are still claimed or held under the token. If no lock is, it returns
+// Withdraw frees the named locks that are still claimed or held under the token. If there are none, it returns
 // ErrSuperseded. A claimant calls Withdraw if it can't confirm its claim, or does not know whether it has confirmed it.
 //
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
@@ -151,8 +151,8 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 	return err
 }
 
-// Disown frees the observed locks that the candidate with this id has claimed but not confirmed, if they are still under
-// the observed token. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
+// Disown frees the observed locks that the candidate with this id has claimed but not confirmed, unless their tokens
+// have changed since. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
 // ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, _, err := each(ctx, t, "withdraw", Keys{Names: namesOf(seen)}, seen, false, ErrChanged, func(o Observation, rows Rows) []Write {
@@ -172,9 +172,9 @@ func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// each runs one transaction for all items. It calls the function writes for each item, and returns the items that need
-// writes. If no item does, or if the argument all is set and one item does not, it fails with the error none. The commit
-// also makes the other writes.
+// each runs one transaction for all items. It calls a function to get the writes for each item, commits them together
+// with the other writes, and returns the items that need writes. It fails with the given error if no item needs writes.
+// If all is set, every item must need some.
 func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
 	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil
@@ -191,8 +191,7 @@ func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T
 	return done, at, err
 }
 
-// change runs one transaction. It reads the keys, passes the rows to the function writes, and commits the writes that
-// the function returns.
+// change runs one transaction. It reads the keys, passes the rows to a function, and commits the returned writes.
 func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows Rows) ([]Write, error)) (time.Time, error) {
 	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := r.Read(ctx, keys)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A lock's done row, such as "nightly!done", records the key of the last work that was done under the lock. The row's
-// token is the token of the holder that did the work, the heartbeat is the time at which the key was recorded, and the
-// writer contains the key and the holder's id. Only the current holder of the lock can write the row, so a late write
-// can't replace a newer key. The row never expires, and Prune does not delete it.
+// A lock can have a row such as "nightly!done", which records the last completed key. The row's token is the token of
+// the holder that did the work, the heartbeat is the time at which the key was recorded, and the writer contains the
+// key and the holder's id. Only the current holder of the lock can write the row, so a late write can't replace a newer
+// key. The row never expires, and Prune does not delete it.
 
 const doneSuffix = "!done"
 
@@ -21,7 +21,7 @@ const MaxDone = 1 << 10
 var (
 	ErrGarbled = errors.New("the key that was done last is not known")
 
-	// ErrUnordered means that a key can't be ordered relative to the key that was done last.
+	// ErrUnordered means that a key can't be compared with the last completed key.
 	ErrUnordered = errors.New("only one of the keys is a tick of a schedule")
 
 	ErrDone = errors.New("the key is already done")
@@ -36,7 +36,7 @@ type Due struct {
 	Period time.Duration // zero if no schedule is known
 }
 
-// Done is the key that was done last under a lock, and how it was done.
+// Done is the last completed key of a lock, and who completed it.
 type Done struct {
 	Due   // without a Key if nothing was done
 	By    string
@@ -54,15 +54,15 @@ type doneJSON struct {
 // Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are compared
 // as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
 //
-// There is one exception. The last tick that was done can be up to half a period in the future, and if the schedule's
-// period changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
+// There is one exception. The last completed tick can be up to half a period in the future. If the schedule's period
+// changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
 // period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
 		return nil
 	case !Comparable(d.Key, due.Key):
-		return fmt.Errorf("key %q can't be compared with %q, the last key that was done, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
+		return fmt.Errorf("key %q can't be compared with %q, the last completed key, because %w; use a different lock name", due.Key, d.Key, ErrUnordered)
 	case due.Key == d.Key:
 		return ErrDone
 	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
@@ -71,7 +71,7 @@ func (d Done) Forbids(due Due) error {
 	return fmt.Errorf("key %q will not run, and may never have run: %w: %q", due.Key, ErrPassed, d.Key)
 }
 
-// OtherPeriod reports whether the key that was done last belongs to a schedule with a different period.
+// OtherPeriod reports whether the last completed key belongs to a schedule with a different period.
 func (d Done) OtherPeriod(due Due) bool {
 	return d.Period != 0 && due.Period != 0 && d.Period != due.Period
 }
@@ -80,7 +80,7 @@ func CheckDone(key string) error {
 	return cmp.Or(checkLength("key", key, MaxDone), checkPrintable("key", key))
 }
 
-// Done reads the key that was done last under a lock. It also returns the timestamp of the snapshot that bound selects.
+// Done reads the last completed key of a lock. It also returns the timestamp of the snapshot that bound selects.
 func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.Time, error) {
 	rows, err := t.Read(ctx, "done", bound, Keys{Names: []string{DoneRow(name)}})
 	if err != nil {

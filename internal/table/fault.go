@@ -16,9 +16,9 @@ import (
 type FaultKind int
 
 const (
-	Unclassified FaultKind = iota // it does not come from Spanner, or is an answer: another candidate was first
+	Unclassified FaultKind = iota // not from Spanner, or an answer, such as that another candidate was first
 	Outage                        // Spanner can't answer now; waiting helps
-	Refusal                       // something is missing or not permitted, which can pass: credentials are renewed, databases restored
+	Refusal                       // something is missing or not permitted; may pass, for example when credentials are renewed
 	Lasting                       // the request, the table or the client is wrong; waiting does not help
 )
 
@@ -103,8 +103,8 @@ func answered(err error) *Fault {
 }
 
 // Spanner returns the same code for a missing row, table, database, session or transaction, and its texts have changed
-// over time. The protocol acts on the error only if a row, table, database or instance is missing. If the error names the
-// type of the missing resource, the text alone is not enough: the type must fit too.
+// over time. The protocol acts on the error only if a row, table, database or instance is missing. If the error names
+// the type of the missing resource, the text alone is not enough: the type must match too.
 //
 // A database, table or column can itself have "transaction" in its name. That name always follows a colon or a word such
 // as "table", so the patterns ignore it there.
@@ -122,7 +122,7 @@ var closedTexts = map[codes.Code]string{
 	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
 }
 
-// faultByText tells apart the faults that share a code, by the text and the type of what is missing.
+// faultByText tells apart the faults that share a code, by the text and the type of the missing resource.
 func faultByText(code codes.Code, desc, kind string) *Fault {
 	switch {
 	case closedTexts[code] != "" && strings.Contains(desc, closedTexts[code]):

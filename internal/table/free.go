@@ -12,9 +12,9 @@ import (
 // blind commit, without a transaction and without a confirmation.
 //
 // After such a release, the lock row has no heartbeat and a token F. The free row has the key name_F, which would
-// otherwise be the key of a holder's lease row. It records that the lock is free. It can be used for only one claim,
-// because the claim's commit deletes it and fails if it no longer exists. The same commit inserts the claimant's lease
-// row, under a token that the claimant has chosen.
+// otherwise be the key of a holder's lease row. It records that the lock is free. Only one claim can use the row,
+// because the claim's commit deletes the row and fails if it no longer exists. The same commit inserts the claimant's
+// lease row, under a token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
 // applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
@@ -33,8 +33,8 @@ type FreeClaim struct {
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
-// false if one of them has to be claimed in the ordinary way, because it has no free row, or because a manual change has
-// left it a free row from the future.
+// false if one of them has to be claimed in the ordinary way, because it has no free row, or because a manual change
+// has left a free row with a future token.
 //
 // The claim's token is later than all earlier tokens of these locks. It must be earlier than the claim's commit timestamp,
 // because a lock row whose token equals its heartbeat counts as an unconfirmed claim.
@@ -94,7 +94,7 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 			return Won, nil
 		}
 		now, _ := read.Observe(o.Name)
-		if held || now.Freed.IsZero() { // no free row was read except the one that the claim consumes
+		if held || now.Freed.IsZero() { // the only free row that was read is the one that the claim deletes
 			outcome = Lost
 		}
 	}

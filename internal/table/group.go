@@ -14,8 +14,8 @@ import (
 // any other lock. A partition's lock, such as "orders/partition/<p>", has no heartbeats. A member holds it only while
 // it holds its slot.
 //
-// Two places store the key of the member's lease row: the writer column of the partition's lock row, and the
-// partition's lease record.
+// A partition has the key of the member's lease row in two places: the writer column of its lock row, and its lease
+// record.
 
 const MaxSlot = 9999
 

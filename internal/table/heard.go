@@ -10,15 +10,15 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The Spanner client repeats a request that Spanner can't serve now. If the request's time is then up, the client
-// returns only DEADLINE_EXCEEDED, which does not say what is wrong. So the request's context has a place for the last
-// answer, and the interceptors in DialOptions put it there.
+// The Spanner client repeats a request that Spanner can't serve now. If the request then times out, the client returns
+// only DEADLINE_EXCEEDED, which does not say what is wrong. So the request's context has a place for the last answer,
+// and the interceptors in DialOptions store it there.
 
 type heardKey struct{}
 
 // listen returns a context for one request, and a function that adds the last answer to the request's error if the
-// request has timed out. The error then has the answer's code. An answer is added only if it reports an outage: other
-// answers mean that nothing was written, which is not known after a timeout.
+// request has timed out. The error then has the answer's code. The function adds only answers that report an outage,
+// because other answers would mean that nothing was written, which is not known after a timeout.
 func listen(ctx context.Context) (context.Context, func(error) error) {
 	heard := new(atomic.Pointer[error])
 	return context.WithValue(ctx, heardKey{}, heard), func(err error) error {

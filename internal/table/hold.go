@@ -28,7 +28,7 @@ func (t Table) under(ctx context.Context, step string, token Token, names []stri
 	return err
 }
 
-// gone is the ErrSuperseded of a token whose whole table is gone, which says so.
+// gone is an ErrSuperseded that says that the whole lock table is gone.
 type gone struct{ error }
 
 func (g gone) Error() string        { return "the lock table is gone: " + g.error.Error() }
@@ -53,9 +53,9 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 
 type apartKey struct{}
 
-// Apart returns a context for a request that a Store must not combine with many others. A poll is combined with none,
-// because other processes wait for it. A heartbeat is combined with fewer others the more earlier attempts were not
-// acknowledged, because those others may be the reason. For a heartbeat, n is the number of these attempts.
+// Apart returns a context for a request that a Store must combine with few others or none. A poll is sent alone,
+// because other processes wait for it. For a heartbeat, n is the number of earlier attempts that were not acknowledged.
+// The larger n is, the fewer heartbeats share a commit, because another heartbeat may be why they failed.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
 func ApartOf(ctx context.Context) int {
@@ -69,8 +69,8 @@ func (t Table) Announce(ctx context.Context, token Token, names ...string) error
 	return t.under(ctx, "announce", token, names, mark(ColWriter, nil))
 }
 
-// Weigh changes a member's weight. The argument o is the member's lease row. If it is applied late, it may undo a later
-// change. The member therefore compares the weight in the row with its own after each poll.
+// Weigh changes a member's weight. The argument o is the member's lock. A commit that is applied late may undo a later
+// change, so the member compares the weight in its row with its own after each poll.
 func (t Table) Weigh(ctx context.Context, o Observation, weight int) error {
 	p := *o.LeaseRecord
 	p.Weight = weight

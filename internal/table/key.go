@@ -45,7 +45,7 @@ func CheckName(name string) error {
 	return cmp.Or(CheckKey(name), checkPrintable("lock name", name))
 }
 
-// checkLength returns an error unless what has 1 to most bytes of UTF-8, since Spanner would reject anything else.
+// checkLength returns an error unless s has 1 to most bytes of UTF-8, because Spanner would reject anything else.
 func checkLength(what, s string, most int) error {
 	switch {
 	case s == "":

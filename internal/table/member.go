@@ -6,9 +6,9 @@ import (
 )
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
-// rows, so that their heartbeats fail if they still arrive. EvictMembers skips members that have changed since they were
-// observed, because their leases may not have expired after all. It returns the names of the freed slots, and fails with
-// ErrChanged if there are none.
+// rows, so that late heartbeats fail. EvictMembers skips members that have changed since they were observed, because
+// their leases may not have expired after all. It returns the names of the freed slots, and fails with ErrChanged if
+// there are none.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	gone, _, err := t.replace(ctx, "evict", dead, false, func(o Observation) []Write {
 		return append(drop(o), release(LeaseRef{o.Name, o.Token})...)
@@ -27,10 +27,9 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 }
 
 // MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
-// lock row of each released partition, and returns the names of the partitions that need no mark any more, because they
-// have it or have no row. It also releases partitions whose rows name another member, if the function over reports that
-// this other member's term has ended. The mark does not prevent a claim, and a claim replaces it. It counts only until
-// the marking member's term is over.
+// lock row of each released partition, and returns the names of the partitions that are marked or have no row. It also
+// releases partitions whose rows name another member, if that member's term is over. The mark does not prevent a claim,
+// and a claim replaces it. It counts only until the marking member's term is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
 	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write

@@ -95,7 +95,7 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 }
 
 // Follow is like Observe, but also reads lease rows and free rows. The argument since contains one token for each name.
-// Follow reads the rows of that token and of all later tokens, up to one day after the time at.
+// Follow reads the rows of that token and of all later tokens, up to one day after the given time.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := WithLeases(names, at)
 	for i, name := range names {
@@ -124,7 +124,7 @@ func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...strin
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks. Holders ignores names for which the function is returns false.
+// unrelated locks. Holders ignores names for which is(name) is false.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string

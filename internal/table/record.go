@@ -14,7 +14,7 @@ const (
 	MaxLease  = 24 * time.Hour // keeps sums of leases and times far from overflow
 	MaxValue  = 64 << 10       // bytes of a holder's value
 	MaxID     = 1 << 10        // bytes of a holder's id
-	MaxRank   = 9              // of the lowest priority
+	MaxRank   = 9              // the rank of the lowest priority
 	MaxWeight = 1000
 	MaxKeep   = 7 * 24 * time.Hour
 
@@ -23,8 +23,8 @@ const (
 	MaxWriter = 2_500_000
 )
 
-// LeaseRecord is the record that a holder writes into its lease row when its term begins. Only the
-// weight of a member changes later.
+// LeaseRecord is the record that a holder writes into its lease row when its term begins. Only a member's weight can
+// change later.
 //
 // Three JSON keys are older than the glossary, and stay because existing rows have them: "obeys" says that the holder
 // accepts handovers, "deference" is the rank, and "plan" is the list digest.
@@ -64,7 +64,7 @@ type leaseRecordJSON struct {
 	LeaseRecord
 }
 
-// LockKind tells what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
+// LockKind says what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
 // held, but a mutex is often free. The kind is shown to users and used in alerts. The protocol does not depend on it.
 type LockKind string
 
@@ -136,7 +136,7 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 	return p, nil
 }
 
-// secret finds how to notify the writer of a row, which must not be shown.
+// secret matches the text that says how to notify the writer of a row. It must not be shown.
 var secret = regexp.MustCompile(`("notify"\s*:\s*)"[^"]*"?`)
 
 // ErrNewer means that a row was written by a newer version of this program, in a format that this version can't read. A

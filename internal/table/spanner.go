@@ -31,7 +31,7 @@ type Spanner struct {
 	Memory Store
 }
 
-// readPriority returns the priority of a read. The step "list" is small if it reads locks by name, and otherwise large.
+// readPriority returns the priority of a read. A read of the step "list" is large unless it reads locks by name.
 func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
 	if keys.All || step == "list" && len(keys.Names) == 0 {
 		return sppb.RequestOptions_PRIORITY_LOW
@@ -61,8 +61,9 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application may have configured its client with default settings for requests. Each request here specifies its own,
-// so the defaults never apply, except for the replicas that snapshots are read from: any replica returns the same rows.
+// An application may have configured its client with default settings for requests. Each request here specifies its
+// own, so the defaults never apply. Only the choice of replicas for snapshots is left to the client, because all
+// replicas return the same rows.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -75,7 +76,7 @@ func readOptions(step string, keys Keys) *spanner.ReadOptions {
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY}
 }
 
-// Read implements Store. It makes a single request, however many rows there are. Only a list of the held locks may make two.
+// Read implements Store. It makes one request for any number of rows. Only a list of the held locks may need two.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if keys.All && keys.Busy && keys.Prefix == "" {
 		if rows, at, err := s.busy(ctx, step, bound, keys); err == nil || ctx.Err() != nil {

@@ -83,8 +83,8 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and come after After. With
-	// Busy and no Limit, Read omits the rows for which Skips returns true.
+	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and are greater than
+	// After. With Busy and no Limit, Read omits the rows for which Skips returns true.
 	Prefix string
 	After  string
 	Limit  int

@@ -21,10 +21,10 @@ type Table struct {
 
 // Beside is what a poll reads besides the rows of its locks.
 type Beside struct {
-	Names  []string // of other rows
+	Names  []string // the keys of other rows
 	Queues []Range  // of tickets; of each queue, the first MostTickets tickets are read, or a few more
 
-	Rows []Row     // those that were read
+	Rows []Row     // the rows that were read
 	At   time.Time // zero until a poll has been answered
 }
 
@@ -48,7 +48,7 @@ func (t Table) And(also ...Write) Table {
 	return t
 }
 
-// Read reads the rows of one snapshot, and what is beside them.
+// Read reads the rows of one snapshot, and what Beside asks for.
 func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (Rows, error) {
 	b := t.beside
 	if b == nil {
@@ -63,8 +63,8 @@ func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (R
 	return RowsAt(at, rows), err
 }
 
-// ReadAbout reads the rows of the present. The keys depend on the approximate time, because lease rows are read only if
-// their tokens are at most one day later. If Spanner's time turns out to be much later, ReadAbout repeats the read.
+// ReadAbout reads the current rows. The keys depend on an estimate of Spanner's time, because lease rows are read only
+// if their tokens are at most one day later. If the estimate is far too early, ReadAbout repeats the read.
 func (t Table) ReadAbout(ctx context.Context, step string, about time.Time, keys func(about time.Time) Keys) (Rows, error) {
 	for {
 		k := keys(about)

@@ -31,7 +31,7 @@ func (t Tick) Begin(now time.Time) time.Time {
 
 // A Schedule says what is due.
 type Schedule interface {
-	// Due returns what is due at now, in the machine's time zone. If calls at such times can get a wrong key, it also returns why.
+	// Due returns what is due at the time now. If calls at this local time of day can get a wrong key, it also returns why.
 	Due(now time.Time) (due Due, risk string)
 }
 
@@ -57,8 +57,8 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 	return due, cmp.Or(HalfWay(last, now, last.Add(t.Period)), risk)
 }
 
-// HalfWay returns the risk of a call that is about half-way between two scheduled times, or "". A process with a slightly
-// different clock might get another key for the same call.
+// HalfWay returns the risk of a call that comes about half-way between two scheduled times, or "" for other calls. A
+// process with a slightly different clock might get another key for the same call.
 func HalfWay(last, now, next time.Time) string {
 	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
 		return ""
@@ -69,9 +69,9 @@ func HalfWay(last, now, next time.Time) string {
 // margin returns how far calls should stay from the time at which the key changes.
 func margin(period time.Duration) time.Duration { return min(period/50, 5*time.Minute) }
 
-// nextSpring returns the next time, within a year, at which clocks are set forward so that a schedule by local time loses a
-// run: two calls at the local time that now shows are then less than a period apart, and get the same key. If there is none, it
-// returns the zero time.
+// nextSpring returns the next time within a year at which clocks are set forward and a schedule by local time misses a
+// run, or the zero time. Two calls at the same local time as now are then less than a period apart, and get the same
+// key.
 func (t Tick) nextSpring(now time.Time) time.Time {
 	_, present := now.Zone()
 	for _, at := now.ZoneBounds(); !at.IsZero() && at.Before(now.AddDate(1, 0, 0)); _, at = at.ZoneBounds() {
@@ -89,8 +89,8 @@ func (t Tick) nextSpring(now time.Time) time.Time {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods, and this should not happen when timers usually fire. So for periods of half an hour or more,
-// the offset moves the change away from all quarter hours, because full hours are at a quarter hour in every time zone.
+// beginnings of two periods, and timers should not fire then. So for periods of half an hour or more, the offset moves
+// the change away from all quarter hours of UTC, which the full hours of every time zone fall on.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0

@@ -25,7 +25,7 @@ const (
 	hashMark     = "#" // the prefix of hashed queue names, which no escaped name has
 )
 
-// MaxGrace caps how long later waiters leave a free lock to an earlier waiter, whatever that waiter's ticket requests.
+// MaxGrace caps how long later waiters leave a free lock to an earlier waiter, even if its ticket asks for more.
 const MaxGrace = 5 * time.Second
 
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
@@ -37,7 +37,7 @@ const lastsOfSet = time.Minute
 // Slots is the end of the name of a semaphore's queue. The names of the semaphore's slots have four more digits.
 const Slots = "/slot/"
 
-// QueueOfSlot returns the queue of the semaphore that has a slot with that name, or "" if it is no name of a slot.
+// QueueOfSlot returns the queue of the semaphore that has a slot with that name, or "" if the name is not a slot's.
 func QueueOfSlot(name string) string {
 	i := max(len(name)-4, 0)
 	if !strings.HasSuffix(name[:i], Slots) || strings.Trim(name[i:], "0123456789") != "" {
@@ -58,7 +58,7 @@ type Ticket struct {
 	Grace     time.Duration `json:"-"`                // how long the waiter can take to claim a free lock once it is first
 	RoundTrip time.Duration `json:"-"`                // how long a poll of the waiter takes; zero: unknown
 	Rank      int           `json:"rank,omitempty"`   // how far the waiter's priority is below the highest
-	Key       string        `json:"key,omitempty"`    // for a Once, the key that is to be done
+	Key       string        `json:"key,omitempty"`    // for a Once, the key to complete
 	Slots     int           `json:"slots,omitempty"`  // for a semaphore, its size
 	Set       bool          `json:"set,omitempty"`    // the waiter also waits for other locks
 	Ready     bool          `json:"ready,omitempty"`  // for a set, whether it is first in all its queues
@@ -75,8 +75,8 @@ type ticketJSON struct {
 	Ticket
 }
 
-// LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews the
-// ticket once in a third of that time, so it keeps its place if a renewal fails, or if it is stopped for a lease.
+// LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews
+// the ticket after a third of that time, so it keeps its place even if a renewal fails or it is stopped for a lease.
 func LastsFor(lease time.Duration, set bool) time.Duration {
 	if set {
 		return lastsOfSet
@@ -85,12 +85,12 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 }
 
 // Lapsed reports whether the ticket no longer counts at the given time by Spanner's clock. A living waiter renews its
-// ticket before that, or as soon as it can. The ticket then counts again, at its old place.
+// ticket in time, or as soon as it can. A renewed ticket counts again, at its old place.
 func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
 // TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come behind all
-// others, as if they had arrived later. So the order of the keys is the order of the turns, for all versions of this
-// program.
+// waiters of higher priority, as if they had arrived later. So the order of the keys is the order of the turns, for all
+// versions of this program.
 func TurnFor(began Token, rank int) Token { return began + Token(rank)*behindAll }
 
 // behindAll is how much later a waiter appears to have arrived than a waiter of the next higher priority: about 20
@@ -116,7 +116,7 @@ func (t Ticket) Compare(other Ticket) int {
 func (t Ticket) Put() Write { return t.write(Put) }
 
 // Renew returns a write that replaces the ticket. Its commit fails with ErrMissing if the ticket has been deleted, so a
-// renewal that arrives late brings no ticket back.
+// late renewal does not bring it back.
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
@@ -162,9 +162,9 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	return tickets
 }
 
-// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The ticket has no Queue if its key only has
-// a hash of the queue's name. Content that can't be read counts as default values, and other waiters soon pass the
-// ticket. If the key is not valid, TicketOf reports false, and the ticket has only the content.
+// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. Queue is empty if the key contains only a
+// hash of the queue's name. If the content can't be read, TicketOf uses default values, and other waiters soon pass the
+// ticket. If the key is not valid, TicketOf reports false, and sets no field from the key.
 func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	t = content(row)
 	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter has the instruments of one provider, as long as it has standings.
+// meter holds the instruments of one provider while any standings use them.
 type meter struct {
 	provider metric.MeterProvider // nil: it can't be a key of a map, so the meter is for one Watch
 
@@ -60,8 +60,8 @@ func (w *Watch) enter() {
 	w.meter.with(w, func(one *standing) { one.candidates++ })
 }
 
-// change calls f for each lock of the Watch. If the meter then has no standings, change removes its callback from the
-// provider. It does not hold the standings' mutex meanwhile, because the callback may be waiting for that mutex.
+// change calls f for each lock of the Watch. If the meter then has no standings, change removes the meter's callback
+// from the provider. Meanwhile, it does not hold the standings' mutex, because the callback may be waiting for it.
 func (m *meter) change(w *Watch, f func(*standing)) {
 	meters.Lock()
 	defer meters.Unlock()
@@ -124,7 +124,7 @@ func Report(err error) {
 	}
 }
 
-// Made returns what OpenTelemetry has made, and reports its error.
+// Made returns an instrument that OpenTelemetry has made, and reports the error.
 func Made[I any](instrument I, err error) I {
 	Report(err)
 	return instrument

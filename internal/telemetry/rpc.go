@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Table returns t with each step observed. The candidate of this watch must use the returned table.
+// Table returns a table that reports each step. The candidate of this watch must use it.
 func (w *Watch) Table(t table.Table) table.Table {
 	store := t.Store
 	t.Store = table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
@@ -64,7 +64,7 @@ func (w *Watch) beat(c call) {
 	}
 }
 
-// outcome returns the outcome of a call. For a call that succeeded, it is done.
+// outcome returns the outcome of a call. If the call succeeded, this is the argument.
 func (c call) outcome(done string) string {
 	switch {
 	case c.err == nil:

@@ -101,7 +101,7 @@ const (
 	Stalled     Reason = "stalled"  // the work made no progress
 )
 
-// ReasonOf returns the reason that an error indicates. If the error indicates none, it returns the argument otherwise.
+// ReasonOf returns the reason that an error indicates. If the error indicates none, it returns the second argument.
 func ReasonOf(err error, otherwise Reason) Reason {
 	switch {
 	case errors.Is(err, table.ErrSuperseded):
