@@ -22,7 +22,6 @@ type commit struct {
 	ready elect.Pause         // the wait before it may start
 }
 
-// entries returns the partitions of the commit.
 func (c *commit) entries(v *share.Inventory) (entries []*share.Entry) {
 	for _, o := range c.rows {
 		entries = append(entries, v.Of(o.Name))

@@ -32,7 +32,6 @@ type moves struct {
 	crowded elect.Pause   // until commits may run in parallel again, after one was aborted by a conflict
 }
 
-// claimed handles the success of a claim.
 func (m *moves) claimed(c *commit, r result) {
 	t := m.t
 	m.succeeded()

@@ -48,14 +48,14 @@ func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.gather(r, ends, send)
 }
 
-// gather adds a request that is sent at the given time, or earlier with others.
+// gather adds a request that is sent at the given time, or earlier together with others.
 func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
 	g.waiting = append(g.waiting, r)
 	if len(g.waiting) > 1 && !ends.Before(g.ends) {
 		return
 	}
 	if g.timer != nil {
-		g.timer.Stop() // if it has just fired, its flush finds nothing, or a part
+		g.timer.Stop() // if it has already fired, its flush finds no request, or only some
 	}
 	g.ends = ends
 	g.timer = time.AfterFunc(time.Until(ends), func() { g.flush(send) })

@@ -83,7 +83,6 @@ type Backoff struct {
 	next time.Duration
 }
 
-// Pause returns the next pause.
 func (b *Backoff) Pause(c Clock) time.Duration {
 	b.next = min(max(2*b.next, min(b.Max/30, longestFirstPause)), b.Max, longestPause)
 	return Jitter(c, b.next)

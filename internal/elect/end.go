@@ -92,7 +92,8 @@ func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) e
 	return t.giveBack(ctx, reason, func(ctx context.Context, names ...string) error { return t.free(ctx, on, names...) })
 }
 
-// Finish is like Release, for a term with a single lock. The same commit also records due as done by id.
+// Finish is like Release, for a term with a single lock. The same commit also records that id has done the work that
+// was due.
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, _ ...string) error {

@@ -112,7 +112,7 @@ func (c claimant) giveUp(ctx context.Context, claim table.FreeClaim) {
 	})
 }
 
-// hopeless reports whether it makes no sense to repeat a step that has begun: the request is wrong, or the table is gone.
+// hopeless reports whether it is pointless to repeat a step, because the request is wrong or the table is gone.
 func hopeless(err error) bool {
 	fault := table.FaultOf(err)
 	return fault.Kind == table.Lasting || fault == table.NoTable || fault == table.NoDatabase

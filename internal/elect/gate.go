@@ -97,7 +97,7 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. again means that the same claim had a wasted abort.
+// enter waits for a place. It returns an error only if ctx ends first. If again is set, the claim had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {
 		return nil, nil
@@ -139,7 +139,7 @@ func (p *place) join(name string) {
 	p.waiting = slices.Insert(p.waiting, at, p)
 }
 
-// serve gives places as long as the limit allows.
+// serve gives out places as long as the limit allows.
 func (g *Gate) serve() {
 	for g.limit == 0 || g.flying < g.limit && g.beats == 0 {
 		i := g.next()

@@ -102,7 +102,7 @@ type preference struct {
 	sick  bool        // the last poll failed
 	asked table.Token // the last term whose holder the candidate asked for a handover
 
-	spurned  bool          // it yielded to a preference, and has not seen a higher priority keep the lock since
+	spurned  bool          // it yielded to a preference, and has not since seen a higher priority keep the lock
 	ignoring time.Duration // how long a new term ignores preferences
 }
 

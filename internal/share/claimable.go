@@ -35,7 +35,7 @@ func (h *history) learn(o table.Observation, lease time.Duration) {
 	}
 }
 
-// Judge determines when a partition can be claimed, from one snapshot of the group and the partition's history.
+// Judge decides from one snapshot of the group, and from a partition's history, when the partition can be claimed.
 type Judge struct {
 	Snapshot table.GroupSnapshot
 	Own      table.LeaseRef // the judging member

@@ -8,7 +8,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Fitness decides from the ends of the last terms how long this process must cool down.
+// Fitness sets the cool-down of this process, which depends on how its last terms ended.
 type Fitness struct {
 	Lease time.Duration
 	Trial bool // the next term is on trial: the plan assigns it one partition at most
@@ -149,7 +149,6 @@ func (c *Conduct) failsFor(now elect.Instant, limit time.Duration, owned int) bo
 	return since != (elect.Instant{}) && now.Since(since) >= limit
 }
 
-// Ending describes how the term ends.
 func (c *Conduct) Ending(now elect.Instant, heartbeat time.Duration, owned int, useless bool) Ending {
 	useless = useless || c.Trial && c.Since != (elect.Instant{}) || c.failsFor(now, c.Lease*3/2, owned)
 	return Ending{Lasted: now.Since(c.Began), Silence: min(now.Since(c.Acked), heartbeat), Useless: useless}

@@ -50,7 +50,6 @@ func (w *Watch) send(ctx context.Context, step string, send func(context.Context
 	return c.err
 }
 
-// beat reports a heartbeat.
 func (w *Watch) beat(c call) {
 	w.record(w.meter.heartbeat, c.ended.Sub(c.began), metric.WithAttributes(keyOutcome.String(c.outcome("acknowledged"))))
 	if c.err != nil {

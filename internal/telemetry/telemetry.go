@@ -39,7 +39,6 @@ import (
 
 const library = "github.com/spindle-lock/spindle"
 
-// The attributes.
 const (
 	keyTable   = attribute.Key("spindle.table")
 	keyLock    = attribute.Key("spindle.lock")
@@ -90,7 +89,6 @@ func (s Scope) Attributes(lock string) attribute.Set {
 // Reason says why a term ended.
 type Reason string
 
-// The reasons.
 const (
 	Stopped     Reason = "stopped"
 	SteppedDown Reason = "stepped_down"
@@ -232,7 +230,6 @@ func (w *Watch) gap(t *elect.Term) {
 	}
 }
 
-// record records a duration for each lock.
 func (w *Watch) record(h metric.Float64Histogram, d time.Duration, more ...metric.RecordOption) {
 	for _, lock := range w.locks {
 		h.Record(context.Background(), d.Seconds(), append(more, lock)...)
