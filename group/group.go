@@ -158,9 +158,10 @@ func (g *Group) Held() []Partition {
 	return held
 }
 
-// Run joins the group, and keeps this process in the group until ctx ends. It works in the background and returns
-// immediately. It returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If it
-// returns an error, nothing was started. The member keeps trying until ctx ends, even if Spanner cannot be reached.
+// Run joins the group, and keeps this process in the group until ctx ends. It returns immediately, and the member works
+// in the background. Run returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run.
+// If it returns an error, nothing was started. The member keeps trying until ctx ends, even if Spanner cannot be
+// reached.
 //
 // When ctx ends, the contexts of all work are canceled. With WithHandover, they are canceled a third of a lease later.
 // The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
@@ -172,8 +173,8 @@ func (g *Group) Held() []Partition {
 // exception is work or an observer that still has not returned. Its goroutine continues, and until it ends, Run returns
 // ErrRunning.
 //
-// The done channel should have a buffer of one. If no goroutine receives the value for one lease duration, it is dropped
-// and an error is logged.
+// The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, it is
+// dropped and an error is logged.
 //
 // A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
 // crashes each time it starts therefore takes no partitions from the other members.

@@ -85,8 +85,8 @@ func (m *moves) revokeMore() {
 	m.revokeAll(m.t.facts().ToRevoke())
 }
 
-// revokeAll revokes one batch of partitions. After a full batch, it schedules the next batch in lease/50. If this batch
-// is released before then, its release sets the pause instead.
+// revokeAll revokes one batch of partitions. If the batch is full, the next one follows after lease/50. If the batch is
+// released before then, released sets a new pause.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
 		m.revoke(e, m.why(e))
@@ -109,7 +109,7 @@ func (m *moves) lose(lost ...*share.Entry) {
 }
 
 // release sends one batch of releases for revoked partitions whose work has returned. It sends only one batch at a
-// time, so that the loop can do something else in between, such as a poll that is due. The member never acts on the
+// time, so that the loop can do something else in between, such as a poll that is due. The member never acts under the
 // released tokens again, even if the release fails.
 func (m *moves) release() {
 	t := m.t
@@ -142,8 +142,8 @@ func (m *moves) release() {
 	})
 }
 
-// released handles the reply to a release that lasted for the duration took. It schedules the next batch after twice
-// that time, so that other members can first claim the partitions that were just released.
+// released handles the reply to a release. The argument took is how long the release took. The next batch follows after
+// twice that time, so that other members can first claim the partitions that were just released.
 func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
 	t := m.t
 	if err != nil {

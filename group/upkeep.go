@@ -52,8 +52,8 @@ func (u *upkeep) ended(what string, err error) bool {
 	return err == nil
 }
 
-// publish publishes the next plan if it is this member's turn. The first plan of a group needs a poll that has read all
-// partitions.
+// publish publishes the next plan if it is this member's turn. To publish a group's first plan, it needs a poll that
+// has read all partitions.
 func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 	if u.publishing || u.t.leaving() {
 		return
@@ -158,7 +158,7 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	})
 }
 
-// mark announces that the member is leaving. If the announcement fails, the other members only notice later. In a
+// mark announces that the member is leaving. If the announcement fails, the other members learn it later. In a
 // handover, the work continues until members that poll on schedule have seen the announcement.
 func (u *upkeep) mark() {
 	t, began := u.t, u.t.polls.clock.Now()

@@ -52,8 +52,8 @@ type store struct {
 	lease    time.Duration
 }
 
-// busy returns how long a heartbeat waits for earlier heartbeats to be answered. If transactions abort each other, it
-// waits longer, because it would only cause more aborts.
+// busy returns how long a heartbeat waits for earlier heartbeats to be answered. If transactions abort each other, the
+// heartbeat waits longer, because another commit would only cause more aborts.
 func (s *store) busy() time.Duration {
 	if s.requests.Claims.Bounded() {
 		return s.lease / 10

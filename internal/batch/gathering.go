@@ -22,7 +22,7 @@ type gathering[R any] struct {
 }
 
 // add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
-// passed to send, which runs in its own goroutine.
+// passed to the function send, which runs in its own goroutine.
 //
 // While other requests are in progress, a request waits for their answer, but at most for the duration busy.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {

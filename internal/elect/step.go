@@ -47,8 +47,8 @@ func All(seen []LockView) Decision {
 
 // Try polls the locks once, and claims the locks that the function choose selects. If there is nothing to claim,
 // Step.Pause says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a
-// third of the shortest lease, the candidate's own or a holder's. If a holder's lease can expire sooner, the pause ends
-// when the lease expires, or a short random time later.
+// third of the shortest lease among the candidate's and the holders'. If a holder's lease can expire sooner, the pause
+// ends when the lease expires, or a short random time later.
 //
 // A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
 // because the first poll may be out of date.

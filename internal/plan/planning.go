@@ -192,8 +192,8 @@ func (p Planning) ReadsAll() bool { return p.known == nil && p.TurnIn() == 0 }
 // ReadsBody reports whether the next poll must read the body of the plan.
 func (p Planning) ReadsBody() bool { return p.known == nil || p.Stale }
 
-// TurnIn returns how long this member must wait before it may publish the next plan. It returns never if there is
-// nothing to publish, or if this member does not count.
+// TurnIn returns how long this member must wait before it may publish the next plan. It returns the constant never if
+// there is nothing to publish, or if this member does not count.
 func (p Planning) TurnIn() time.Duration {
 	i := slices.IndexFunc(p.members, p.is)
 	if i < 0 || p.differs.IsZero() {

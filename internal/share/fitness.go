@@ -66,8 +66,8 @@ type failure struct {
 	alone bool          // at least once on its own
 }
 
-// Failed records a failure to claim or release partitions, including a failure because Spanner aborted every attempt.
-// If alone is true, each of the partitions has failed on its own.
+// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempts. If alone is true,
+// each of the partitions has failed on its own.
 func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*Entry) {
 	if c.Since == (elect.Instant{}) {
 		c.Since, c.failures = now, map[*Entry]failure{}
@@ -97,8 +97,8 @@ func (c *Conduct) Absolve(taken []*Entry) {
 
 // FailingSince returns when the member began to fail, or zero if it does not fail. A member that owns partitions fails
 // only if two partitions have failed on their own, because a single one may be a partition that no member can claim.
-// FailingSince then returns when the second one first failed. So if one partition fails for long, a failure of another
-// counts only from then.
+// FailingSince then returns when the second one first failed. So if one partition keeps failing, the failure of another
+// counts only from its own time.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

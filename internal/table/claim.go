@@ -20,9 +20,9 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // The token is the claim's commit timestamp, so the claimant learns the token only from the reply. The claimant does
 // not hold the locks until it has confirmed the claim.
 //
-// If Spanner aborts the transaction, another candidate is claiming the same lock. Claim then fails with ErrChanged
-// instead of retrying. If a hundred candidates all retried, they would keep the first of them from confirming its
-// claim. Their next polls will show which of them has claimed the lock.
+// If Spanner aborts the transaction, another candidate is probably claiming the same lock. Claim then fails with
+// ErrChanged instead of retrying. If a hundred candidates all retried, they would keep the first of them from
+// confirming its claim. Their next polls will show which of them has claimed the lock.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
 	token, _, err := t.claim(ctx, "claim", id, true, seen)
 	return token, err
@@ -173,8 +173,8 @@ func bare(row Row, token Token) bool {
 }
 
 // each runs one transaction for all items. It calls a function to get the writes for each item, commits them together
-// with the other writes, and returns the items that need writes. It fails with the given error if no item needs writes.
-// If all is set, every item must need some.
+// with the other writes, and returns the items that need writes. If no item needs writes, or if all is set and one item
+// needs none, it fails with the given error.
 func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
 	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil

@@ -90,7 +90,7 @@ const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
 // beginnings of two periods, and timers should not fire then. So for periods of half an hour or more, the offset moves
-// the change away from all quarter hours of UTC, which the full hours of every time zone fall on.
+// the change away from all quarter hours of UTC, on which full hours fall in every time zone.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
