@@ -170,8 +170,8 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 }
 
 // withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The
-// candidate then cools down for one lease duration, or for at most a minute if Spanner refused the confirmation. Refusals
-// come back quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
+// candidate then cools down for one lease duration, or for at most a minute if Spanner refused the confirmation.
+// Refusals arrive quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
 func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	length := c.LeaseRecord.Lease
 	if table.Refused(why) {

@@ -35,8 +35,8 @@ func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 
 // watch returns the pause before the next poll of a lock whose holder is leaving.
 //
-// The holder keeps the lock for a third of its lease after its announcement. So there is no need to poll until a third
-// of the lease after the last poll that did not yet show the announcement. From then on, the successor polls every
+// The holder keeps the lock for a third of its lease after its announcement. So no poll is needed until a third of the
+// lease has passed since the last poll that did not show the announcement. After that, the successor polls every
 // lease/100, and the other followers poll every lease/10 in case the successor has died. If there is no successor yet,
 // all followers poll every lease/50. If the holder takes longer than one lease duration, the polls become less and less
 // frequent.

@@ -70,8 +70,8 @@ func (k *Keeper) WatchRequests() {
 	})
 }
 
-// Announce starts telling the followers that the term is about to end, and returns immediately. An Announced event
-// follows.
+// Announce starts telling the followers that the term is about to end, and returns immediately. The keeper reports
+// Announced afterwards.
 func (k *Keeper) Announce() {
 	k.all.Go(func() {
 		k.announce(k.ctx)

@@ -97,8 +97,7 @@ func (c *Conduct) Absolve(taken []*Entry) {
 
 // FailingSince returns when the member began to fail, or zero if it does not fail. A member that owns partitions fails
 // only if two partitions have failed on their own, because a single one may be a partition that no member can claim.
-// FailingSince then returns when the second one first failed. So if one partition keeps failing, the failure of another
-// counts only from its own time.
+// FailingSince then returns when the second one first failed, because the first may have been failing for a long time.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

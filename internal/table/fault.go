@@ -116,8 +116,8 @@ var (
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
 )
 
-// closedTexts are the texts of a client that this process has closed. The client itself creates these errors. Some are
-// only returned by calls that were in progress when the client was closed.
+// closedTexts are the texts of the errors that a client itself returns after this process has closed it. Some are
+// returned only by calls that were in progress when the client was closed.
 var closedTexts = map[codes.Code]string{
 	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
 }

@@ -23,8 +23,8 @@ func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, nam
 	return t.release(ctx, "finish", token, lease, Now, []string{name}, record(name, token, due, id))
 }
 
-// release leaves free rows, unless lease is 0 or a row with the key of a free row already exists, for example after a
-// manual change. The argument since is the time of the release.
+// release frees the locks. It leaves free rows unless lease is 0, or the key of a free row is already in use, for
+// example after a manual change. The argument since is the time of the release.
 func (t Table) release(ctx context.Context, step string, token Token, lease time.Duration, since any, names []string, also ...Write) error {
 	also = append(also, t.also...)
 	if lease > 0 {

@@ -57,8 +57,8 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 	return due, cmp.Or(HalfWay(last, now, last.Add(t.Period)), risk)
 }
 
-// HalfWay returns the risk of a call that comes about half-way between two scheduled times, or "" for other calls. A
-// process with a slightly different clock might get another key for the same call.
+// HalfWay describes the risk of a call that comes about half-way between two scheduled times. It returns "" for other
+// calls. A process with a slightly different clock might get another key for the same call.
 func HalfWay(last, now, next time.Time) string {
 	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
 		return ""
