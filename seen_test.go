@@ -284,3 +284,23 @@ func TestLeaderFollowsALockThatChangesHands(t *testing.T) {
 		})
 	}
 }
+
+// A leader whose heartbeats take effect, but are never acknowledged, gives up while its rows still say that it leads.
+func TestAFormerLeaderDoesNotSeeItself(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a")
+		b.Until(time.Minute, a.Has)
+		former := a.Token()
+		a.Link.Lose(nil, func(step string) bool { return step == "heartbeat" })
+		b.Until(time.Minute, func() bool { return !a.Has() })
+		began, looks := time.Now(), 0
+		for ; !a.Has(); time.Sleep(fleet.Lease / 100) {
+			looks += a.Link.Counts()["observe"]
+			l, _, ok := a.Lock.Seen()
+			require.False(t, ok && l.Token == former, "it sees itself, %v after it gave up", time.Since(began))
+		}
+		assert.Greater(t, looks, 2)
+		assert.NotContains(t, a.Seen.Kinds(), "leader seen")
+		b.End(a)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -277,6 +278,33 @@ func TestWaitersPollWhenTheirHolderMayLoseTheLock(t *testing.T) {
 		assert.GreaterOrEqual(t, polls(notifiedLease/5), int64(3))
 		n.stop()
 		_ = holder.Unlock(context.Background())
+	})
+}
+
+// A holder whose lock an operator breaks learns that at its next heartbeat, and then tells those who wait.
+func TestAHolderThatHasLostItsLockTellsItsWaiters(t *testing.T) {
+	withNotifications(t, func(n *notified) {
+		opts, _ := n.options("holder")
+		holder := New(nil, "locktable", "m", opts...)
+		assert.NoError(t, holder.Lock(n.ctx))
+		opts, silence := n.options("waiter")
+		waiter := New(nil, "locktable", "m", opts...)
+		ctx, end := context.WithCancel(n.ctx)
+		ended := make(chan error)
+		go func() { ended <- waiter.Lock(ctx) }()
+		time.Sleep(5 * notifiedLease)
+		silence() // so that the holder does not hear that the waiter has gone
+		end()
+		assert.Error(t, <-ended)
+		synctest.Wait()
+		before := n.net.Sent()
+		lost := holder.Lost()
+		assert.NoError(t, table.Table{Store: n.spanner}.Break(n.ctx, table.Token(holder.Token()), "m"))
+		<-lost
+		synctest.Wait()
+		assert.Equal(t, before+1, n.net.Sent())
+		n.stop()
+		assert.Error(t, holder.Unlock(context.Background()))
 	})
 }
 

@@ -3,6 +3,7 @@ package notify
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -117,4 +118,17 @@ func TestWhatLiesBetweenTwoSockets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Neither this process nor another is made to use a port of the system, and all others may be used.
+func TestAddresses(t *testing.T) {
+	for addr, good := range map[string]bool{
+		"": true, ":0": true, ":1024": true, ":65535": true, "127.0.0.1:1024": true, "[fd00::7]:7700": true,
+		":1": false, ":1023": false, "10.0.0.7:1023": false, ":65536": false, "10.0.0.7": false, "host:7700": false, "[fe80::1%eth0]:7700": false, "224.0.0.1:7700": false,
+	} {
+		assert.Equal(t, good, IsAddress(addr), addr)
+	}
+	own := netip.MustParseAddrPort("10.0.0.7:7700")
+	assert.True(t, usable(own, netip.MustParseAddrPort("10.0.0.8:1024")))
+	assert.False(t, usable(own, netip.MustParseAddrPort("10.0.0.8:1023")))
 }
