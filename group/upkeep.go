@@ -158,8 +158,8 @@ func (u *upkeep) showPaused(members map[string]table.Observation) {
 	})
 }
 
-// mark announces that the member is leaving. If the announcement fails, the other members learn it later. In a
-// handover, the work continues until members that poll on schedule have seen the announcement.
+// mark announces that the member is leaving. If the announcement fails, the other members notice the departure later.
+// In a handover, the work continues until members that poll on schedule have seen the announcement.
 func (u *upkeep) mark() {
 	t, began := u.t, u.t.polls.clock.Now()
 	t.leave.marked, t.leave.pending = true, true
