@@ -107,6 +107,28 @@ func TestAConfirmedClaimIsANewBeginning(t *testing.T) {
 	assert.Equal(t, Entry{Name: e.Name, Lock: e.Lock, State: Held, Target: true, Assigned: &Assignment{Token: 5}, history: history{assumed: lease}}, *e)
 }
 
+// The table shows a pause only after a request. What the program or the plan decides meanwhile counts: the pause may have ended,
+// or the partition may be another member's.
+func TestAPauseThatEndsWhileItIsMarkedHasEnded(t *testing.T) {
+	for what, then := range map[string]struct {
+		meanwhile func(*Inventory)
+		is        Pause
+	}{
+		"nothing":          {func(*Inventory) {}, Marked},
+		"it is resumed":    {func(v *Inventory) { v.Pause(nil) }, Running},
+		"it moves":         {func(v *Inventory) { v.Assign(nil) }, Paused},
+		"the term is over": {func(v *Inventory) { v.TermEnded() }, Paused},
+	} {
+		v, _ := numbered(1, 1)
+		v.Pause(map[string]bool{"000": true})
+		marking := v.Unmarked()
+		assert.Len(t, marking, 1)
+		then.meanwhile(v)
+		v.Mark(marking)
+		assert.Equal(t, then.is, v.All[0].Paused, what)
+	}
+}
+
 // A partition that could not be claimed gets a commit of its own, so that it does not hold up the others.
 func TestASuspectIsClaimedAlone(t *testing.T) {
 	v, f := numbered(8, 3)
