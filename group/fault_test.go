@@ -365,6 +365,28 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 	})
 }
 
+// A member whose announcement that it leaves fails gives the others their shares all the same, except the partitions whose work
+// has not returned.
+func TestAMemberThatCantAnnounceThatItLeavesGivesWhatItCan(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		hang := make(chan struct{})
+		a, b := c.process("a", Numbered(16)), c.process("b", Numbered(16))
+		a.linger = func(name string) {
+			if name == "3" {
+				<-hang
+			}
+		}
+		c.run(a)
+		c.until(lease, "a to have all", spreadOver(16, a))
+		c.run(b)
+		a.link.Refuse(fleet.Refusing("announce", status.Error(codes.PermissionDenied, "no")))
+		a.stop()
+		c.until(lease/2, "b to have its share", func() bool { return b.has() >= 7 })
+		close(hang)
+		assert.NoError(t, <-a.done)
+	})
+}
+
 // A process that is started again under its id, with WithReclaim, gets its partitions back immediately, and the other
 // members keep theirs.
 func TestAMemberThatReclaimsHasItsPartitionsBackAtOnce(t *testing.T) {
