@@ -48,7 +48,7 @@ func InVirtualTime(t *testing.T, f func(*Fleet)) {
 // BesideOthers is like InVirtualTime, but for a test that runs in parallel with others. It does not change how many cores
 // the process uses.
 func BesideOthers(t *testing.T, f func(*Fleet)) {
-	synctest.Test(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
+	Within(longest, t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
 // inBubble is locked while a test is in Bubble.
@@ -66,19 +66,24 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 	defer inBubble.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	Within(longest, t, f)
+}
+
+// longest is more virtual time than any test needs.
+const longest = 10_000 * time.Hour
+
+// Within runs f in a bubble of package synctest, for at most the given virtual time. Without a limit, a test that waits for
+// something that never happens would run forever, as long as other timers keep firing.
+func Within(limit time.Duration, t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := time.AfterFunc(longest, func() {
+		over := time.AfterFunc(limit, func() {
 			debug.SetTraceback("all")
-			panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), longest)) // it could not end otherwise
+			panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), limit)) // it could not end otherwise
 		})
-		defer limit.Stop()
+		defer over.Stop()
 		f(t)
 	})
 }
-
-// longest is more virtual time than any test needs. Without this limit, a test that waits for something that never happens
-// would run forever, as long as other timers keep firing.
-const longest = 10_000 * time.Hour
 
 // Machine is a process with one candidate.
 type Machine struct {

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -173,7 +172,7 @@ func (m Machine) at(moment string) []string {
 // run runs one life, and returns its moments.
 func (m Machine) run(t *testing.T, name string, due map[string]string) []string {
 	w := &World{script: script{name: name, events: m.Events, due: due, count: map[string]int{}, ill: map[string]illness{}, answered: map[string]time.Time{}}}
-	synctest.Test(t, func(t *testing.T) {
+	fleet.Within(24*time.Hour, t, func(t *testing.T) {
 		w.T = t
 		w.Store = &memstore.Store{}
 		w.Link, w.Clock, w.Remains = &memstore.Link{Store: w.Store}, &fleet.Clock{}, fleet.NewRemains()
