@@ -17,7 +17,7 @@ import (
 func renewDeadline() time.Duration { return lease * 2 / 3 }
 func retryPeriod() time.Duration   { return lease * 2 / 15 }
 
-// runLeaderElection releases the lock when ctx ends, which users have to ask for.
+// runLeaderElection sets ReleaseOnCancel, which is off by default, so it releases the lock when ctx ends.
 func runLeaderElection(ctx context.Context, p place, name string, say say) error {
 	id := resourcelock.ResourceLockConfig{Identity: fmt.Sprint(os.Getpid())}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, metav1.NamespaceDefault, name, id, p.kubeconfig(), renewDeadline())

@@ -80,7 +80,7 @@ func (c *crew) rest(d time.Duration) error {
 	return err
 }
 
-// within notes what happens until cond is true, but for d at most, and reports whether cond was met.
+// within records events until cond is true, for at most d, and reports whether cond became true.
 func (c *crew) within(d time.Duration, cond func() bool) (met bool, err error) {
 	for over := time.After(d); !cond(); {
 		select {
@@ -182,7 +182,7 @@ func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 	return slices.Max(gaps), nil
 }
 
-// first returns the time of the first such event of this round, or 0.
+// first returns the time of the first such event in this round, or 0.
 func (c *crew) first(kind, part string, match func(event) bool) int64 {
 	for _, e := range c.past {
 		if e.Kind == kind && e.Part == part && match(e) {

@@ -3,9 +3,9 @@
 //
 //	cd bench && go run .    # prints the results as a table
 //
-// Run nothing else on the machine meanwhile. A full run takes about ten minutes. The systems are measured one after
-// the other, each on servers that are started for it: spindle on the emulator, etcd on a single server with default
-// settings, and client-go on a kube-apiserver with such an etcd. Every candidate is a separate process.
+// Run nothing else on the machine at the same time. A full run takes about ten minutes. The systems are measured one
+// after the other, each on servers that are started for it: spindle on the emulator, etcd on a single server with
+// default settings, and client-go on a kube-apiserver with such an etcd. Every candidate is a separate process.
 //
 // Client-go is measured if there is a kube-apiserver, which -build-apiserver compiles. That takes several minutes, but
 // only once, because the result stays in the user's cache directory.

@@ -41,7 +41,7 @@ func (c *crew) failovers(rounds int, signal os.Signal) ([]float64, error) {
 		if err := c.await("all parts of the lock were held", c.settled); err != nil {
 			return took, err
 		}
-		// Candidates get to know each other, and the signal comes at any time between two heartbeats.
+		// This lets candidates discover each other, and makes the signal arrive at a random time between two heartbeats.
 		if err := c.rest(lease/2 + rand.N(lease/3)); err != nil {
 			return took, err
 		}

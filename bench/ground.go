@@ -66,7 +66,7 @@ func (g *ground) run(t task) (*process, error) {
 	return p, nil
 }
 
-// until calls probe until it succeeds. It fails when the server has ended or the limit is reached.
+// until calls probe until it succeeds. It fails if the server ends or the limit is reached first.
 func until(server *process, limit time.Duration, probe func() error) error {
 	late := time.After(limit)
 	for {

@@ -23,7 +23,7 @@ type task struct {
 	Name     string        // the lock's name
 	Dir      string        // etcd: where its data is
 	Argv     []string      // exec: the program and its arguments
-	Turns    int           // turns: how many, at most; 0: as many as there are
+	Turns    int           // turns: the maximum number; 0: no limit
 	Hold     time.Duration // turns: how long a process holds the lock each time
 	Duration time.Duration // turns: how long the processes compete, at most
 	Lease    time.Duration

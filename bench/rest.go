@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// atRest has the numbers of requests per lease while nothing happens, on average. A number that was not measured is
-// missing.
+// atRest contains average numbers of requests per lease while the lock stays held. A slice is empty if it was not
+// measured.
 type atRest struct{ holder, waiter []float64 }
 
 // measureRest counts the requests of a holder and of two other candidates. In a group, all three are members that hold

@@ -61,7 +61,7 @@ func notified() (spindle.LockOption, func(), error) {
 	return spindle.WithNotifier(n), n.Close, nil
 }
 
-// electing returns how an elector with these options competes.
+// electing returns a function that competes with an elector that has these options.
 func electing(learns manner, opts ...spindle.Option) compete {
 	return func(ctx context.Context, p place, name string, say say) error {
 		db, err := p.spanner()
@@ -91,7 +91,7 @@ func join(ctx context.Context, p place, name string, say say) error {
 	return g.RunAndWait(ctx)
 }
 
-// newMutex returns how a process opens a mutex. Its notifier is closed with the process.
+// newMutex returns a function that opens a mutex. The mutex's notifier stays open until the process ends.
 func newMutex(learns manner) func(place, string) (locker, error) {
 	return func(p place, name string) (locker, error) {
 		db, err := p.spanner()

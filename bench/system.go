@@ -37,7 +37,7 @@ type locker interface {
 	Unlock(context.Context) error
 }
 
-// holding returns how a process competes that holds a lock until ctx ends.
+// holding returns a function that acquires a lock and holds it until ctx ends.
 func holding(open func(place, string) (locker, error)) compete {
 	return func(ctx context.Context, p place, name string, say say) error {
 		m, err := open(p, name)

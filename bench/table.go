@@ -13,7 +13,7 @@ type comparison struct {
 	missing    []string // what was not measured, and why
 }
 
-// remarks says how everything was measured.
+// remarks describes how everything was measured.
 func (c comparison) remarks() []string {
 	return append([]string{c.conditions + " Versions: " + strings.Join(c.versions, ", ") + "."}, c.missing...)
 }

@@ -47,7 +47,7 @@ func (t task) turns(tell func(report), orders <-chan string) error {
 	return nil
 }
 
-// take lets processes take turns, and returns the turns of each of them.
+// take lets processes take turns, and returns each process's turns.
 func (s system) take(g *ground, processes int, t task, begun func()) (all [][]stint, err error) {
 	places, err := s.places(g, processes)
 	if err != nil {
@@ -94,14 +94,14 @@ func (s system) measureCycles(g *ground, cycles int) ([]time.Duration, error) {
 	return took, nil
 }
 
-// A contest is what was measured while processes took turns.
+// A contest contains the measurements of processes that took turns.
 type contest struct {
 	turns    []float64       // of each process
 	idle     []time.Duration // from the end of the work of a turn to the next one
 	requests []float64       // per turn
 }
 
-// measureTurns lets processes compete for a mutex that all of them want, and hold it for so long each time.
+// measureTurns lets processes compete for one mutex, and hold it for the given time at each turn.
 func (s system) measureTurns(g *ground, processes int, hold, during time.Duration) (c contest, err error) {
 	var sent atomic.Int64
 	g.via = func(_ int, addr string) (string, error) { return g.proxy(addr, &sent) }

@@ -19,7 +19,7 @@ wait=$(printf %s "$request" | sed -n 's/.*[?&]wait=\([^&]*\).*/\1/p')
 ends=$(($(date +%s) + $(printf %s "$wait" | sed 's/\.[0-9]*//g; s/[0-9]*ms//; s/h/*3600+/; s/m/*60+/; s/s/+/')0))
 
 lines='' dir=''
-trap 'kill "${lines:-$!}" 2>/dev/null; rm -rf "$dir"' EXIT # before curl starts: alone, it would go on to wait for the lock
+trap 'kill "${lines:-$!}" 2>/dev/null; rm -rf "$dir"' EXIT # set before curl starts, because curl alone would keep waiting for the lock
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM

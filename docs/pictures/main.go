@@ -2,9 +2,9 @@
 //
 //	go run ./docs/pictures
 //
-// A description has a line for each thing that is drawn. Times are in the unit of span, which draws an axis.
+// A description has one line for each element of the picture. Times are in the unit of span, which draws an axis.
 //
-//	text: what the picture shows, for those who can't see it
+//	text: what the picture shows, for readers who can't see it
 //	span: 18 seconds
 //	lane: web-1                 the following lines are in this lane
 //	bar: 0 8 holds leads        from, to, style (holds, waits, free, plain), label

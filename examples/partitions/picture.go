@@ -30,7 +30,7 @@ func draw(t *demokit.Timeline, p picture, backlog int64) {
 	t.Draw("", "%s  %d", line.String(), backlog)
 }
 
-// vacancies measures how long partitions have no running owner.
+// vacancies measures for how long partitions have no running owner.
 type vacancies struct {
 	since   [partitions]time.Time // when each lost its running owner, or zero
 	longest time.Duration         // in this act

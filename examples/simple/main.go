@@ -81,7 +81,7 @@ func compete(c candidate, inDemo bool) error {
 	return err
 }
 
-// report tells the demonstration of a write.
+// report reports a write to the demonstration.
 func report(token spindle.Token, err error) {
 	switch {
 	case err == nil:

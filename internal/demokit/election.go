@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Rejected follows a token in the report of a process whose write came too late.
+// Rejected follows the token in a process's report that its write came too late.
 const Rejected = "rejected"
 
 // An Election is the story of three processes that compete for one lock: one is killed, one is paused, and one loses the
@@ -93,7 +93,7 @@ func (e *Election) Pause(ctx context.Context, then string) (time.Duration, error
 	return took, e.marksUntil(ctx, e.marks+4)
 }
 
-// GoHome stops the processes that still run, and the process that works as the last one.
+// GoHome stops the processes that still run, the working one last.
 func (e *Election) GoHome(ctx context.Context) error {
 	e.Say("", Plain, "the end: SIGTERM stops the waiting processes first, and then the working one")
 	waiting := slices.DeleteFunc(slices.Clone(e.processes), func(c *Child) bool { return c == e.holder || c.Gone() })

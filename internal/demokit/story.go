@@ -49,7 +49,7 @@ type Report struct {
 	Err   error // set if it did not end with exit code 0
 }
 
-// Start starts a child process, which takes part until the child, the story or ctx ends.
+// Start starts a child process, which takes part in the story until the child, the story or ctx ends.
 func (s *Story) Start(ctx context.Context, name string, args ...string) (*Child, error) {
 	ctx, quiet := context.WithCancel(ctx)
 	c := &Child{Name: name, quiet: quiet}

@@ -45,8 +45,7 @@ func InVirtualTime(t *testing.T, f func(*Fleet)) {
 	Bubble(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
-// BesideOthers is like InVirtualTime, but for a test that runs in parallel with others. It does not change how many cores
-// the process uses.
+// BesideOthers is like InVirtualTime, but for a test that runs in parallel with others: the process keeps its cores.
 func BesideOthers(t *testing.T, f func(*Fleet)) {
 	Within(longest, t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
@@ -54,10 +53,10 @@ func BesideOthers(t *testing.T, f func(*Fleet)) {
 // inBubble is locked while a test is in Bubble.
 var inBubble sync.Mutex
 
-// Bubble runs f in a bubble of package synctest. In the meantime, the whole process uses one core, and collects garbage
-// rarely. A crowd's goroutines wake each other all the time. With more cores, each of them also wakes a thread that finds
-// nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble, because each
-// would restore what another has set.
+// Bubble runs f in a bubble of package synctest. Meanwhile, the whole process uses one core, and collects garbage
+// rarely. The goroutines of a crowd wake each other all the time. With more cores, each wake-up also wakes a thread
+// that finds nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble,
+// because each call would undo another's settings.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if !inBubble.TryLock() {
@@ -117,7 +116,7 @@ func (f *Fleet) Start(id string, opts ...spindle.Option) *Machine {
 	return m
 }
 
-// Run runs a machine. It can also run a machine again that has ended.
+// Run runs a machine. It can also restart a machine that has ended.
 func (f *Fleet) Run(m *Machine) {
 	f.T.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -179,7 +178,7 @@ func (c *Clock) Now() elect.Instant {
 	return elect.Instant{Wall: i.Wall + c.Wall.Load(), Mono: i.Mono + c.Mono.Load()}
 }
 
-// Events has the events that a machine's observer got.
+// Events contains the events that a machine's observer got.
 type Events struct {
 	mu   sync.Mutex
 	list []spindle.Event

@@ -180,8 +180,8 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	return runs[0], runs[1], false
 }
 
-// AllCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes. The tests
-// of verify/chaos last longer.
+// AllCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes.
+// The tests of verify/chaos take longer.
 //
 // The tests must read the variable themselves. Otherwise, go test would print cached results of a run without it.
 func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
@@ -210,14 +210,14 @@ func Some[T any](all ...T) []T {
 	return all
 }
 
-// Farewell is how the release of a holder's lock goes, its last request.
+// Farewell is an outcome of a holder's last request, the release of its lock.
 type Farewell struct {
 	Name  string
 	Begin func(l *memstore.Link, lock string)
-	Left  bool // the lock is left to expire, and the holder has to say so
+	Left  bool // the lock is left to expire, and the holder must report that
 }
 
-// Farewells returns the ways in which a release with this step can go.
+// Farewells returns the possible outcomes of a release with this step.
 func Farewells(step string) []Farewell {
 	sick := func(how memstore.Sickness) func(*memstore.Link, string) {
 		return func(l *memstore.Link, _ string) { l.Sicken(step, how, 0) }

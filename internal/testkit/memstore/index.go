@@ -15,7 +15,7 @@ const remembered = time.Hour
 
 // index finds keys by range, and records when their rows last changed. The zero value is ready to use.
 type index struct {
-	sorted    []string             // the keys of all rows, and of those that were deleted lately
+	sorted    []string             // the keys of all rows, and of recently deleted rows
 	changed   map[string]time.Time // by key, the time of the last commit that changed the row
 	deleted   []deletion           // in the order of their times
 	forgotten time.Time            // the latest change that is no longer remembered
@@ -56,7 +56,7 @@ func (x *index) forget(d deletion) {
 	}
 }
 
-// names returns the keys that are selected, without regard to Limit and Busy. A key may come twice.
+// names returns the selected keys, ignoring Limit and Busy. A key may occur twice.
 func (x *index) names(keys table.Keys) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if keys.All {

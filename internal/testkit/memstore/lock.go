@@ -42,7 +42,7 @@ func written(writes []table.Write) []span {
 	return spans(keys, true)
 }
 
-// conflict reports whether a span of as is in the way of one of bs. Both are in order, because commits can have hundreds.
+// conflict reports whether a span of as overlaps one of bs. Both are sorted, because commits can have hundreds of spans.
 func conflict(as, bs []span) bool {
 	for i, j := 0, 0; i < len(as) && j < len(bs); {
 		switch a, b := as[i], bs[j]; {
@@ -97,7 +97,7 @@ func (ls *locks) acquire(ctx context.Context, spans []span) (*locker, error) {
 	}
 }
 
-// release frees what l holds, or withdraws its request.
+// release frees the locks of l, or withdraws its request.
 func (ls *locks) release(l *locker) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -105,7 +105,7 @@ func (ls *locks) release(l *locker) {
 	ls.give()
 }
 
-// give grants the locks of those that no earlier request is in the way of.
+// give grants the locks of requests that do not conflict with an earlier request.
 func (ls *locks) give() {
 	for i, l := range ls.queue {
 		if !l.holds && !slices.ContainsFunc(ls.queue[:i], func(o *locker) bool { return conflict(l.spans, o.spans) }) {

@@ -112,7 +112,7 @@ func (t *transaction) commit(ctx context.Context, step string, writes []table.Wr
 	return at, err
 }
 
-// apply runs to its end even if the client no longer waits for it.
+// apply completes even if the client no longer waits for it.
 func (t *transaction) apply(step string, writes []table.Write) (time.Time, error) {
 	if err := t.txn.Check(writes); err != nil {
 		time.Sleep(t.Refusal)

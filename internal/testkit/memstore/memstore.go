@@ -205,7 +205,7 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	return at, nil
 }
 
-// after returns the rows that the writes change, by name, as they are after a commit. A row that is deleted is nil.
+// after returns the changed rows, by name, as they are after a commit of the writes. A deleted row is nil.
 func (s *Store) after(writes []table.Write, at time.Time) (map[string]*table.Row, error) {
 	after := map[string]*table.Row{}
 	for _, w := range writes {

@@ -34,9 +34,9 @@ var flagCase = flag.String("case", "", "run one case of TestXAtEachMoment, as a 
 // Lease is the lease of the machines and of their rivals.
 const Lease = 10 * time.Second
 
-// Machine is what a test is about.
+// Machine is the code under test.
 type Machine struct {
-	Live   func(*World)            // one life through the public API, from the first request to the last goroutine
+	Live   func(*World)            // runs one life through the public API, from the first request to the last goroutine
 	Events map[string]func(*World) // what can happen to it, besides the faults of its requests
 	After  func(*World)            // what must hold once it has ended and the faults are over
 }
@@ -52,7 +52,7 @@ type World struct {
 	End     context.CancelFunc
 	Others  sync.WaitGroup // the processes beside it
 	Values  any            // what the machine's own functions keep
-	Terms   atomic.Int64   // how many terms the machine's events tell of; 0 if it has no events
+	Terms   atomic.Int64   // how many terms the machine's events reported; 0 if it has no events
 
 	script
 }
@@ -61,22 +61,22 @@ type World struct {
 type script struct {
 	name   string
 	events map[string]func(*World)
-	due    map[string]string // the events to be delivered, by the moment: the how manieth of its kind it is, as in "2 look is sent"
+	due    map[string]string // the events to deliver, by moment: the moment's number and kind, as in "2 look is sent"
 
 	mu       sync.Mutex
 	count    map[string]int       // how many moments of each kind there were
-	steps    []string             // what the moments were so far, for the failures
-	broken   time.Time            // when an operator released the lock of a living holder, which notices it at its next heartbeat that is answered
+	steps    []string             // the kinds of the moments so far, for messages of failures
+	broken   time.Time            // when an operator released a living holder's lock; the holder notices at its next answered heartbeat
 	ill      map[string]illness   // the faults that last, by step
-	answered map[string]time.Time // when the last request of each step that was answered was sent
+	answered map[string]time.Time // when the last answered request of each step was sent
 }
 
 // ErrUnavailable is the answer to a request that is refused.
 var ErrUnavailable = status.Error(codes.Unavailable, "the request is refused")
 
-// Every fault ends by itself. What it hits is one request, before or after it takes effect, and with "such requests" and "the
-// last" also all requests of the same step that are sent in the next two leases: a fault that ends just before the next one
-// begins hits what the first one has left behind.
+// Every fault ends by itself. It affects one request, before or after the request takes effect. Faults with "such
+// requests" and "the last" also affect all requests of the same step in the next two leases. When a fault ends just
+// before the next one begins, the second one hits what the first one left behind.
 var (
 	faultsBefore = []string{"the request is lost", "the request is refused", "such requests are lost", "such requests are refused"}
 	faultsAfter  = []string{"the reply is lost", "the reply is late", "the reply is late and the last"}
@@ -135,7 +135,7 @@ func AtEachMoment(t *testing.T, m Machine) {
 	t.Logf("%d cases of %d kinds at %d moments", len(cases), len(kinds), len(quiet))
 }
 
-// drawn returns all cases or, without SPINDLE_ALL_CASES, one of each of half of the kinds.
+// drawn returns all cases or, without SPINDLE_ALL_CASES, one case from each of about half of the kinds.
 func drawn(kinds map[string][]string) (names []string) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		switch of := kinds[kind]; {
@@ -148,7 +148,7 @@ func drawn(kinds map[string][]string) (names []string) {
 	return names
 }
 
-// inARow reports whether a moment is one of a row of polls: it is like those that are as far before and after it.
+// inARow reports whether a moment belongs to a series of polls: the moments at equal distances before and after it are alike.
 func inARow(all []string, i int) bool {
 	for _, far := range []int{4, 6} {
 		if i >= far && i+far < len(all) && all[i] == all[i-far] && all[i] == all[i+far] {
@@ -187,7 +187,7 @@ func (m Machine) run(t *testing.T, name string, due map[string]string) []string 
 		}
 		w.Remains.Ctx.End()
 		w.Others.Wait()
-		time.Sleep(time.Hour) // what hangs ends
+		time.Sleep(time.Hour) // requests that hang end
 		if kept := w.Remains.Kept(t); len(kept) > 0 {
 			w.Errorf("something is left: %v", kept)
 		}
@@ -202,8 +202,8 @@ func (m Machine) run(t *testing.T, name string, due map[string]string) []string 
 	return w.steps
 }
 
-// tally fails the test if the machine's metrics do not agree: each term that began has ended once, and each heartbeat that was
-// sent has been answered or has failed.
+// tally checks the machine's metrics: each term that began has ended once, and each heartbeat that was sent was
+// answered or has failed.
 func (w *World) tally() {
 	sum := map[string]float64{}
 	for series, n := range w.Remains.Metrics(w.T) {
@@ -215,7 +215,7 @@ func (w *World) tally() {
 	}
 	began, ended := sum["wait.duration_count"], sum["terms"]
 	if told := float64(w.Terms.Load()); began != ended || ended != sum["term.duration_count"] || told > 0 && told != began {
-		w.Errorf("%v terms began, %v have ended, %v have lasted, and the events tell of %v", began, ended, sum["term.duration_count"], told)
+		w.Errorf("%v terms began, %v ended, %v durations were recorded, and the events reported %v", began, ended, sum["term.duration_count"], told)
 	}
 	beats := 0
 	for _, step := range w.steps {
@@ -228,7 +228,7 @@ func (w *World) tally() {
 	}
 }
 
-// tickets returns the rows of the tickets of a process, or of all processes.
+// tickets returns the tickets of one process, or of all processes.
 func tickets(w *World, of string) (left []string) {
 	for name, row := range w.Store.Rows() {
 		if table.IsTicket(name) && strings.Contains(row.Writer, of) {
@@ -300,7 +300,7 @@ func (w *World) pass(ctx context.Context, step string, call func(context.Context
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if began.After(w.answered[step]) { // one that was sent later may have been answered earlier
+		if began.After(w.answered[step]) { // a request that was sent later may have been answered earlier
 			w.answered[step] = began
 		}
 	}
@@ -356,8 +356,8 @@ func (w *World) Until(what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// Apart fails the test if two of the values hold the lock at the same time, from now until the returned function is
-// called.
+// Apart fails the test if two of the functions return true at the same time, because then two values hold the lock. It
+// checks this from now until the returned function is called.
 func (w *World) Apart(held ...func() bool) (stop func()) {
 	return w.Always(func() error {
 		n := 0
@@ -376,8 +376,8 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
-// Renewed fails the test if the machine acts although, of one of the kinds of requests, it sent the last one that was answered
-// more than a lease ago. A kind is one of several steps. It checks that from now until the returned function is called.
+// Renewed fails the test if the machine acts although its last answered request of one of the kinds was sent more than
+// a lease ago. A kind is a list of steps. Renewed checks this from now until the returned function is called.
 func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	return w.Every(Lease/100, func() error {
 		if !acts() {
@@ -393,7 +393,7 @@ func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 				}
 			}
 			if age := time.Since(last); age > Lease {
-				return fmt.Errorf("it acts %v after it sent the last of %v that was answered", age, steps)
+				return fmt.Errorf("it acts %v after it sent the last answered request of %v", age, steps)
 			}
 		}
 		return nil
@@ -418,8 +418,8 @@ func (w *World) Every(d time.Duration, check func() error) (stop func()) {
 }
 
 // Prompt repeatedly calls the blocking function wait, until the returned function is called. It fails the test if wait
-// does not return although the condition is has been true for a tenth of a lease, or if wait keeps returning although
-// the condition is false.
+// does not return although is() has been true for a tenth of a lease, or if wait keeps returning although is() is
+// false.
 func (w *World) Prompt(what string, is func() bool, wait func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var returns atomic.Int64
@@ -492,7 +492,7 @@ func Operator(name string) func(*World) {
 	return func(w *World) { w.Break(name, func(table.Observation) bool { return true }) }
 }
 
-// Break takes a lock from its holder, if that is one that must lose it.
+// Break takes a lock from its holder, if the test expects this holder to lose it.
 func (w *World) Break(name string, must func(table.Observation) bool) {
 	tab := table.Table{Store: w.Store}
 	if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 && must(seen[0]) {

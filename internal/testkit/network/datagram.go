@@ -14,7 +14,7 @@ type Datagram struct {
 	After    time.Duration
 }
 
-// Faults are how likely it is that something happens to a datagram. The zero value delivers each of them once.
+// Faults contains the probability of each fault of a datagram. The zero value delivers each datagram once.
 type Faults struct {
 	Lost, Twice, Late     float64
 	Cut, Forged           float64 // shortened, and changed in one bit
@@ -23,7 +23,7 @@ type Faults struct {
 	Longest               time.Duration
 }
 
-// Drawn returns faults of which each is absent, rare or frequent.
+// Drawn returns random faults. Each of them is absent, rare or frequent.
 func Drawn(random *rand.Rand, longest time.Duration) Faults {
 	f := Faults{Longest: longest}
 	for _, p := range []*float64{&f.Lost, &f.Twice, &f.Late, &f.Cut, &f.Forged, &f.Replayed, &f.Redirected, &f.Reflected} {
@@ -34,7 +34,7 @@ func Drawn(random *rand.Rand, longest time.Duration) Faults {
 	return f
 }
 
-// Arriving returns what arrives because a datagram was sent. others are addresses to which it can be redirected.
+// Arriving returns the datagrams that arrive after d was sent. They can be redirected to, or come from, other addresses.
 func (f Faults) Arriving(d Datagram, others []netip.AddrPort, random *rand.Rand) (all []Datagram) {
 	happens := func(p float64) bool { return p > 0 && random.Float64() < p }
 	elsewhere := func() netip.AddrPort { return others[random.IntN(len(others))] }

@@ -1,5 +1,5 @@
-// Package network provides networks that tests can break: connections between a candidate and Spanner, and datagrams between
-// processes.
+// Package network provides networks that tests can break: connections between a candidate and Spanner, and datagrams
+// between processes.
 package network
 
 import (

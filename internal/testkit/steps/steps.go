@@ -1,4 +1,4 @@
-// Package steps takes the steps of the protocol for tests of the table.
+// Package steps performs steps of the protocol, for tests of the table.
 package steps
 
 import (

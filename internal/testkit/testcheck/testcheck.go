@@ -1,4 +1,4 @@
-// Package testcheck has helpers that the tests of several packages and modules share.
+// Package testcheck contains checks that the tests of several packages and modules share.
 package testcheck
 
 import (

@@ -1,5 +1,5 @@
-// Program is a process that competes for a lock, as a process of a service does. The tests build it together with each
-// version of the library, so it uses only the API that all these versions have.
+// Program competes for a lock, like a process of a real service. The tests build it with each version of the library,
+// so it uses only the API that all these versions have.
 //
 //	program elect|handover|mutex DATABASE TABLE LOCK ID LEASE    competes, and obeys the lines that it reads
 //	program create DATABASE TABLE                                creates the lock table
@@ -74,10 +74,11 @@ func orders(obey func(what string, a, b int64)) {
 	os.Exit(1)
 }
 
-// report prints the intervals during which the process believed that it held the lock: from the end of the first call of
-// the function has that returned true to the start of the last such call. Only the latest report on an interval counts.
+// report prints the intervals during which the process believed that it held the lock. An interval begins when has()
+// first returns true, and ends at the start of the last call that returns true. Only the latest report on an interval
+// counts.
 func report(has func() (bool, spindle.Token)) {
-	const every = 20 * time.Millisecond // what a kill can cost of an interval
+	const every = 20 * time.Millisecond // a kill can shorten the reported interval by this much
 	var token spindle.Token
 	var from, to, last time.Time
 	flush := func() {
