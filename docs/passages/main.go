@@ -3,8 +3,7 @@
 //
 //	go run ./docs/passages -n 40 -seed 1
 //
-// At least 38 of 40 should read as if a native technical writer had written them, and none should have to be read
-// twice.
+// At least 38 of 40 should read as if a native technical writer had written them, and none should have to be read twice.
 package main
 
 import (

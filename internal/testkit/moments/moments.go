@@ -417,9 +417,8 @@ func (w *World) Every(d time.Duration, check func() error) (stop func()) {
 	return cancel
 }
 
-// Prompt repeatedly calls the blocking function wait, until the returned function is called. It fails the test if wait
-// does not return although is() has been true for a tenth of a lease, or if wait keeps returning although is() is
-// false.
+// Prompt repeatedly calls the blocking function wait, until the returned function is called. The test fails if wait
+// does not return although is() has been true for lease/10, or keeps returning while is() is false.
 func (w *World) Prompt(what string, is func() bool, wait func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var returns atomic.Int64
