@@ -25,8 +25,7 @@ func TestNoCommandWaitsLongerForADatabaseThanItsTimeout(t *testing.T) {
 	asks := map[string][]string{
 		"ls": {""}, "status": {"m", "--expect m"}, "members": {"m"}, "doctor": {""}, "prune": {"", "--dry-run"},
 		"handover": {"m", "m --wait 1h"}, "release": {"m --token 1 --yes"}, "init": {"", "--create"},
-		"exec": {"--name m --try -- true", "--name m --once 1 --try -- true",
-			"--timeout 5m --name m --wait 1s -- true", "--timeout 5m --name m --once 1 --wait 1s -- true"}, // --wait limits all of the wait
+		"exec": {"--name m --try -- true", "--name m --once 1 --try -- true"},
 	}
 	goesOn := []string{"watch", "serve", "guard", "agent"}
 	for _, command := range commands(commandLine(t)) {
