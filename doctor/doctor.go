@@ -31,7 +31,7 @@ const (
 	NotChecked Verdict = "not checked" // the assumption could not be checked
 )
 
-// Check is one of the things that locks assume of Spanner. It has the result of checking it.
+// Check is the result of checking one assumption that locks make about Spanner.
 type Check struct {
 	Name    string  `json:"name"` // what was checked
 	Verdict Verdict `json:"verdict"`

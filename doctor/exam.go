@@ -332,7 +332,7 @@ func (e *exam) pause(d time.Duration) {
 	}
 }
 
-// await tries for up to five seconds: reads can be slightly stale, and miss what has just been committed.
+// await calls done for up to five seconds, until done returns true. Reads can be slightly stale, and miss a new commit.
 func (e *exam) await(done func() bool) bool {
 	for start := time.Now(); !done(); e.pause(100 * time.Millisecond) {
 		if time.Since(start) > 5*time.Second || e.ctx.Err() != nil {

@@ -45,9 +45,9 @@ func present(e *exam) string {
 	return advances(on, worst)
 }
 
-// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. The on parameter
-// is how far the timestamps of these reads advanced while nothing was written. The worst parameter is how far a read
-// lagged behind an earlier commit in the worst case.
+// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. Its arguments are
+// how far the timestamps of these reads advanced while nothing was written (on), and how far a read lagged behind an
+// earlier commit in the worst case (worst).
 func advances(on, worst time.Duration) string {
 	found := fmt.Sprintf("read timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
 	switch {
@@ -114,8 +114,8 @@ func clockRate(e *exam) string {
 	return c.judge()
 }
 
-// isKnown reports whether the measurement is precise enough to tell that the clock runs too slow, that it runs too
-// fast, or that it does not run too slow.
+// isKnown reports whether the measurement is precise enough for one of three verdicts: the clock is too slow, it is
+// too fast, or it is not too slow.
 func (c Clock) isKnown() bool {
 	return c.Drift-c.Within > maxDrift || c.Drift+c.Within < -maxDrift || c.Within <= maxDrift && c.Drift+c.Within <= maxDrift
 }

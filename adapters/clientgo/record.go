@@ -135,9 +135,9 @@ func (s *seat) offer(t *term) error {
 	return nil
 }
 
-// fits returns an error if the elector's settings differ from those that s expects. From then on, it returns the same
-// error until Accept is called. It compares the LeaseDuration, which the record contains, and the RenewDeadline, which
-// limits ctx during a renewal. Only the first of several attempts shows the whole RenewDeadline.
+// fits returns an error if the elector's settings differ from the expected ones. After that, it returns the same error
+// until Accept is called. It compares the LeaseDuration, which the record contains, and the RenewDeadline, which
+// limits ctx during a renewal. Retries have less time left, so only a first attempt shows the whole RenewDeadline.
 func (s *seat) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	end, limited := ctx.Deadline()
 	left := time.Until(end)

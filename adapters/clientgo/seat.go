@@ -29,8 +29,8 @@ type seat struct {
 	leaders  int // how many leaders there have been, here or elsewhere, as far as this Lock has seen
 }
 
-// notify wakes all goroutines that are waiting for a change. The caller must hold mu. This also applies to the methods
-// below, unless they lock it themselves.
+// notify wakes all goroutines that are waiting for a change. The caller must hold mu. Callers of the methods below
+// must hold mu, too, unless the method locks mu itself.
 func (s *seat) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})

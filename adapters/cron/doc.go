@@ -3,16 +3,16 @@
 // schedule, [Once] does the same for an existing job, and [OnlyLeader] runs jobs only on the leading machine.
 //
 // Job and Once take a [lock.Key], which identifies the scheduled time of a run. Use lock.Cron with the line and the time
-// zone of the Cron. Both, and the time zone data, must be the same on all machines, or they would get different keys:
+// zone of the Cron. All machines must have the same line, time zone and time zone data, or they would get different keys:
 //
 //	c := cron.New(cron.WithLocation(berlin))
 //	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
 //
-// Package cron starts no job at a time that does not exist when clocks are set forward, so that day's run is left out. It
-// starts a job twice at a time that comes twice, and the second start then does nothing.
+// When clocks are set forward, package cron leaves out a job whose time does not exist on that day. When clocks are set
+// back, it starts a job twice whose time comes twice. The second start does nothing.
 //
 // cron.Every, and @every in a spec, count their periods from the time at which the machine started. The lock does not
-// know that time. Use lock.Every with that period. In each period, the job still runs once, on the first machine that
+// know that time. Use lock.Every with the same period. In each period, the job still runs once, on the first machine that
 // starts it. However, if the machines start halfway between two times of lock.Every, two runs may be close together, or a
 // period may pass without a run. So write */5 * * * * instead of @every 5m.
 //

@@ -6,11 +6,11 @@ package agent
 //
 //   - rules.go: the state machine of a hold, which decides when a lock may be released
 //   - hold.go: carries out what the state machine decides; account.go: what requests can see of it
-//   - kinds.go: mutexes, sets, semaphores, elections and work that is done once
-//   - lines.go: the lines that a program is sent; clocks.go: the times until which it may act; fence.go: how it fences its writes
+//   - kinds.go: how each kind of lock is acquired: mutexes, sets, semaphores, elections and work that is done once
+//   - lines.go: the lines that a program gets; clocks.go: until when it may act; fence.go: how it fences its writes
 //   - promises.go: lost locks that no other program may get yet
-//   - agent.go: the holds of an agent; program.go: how much one program may have; process.go: the process that sent a request
-//   - socket.go: connections, whose requests begin in turn
+//   - agent.go: the holds of an agent; program.go: the share of each program; process.go: the process that sent a request
+//   - socket.go: connections, and how many requests of a program may begin at a time
 //   - api.go, request.go, answer.go: the paths, their parameters, and responses; counts.go: the metrics
 //   - command.go, stepdown.go, logger.go: the commands agent and agent stepdown, and what they print
 
@@ -169,7 +169,7 @@ func (a *Agent) all() (all []*hold) {
 }
 
 // Drain stops giving out locks and asks all programs to release theirs. It returns once no program holds a lock, or ctx
-// ends. It leaves a lock whose program may still act to expire.
+// ends. It never releases a lock whose program may still act: such a lock expires.
 func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true

@@ -66,7 +66,7 @@ func open(do func(*http.Request) answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { do(r).write(w) })
 }
 
-// bodyLimit limits how long a client may take to send the body of a request, which nobody needs.
+// bodyLimit limits how long a client may take to send the body of a request. No request needs a body.
 const bodyLimit = 5 * time.Second
 
 // readsBody reads the body of a request before it passes the request on. Only after the body has been read does the server

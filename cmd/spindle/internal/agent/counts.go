@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// newOutcomes returns the counter of the holds that are over.
 func newOutcomes() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spindle_agent_holds_ended_total",
 		Help: "Holds that ended, by outcome: released, lost, refused, or unknown if the release was not confirmed."}, []string{"outcome"})

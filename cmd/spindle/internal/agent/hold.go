@@ -31,7 +31,7 @@ type hold struct {
 	reads   attention // whether the program reads its lines
 	wait    wait
 	term    term
-	cause   event         // of a loss that follows later: what began the doubt, or the end of a term that begins only now
+	cause   event         // what to report as the reason of a later loss: what began the doubt, or the early end of the term
 	ended   chan struct{} // closed once the hold is over
 }
 
@@ -52,7 +52,7 @@ type wait struct {
 	decided chan struct{} // closed once the lock has been won or refused
 }
 
-// term is the time in which the lock is held. lock and names are set before the phase is held.
+// term is the time in which the lock is held. The fields lock and names are set before the phase becomes held.
 type term struct {
 	lock     holding
 	names    []string

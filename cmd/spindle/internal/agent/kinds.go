@@ -31,7 +31,6 @@ var (
 	errReturned = errors.New("the work has returned")
 )
 
-// newLocker returns the locker for the request of a hold.
 func newLocker(h *hold) (locker, error) {
 	r, tableName, options := h.asked, h.agent.TableName, h.options()
 	switch r.kind {
@@ -55,7 +54,6 @@ func newLocker(h *hold) (locker, error) {
 	return mutex(r, s), s.Err()
 }
 
-// mutex returns the locker of a lock or a set of locks.
 func mutex(r *request, of interface {
 	holding
 	Lock(context.Context) error
@@ -72,7 +70,6 @@ func mutex(r *request, of interface {
 	}
 }
 
-// semaphore returns the locker of a semaphore's slots.
 func semaphore(r *request, of *lock.Semaphore) locker {
 	return func(ctx context.Context, work func(holding) bool) error {
 		var p *lock.Permit
@@ -106,7 +103,6 @@ func (r *request) giveBack(release func(context.Context) error) error {
 	return release(ctx)
 }
 
-// once returns the locker of work that is done once.
 func once(r *request, of *lock.Once) locker {
 	do := of.Do
 	if r.try {

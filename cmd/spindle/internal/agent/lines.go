@@ -16,7 +16,7 @@ import (
 //   - leader: in an election, another candidate leads, or no longer does
 //   - held: the lock is held
 //   - until: the lock is held for longer
-//   - jeopardy: a heartbeat failed; the lock is held until the last until
+//   - jeopardy: a heartbeat failed; the time in the last until line still holds
 //   - stop: the program should complete its work and release the lock, which it still holds
 //   - lost: the last line; the lock is not held any more
 //   - timeout: the last line; wait is over
@@ -59,7 +59,8 @@ func newLines() *lines {
 // keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
 
-// add adds a line. A program that has lost its lock is not told any more that it held it.
+// add adds a line. Once a program has lost its lock, add drops earlier lines that would still tell it that it holds the
+// lock.
 func (l *lines) add(add line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,6 @@ type promise struct {
 // over returns how much longer the promise lasts. The result is not positive once the promise is over.
 func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Since(p.made) }
 
-// keep adds a hold.
 func (ps *promises) keep(h *hold) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -40,7 +39,6 @@ func (ps *promises) keep(h *hold) {
 	}
 }
 
-// lift forgets a hold.
 func (ps *promises) lift(h *hold) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -45,7 +45,7 @@ func (l listener) Accept() (net.Conn, error) {
 }
 
 // conn is the connection of a program. A request counts as beginning from its first bytes until its handler waits for
-// something or has answered. The number of requests of one program that are beginning at a time is limited; further
+// something or has answered. Only a limited number of one program's requests may be beginning at a time; further
 // requests wait. Idle connections do not count.
 type conn struct {
 	net.Conn

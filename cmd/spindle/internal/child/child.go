@@ -78,8 +78,8 @@ type Command struct {
 	Dog *Watchdog // watches the program, and outlives it; or nil
 
 	// Watch, if it is not nil, starts a watchdog for this program alone. The function Until returns the watchdog's
-	// deadline. Start calls it again just before the program begins, because starting the processes can take long. From
-	// then on, Allow can extend the deadline.
+	// deadline. Start calls Until again just before the program begins, because starting the processes can take long.
+	// After that, Allow can extend the deadline.
 	Watch func(until time.Time) (*Watchdog, error)
 	Until func() time.Time
 }

@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the files that a watchdog got from its parent: the one that it writes its replies to, and those that it
-// keeps open. The commands that the watchdog runs don't inherit them.
+// inherited returns the files that a watchdog got from its parent. The watchdog writes its replies to the first one, and
+// only keeps the others open. The commands that the watchdog runs don't inherit the files.
 func inherited() (replies *os.File, kept []*os.File) {
 	const first = 3
 	for fd := first + 1; inherits(fd); fd++ {

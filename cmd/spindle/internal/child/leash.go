@@ -22,7 +22,7 @@ func (c *Child) Allow(until time.Time) {
 }
 
 // Unwatched returns a channel that is closed when the child's own watchdog exits. If the child is still running at that
-// time, something has killed the watchdog. The channel is nil if the child has no watchdog for itself alone.
+// time, something has killed the watchdog. If the child has no watchdog of its own, the channel is nil.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()

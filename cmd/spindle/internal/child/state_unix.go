@@ -23,7 +23,7 @@ type report struct {
 	err    error
 }
 
-// wait takes a report about a process from the kernel. With the option WNOHANG, there may be none.
+// wait takes a report about a process from the kernel. With the option WNOHANG, there may be no report.
 func wait(process, options int) (r report) {
 	for {
 		pid, err := syscall.Wait4(process, &r.status, options|syscall.WUNTRACED|syscall.WCONTINUED, nil)
@@ -34,8 +34,9 @@ func wait(process, options int) (r report) {
 	}
 }
 
-// note records all that the kernel reports, and says whether the program has exited. Continue waits meanwhile. So a stop
-// that Continue has ended is either not reported any more, or it is reported together with its end.
+// note records all that the kernel reports, and returns whether the program has exited. It holds the mutex, so Continue
+// can't run in the meantime. If Continue ended a stop before that, the kernel either has dropped its report, or also
+// reports that the program was continued.
 func (c *Child) note(r report) (exited bool) {
 	c.state.Lock()
 	defer c.state.Unlock()
@@ -69,8 +70,9 @@ func (c *Child) exit(code int) (exited bool) {
 	return true
 }
 
-// stopOf returns the signal that stopped the program, or whether the program was continued. The methods of WaitStatus
-// don't know this on macOS: they take SIGSTOP for the report of a continued program, which is SIGCONT there.
+// stopOf returns the signal that stopped the program, or reports that the program was continued. The methods of
+// WaitStatus are wrong on macOS, where they expect SIGSTOP in the report of a continued program, but the kernel reports
+// SIGCONT.
 func stopOf(status syscall.WaitStatus) (stopped os.Signal, continued bool) {
 	const isStopped, isContinued = 0x7f, 0xffff // of the low byte, and of the whole on Linux
 	s := syscall.Signal(status >> 8 & 0xff)

@@ -155,7 +155,8 @@ func listed(ask completer) completer {
 	}
 }
 
-// holding completes what word says about the lock in the command's argument, or about all locks that have a holder.
+// holding completes what the function word returns for the lock in the command's argument, or for all locks with a
+// holder.
 func holding(word func(operator.Listing) (text, about string)) completer {
 	return func(ctx context.Context, t table.Table, lock, begun string) (found []cobra.Completion, err error) {
 		all := make([]operator.Listing, 1)

@@ -1,12 +1,12 @@
 // Package cli assembles the spindle command from its subcommands.
 //
-//   - root.go: the root command; help.go: the order of each help; completion.go: completion from the lock table
+//   - root.go: the root command; help.go: the help of each command; completion.go: completion from the lock table
 //   - version.go, install.go, man.go, schema.go: the subcommands of these names
 //
 // The other subcommands are in packages of their own. Package run has exec and guard. Package view has ls, status,
 // members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo have
-// the subcommands of these names. Under them are terminal, database and model, which all of them use, and child, health
-// and peer.
+// the subcommands of these names. All these packages use terminal, database and model, and some use child, health and
+// peer.
 package cli
 
 import (

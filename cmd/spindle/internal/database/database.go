@@ -1,7 +1,7 @@
 // Package database connects the commands to their database.
 //
 //   - database.go: the flags that select the database, and hints for database errors
-//   - connection.go: a client that is replaced when it loses its session, and the message that a command waits for it
+//   - connection.go: a client that is replaced when it loses its session, and the message about a slow database
 //   - notifications.go: the socket over which the processes that use the database notify each other
 package database
 

@@ -27,8 +27,8 @@ func (n *Notifications) Flags(f *pflag.FlagSet) {
 	n.announced = f.Lookup("notify-address")
 }
 
-// Listen returns the option for the locks of a process. The caller calls end when they are released. Only a malformed address
-// is an error, because locks work without notifications.
+// Listen returns the option for the locks of a process. The caller calls end when the locks have been released. Only a
+// malformed address is an error, because locks work without notifications.
 func (n *Notifications) Listen(o *Database) (option options.Option, end func(), err error) {
 	option, end = func(*options.Config) {}, func() {}
 	if n.listen == "" {
@@ -48,7 +48,7 @@ func (n *Notifications) Listen(o *Database) (option options.Option, end func(), 
 	return func(c *options.Config) { c.Notifier, c.Database = s, o.Path }, s.Close, nil
 }
 
-// Meant reports whether an argument is the address for a --notify without one.
+// Meant reports whether an argument is an address that should follow --notify after an equals sign.
 func (n *Notifications) Meant(arg string) bool { return n.listen == noAddress && notify.IsAddress(arg) }
 
 const noAddress = ":0"

@@ -35,9 +35,10 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 	case was.LeaseRecord == nil:
 		return end, EndReleased
 	case !end.Before(lapse):
-		// Heartbeats after the previous read may have extended the lease. They probably did not if that read had found
-		// the holder late, and the next claim followed within half a lease. If a later read finds the lock released,
-		// that read must also come soon, because the holder may have recovered and released the lock.
+		// Heartbeats after the previous read may have extended the lease. If the next claim came within half a lease
+		// of that read, they probably did not, because the last heartbeat was already late then. If the lock was
+		// released instead, the next read must have come that soon, because the holder may have recovered and released
+		// the lock.
 		within := end.Sub(was.At)
 		if now.Heartbeat.IsZero() {
 			within = now.At.Sub(was.At)

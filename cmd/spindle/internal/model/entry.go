@@ -3,11 +3,11 @@
 //
 //   - lock.go: a lock as JSON
 //   - sentence.go: the text for a single lock, and for the processes that wait for it
-//   - entry.go: the states, with the worst first, and a lock as an entry in a list
+//   - entry.go: the states, worst first, and the entry of a lock in a list
 //   - group.go: a group with its members and partitions
 //   - ending.go: why a term has ended
 //   - pace.go: how often a table is read
-//   - named.go: locks that are named, and those that should have a holder (--expect)
+//   - named.go: reading a lock by its name, and the locks that should have a holder (--expect)
 package model
 
 import (

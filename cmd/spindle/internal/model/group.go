@@ -77,7 +77,6 @@ func partitionOf(l operator.Listing) string {
 
 func slotOf(name string) string { return name[len(name)-4:] }
 
-// perState returns how many locks are in each state.
 func perState(all []operator.Listing) map[operator.State]int {
 	n := map[operator.State]int{}
 	for _, l := range all {
@@ -111,7 +110,7 @@ func (g *Group) count() {
 	}
 }
 
-// Has returns the names of the partitions of each member that are in one of the states, by the name of the member's lock.
+// Has maps the name of each member's lock to the names of its partitions that are in one of the states.
 func (g *Group) Has(states ...operator.State) map[string][]string {
 	has := map[string][]string{}
 	for _, l := range g.Partitions {
@@ -176,8 +175,8 @@ func (g *Group) Entry() Entry {
 		Row: terminal.Row{Cells: c, More: []string{"-", "-", "-"}, Style: Styles[g.JSON.State], Tail: sum, Last: sum, Prose: true}}
 }
 
-// GroupNamed returns the name of the group that an argument denotes. The argument is either that name or the name as ls
-// shows it.
+// GroupNamed returns the name of the group that an argument denotes: the argument itself, or the name in a prefix such as
+// orders/, which ls shows.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {

@@ -89,7 +89,7 @@ func Problem(l operator.Listing) string {
 }
 
 // age returns the seconds from one instant to another, even if they are too many for a time.Duration. It returns nil if
-// there is no first instant.
+// from is zero.
 func age(from, to time.Time) *float64 {
 	if from.IsZero() {
 		return nil
@@ -110,8 +110,8 @@ type waiterJSON struct {
 	Notified string `json:"notified,omitempty" schema:"$ref=notified"`
 }
 
-// Whether messages can tell a waiter that the lock is free: its row and the holder's must both have an address. The
-// table does not show how often a waiter polls. It polls seldom only if the holder also answers its messages.
+// A waiter can be notified that the lock is free only if its own row and the holder's row have an address. The table
+// does not show whether the holder answers the waiter's messages. Only then does the waiter poll seldom.
 const (
 	canBeNotified = "can be notified"
 	unnotified    = "no notifications"

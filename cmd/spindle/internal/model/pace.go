@@ -2,7 +2,7 @@ package model
 
 import "time"
 
-// quick is how long a read may take without being followed by a longer pause.
+// quick is the duration of the slowest read that does not lengthen the pause.
 const quick = 100 * time.Millisecond
 
 // A Pace determines how often a table is read. A large table is read less often.

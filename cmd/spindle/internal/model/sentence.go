@@ -45,7 +45,7 @@ func standing(l operator.Listing) string {
 		}
 		return fmt.Sprintf("%s is free: it was released %s", name, since)
 	case operator.Paused:
-		return fmt.Sprintf("%s is paused: the program of the member to which it is assigned, %s, has paused it %s", name, terminal.Show(l.Member.Name), since)
+		return fmt.Sprintf("%s is paused: the program of the member to which it is assigned, %s, paused it %s", name, terminal.Show(l.Member.Name), since)
 	case operator.Unconfirmed:
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case operator.Orphaned:

@@ -1,5 +1,5 @@
-// Package peer identifies the process at the other end of a Unix socket. It also tells whether the process has ended,
-// whether its end of the stream is closed, and whether it reads. On systems other than Linux, it can tell less.
+// Package peer identifies the process at the other end of a Unix socket. It also reports whether that process has ended,
+// has closed its end of the stream, and reads its data. On systems other than Linux, it can report less.
 package peer
 
 import (

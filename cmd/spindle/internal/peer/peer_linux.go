@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify asks the kernel which process connected. The answer is the same after that process has passed the socket on.
+// identify asks the kernel which process connected, even if that process has since passed the socket to another one.
 func (p *Peer) identify() error {
 	var cred *unix.Ucred
 	var pidfd int
@@ -32,9 +32,9 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// found handles the kernel's answer to the request for the peer's pidfd. Before Linux 6.5, there is none, so found opens
-// the pidfd by the process's id. If the process has ended meanwhile, a new process may have that id. The end of the peer
-// is then reported late, but never early: the id was free, so the peer has ended.
+// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd, so found
+// opens one by the process's id. If the process has ended and its id already belongs to a new process, the end of the
+// peer is reported late, but never early.
 func (p *Peer) found(pidfd int, err error) error {
 	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
 		pidfd, err = unix.PidfdOpen(p.PID, 0)
@@ -139,8 +139,7 @@ func await(file *os.File, cond func(fd int) bool, then func()) {
 // hasClosed reports whether the other end of a stream is closed. A read would first return data that the peer has sent.
 func hasClosed(fd int) bool { return polled(fd, unix.POLLRDHUP)&(unix.POLLRDHUP|unix.POLLHUP) != 0 }
 
-// hasEnded reports whether the process of a pidfd has ended; see pidfd_open(2). The kernel also reports POLLHUP, which says
-// nothing about that.
+// hasEnded reports whether the process of a pidfd has ended. Only POLLIN shows this, not POLLHUP; see pidfd_open(2).
 func hasEnded(fd int) bool { return polled(fd, unix.POLLIN)&unix.POLLIN != 0 }
 
 func polled(fd int, events int16) int16 {

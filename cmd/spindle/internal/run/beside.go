@@ -18,7 +18,7 @@ import (
 )
 
 // Beside runs the auxiliary processes that exec and guard start: a watchdog, or a program behind a gate. If args belong
-// to such a process, Beside does its work and returns its exit code. Otherwise, Beside returns false.
+// to such a process, Beside does the work of the process and returns the exit code. Otherwise, Beside returns false.
 func Beside(args []string) (code int, is bool) {
 	switch {
 	case len(args) == 0:

@@ -25,10 +25,11 @@ func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(
 // end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend computes the deadline from left, which is how long the lock is still held, and reports whether it moved
-// forward. Once the program has been signaled to end, heartbeats no longer postpone its deadline, but a suspension of
-// the machine can still move it back. Because two clocks are read one after the other, the result varies slightly even
-// without a heartbeat. Therefore, extend does not move the deadline forward by less than a hundredth of the lease.
+// extend computes the deadline from left, which is how long the lock is still held, and reports whether the deadline
+// is now later. Once the program has been signaled to end, heartbeats no longer postpone the deadline, but a
+// suspension of the machine can still make it earlier. Because two clocks are read one after the other, the result
+// varies slightly even without a heartbeat. Therefore, extend does not postpone the deadline by less than a hundredth
+// of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) (forward bool) {
 	until := now.Add(left)
 	forward = d.until.IsZero() || !d.told && until.Sub(d.until) > d.lease/100
@@ -52,8 +53,8 @@ func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 // left returns the time until the program is killed, which is not positive if that is due.
 func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
-// due returns late when the program must be signaled to end, and overdue when it must be killed. It returns late at
-// most once, but continues to return overdue.
+// due returns the happening late when the program must be signaled to end, and overdue when the program must be
+// killed. The result is late at most once, but it stays overdue.
 func (d *deadlines) due(now time.Time) happening {
 	what := nothing
 	switch left := d.left(now); {

@@ -92,7 +92,7 @@ type action struct {
 	after  event
 }
 
-// sources are the channels of exec that are no inbox. Each is nil while there is nothing to receive from it.
+// sources are the channels of exec other than the inbox. A channel is nil while nothing can be received from it.
 type sources struct {
 	signals   <-chan os.Signal
 	keys      <-chan os.Signal // Ctrl-Z

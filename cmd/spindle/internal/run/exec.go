@@ -262,7 +262,7 @@ func (x *execution) check() error {
 	case given && x.once.wanted():
 		return terminal.Misuse("--slots is for programs that run side by side. With --every, --cron or --once, only one runs")
 	case given && x.handover:
-		return terminal.Misuse("give either --slots or --handover, not both, because a candidate would ask the holders of all slots")
+		return terminal.Misuse("give either --slots or --handover, not both, because a request for a handover would go to the holders of all slots")
 	}
 	if err := x.demands.check(x.lease); err != nil {
 		return err

@@ -96,9 +96,9 @@ type guarding struct {
 	dog      atomic.Pointer[armed] // while the service may be active, or is being deactivated
 }
 
-// armed is a watchdog, and the term that it knows, or nil. Only a watchdog deactivates the service: when guard tells it to,
-// when guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service at the same
-// time, and a deactivation continues even if guard is killed.
+// armed is a watchdog and the term that the watchdog knows, if any. Only a watchdog deactivates the service: when guard
+// tells it to, when guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service
+// at the same time, and a deactivation continues even if guard is killed.
 type armed struct {
 	*child.Watchdog
 	term *elect.Term
@@ -122,10 +122,10 @@ func NewGuard(o *database.Database) *cobra.Command {
 	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must also succeed if the service is already inactive")
-	g.checks.flags(f, "a `command` that succeeds if the service is healthy; it gets an argument: active or, if the question is whether this machine could run the service, standby (default: always healthy)",
+	g.checks.flags(f, "a `command` that succeeds if the service is healthy; its argument is active or, to ask whether this machine could run the service, standby (default: always healthy)",
 		"how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
-	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: how long until the lock is lost if no heartbeat is acknowledged")
+	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: the lock is lost if no heartbeat is acknowledged for that long")
 	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
@@ -249,7 +249,7 @@ func (g *guarding) Deactivate(ctx context.Context) error {
 	return err
 }
 
-// turnOff lets the watchdog deactivate the service. If there is none, or somebody has killed it, turnOff starts one.
+// turnOff lets the watchdog deactivate the service. If no watchdog is left, turnOff starts one.
 func (g *guarding) turnOff(ctx context.Context) (err error) {
 	for range 2 {
 		dog := g.dog.Load()

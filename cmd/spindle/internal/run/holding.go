@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. One event
-// is the result.
+// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. The result
+// is a single event.
 func (r *runner) compete(how deed) {
 	var pause time.Duration
 	var trouble error
@@ -31,7 +31,7 @@ func (r *runner) compete(how deed) {
 	}()
 }
 
-// acquire competes for the lock. The error trouble is why the last poll failed.
+// acquire competes for the lock. The argument trouble is the error of the last poll.
 func (r *runner) acquire(ctx context.Context, pause time.Duration, trouble error) event {
 	elect.Sleep(ctx, r.of.candidate.Clock, pause)
 	r.of.join()

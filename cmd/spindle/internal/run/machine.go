@@ -249,7 +249,7 @@ func (m *machine) giveUp() []action {
 	return []action{{do: release}}
 }
 
-// abandon ends a term whose lock was lost before it could be released, or must expire.
+// abandon ends a term that can't end with a release: its lock was lost, or must expire.
 func (m *machine) abandon(why error) []action {
 	m.turn.lost = why
 	return append([]action{{do: abandon}}, m.conclude()...)
@@ -274,8 +274,8 @@ func (m *machine) succeeded() bool {
 	return m.once && m.turn.exited != nil && m.turn.exited.code == 0 && m.turn.unfit == nil
 }
 
-// conclude ends the turn. Afterwards, the command either ends or competes again. A program that ended by itself leaves
-// the lock to others for a while, and so does a service that does not work here.
+// conclude ends the turn. Afterwards, the command either ends or competes again. If the program ended by itself, or
+// the service does not work here, the command leaves the lock to others for a while.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {
@@ -334,6 +334,7 @@ func (m *machine) again() bool {
 // handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
 
-// announcesEnd reports whether exec has received a signal to end, and will pass it on to the program once the other
-// candidates know that the lock will be released. If exec stopped then, the signal would have no effect.
+// announcesEnd reports whether exec has received a signal to end, but passes it on to the program only once the other
+// candidates know that the lock will be released. If exec let itself be stopped before that, the signal would have no
+// effect.
 func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }

@@ -42,9 +42,9 @@ so v9 is larger than v10.
 With --cron '0 3 * * *' --tz Europe/Berlin, each day has its key, and there is
 nothing else to set. A time that does not exist when clocks are set forward
 counts as the time of the change. A time that comes twice has a key only the
-first time, unless the line names every hour. All machines need the line and the
-zone of their timers. Exec runs CMD for the nearest scheduled time, by Spanner's
-clock, even if that is still to come.
+first time, unless the line names every hour. On all machines, give the line and
+the zone that the timers use. Exec runs CMD for the nearest scheduled time, by
+Spanner's clock, even if that time is still to come.
 
 The periods of --every end at times when few timers fire: at 12:07:30 UTC with
 24h, and at 37 minutes and 30 seconds past the hour with 1h. If your timers fire
@@ -211,7 +211,7 @@ func (x *execution) step(ctx context.Context) elect.Step {
 	return x.candidate.Try(ctx, x.once.pause.Choose(look, x.unless), 0)
 }
 
-// wanted reports whether there is such work.
+// wanted reports whether exec has work to do once.
 func (o *once) wanted() bool { return o.schedule != nil }
 
 // due reads the last completed key again, because the last holder may have recorded a key just before this process

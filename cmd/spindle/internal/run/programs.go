@@ -247,8 +247,8 @@ func (p *programs) exits() {
 	from.ends, from.changes, from.unwatched, from.ticks = nil, nil, nil, nil
 }
 
-// look first extends the program's time by the heartbeats since the last call, unless the term is over. It returns the
-// event that is due for the program.
+// look returns the event that is due for the program. Before that, it extends the program's time by the heartbeats
+// since the last call, unless the term is over.
 func (p *programs) look(now time.Time) event {
 	n := p.program
 	if over := p.term.Over().Err() != nil; !over && n.extend(now, p.term.Left()) {
@@ -294,7 +294,7 @@ func (p *programs) stop(a action) {
 }
 
 // bound gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
-// machine was suspended, and another process may hold the lock: the program then has no time left.
+// machine was suspended and another process may hold the lock, so the program has no time left.
 func (p *programs) bound(after event) {
 	now := time.Now()
 	if errors.Is(after.err, elect.ErrExpired) {

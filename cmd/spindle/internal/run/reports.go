@@ -169,14 +169,12 @@ func (r *reports) with(f func(s *state)) {
 	f(&r.state)
 }
 
-// acquired reports that the lock was acquired.
 func (r *reports) acquired(t *elect.Term) {
 	r.with(func(s *state) { s.term, s.last = t, t.Token() })
 	r.probe.Begun.Inc()
 	r.hooks.Run(onAcquire, func() []string { return r.environment(t.Token()) })
 }
 
-// lost reports that the lock was lost.
 func (r *reports) lost(why error) {
 	r.probe.Lost.Inc()
 	r.does(false, "the lock is lost: %v", why)

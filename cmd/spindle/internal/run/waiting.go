@@ -49,8 +49,8 @@ func (r *reports) joins(n int, queues bool) {
 	r.candidate.LeaseRecord.Slots, r.candidate.LeaseRecord.Kind = n, table.Semaphore
 }
 
-// settle gives a slot back unless all holders are known to know it (see wait.Slots.IsKnown). It asks for half a lease at
-// most, because heartbeats begin only afterwards.
+// settle keeps a slot if all holders are known to count it among their slots (see wait.Slots.IsKnown), and otherwise
+// gives it back. It takes at most half a lease to find out, because heartbeats begin only afterwards.
 func (x *execution) settle(ctx context.Context, step elect.Step) elect.Step {
 	limited, cancel := context.WithTimeout(ctx, x.lease/2)
 	defer cancel()
@@ -111,7 +111,7 @@ func (w *waits) claims() elect.Choose {
 	return elect.All
 }
 
-// attend keeps the place in the queue after a poll. A command that has just handed over the lock gets one only later.
+// attend keeps the place in the queue after a poll. A command that has just handed over the lock gets a place only later.
 func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
 	if w.place == nil || step.Seen == nil || step.Err != nil || step.CoolingDown {
 		return nil
@@ -136,7 +136,7 @@ func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) 
 	}
 }
 
-// leave ends the wait. If the command has not acquired the lock, it deletes its ticket, unless that takes long.
+// leave ends the wait. If the command has not acquired the lock, leave deletes its ticket, unless that takes long.
 func (w *waits) leave(ctx context.Context, won bool) {
 	w.follower.Ear.Close()
 	if w.place != nil && !won && w.place.Own.Nonce != "" {
@@ -152,7 +152,7 @@ func (w *waits) book(t *elect.Term) notify.Book {
 	return w.config.Book(t, notify.Term{Name: t.Names()[0]})
 }
 
-// soon runs f. It returns true when f has returned, or false if ctx has ended and f takes too long for a command that has to end.
+// soon runs f and returns true. It returns false if ctx has ended and f takes too long for a command that has to end.
 func soon(ctx context.Context, lease time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()

@@ -38,8 +38,8 @@ func (k *lock) last() *term {
 	return nil
 }
 
-// holder returns the lock's holder. It uses the holder that the history has recorded for the current term, because the
-// last read may not have shown it.
+// holder returns the lock's holder. During a term, it returns the holder that the history has recorded, because the
+// last read may not have shown the holder.
 func (k *lock) holder() string {
 	if t := k.last(); t != nil && t.token == k.Token {
 		return t.holder
@@ -108,7 +108,7 @@ func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, 
 	return touched, forgotten
 }
 
-// take adds a new listing of a lock. If pages have to be told of it, take adds the change to touches.
+// take adds a new listing of a lock. If open pages must show the change, take adds it to touches.
 func (h *history) take(l operator.Listing, first bool, touches map[*lock]touch) {
 	k := h.locks[l.Name]
 	if k == nil {
@@ -135,8 +135,8 @@ func (h *history) absent(k *lock) operator.Listing {
 	return l
 }
 
-// meet adds a lock to the history. A lock that the first read finds may be old, and nothing is known about it before
-// its current term or its last release. A lock that a later read finds had no row before.
+// meet adds a lock to the history. A lock that the first read finds may be old, so what happened before its current
+// term or its last release is unknown. Any other lock is known from the read that first shows it.
 func (h *history) meet(l operator.Listing, first bool) *lock {
 	k := &lock{id: h.ids, known: l.At, expected: h.expected[l.Name]}
 	k.Name = l.Name
@@ -245,9 +245,9 @@ func (h *history) hides(k *lock) bool {
 	return n == 0 || k.kind.IsShort() || h.at.Sub(k.terms[n-1].to) >= lately
 }
 
-// names returns the locks that the next read must include by name. These are the expected locks and, if reads skip
-// released locks, all locks that are taken now. If one of these is released, the next read would otherwise not show how
-// its term ended.
+// names returns the locks that the next read must include by name: the expected locks and, if reads skip released
+// locks, all locks that are taken now. If one of these locks is released, the next read must still show how its term
+// ended.
 func (h *history) names() []string {
 	h.named = map[string]bool{}
 	for name := range h.expected {

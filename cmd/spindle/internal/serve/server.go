@@ -15,7 +15,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Config is what the flags of serve say.
+// Config has the values of the flags of serve.
 type Config struct {
 	*database.Database
 	Listen string
@@ -44,7 +44,7 @@ type Server struct {
 	feed    feed
 }
 
-// A reading says how recent is what was read.
+// A reading says how recent the data is.
 type reading struct {
 	begun  time.Time // when the server was created
 	looked time.Time // when the last successful read began, by the local clock

@@ -1,4 +1,4 @@
-// Package terminal has what all commands share with the person or program that runs them: flags and variables, output,
+// Package terminal connects all commands to the person or program that runs them: flags and variables, output,
 // messages, exit codes and signals. It does not read a lock table.
 //
 //   - terminal.go: the destination of output, with its width and colours

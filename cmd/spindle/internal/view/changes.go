@@ -90,8 +90,8 @@ func (s *story) note(before map[string]operator.Listing, lock operator.Listing) 
 	return []change{changed(when(was, lock), lock, text)}
 }
 
-// parted describes how a member's term ended: it left by itself, or the other members evicted it, because it had stopped
-// sending heartbeats. The argument was is the last listing that showed the term.
+// parted describes how a member's term ended, given the last listing that showed the term and the listing after it.
+// Either the member left, or the other members evicted it because it had stopped sending heartbeats.
 func parted(was, now operator.Listing) string {
 	who := terminal.Show(was.Holder())
 	switch _, end := model.Ending(was, now); end {
@@ -123,7 +123,7 @@ type moved struct {
 	at time.Time
 }
 
-// MoveJSON is the JSON form of partitions of a group that moved between two looks.
+// MoveJSON is the JSON form of partitions of a group that moved between two reads of the table.
 type MoveJSON struct {
 	Name          string         `json:"name"` // the prefix of the group's locks' names
 	State         operator.State `json:"state" schema:"$ref=groupState"`

@@ -45,7 +45,7 @@ func marks(all []model.Entry) string {
 }
 
 // show writes the whole list, with the time of the read above it, in one piece. On a terminal, it replaces the previous
-// list, and leaves out the lines that don't fit, which are the last ones.
+// list, and leaves out the last lines if they don't fit.
 func (ls *listing) show(p *terminal.Terminal, at time.Time, all []model.Entry) error {
 	lines := []string{ls.selected.none()}
 	if len(all) > 0 {

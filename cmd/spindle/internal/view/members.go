@@ -131,7 +131,6 @@ func printMembers(p *terminal.Terminal, g *model.Group, partitions bool) {
 	printNames(p, "Partitions without a holder", g.Named(unassigned), partitions)
 }
 
-// printNames prints a line with the names of partitions, if there are any.
 func printNames(p *terminal.Terminal, what string, names []string, all bool) {
 	if len(names) == 0 {
 		return

@@ -51,8 +51,8 @@ func (s *selection) wants(l operator.Listing) bool {
 	return s.in(l.State()) && (s.states != nil || s.all || l.State() != operator.Released || len(l.Waiters) > 0)
 }
 
-// in reports whether --state allows a state. It determines which groups, and which partitions of an open group, are
-// listed.
+// in reports whether --state allows a state. It determines which groups are listed, and which partitions of the
+// group that --group names.
 func (s *selection) in(state operator.State) bool {
 	return s.states == nil || slices.Contains(s.states, state)
 }
