@@ -59,9 +59,9 @@ func (l *Lock) wrap(err error) error {
 // leading.
 func (l *Lock) Spindle() *spindle.Lock { return l.seat.lock }
 
-// Token returns the fencing token of the current term, or zero if client-go does not lead. Use it in programs that
-// don't receive the ctx of OnStartedLeading, such as those that use controller-runtime. Call Token once when the work
-// begins, and not before each write, because a later call may return the token of a newer term.
+// Token returns the fencing token of the current term, or zero if client-go does not lead. Use it in programs that don't
+// receive the ctx of OnStartedLeading, for example with controller-runtime. Call Token once when the work begins, and
+// not before each write, because a later call may return the token of a newer term.
 func (l *Lock) Token() spindle.Token {
 	l.seat.mu.Lock()
 	defer l.seat.mu.Unlock()

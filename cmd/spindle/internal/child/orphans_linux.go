@@ -106,8 +106,8 @@ func endOrphans(program int) (killed, left int) {
 }
 
 // orphans reaps the orphans that have exited. For every other orphan, it calls alive with the ids of the process and of
-// its group. Only this function reaps orphans, one call at a time, so the ids can't be reused during alive. A child in
-// this process's own group is not an orphan, because a library started it and is waiting for it.
+// its group. Only this function reaps orphans, one call at a time, so these ids can't be reused while alive runs. A
+// child in this process's own group is not an orphan, because a library started it and is waiting for it.
 func orphans(alive func(pid, group int)) {
 	family.Lock()
 	defer family.Unlock()

@@ -35,8 +35,8 @@ func wait(process, options int) (r report) {
 }
 
 // note records all that the kernel reports, and returns whether the program has exited. It holds the mutex, so Continue
-// can't run in the meantime. If Continue ended a stop before that, the kernel either has dropped its report, or also
-// reports that the program was continued.
+// can't run in the meantime. If Continue ended a stop before that, the kernel either has dropped the report of the stop,
+// or also reports that the program was continued.
 func (c *Child) note(r report) (exited bool) {
 	c.state.Lock()
 	defer c.state.Unlock()
@@ -60,8 +60,8 @@ func (c *Child) note(r report) (exited bool) {
 	return false
 }
 
-// exit kills the processes that the program left behind in its group. It does so at once and for the last time: when the
-// group is empty, another group may get its id.
+// exit kills the processes that the program left behind in its group. It does so immediately and only once, because
+// another group may get the same id when this group is empty.
 func (c *Child) exit(code int) (exited bool) {
 	if !c.Leaving {
 		signalGroup(c.pid, syscall.SIGKILL)
@@ -71,7 +71,7 @@ func (c *Child) exit(code int) (exited bool) {
 }
 
 // stopOf returns the signal that stopped the program, or reports that the program was continued. The methods of
-// WaitStatus are wrong on macOS, where they expect SIGSTOP in the report of a continued program, but the kernel reports
+// WaitStatus are wrong on macOS: they expect SIGSTOP in the report of a continued program, where the kernel puts
 // SIGCONT.
 func stopOf(status syscall.WaitStatus) (stopped os.Signal, continued bool) {
 	const isStopped, isContinued = 0x7f, 0xffff // of the low byte, and of the whole on Linux

@@ -74,8 +74,8 @@ func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (w *W
 	return w, nil
 }
 
-// pipes opens two pipes for a new process, which reads from in and writes to out. This process uses the opposite ends:
-// to sends data to the new process, and from receives data from it.
+// pipes opens two pipes for a new process, which gets the ends in and out. This process keeps the opposite ends: what it
+// writes to the file to arrives at in, and what the new process writes to out arrives at from.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err

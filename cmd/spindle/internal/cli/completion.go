@@ -19,8 +19,8 @@ import (
 // atTab limits how long a user waits after pressing Tab. If the table has not answered by then, nothing is completed.
 const atTab = time.Second
 
-// A completer returns the words in the table that begin with the text typed so far. Lock is the command's argument, or
-// "" if none has been typed.
+// A completer returns the words in the table that begin with the text typed so far. The parameter lock is the command's
+// argument, or "" if none has been typed.
 type completer func(ctx context.Context, t table.Table, lock, begun string) ([]cobra.Completion, error)
 
 // addCompletions registers completions from the contents of the lock table, and from the words of a flag.

@@ -37,7 +37,7 @@ record, delete the row NAME!done.
 
 Processes that wait for a lock with package lock have tickets in the table.
 Prune also deletes tickets that their processes have not renewed in time, and
-those of older versions after a day. If a process is in fact still waiting, it
+tickets of older versions after a day. If a process is in fact still waiting, it
 writes its ticket again.
 
 Prune works in batches. If it is interrupted, the batches that it has finished

@@ -81,10 +81,10 @@ func within(ctx context.Context, r role, limit time.Duration, check func(context
 }
 
 const demandsHelp = `
-Exec also ends CMD, with SIGTERM and after --grace with SIGKILL, in these cases.
-It releases the lock once CMD has exited, and exits with code 76, or competes
-again with --restart:
-  --run-timeout  CMD runs for longer.
+In the cases below, exec also ends CMD, with SIGTERM and after --grace with
+SIGKILL. It releases the lock once CMD has exited, and then exits with code 76
+or, with --restart, competes again:
+  --run-timeout  CMD runs for longer than that.
   --healthcheck  The command fails --unhealthy times in a row. Exec runs it with
                  /bin/sh, the variables above and the argument "active", before
                  each heartbeat. If it takes longer than half of the remaining

@@ -53,8 +53,8 @@ func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 // left returns the time until the program is killed, which is not positive if that is due.
 func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
-// due returns the happening late when the program must be signaled to end, and overdue when the program must be
-// killed. The result is late at most once, but it stays overdue.
+// due returns what is due for the program: the happening late to signal it to end, or overdue to kill it. It returns
+// the happening late only once.
 func (d *deadlines) due(now time.Time) happening {
 	what := nothing
 	switch left := d.left(now); {

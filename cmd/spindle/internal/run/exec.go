@@ -67,8 +67,8 @@ If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
 must exit before that, because another process may then acquire the lock. Exec
 therefore sends signals to CMD's group in advance. It sends SIGKILL one second
 before the lock would be lost, or a twentieth of the lease if that is shorter.
-It sends SIGTERM earlier than SIGKILL by the time that --grace sets. By default,
-that is a quarter of the lease, which is also the maximum.
+It sends SIGTERM before SIGKILL, and --grace sets the time between the two. By
+default, that is a quarter of the lease, which is also the maximum.
 
 If an operator takes the lock away with spindle release, exec ends CMD in the
 same way. In this case, however, the next holder does not wait until CMD has

@@ -90,8 +90,8 @@ func shell(ctx context.Context, command string, as child.Command) error {
 	return nil
 }
 
-// Wait waits until no hook is running. It stops waiting at a signal to end, or after slightly more than the time limit of
-// a hook.
+// Wait waits until no hook is running. It gives up when a signal to end arrives, or after slightly more than the time
+// limit of a hook.
 func (h *hooks) Wait(signals <-chan os.Signal) {
 	ended := make(chan struct{})
 	go func() { h.all.Wait(); close(ended) }()

@@ -33,8 +33,8 @@ func (ls *listing) follow(on func() *terminal.Terminal) *follower {
 		}}
 }
 
-// marks returns a text that changes if any of the entries has changed, or is new or gone. Heartbeats and waiters are not
-// part of it, because they change all the time.
+// marks returns a text that changes when an entry appears, changes or disappears. The text leaves out heartbeats and
+// waiters, because they change all the time.
 func marks(all []model.Entry) string {
 	var text strings.Builder
 	text.WriteString("as of ") // not empty, even if there are no entries
