@@ -292,7 +292,7 @@ func (e *exam) claim(id, name string) (table.Token, error) {
 	return e.take(name, func(seen []table.Observation) (table.Token, error) { return e.table.Claim(e.ctx, id, seen...) })
 }
 
-// take claims what it has just observed.
+// take observes a lock and claims it.
 func (e *exam) take(name string, claim func([]table.Observation) (table.Token, error)) (token table.Token, err error) {
 	err = again(func() error {
 		seen, err := e.table.Observe(e.ctx, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// vacate is called when the elector has stopped. It may acquire again; its term is kept for the promised time.
+// vacate is called when the elector has stopped. The elector may acquire again. Its term is kept for the promised time.
 func (s *seat) vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

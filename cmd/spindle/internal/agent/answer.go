@@ -18,7 +18,7 @@ type result struct {
 
 func ok(body any) answer { return result{http.StatusOK, body} }
 
-// unknown answers a release of which nobody knows whether it took effect.
+// unknown answers a release whose outcome is not known.
 func unknown(err error) answer {
 	return result{http.StatusAccepted, map[string]string{"state": "unknown", "detail": err.Error()}}
 }

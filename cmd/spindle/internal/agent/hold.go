@@ -236,7 +236,7 @@ func (h *hold) sayHeld() {
 	h.lines.add(said)
 }
 
-// reasons are what lines and problems call the errors.
+// reasons has the names of errors in lines and problems.
 var reasons = []struct {
 	err  error
 	name string

@@ -19,7 +19,7 @@ type programs struct {
 	byKey map[string]*program
 }
 
-// program is what an agent keeps of one process, until nothing is left of it.
+// program is what an agent knows of a process, until the process has no connections and no holds.
 type program struct {
 	key    string
 	conns  int              // its open connections
@@ -50,7 +50,7 @@ func (ps *programs) of(key string) *program {
 	return p
 }
 
-// forget forgets a program of which nothing is left. ps.mu is held.
+// forget forgets a program that has no connections and no holds. ps.mu is held.
 func (ps *programs) forget(p *program) {
 	if p.conns == 0 && len(p.holds) == 0 {
 		delete(ps.byKey, p.key)
@@ -151,7 +151,7 @@ func (ps *programs) end(h *hold) {
 	ps.forget(p)
 }
 
-// counted returns the Store of a hold, whose requests count.
+// counted returns a Store whose requests count for a hold.
 func (ps *programs) counted(h *hold, s table.Store) table.Store {
 	return table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
 		ps.begin(h)

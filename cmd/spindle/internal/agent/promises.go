@@ -77,7 +77,7 @@ func (h *hold) lift() {
 	h.agent.promises.lift(h)
 }
 
-// liftOnceOver lifts the promises of a hold that is over. Its program may act until then.
+// liftOnceOver lifts the promises of a hold once they are over. Its program may act until then.
 func (h *hold) liftOnceOver() {
 	clock := h.agent.clock
 	if left := h.status().promised.over(clock.Now()); left > 0 {

@@ -90,7 +90,7 @@ type (
 	do []action
 )
 
-// rules are all the rules. An event without a rule changes nothing. In the phase quitting, the program never learned
+// rules is the table of all rules. An event without a rule changes nothing. In the phase quitting, the program never learned
 // that it holds the lock, so the lock may be released in any case. In the phase orphaned, the program may not know yet
 // that it has lost the lock.
 var rules = []rule{

@@ -99,7 +99,7 @@ func notSent(code int, format string, args ...any) error {
 	return &terminal.Exit{Code: code, Err: fmt.Errorf("no request was sent: "+format, args...)}
 }
 
-// holder returns the lock with the holder to ask.
+// holder returns the lock, or an error if its holder can't be asked.
 func (h *handover) holder(ctx context.Context, t table.Table) (operator.Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()

@@ -42,7 +42,7 @@ const (
 	standby role = "standby"
 )
 
-// before lets the term be checked before each of its heartbeats.
+// before registers a health check that runs before each heartbeat of a term.
 func (c *checks) before(r *runner, h *holding, check func(context.Context, role) error) {
 	clock := r.of.candidate.Clock
 	last, of, failed := clock.Now(), role(""), 0 // consecutive checks in a role
@@ -69,7 +69,7 @@ func (c *checks) before(r *runner, h *holding, check func(context.Context, role)
 	}
 }
 
-// within makes a health check, within a limit.
+// within runs a health check with a time limit.
 func within(ctx context.Context, r role, limit time.Duration, check func(context.Context, role) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

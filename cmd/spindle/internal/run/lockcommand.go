@@ -59,7 +59,7 @@ type lockCommand struct {
 	trouble error         // why the last poll failed, or nil
 }
 
-// works is what the program works under.
+// works has the token, the slot and the key that the program works under.
 type works struct {
 	token table.Token // of the current term, or 0
 	slot  string      // the slot that is held or was held last, or ""

@@ -88,7 +88,7 @@ func (a account) folder() (string, error) {
 	return "", fmt.Errorf("no directory is safe for the lock file (%s): set RUNTIME_DIRECTORY to a directory that only this user can write to, or set RuntimeDirectory=spindle in the systemd unit", strings.Join(why, "; "))
 }
 
-// serves returns an error if a directory is unsuitable. If it is missing, serves can make it.
+// serves returns an error if a directory is unsuitable. If makes is true, it first makes a missing directory.
 func (a account) serves(path string, makes bool) error {
 	shown := terminal.Show(path)
 	if !filepath.IsAbs(path) {

@@ -52,7 +52,7 @@ type machine struct {
 	turn   turn
 }
 
-// words are what messages about the end of exec contain.
+// words are used in messages about the end of exec.
 type words struct {
 	name, program, key string
 	patience           time.Duration // how long to wait for the lock
@@ -73,7 +73,7 @@ type turn struct {
 	left   error  // why the lock could not be released and will expire, or nil
 }
 
-// yielding is how a turn ends because somebody asks for the lock.
+// yielding describes a turn that ends because another process asks for the lock.
 type yielding struct {
 	by      table.Request // the request to hand over the lock, or ""
 	yielded bool          // the program was signaled to end because of the request
@@ -334,7 +334,7 @@ func (m *machine) again() bool {
 // handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
 
-// announcesEnd reports whether exec has received a signal to end, but passes it on to the program only once the other
-// candidates know that the lock will be released. If exec let itself be stopped before that, the signal would have no
-// effect.
+// announcesEnd reports whether exec has received a signal to end, but has not passed it on to the program yet, because
+// the other candidates must first know that the lock will be released. If exec were stopped now, the signal would have
+// no effect.
 func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }

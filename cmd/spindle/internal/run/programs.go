@@ -32,7 +32,7 @@ type Program interface {
 	Rewatch() (bool, error)     // starts a new watchdog; false if the program has exited
 }
 
-// programs are the edge of exec: it runs a program while a lock is held.
+// programs is the edge for exec, which runs a program while a lock is held.
 type programs struct {
 	*execution
 	*runner
@@ -221,7 +221,7 @@ func (p *programs) hears(e event) event {
 	return e
 }
 
-// exits takes leave of a program that has exited.
+// exits cleans up after a program that has exited.
 func (p *programs) exits() {
 	var key os.Signal // that killed a program that had borrowed the terminal, such as Ctrl-C, or nil
 	if p.terminal != nil && p.terminal.Lent() {

@@ -181,7 +181,6 @@ func (r *reports) lost(why error) {
 	r.hooks.Run(onLost, func() []string { return r.because(why) })
 }
 
-// over reports that the lock is no longer held.
 func (r *reports) over() { r.with(func(s *state) { s.term = nil }) }
 
 // stuck reports that a program or service that should have ended may still be running. It reports this only once,
@@ -214,7 +213,7 @@ func (r *reports) does(active bool, format string, args ...any) {
 	r.unit.Status(text)
 }
 
-// narrated is what was logged of the polls of a lock.
+// narrated is what has been logged about the polls of a lock.
 type narrated struct {
 	holder  table.Token
 	trouble string // the kind of the last error

@@ -162,7 +162,7 @@ func (s *services) hears(e event) event {
 	return e
 }
 
-// handled tells the checks and the service in which state the machine is. While the service is being activated or
+// handled tells the checks and the service which state the machine is in. While the service is being activated or
 // deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during a
 // deactivation.
 func (s *services) handled() {

@@ -37,9 +37,9 @@ func (w *waits) usable(seen []elect.LockView) []elect.LockView {
 	return seen
 }
 
-// joins sets what the command waits for: for one of n slots, or for a lock if n is zero.
+// joins sets what the command waits for: one of n slots, or a lock if n is zero.
 func (r *reports) joins(n int, queues bool) {
-	if r.queues = queues || n > 0; n == 0 { // who only tries to get a slot reads the queue, too
+	if r.queues = queues || n > 0; n == 0 { // for a slot, even --try reads the queue
 		return
 	}
 	r.slots = wait.NewSlots(r.name, n, func(o table.Observation) {
@@ -98,7 +98,7 @@ func (w *waits) join() {
 	w.place, w.candidate.Queue = &place, &place
 }
 
-// claims returns what decides to claim the lock.
+// claims returns the function that decides whether to claim the lock.
 func (w *waits) claims() elect.Choose {
 	switch {
 	case w.sized():
@@ -124,7 +124,7 @@ func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
 	return err
 }
 
-// rest waits until the next poll is due after a step that began at a time.
+// rest waits until the next poll is due, after a step that began at the time began.
 func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) {
 	switch {
 	case w.place == nil:

@@ -33,9 +33,9 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// A tickFrame gives the time since the last read of the table. It follows each snapshot, because pages share a
-// snapshot until the next read, and it does not contain this time. If nothing else is sent, a tickFrame shows a page
-// that the server is still running.
+// A tickFrame gives the time since the last read of the table. It follows each snapshot, because a snapshot serves all
+// pages until the next read, and does not contain this time. If nothing else is sent, a tickFrame shows a page that
+// the server is still running.
 type tickFrame struct {
 	Old int64 `json:"old"`
 }

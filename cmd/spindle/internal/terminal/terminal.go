@@ -94,5 +94,5 @@ const Readable = 110
 // Redraws reports whether the output can be replaced, with Clear.
 func (t *Terminal) Redraws() bool { return t.IsTerminal && os.Getenv("TERM") != "dumb" }
 
-// Clear makes a terminal empty.
+// Clear is the text that clears a terminal.
 const Clear = "\x1b[H\x1b[J"
