@@ -110,8 +110,8 @@ type waiterJSON struct {
 	Notified string `json:"notified,omitempty" schema:"$ref=notified"`
 }
 
-// A waiter can be notified that the lock is free only if its own row and the holder's row have an address. The waiter
-// polls seldom only if the holder also answers its messages, which the table does not show.
+// A waiter can be notified that the lock is free if its own row and the holder's row have an address. The table does
+// not show whether the holder answers messages. If it does not, the waiter polls as often as without notifications.
 const (
 	canBeNotified = "can be notified"
 	unnotified    = "no notifications"

@@ -13,7 +13,7 @@ import (
 
 // A service can be activated and deactivated on this machine. If ctx ends, its methods return an error. Activate and
 // Check then kill the commands that they run, but a deactivation may continue after Deactivate has returned. Outside
-// tests, the only service is a guarding.
+// tests, only the type guarding implements service.
 type service interface {
 	// Activate makes the service active for a term. It also ensures that the service is deactivated at the term's
 	// deadline, even if this process is stopped or killed.
