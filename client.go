@@ -16,8 +16,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Open returns a Spanner client for locks. It calls spanner.NewClient with ClientOptions(0), followed by opts, which can
-// be credentials, or ClientOptions(lease) if a lock has a shorter lease than the default. A database's path is
+// Open returns a Spanner client for locks. It passes ClientOptions(0) and then opts to spanner.NewClient. Use opts for
+// credentials, or for ClientOptions(lease) if a lock has a shorter lease than the default. A database's path is
 // projects/P/instances/I/databases/D. The client outlives ctx, because it has to release the locks after ctx has ended.
 // Close the client after that.
 //
@@ -25,7 +25,7 @@ import (
 // them; see docs/performance.md.
 func Open(ctx context.Context, database string, opts ...option.ClientOption) (*spanner.Client, error) {
 	if database == "" {
-		return nil, errors.New("spindle: open: the path of the database is empty; it is projects/P/instances/I/databases/D; if it comes from a variable, set that")
+		return nil, errors.New("spindle: open: the path of the database is empty; pass projects/P/instances/I/databases/D; if the path comes from a variable, set the variable")
 	}
 	db, err := spanner.NewClient(context.WithoutCancel(ctx), database, append(ClientOptions(0), opts...)...)
 	if err != nil {
@@ -52,8 +52,8 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 // The client waits at least one second for an acknowledgment or an answer, even if the lease is very short. It tries to
 // reconnect at least once every third of the lease.
 //
-// The client also remembers Spanner's last answer to each request of a lock. If the request's time runs out while the
-// client repeats it, the error then contains that answer, such as RESOURCE_EXHAUSTED. Without these options, the error
+// The client also remembers Spanner's last answer to each request of a lock. If the deadline of a request passes while
+// the client retries it, the error contains that answer, such as RESOURCE_EXHAUSTED. Without these options, the error
 // is only DEADLINE_EXCEEDED. Nothing else about the client changes.
 //
 // Idle connections are not pinged. A server that limits pings, such as the emulator, closes a connection if a call on

@@ -5,11 +5,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// course records how far a leader's term has come. It is a state machine without side effects: it maps each event to the
-// acts that the leader has to carry out. Two rules always hold. Once the work's context has been canceled, the term must
-// end. The lock is released only after the work has returned.
+// course tracks the stage that a leader's term has reached. It is a state machine without side effects: it maps each
+// event to the acts that the leader must carry out. Two rules always hold. Once the work's context has been canceled,
+// the term must end. The lock is released only after the work has returned.
 type course struct {
-	handover     bool // whether the end of Run's ctx is announced, too
+	handover     bool // whether the leader also announces that it is leaving because Run's ctx has ended
 	keepOnReturn bool // whether the term continues without its work
 
 	stage stage

@@ -34,8 +34,9 @@ const (
 	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
 	// Event.Err is the cause. The partition becomes free once the work has returned.
 	PartitionRevoked
-	// Stalled means that the work has made no progress for the time that WithStall sets. In a group, this is the work on
-	// Event.Partition. Lost or, unless it came before, PartitionRevoked follows at once, even if the work has not returned.
+	// Stalled means that the work has made no progress for the time that WithStall sets. A Lost event follows at once,
+	// even if the work has not returned. In a group, Event.Partition names the work's partition, and a PartitionRevoked
+	// event follows instead, unless it came earlier.
 	Stalled
 )
 

@@ -20,7 +20,7 @@ import (
 // commit fails with NOT_FOUND for a row of the lock table. Use IsFenced to recognize this error. Fence makes no RPC,
 // and may be called from any goroutine.
 //
-// A commit that is fenced with an old token never succeeds after a newer term has begun, whatever any clock says.
+// After a newer term has begun, a commit that is fenced with an old token never succeeds, no matter what any clock says.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
@@ -31,8 +31,8 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 // count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can buffer
 // mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
-// The transaction must be serializable. It can run the statement at any point, but preferably at the end, because from
-// then on a release or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
+// The transaction must be serializable. Run the statement at its end if you can: once the statement has run, a release
+// or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
 //
 // The statement has one string parameter, p1 in Params, which is written @p1 in GoogleSQL and $1 in PostgreSQL. The
 // table's name appears exactly as it was passed to New, without quotes. If an argument of New was invalid, the
@@ -49,8 +49,8 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 // even if Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still
 // valid, an error about your own rows is returned unchanged.
 //
-// ErrFenced also ends the token's term immediately, if this Lock still has that term. HasLock is then false, and the
-// leader function's ctx ends.
+// ErrFenced also ends the token's term immediately, if this Lock still has that term. HasLock then returns false, and
+// the leader function's ctx ends.
 //
 // After ErrFenced, none of the mutations was applied. The only exception is spanner.ApplyAtLeastOnce: an earlier
 // attempt may have succeeded while the token was still valid. If ctx has ended before the call, Apply sends nothing, and
@@ -107,8 +107,8 @@ type Fence interface {
 }
 
 // Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
-// The mutations are applied only if all the tokens are still valid. If one is not, the error wraps ErrFenced and names
-// its lock. Without any locks, Apply returns an error and applies nothing.
+// The mutations are applied only if all the tokens are still valid. If a token is not, the error wraps ErrFenced and
+// names the token's lock. Without any locks, Apply returns an error and applies nothing.
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {
@@ -121,7 +121,7 @@ func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ..
 	return fences.Apply(ctx, ms, opts...)
 }
 
-// isNil also reports true for a nil pointer, such as the permit from a TryAcquire that found no free slot.
+// isNil reports whether h is nil or a nil pointer, such as the permit from a TryAcquire that found no free slot.
 func isNil(h Holding) bool {
 	v := reflect.ValueOf(h)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

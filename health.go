@@ -8,15 +8,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Health returns nil if this Lock competes for the lock or holds it, and its last success is recent. The time limit is
-// three lease durations, or 10 s if that is longer. For a follower, success means that it polls the lock, and also
-// claims the lock if it is free. For a leader, success means that a heartbeat is acknowledged. Followers and leaders in
-// jeopardy are therefore healthy, and a short outage of Spanner makes no Lock unhealthy. Time during which the machine
-// was suspended is not counted, and changes of the wall clock don't matter.
+// Health returns nil if this Lock competes for the lock or holds it, and has succeeded within the time limit: three
+// lease durations, or 10 s if that is longer. For a follower, success means that it polls the lock, and also claims the
+// lock if it is free. For a leader, success means that a heartbeat is acknowledged. A leader in jeopardy is therefore
+// still healthy, and a short outage of Spanner does not make a Lock unhealthy. Time during which the machine was
+// suspended is not counted, and changes of the wall clock don't matter.
 //
-// Otherwise, Health returns an error that says what is wrong and since when. Either Spanner can't be reached, or a free
-// lock can't be claimed, or the leader function has not returned within the time limit after its term ended or its ctx
-// was canceled. Health also returns an error while Run is not active.
+// Otherwise, Health returns an error that says what is wrong and since when. Possible reasons: Spanner can't be
+// reached, a free lock can't be claimed, or the leader function has not returned within the time limit after its term
+// ended or its ctx was canceled. Health also returns an error while Run is not active.
 //
 // Health makes no RPC, and may be called from any goroutine.
 func (l *Lock) Health() error {

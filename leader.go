@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// leader is the loop during one term. It passes each event to the term's course, and carries out the acts that the course
-// returns. It lives in the loop's goroutine, from the election until the course is over. The keeper and the work have
-// goroutines of their own, which put events into the inbox.
+// leader is the loop during one term. It passes each event to the term's course, and carries out the acts that the
+// course returns. It runs in the loop's goroutine, from the election until the course is over. The keeper and the work
+// run in goroutines of their own, which put events into the inbox.
 type leader struct {
 	loop     *elector
 	ctx      context.Context // Run's
@@ -48,7 +48,7 @@ type calls struct {
 // reminder logs that the work has not returned.
 type reminder struct {
 	*time.Timer
-	waited time.Duration // how long the wait is at the next reminder
+	waited time.Duration // the length of the wait at the next reminder
 }
 
 // errReturned is the reason for a term that ended because its leader function returned.
@@ -64,7 +64,7 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	l := &leader{loop: e, ctx: ctx, events: loop.NewInbox[event](), worked: make(chan struct{})}
 	l.course = course{handover: c.Handover, keepOnReturn: c.KeepOnReturn, idle: c.Lead == nil}
 	l.keeper, l.book = c.Keeper(t, l.notify), c.Book(t, notify.Term{Name: e.lock.name})
-	defer l.book.Free(false) // whatever has ended the term
+	defer l.book.Free(false) // however the term ends
 	l.reminder.Timer = c.Clock.Timer(c.Lease)
 	l.reminder.Stop()
 	defer l.reminder.Stop()
@@ -78,7 +78,6 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 // termHappenings maps the keeper's events to the course's.
 var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
 
-// notify puts an event of the term into the inbox.
 func (l *leader) notify(e elect.TermEvent) {
 	if what, known := termHappenings[e.What]; known {
 		l.events.Put(event{what: what, TermEvent: e})
@@ -200,7 +199,7 @@ func (l *leader) report(e event) {
 	}
 }
 
-// acts has the function of each act. It gets the event that has led to the act.
+// acts has the function of each act. The function receives the event that has led to the act.
 var acts = [...]func(*leader, event){announce: (*leader).announce, cancelWork: (*leader).cancelWork, release: (*leader).release, stall: (*leader).stall, expire: (*leader).expire, lose: (*leader).lose, abandon: (*leader).abandon}
 
 func (l *leader) announce(event) {
@@ -279,7 +278,6 @@ func (l *leader) expire(e event) {
 	l.calls.outcome = &l.stop.err
 }
 
-// lose ends the term after the lock was lost.
 func (l *leader) lose(e event) {
 	runs := &l.loop.lock.runs
 	l.lost(e.Err, e.At)
@@ -305,14 +303,13 @@ var (
 	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate does not compete until it does")
 )
 
-// abandon stops waiting for the work.
 func (l *leader) abandon(event) {
 	l.loop.lock.runs.Fail(errOverdue)
 	l.loop.overdue = func() { <-l.worked }
 	l.stop.err = loop.Overdue("the leader function", l.loop.config.Lease)
 }
 
-// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry, unless it has done so.
+// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry. Further calls do nothing.
 func (l *leader) over(reason error, at elect.Instant) {
 	e, token := l.loop, l.keeper.Token()
 	if e.last == token {
@@ -345,8 +342,8 @@ func (l *leader) graceLeft() time.Duration {
 	return max(l.loop.config.Grace()-l.loop.config.Clock.Now().Ran(l.stop.asked), 0)
 }
 
-// remindLater starts the timer for the next reminder that the work has not returned. Once Run's ctx has ended, a
-// reminder comes before the lock is left to expire.
+// remindLater starts the timer for the next reminder that the work has not returned. Once Run's ctx has ended, one
+// reminder is logged before the lock is left to expire.
 func (l *leader) remindLater() {
 	l.reminder.waited = l.loop.config.Lease
 	if l.stopping() {
@@ -372,7 +369,7 @@ func (l *leader) remind() {
 	l.calls.answer(errHung(l))
 }
 
-// errHung returns the error of a StepDown whose leader function has not returned.
+// errHung returns StepDown's error if the leader function has not returned.
 func errHung(l *leader) error {
 	switch {
 	case l.course.stage == hung:

@@ -128,7 +128,7 @@ func WithValue(value string) CommonOption {
 //   - ErrExpired if no heartbeat was acknowledged before the deadline
 //   - ErrStalled if the function has made no progress (WithStall)
 //   - ErrSteppedDown if the leader is giving up the lock because of StepDown or a handover request
-//   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time later
+//   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time after that
 //
 // On a machine that was suspended, ctx ends at the first heartbeat after the machine resumes, whereas HasLock returns
 // false immediately.
@@ -182,7 +182,7 @@ func WithStall(d time.Duration) CommonOption {
 // never without a leader. When Run's ctx ends, the leader makes the announcement and continues to work for a third of
 // the lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then
 // the leader cancels its work's context, and releases the lock once the work has returned. If the work returns earlier,
-// the leader releases the lock without further delay. All this delays the end of Run by at most one lease.
+// the leader releases the lock without further delay. This delays the end of Run by at most one lease.
 //
 // WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
 // priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes
@@ -200,10 +200,9 @@ func WithHandover() GroupOption {
 // before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait
 // longer before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
 //
-// A leader that hands over the lock may soon be elected again, because the other candidate could not keep the lock for
-// three lease durations. To keep the lock from moving back and forth, the leader then refuses such requests for the
-// first 10 leases of its new term. Each time this happens again, that period doubles, up to an hour, or up to 10 leases
-// if that is longer.
+// If the other candidate can't keep the lock for three lease durations, the leader that handed the lock over may be
+// elected again. To keep the lock from moving back and forth, it then refuses such requests for the first 10 leases of
+// its new term. Each time this happens again, that period doubles, up to an hour, or up to 10 leases if that is longer.
 func WithPriority(n int) Option {
 	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }

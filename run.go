@@ -16,8 +16,8 @@ import (
 )
 
 // elector is the loop that Run starts. It is a candidate until it is elected, then the leader until its term ends, and
-// then a candidate again. It lives in the goroutine that Run starts, from Run until Run's ctx has ended and the last term
-// is over. Other goroutines read the view that it publishes in the Lock, and put events into a leader's inbox.
+// then a candidate again. It runs in its own goroutine until Run's ctx has ended and the last term is over. Other
+// goroutines read the view that the elector publishes in the Lock, and put events into the leader's inbox.
 type elector struct {
 	lock      *Lock
 	config    *options.Config // of the lock
@@ -91,8 +91,8 @@ func (e *elector) compete(ctx context.Context) *elect.Term {
 	return nil
 }
 
-// notice publishes which other process leads, if there is one. It emits an event if the previous leader no longer
-// leads, if there is a new leader, or if the leader has announced that it is leaving.
+// notice publishes which other process leads, if any. It emits an event if the previous leader no longer leads, if
+// there is a new leader, or if the leader has announced that it is leaving.
 func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	before, o := e.lock.view.Load().other, s.Observation
 	if s.FreeIn <= 0 || o.Token == e.last || !leads(o) {
@@ -133,29 +133,28 @@ func (e *elector) release(ctx context.Context, t *elect.Term, why error) error {
 	return err
 }
 
-// tell passes an event to the observer.
 func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
 	e.observer.Put(int(kind), at.Time(), ev)
 }
 
 // rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning. The
 // rest takes longer each time, and unlike an ordinary Yield, it does not end when another candidate holds the lock.
-// Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause, and a healthy
-// candidate would rarely be first.
+// Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause, and a
+// healthy candidate would rarely get the lock.
 type rest struct {
 	began  elect.Instant // of the current term
 	length time.Duration // of the last rest; zero: none since the last term of three leases or more
 }
 
-// over is called at the end of each term.
+// over is called at the end of each term. A term of three leases or more resets the rest.
 func (r *rest) over(at elect.Instant, lease time.Duration) {
 	if at.Ran(r.began) >= 3*lease {
 		r.length = 0
 	}
 }
 
-// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. That is
-// logged as a warning the first time.
+// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. The
+// first time, restNow logs this as a warning.
 func (e *elector) restNow() {
 	r, lease, level := &e.rest, e.config.Lease, slog.LevelDebug
 	if r.length == 0 && e.config.Clock.Now().Ran(r.began) < 3*lease {

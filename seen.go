@@ -20,7 +20,7 @@ type Leader struct {
 	Leaving   bool          // whether the holder has announced that it will give up the lock
 }
 
-// view is the loop's knowledge of the lock. A view never changes; the loop replaces it with a newer one.
+// view is what the loop knows about the lock. A view never changes; the loop replaces it with a newer one.
 type view struct {
 	term     *elect.Term        // this Lock's own term, or nil
 	events   *loop.Inbox[event] // the inbox of the term
@@ -55,10 +55,10 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 // Heartbeat is zero. If Run knows of no leader, ok is false: the lock is free, Run has not polled it yet, or Run has
 // ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
-// The age counts from the time at which the request was sent. While Spanner can be reached, the age stays below one poll
-// interval (WithPoll; with a Notifier, 0.9 leases) plus two round trips. Messages do not renew the age. If this Lock
-// leads, the age stays below 1.05 heartbeat intervals plus two round trips. If the age exceeds the leader's lease, Run
-// has learned nothing about the lock for that long, and another process may lead by now.
+// The age counts from the time at which the poll or heartbeat was sent. While Spanner can be reached, the age stays
+// below one poll interval (WithPoll; with a Notifier, 0.9 leases) plus two round trips. Messages do not reset the age.
+// If this Lock leads, the age stays below 1.05 heartbeat intervals plus two round trips. If the age exceeds the
+// leader's lease, Run has learned nothing about the lock for that long, and another process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }
@@ -110,7 +110,7 @@ func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) er
 // Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.
 // The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a candidate has
 // claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if Run was never
-// called, and may be called from any goroutine. A Notifier makes no difference to Leader.
+// called, and may be called from any goroutine. A Notifier does not affect Leader.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err

@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// Lock is one of the candidates for a lock. It holds the lock while HasLock returns true. All methods may be called
-// from any goroutine. A Lock that does not run needs no resources, so there is nothing to close.
+// Lock is a candidate for the lock with its name. It holds the lock while HasLock returns true. All methods may be
+// called from any goroutine. A Lock uses resources only while Run is active, so there is nothing to close.
 type Lock struct {
 	name    string
 	config  options.Config
@@ -38,7 +38,7 @@ type Lock struct {
 func New(db *spanner.Client, table, name string, opts ...Option) *Lock {
 	c := options.New(opts)
 	c.Check(db, table, name)
-	c.Require(c.Stall == 0 || c.Lead != nil, "WithStall(%v) needs WithLeader, because it is about the work's progress", c.Stall)
+	c.Require(c.Stall == 0 || c.Lead != nil, "WithStall(%v) needs WithLeader, because it watches the leader function's progress", c.Stall)
 	l := &Lock{name: name, config: c, db: db}
 	l.table, l.spanner = l.config.Table(db, table)
 	l.about = c.Telemetry(table, name)
@@ -80,15 +80,15 @@ func (l *Lock) HasLock() (bool, Token) {
 // ctx does.
 //
 // When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, a third
-// of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for at most
-// one lease after ctx has ended, or two with WithHandover. If the function has not returned by then, the lock is not
-// released: it expires one lease after its last heartbeat. A warning says so when half of that time is left. Run does not
-// wait for work that only polls HasLock, so stop such work before you end ctx.
+// of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for at
+// most one lease after ctx has ended, or two with WithHandover. If the function has not returned by then, the lock is
+// not released: it expires one lease after its last heartbeat. A warning is logged halfway through this wait. Run does
+// not wait for work that only polls HasLock, so stop such work before you end ctx.
 //
 // If done is given, it receives one value when the loop has ended: nil, or the reason why the lock could not be
 // released. In the latter case, the lock expires by itself. Once done has received the value, no goroutine is left, the
-// Spanner client may be closed, and Run may be called again. There is one exception: while a leader function or an
-// observer has not returned, Run returns ErrRunning.
+// Spanner client may be closed, and Run may be called again. The only exception is a leader function or an observer
+// that has not returned: until it returns, Run returns ErrRunning.
 //
 // The done channel should have a buffer of one. If it is unbuffered and nothing receives from it for one lease, the
 // value is dropped and an error is logged.

@@ -32,7 +32,7 @@ func (l *Lock) StepDown(ctx context.Context) error {
 	return l.stepDown(ctx, l.view.Load().term)
 }
 
-// stepDown gives up term t only, and no later one.
+// stepDown gives up the term t, but never a later one.
 func (l *Lock) stepDown(ctx context.Context, t *elect.Term) error {
 	answer := make(chan error, 1)
 	v := l.view.Load()
@@ -114,7 +114,7 @@ func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
 	return o, err
 }
 
-// ask repeats the request until it has certainly arrived. It returns nil if the term has just ended.
+// ask repeats the request until it has certainly arrived. It also returns nil if the term has just ended.
 func (l *Lock) ask(ctx context.Context, from Leader) error {
 	return l.insist(ctx, from.Lease, "it is not known whether the request arrived", func(ctx context.Context) error {
 		err := l.table.Ask(ctx, table.ByOperator, l.name, table.Token(from.Token))

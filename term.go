@@ -28,9 +28,9 @@ func (t Term) Left() time.Duration {
 	return t.under.Left()
 }
 
-// Progress tells the lock that the leader function makes progress (WithStall). Call it in every step of the work: it is
-// cheap, because it makes no RPC. Once the leader function's ctx has ended, Progress returns the cause, so that a loop
-// can stop. For the zero Term, it also returns an error.
+// Progress tells the lock that the leader function is making progress (WithStall). Call it in every step of the work:
+// it is cheap, because it makes no RPC. Once the leader function's ctx has ended, Progress returns the cause, so that a
+// loop can stop. For the zero Term, it also returns an error.
 func (t Term) Progress() error { return t.under.Stall.Progress() }
 
 // Fence is like Lock.Fence, with the term's token.

@@ -73,9 +73,8 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// heldByNewer reports whether err means that a newer version of this program wrote the rows of a lock. Such a lock
-// counts as held. In a rolling update, the older processes therefore wait until it is released. The first such error is
-// logged.
+// heldByNewer reports whether err means that a newer version of this program wrote the rows of a lock. Such a lock counts as
+// held. In a rolling update, the older processes therefore wait until the lock is released. The first such error is logged.
 func (s *contender) heldByNewer(err error) bool {
 	if !errors.Is(err, table.ErrNewer) || permanent(err) {
 		return false
@@ -86,7 +85,7 @@ func (s *contender) heldByNewer(err error) bool {
 	return true
 }
 
-// patience returns how long one caller goes on although Spanner refuses its requests.
+// patience returns how long one caller keeps trying while Spanner refuses its requests.
 func (s *contender) patience() elect.Patience {
 	return elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 }

@@ -46,8 +46,8 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 	return own.do(ctx, own.watched(fn))
 }
 
-// Progress tells the locks that the work makes progress (spindle.WithStall). Pass the context that the function got from
-// Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress counts for both. Once the
+// Progress tells the locks that the work is making progress (spindle.WithStall). Pass the context that the function got
+// from Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress counts for both. Once the
 // function's context has ended, Progress returns the cause, so that a loop can stop. For any other context, it also
 // returns an error. It makes no RPC.
 func Progress(ctx context.Context) error {
@@ -94,7 +94,7 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// watched returns fn, but the progress of a call is watched until it returns.
+// watched returns fn with a watch on the progress of each call.
 func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		defer own.stall.Watch()()
@@ -111,10 +111,10 @@ func (own *work) remind(waited time.Duration) {
 	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.by.caller())
 }
 
-// work is one call of fn by Do, together with what it holds.
+// work is one call of fn by Do, with the locks that it holds.
 type work struct {
 	*held
-	of     *holding // through which it was acquired; it is no garbage meanwhile
+	of     *holding // the value that acquired the locks, which must not become garbage meanwhile
 	permit *Permit  // for a semaphore
 	within *work    // the work whose function called this Do, or nil
 	stall  *loop.Stall
@@ -137,7 +137,7 @@ func (s *contender) work(ctx context.Context) *work {
 	return w
 }
 
-// ready returns the error of a call that can't begin.
+// ready returns an error if a call can't begin.
 func (s *contender) ready(ctx context.Context, step string) error {
 	if s.err == nil && ctx.Err() != nil {
 		return s.wrap(step, fmt.Errorf("ctx had already ended: %w", table.Ended(ctx)))
@@ -145,7 +145,7 @@ func (s *contender) ready(ctx context.Context, step string) error {
 	return s.err
 }
 
-// ownIn returns which of the names are already held by calls of Do that ctx comes from. The result by describes the
+// ownIn returns the names that are already held by the calls of Do from which ctx comes. The result by describes the
 // mutex, set or semaphore that holds the last of these names.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {

@@ -1,16 +1,16 @@
 // Package lock is for programs that acquire a lock, do some protected work, and release the lock. It provides a
-// [Mutex], a [Set] of several locks that are acquired together, and a [Semaphore]. A [Once] does its work once, however
-// many processes try.
+// [Mutex], a [Set] of several locks that are acquired together, and a [Semaphore]. A [Once] does its work only once, no
+// matter how many processes try.
 //
-// All of these are leases in the same table as the elector's locks, and follow the same protocol. They are renewed in
-// the background while they are held, and are lost if no renewal succeeds for the length of the lease. Their fencing
+// All of these are leases in the same table as the locks of spindle.New, and follow the same protocol. They are renewed
+// in the background while they are held, and are lost if no renewal succeeds for the length of the lease. Their fencing
 // tokens protect writes in the same database. A Mutex and a spindle.Lock with the same name exclude each other.
 //
 // Which type to use depends on the work:
 //
 //   - spindle.New: one process holds the lock for as long as it runs, with other processes on standby
 //   - Mutex: only one process at a time may do a piece of work
-//   - Set: a piece of work needs several things at the same time
+//   - Set: a piece of work needs several resources at the same time
 //   - Semaphore: only a limited number of workers may work at the same time
 //   - Once: a scheduled job or a migration must run once
 //
@@ -19,12 +19,11 @@
 // background, which takes a few round trips. If the process exits before that, the claim blocks other processes until its
 // lease expires.
 //
-// Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its
-// goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the
-// other processes pass it after a short time. The ticket of a process that was killed stops counting after three of its
-// leases, but not before 30 s. Other waiters may also pass a Set until it is first in the queues of all
-// its locks. Electors do not queue: they get a lock if one of their polls finds it free. The help of spindle exec says
-// when exec queues.
+// Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its goroutines
+// share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the other processes pass
+// it after a short time. A killed process's ticket stops counting after three of its leases, or after 30 s if that is longer.
+// Other waiters may also pass a Set until it is first in the queues of all its locks. A spindle.Lock does not queue: it gets
+// the lock if one of its polls finds the lock free. The help of spindle exec says when exec queues.
 //
 // docs/locks.md explains the queues, and why the protocol is safe.
 package lock
@@ -32,8 +31,8 @@ package lock
 // The source files:
 //
 //   - mutex.go, set.go, semaphore.go, once.go: the types; key.go: the keys of a Once; do.go: running a function
-//   - wait.go: one goroutine's wait for locks; seek.go: its search for a slot of a semaphore
-//   - queue.go: its place among the goroutines of its process; internal/wait has its place among the processes
+//   - wait.go: a goroutine's wait for locks; seek.go: a goroutine's search for a slot of a semaphore
+//   - queue.go: the queue of a process's goroutines; internal/wait has the queue of processes
 //   - held.go: locks that are held; holding.go: writes under them
 //
 // Package internal/elect wins and keeps locks, and internal/fair decides which waiter comes next.

@@ -27,7 +27,7 @@ func permanent(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, table.ErrDone) || errors.Is(err, ErrPassed) || table.FaultOf(err).Kind == table.Lasting
 }
 
-// ended returns the error for a wait that ctx has ended.
+// ended returns the error of a wait that has ended because ctx ended.
 func (w *waiter) ended(ctx context.Context) error {
 	f := w.found.Load()
 	if f == nil {
@@ -40,7 +40,7 @@ func (w *waiter) ended(ctx context.Context) error {
 	return fmt.Errorf("not acquired in %v: %w%s", waited, table.Ended(ctx), w.by())
 }
 
-// by describes, for an error, who is in the way: the holders, and how many processes were ahead of this one.
+// by describes, for an error, what is in the way: the holders, and how many processes were ahead of this one.
 func (w *waiter) by() string {
 	f := w.found.Load()
 	if f == nil {

@@ -23,17 +23,17 @@ import (
 // held is a term that sends its own heartbeats until it is released or lost.
 type held struct {
 	*contender
-	by     *waiter // that has acquired it
+	by     *waiter // the waiter that acquired the locks
 	term   *elect.Term
 	keeper *elect.Keeper
 	since  elect.Instant
 	lost   chan struct{}
-	left   atomic.Bool // its release has begun
-	record table.Due   // what its release records as done; no key: nothing
+	left   atomic.Bool // the release has begun
+	record table.Due   // what the release records as done; without a key, nothing
 	seen   *telemetry.Term
 	book   notify.Book
 	blocks sync.Once // guards the warning that other goroutines are waiting although the lock is lost
-	said   sync.Once // guards the warning that nothing can unlock it any more
+	said   sync.Once // guards the warning that nothing can unlock the lock any more
 }
 
 var errGivenBack = errors.New("it was given back")
@@ -66,7 +66,7 @@ func (h *held) lose(reason error) {
 	}
 }
 
-// stalled handles work that has made no progress. The locks stay held until it has returned, or for another lease.
+// stalled handles work that has made no progress. The locks stay held until the work has returned, or for another lease.
 func (h *held) stalled(reason error) {
 	if h.term.Stall(reason) {
 		h.about.Stalled()
@@ -76,15 +76,15 @@ func (h *held) stalled(reason error) {
 
 func (h *held) isPermit() bool { return h.by.Ticket.Slots > 0 }
 
-// isLost reports whether the lock was lost, or its work has stalled, and it has not been unlocked since.
+// isLost reports whether the lock was lost or its work has stalled, and the lock has not been unlocked since.
 func (h *held) isLost() bool { return !h.left.Load() && h.term.Context().Err() != nil }
 
 func (h *held) age() time.Duration {
 	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
-// overdue runs one lease duration after the lock was lost, and again each lease until it is unlocked. The work has had
-// time to unlock it, because its context ended at the loss.
+// overdue runs one lease duration after the lock was lost, and again each lease until the lock is unlocked. By then,
+// the work has had time to unlock the lock, because its context ended at the loss.
 func (h *held) overdue() {
 	if h.by.queue.holds.Load() != h {
 		return
@@ -237,7 +237,7 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, 
 	return err
 }
 
-// log returns a logger for the term. Its keys are the same as the elector's, except that a term with several locks has
+// log returns a logger for the term. Its keys are the same as an elector's, except that a term with several locks has
 // the key "locks" instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
@@ -247,21 +247,21 @@ func (s *contender) log(t *elect.Term) *slog.Logger {
 	return s.config.Log.With("table", s.about.Table, names, "id", s.config.ID, "token", t.Token())
 }
 
-// fence returns the fence for the locks. If the locks are still held when the fence finds that they are gone, the term ends.
+// fence returns the fence for the locks. If the fence finds that the token is no longer valid, it ends the term.
 func (h *held) fence() fence.Fence {
 	f := h.contender.fence(h.token(), h.term.Names()...)
 	f.Gone = func() { h.term.Supersede(h.config.Clock.Now()) }
 	return f
 }
 
-// forget logs that a value was locked and has become garbage, so that nothing can unlock it any more. This happens if a
-// goroutine returns early, or if its panic is recovered. forget does not release the lock, because a program may rely on
-// holding it until the program ends. The runtime calls forget in a separate goroutine.
+// forget records that a locked value has become garbage, so that nothing can unlock it any more. This happens if a
+// goroutine returns early, or if its panic is recovered. forget does not release the lock, because a program may rely
+// on holding it until the program ends. The runtime calls forget in a separate goroutine.
 func forget(garbage *atomic.Bool) { garbage.Store(true) }
 
 var ownFunctions = reflect.TypeFor[Mutex]().PkgPath() + "."
 
-// caller returns the line of the program that began to wait: the innermost one outside this package.
+// caller returns the line of the program that began to wait: the innermost line outside this package.
 func (w *waiter) caller() string {
 	for frames := runtime.CallersFrames(w.callers); ; {
 		f, more := frames.Next()

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// holding is what a Mutex, a Set and a Permit have in common: a program acquires locks with it, and writes under them.
+// holding is what a Mutex, a Set and a Permit have in common: the locks that were acquired, and writes under their token.
 //
 // Nothing that outlives a call may point to a holding. Otherwise, forget would not be called when the program drops the
 // holding.
@@ -20,10 +20,10 @@ type holding struct {
 	names     []string
 	now       atomic.Pointer[held] // what was acquired last, or nil; it may have been released
 	garbage   *atomic.Bool         // see forget
-	step      string               // its release, in errors
+	step      string               // the name of the release in errors
 }
 
-// end releases what h holds. step is its name in errors.
+// end releases the locks that h holds.
 func (o *holding) end(ctx context.Context, h *held) error {
 	if err := h.unlock(ctx); err != nil {
 		return o.contender.wrap(o.step, err)
@@ -33,7 +33,7 @@ func (o *holding) end(ctx context.Context, h *held) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost returns a channel that is closed as soon as the lock is lost, because its lease ran out or another process
+// Lost returns a channel that is closed as soon as the lock is lost, because its lease expired or another process
 // claimed it. Releasing the lock does not close the channel. If the lock is not held, the channel is already closed.
 //
 // You must still call Unlock after you have lost a Mutex or a Set, once the work has stopped. Until you do, other
@@ -67,9 +67,9 @@ func (o *holding) Left() time.Duration {
 // Apply is like spindle.Lock.Apply, with the lock's current token. Inside a Do of this value, it uses the token that Do
 // acquired, even if this value has been locked again since.
 //
-// errors.Is(err, spindle.ErrFenced) is true only if the lock is not held under that token. If ctx ends first, as Do's does
-// when the lock is lost, the error is ctx's. If the lock is not held at all, Apply sends nothing to Spanner. A Set is held
-// if all of its locks are held.
+// errors.Is(err, spindle.ErrFenced) is true only if the lock is not held under that token. If ctx ends first, as Do's
+// context does when the lock is lost, Apply returns ctx's error. If the lock is not held, Apply sends nothing to
+// Spanner. A Set is held only if all its locks are held.
 func (o *holding) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	if o.contender.err != nil {
 		return time.Time{}, o.contender.err

@@ -25,8 +25,8 @@ func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name
 // The period for a name can change, for example in a new version of the program. Ticks of the new period then count as
 // passed if they began before the last key was recorded. Later ticks run as usual. Do logs the change once.
 //
-// If each machine calls Do at times by its own clock, as cron does, use Every instead. With Tick, machines whose clocks
-// differ slightly could call Do in different periods if they call around the beginning of a period.
+// If each machine decides by its own clock when to call Do, as cron does, use Every instead. With Tick, machines whose
+// clocks differ slightly could call Do in different periods if they call around the beginning of a period.
 func Tick(period time.Duration, offset ...time.Duration) Key {
 	return keyOf(table.Tick{Period: period}, offset)
 }
@@ -35,13 +35,12 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // time that is nearest to the call, by Spanner's clock. Calls for the same scheduled time get the same key if the
 // callers' clocks differ from Spanner's by less than half a period.
 //
-// The scheduled times are one period apart, each at the given time after the beginning of a Tick. For example,
-// Every(24*time.Hour, 3*time.Hour) stands for 3:00 UTC each day, and Run.Key returns that time. The callers do not have
-// to call at each of these times.
+// The scheduled times are one period apart. Each comes the given time after the beginning of a Tick. For example,
+// Every(24*time.Hour, 3*time.Hour) means 3:00 UTC each day, and Run.Key returns that time. Callers may skip scheduled times.
 //
-// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning,
-// once for each Once, if a call comes within a fiftieth of the period (at most five minutes) of that point, or would do so
-// after the next change of clocks in the machine's time zone. For schedules by local time, use Cron instead.
+// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning, once
+// for each Once, if a call comes within period/50 (at most five minutes) of that point. It also does so if the next clock
+// change in the machine's time zone would move such calls that close. For schedules by local time, use Cron instead.
 //
 // A call always counts for the nearest scheduled time, even if that time is still to come. With Every(24*time.Hour,
 // 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at 3:00 then does
@@ -58,21 +57,23 @@ func keyOf(t table.Tick, offset []time.Duration) Key {
 	return Key{t, t.Check()}
 }
 
-// Cron returns a key for the times that a cron line names in a time zone: Cron("0 3 * * *", berlin) stands for 3:00 in
-// Berlin each day, in winter and in summer. As with Every, the key is the scheduled time that is nearest to the call, by
-// Spanner's clock and in UTC, so a machine's clock that is a second early does no harm. All machines get the same key if
-// they have the same line, zone and time zone data.
+// Cron returns a key for the times that a cron line names in a time zone: Cron("0 3 * * *", berlin) means 3:00 in
+// Berlin each day, in winter and in summer. As with Every, the key is the scheduled time that is nearest to the call,
+// by Spanner's clock and in UTC, so it does no harm if a machine's clock is a second fast. All machines get the same
+// key if they have the same line, zone and time zone data.
 //
 // A line has the fields minute, hour, day of the month, month and day of the week, with names, lists, ranges and steps.
 // Shorthands such as @daily are also allowed. Do returns an error if the line can't be read or never comes due. When
-// clocks are changed, each day that the line names has its key:
+// clocks are set forward or back, these rules apply:
 //
-//   - A time that does not exist counts as the time of the change: if clocks are set forward from 2:00 to 3:00, 2:30 is
-//     at 3:00.
+//   - A time that does not exist counts as the time of the change: if clocks are set forward from 2:00 to 3:00, 2:30
+//     means 3:00.
 //   - A time that comes twice has a key only the first time.
-//   - A line that names every hour, such as */5 * * * *, has a key for each time that clocks show, even if it comes twice.
+//   - If a line names every hour, as */5 * * * * does, a time that comes twice has two keys instead, and a time that
+//     does not exist has none.
 //
-// A call half-way between two scheduled times means that the timers follow another line or zone. As for Every, Do logs it.
+// A call half-way between two scheduled times suggests that the timers follow another line or zone. As with Every, Do
+// logs a warning.
 //
 // If you change the line, keys for times before the last key that was done count as passed.
 func Cron(line string, zone *time.Location) Key {

@@ -34,9 +34,9 @@ func New(db *spanner.Client, table, name string, opts ...Option) *Mutex {
 // current token. See spindle.Lock.Fence, and spindle.IsFenced for the error. If the mutex is not held when Fence is
 // called, the commit always fails.
 //
-// Fence can also make a write under a different lock depend on this mutex. To do so, add the mutation to those that you
-// pass to the other lock's Apply. If the other lock's token is not valid, the error is ErrFenced. If only this mutex's
-// token is not valid, the error is not ErrFenced, but IsFenced recognizes it.
+// Fence can also make a write under a different lock depend on this mutex. To do so, pass the mutation to the other
+// lock's Apply, along with your own. If the other lock's token is not valid, the error is ErrFenced. If only this
+// mutex's token is not valid, the error is not ErrFenced, but IsFenced recognizes it.
 func (m *Mutex) Fence() *spanner.Mutation {
 	return m.fence().Mutations()[0]
 }
@@ -59,18 +59,17 @@ func newMutex(c *contender, names ...string) mutex {
 // program exits. That takes at most a tenth of the lease or 500 ms, whichever is shorter.
 //
 // Lock keeps trying during an outage of Spanner. If the table, a permission or credentials go missing while Lock waits, it
-// tries again, and returns the error if requests have been refused for one lease, or for 10 s if that is longer. If the
-// table or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns it immediately.
+// tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. If the table
+// or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns it immediately.
 //
-// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
-// has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
-// the lock. It might still be at work, and two goroutines of one process must not unexpectedly work at the same time.
-// Other processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say
-// so.
+// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that has
+// acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses the lock.
+// That goroutine might still be at work, and two goroutines of one process must not unexpectedly work at the same time. Other
+// processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say so.
 //
-// A value that is dropped without Unlock keeps the lock until the process ends, because the program may rely on that. Once
-// it has been collected as garbage, a warning in the log names the line that locked it. If an operator then releases
-// the lock, the process can acquire it again. Do never forgets to unlock.
+// A value that is dropped without Unlock keeps the lock until the process ends, because the program may rely on that.
+// Once the value has been collected as garbage, a warning in the log names the line that locked it. If an operator then
+// releases the lock, the process can acquire it again. Do always unlocks the lock.
 //
 // If Lock is called inside a Do that holds the lock, it returns ErrHeld, because it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {
@@ -78,8 +77,8 @@ func (m *mutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock acquires the lock if it is free, and reports whether it did. It does not wait, neither for goroutines of this
-// process nor for other processes. Inside a Do that holds the lock, it returns ErrHeld, as Lock does.
+// TryLock acquires the lock if it is free, and reports whether it did. It waits neither for goroutines of this process
+// nor for other processes. Inside a Do that holds the lock, it returns ErrHeld, as Lock does.
 func (m *mutex) TryLock(ctx context.Context) (bool, error) {
 	own, err := m.take(ctx, true)
 	return own != nil, err
@@ -93,7 +92,7 @@ func (m *mutex) take(ctx context.Context, try bool) (*work, error) {
 	return m.lock(ctx, m.contender.waiter(try, m.garbage, m.names...))
 }
 
-// lock acquires the lock as w says. It returns nil if it would have to wait and w must not.
+// lock acquires the lock with w. It returns nil if w must not wait and the lock is not free.
 func (m *mutex) lock(ctx context.Context, w *waiter) (*work, error) {
 	h, err := w.wait(ctx, w.lock)
 	if h == nil {
@@ -131,8 +130,8 @@ func (m *mutex) ready(ctx context.Context) error {
 // so the work done under it may have to be undone or repeated.
 //
 // Unlock unlocks this value, no matter which goroutine locked it. If goroutines share a value, a second Unlock by one
-// goroutine can release the lock that another one has acquired since. If that other goroutine is in Do, the context of
-// its function is then canceled. Do itself releases only the lock that it acquired.
+// goroutine can release the lock that another goroutine has acquired since. If that other goroutine is in Do, the
+// context of its function is then canceled. Do itself releases only the lock that it acquired.
 func (m *mutex) Unlock(ctx context.Context) error { return m.end(ctx, m.now.Load()) }
 
 // Err returns an error that describes what is wrong with the arguments of New or All, or nil. It makes no RPC.

@@ -27,8 +27,8 @@ var (
 	ErrPassed = table.ErrPassed
 )
 
-// Once does work once for each key, in the first process that calls it. A key is, for example, a scheduled time or the
-// version of a schema.
+// Once does work once for each key, in one of the processes that call Do with this key. A key is, for example, a
+// scheduled time or the version of a schema.
 //
 // Keys are done in increasing order, compared by their bytes. Once a key has been done, smaller keys no longer run, and
 // Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
@@ -38,8 +38,8 @@ var (
 // The last key that was done is recorded in a row next to the lock's. The row is written in the commit that releases
 // the lock, and is never pruned.
 //
-// A Once is a lock on its name, which excludes a Mutex and a spindle.Lock with that name. But give it a name of its own:
-// to waiting callers, a turn of a Mutex looks like a run that failed, so they pause after it (see Do), and may be overtaken.
+// A Once is a lock on its name, and excludes a Mutex and a spindle.Lock with that name. But give it a name of its own: to
+// waiting callers, a Mutex that was unlocked looks like a run that failed, so they pause (see Do) and may be overtaken.
 //
 // All methods can be called from any goroutine. The goroutines of a process queue in order of arrival.
 type Once struct {
@@ -193,7 +193,7 @@ func (o *Once) run(due table.Due, h *held) Run {
 
 func (o *Once) name() string { return o.mutex.names[0] }
 
-// wanted returns the key to be done, unless it must not run.
+// wanted returns the key to be done, or an error if it must not run.
 func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause) (table.Due, error) {
 	if err := o.mutex.ready(ctx); err != nil {
 		return table.Due{}, err
@@ -224,7 +224,7 @@ func (o *Once) inform(last table.Done, wanted table.Due) {
 	}
 }
 
-// due returns what is due. It logs, once, that calls at such times can get a wrong key.
+// due returns the key that is due now. If a call at this time risks a wrong key, it logs a warning once.
 func (o *Once) due(s table.Schedule, now time.Time) table.Due {
 	due, risk := s.Due(now)
 	if risk != "" {
@@ -259,8 +259,8 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (last tabl
 	return last, now, c.wrap("once", fmt.Errorf("reading which key was done last: %w", err))
 }
 
-// unlessForbidden selects the lock when it is free, unless the key must no longer run. Each poll also reads which key
-// was done last, so that all callers that wait for a key return as soon as it is done.
+// unlessForbidden returns a function that selects the lock when it is free, unless the key must no longer run. Each
+// poll also reads which key was done last, so that all callers that wait for a key return as soon as it is done.
 func (w *waiter) unlessForbidden(wanted table.Due, pause *loop.Pause) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(w.Done, forbids)

@@ -63,8 +63,8 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 	}
 }
 
-// settle checks that all holders know the slot that h holds (see wait.Slots.IsKnown). If they do not, or if the slot is lost during
-// the check, it releases the slot. It then returns an error, or nil to try again.
+// settle checks that all holders know the slot that h holds (see wait.Slots.IsKnown), and then returns h. If a holder does not
+// know it, or if the slot is lost during the check, settle releases the slot, and returns an error, or nil to try again.
 func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	known := false
 	err := k.persist(ctx, &k.waiter.patience, k.try, func(ctx context.Context) (err error) {

@@ -32,8 +32,8 @@ type Semaphore struct {
 //
 // All processes should use the same n. During a rolling update that changes n, old and new processes both get permits.
 // While a process with a smaller n holds a slot, others claim only slots below that n. They keep any higher slots that
-// they already hold. There are never more holders than the largest n. A Semaphore logs a warning once for each other n
-// that it sees.
+// they already hold. There are never more holders than the largest n. A Semaphore logs a warning once for each
+// different n that it sees.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{name: name}
 	s.slots = wait.NewSlots(name, n, func(o table.Observation) {
@@ -55,8 +55,8 @@ func (s *Semaphore) Err() error { return s.contender.err }
 // waiting can't fix, such as a missing table, are returned immediately.
 //
 // Inside a Do of the same semaphore, Acquire acquires another slot, and may have to wait for it. If nested calls of Do
-// already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of them gives the semaphore
-// a smaller size, that size counts.
+// already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of these calls uses a
+// smaller n, the smaller n counts.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, false) }
 
 // TryAcquire acquires a slot if one is free, and reports whether it did. It does not wait.

@@ -17,8 +17,8 @@ import (
 type Set struct{ mutex }
 
 // All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500
-// names, all different. Each lock gets a copy of the value. All the names and values together must fit into one commit
-// of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
+// names, all different. Each lock gets a copy of the value (spindle.WithValue). All the names and values together must
+// fit into one commit of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	s := &Set{newMutex(newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names...)}

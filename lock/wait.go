@@ -20,13 +20,13 @@ type waiter struct {
 	place
 	choose   elect.Choose
 	also     func(seen []elect.LockView) string // describes a poll for the error; nil if there is nothing to add
-	try      bool                               // it does not wait
+	try      bool                               // the call must not wait
 	since    elect.Instant
 	patience elect.Patience
 	found    atomic.Pointer[found] // nil until it is at the front of its process's queue
 	inTable  atomic.Bool           // its process may have a ticket
-	callers  []uintptr             // of the function that began to wait, see caller
-	garbage  *atomic.Bool          // is set when the value that it locks has become garbage
+	callers  []uintptr             // the stack when the call began to wait, see caller
+	garbage  *atomic.Bool          // set when the value that the call locks has become garbage
 }
 
 // line is a waiter's place among the processes.
@@ -39,11 +39,11 @@ type line struct {
 // place is a waiter's place among the goroutines of its process.
 type place struct {
 	queue *queue
-	front bool      // it is at the front
+	front bool      // the goroutine is at the front
 	left  sync.Once // guards the departure
 }
 
-// found is what a waiter has found out, for the error in case ctx ends.
+// found is what a waiter has learned, for the error if ctx ends.
 type found struct {
 	seen   []elect.LockView
 	before int   // how many waiters were ahead of it in the queue at the last poll
@@ -58,7 +58,7 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 	w.contender, w.watch = s, s.about.Watch()
 	w.Place = wait.New(&s.config, w.watch.Table(s.table), queues...)
 	w.Queued = w.watch.Queued
-	if !try { // who does not wait has no use for messages, and no time to leave the lock to others because of them
+	if !try { // a call that must not wait needs no messages, and has no time to leave the lock to others
 		w.Ear = s.config.Ear()
 	}
 	return w
@@ -66,8 +66,8 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 
 // wait runs compete in a new goroutine. If ctx ends, this goroutine still finishes what it has begun: it releases the
 // locks that it has claimed, deletes its tickets, and leaves the process's queue. If there are tickets, wait returns
-// only when they are deleted, because the program may exit then. But it waits at most a tenth of the lease or 500 ms,
-// and not at all if the last request failed.
+// only when they are deleted, because the program may exit then. This takes at most a tenth of the lease or 500 ms. If
+// the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
 	type result struct {
 		*held
@@ -138,8 +138,8 @@ func (w *waiter) pass() {
 	w.front = false
 }
 
-// leave leaves the queue of the process. Only the first call has an effect. If w still has a ticket at that point, no other goroutine
-// of the process wants it.
+// leave leaves the queue of the process. Only the first call has an effect. If w still has a ticket afterwards, no
+// other goroutine of the process wants it.
 func (w *waiter) leave() {
 	w.left.Do(func() {
 		w.pass()
@@ -255,7 +255,7 @@ func (w *waiter) givesUp(step elect.Step) bool {
 	return w.patience.Ends("claim", step.Err)
 }
 
-// isOver reports whether ctx has ended or its deadline has passed. On a busy machine, a request fails because of the
+// isOver reports whether ctx has ended or its deadline has passed. On a busy machine, a request can fail because of the
 // deadline before ctx's own timer fires.
 func isOver(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()

@@ -28,9 +28,8 @@ func NewNetwork() *Network {
 	return &Network{receivers: map[netip.AddrPort]*notify.Notifier{}, silent: map[netip.AddrPort]bool{}, delay: time.Millisecond / 2}
 }
 
-// Process connects another process to the network. Pass the returned option to the process's locks instead of
-// WithNotifier. To cut the process off, call silence: from then on, the process receives no messages, and nobody
-// receives its messages.
+// Process connects another process to the network. Pass the returned option to the process's locks instead of WithNotifier. To
+// cut the process off, call silence: after that, the process receives no messages, and nobody receives its messages.
 func (n *Network) Process() (option spindle.LockOption, silence func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -42,7 +42,7 @@ func (p *Process) Cut() { p.cut() }
 // Mend reconnects the process after Cut.
 func (p *Process) Mend() { p.mend() }
 
-// processes numbers all processes. Mutexes with the same number queue for one another, as in one real process.
+// processes numbers all processes. Mutexes with the same number queue together, as in one real process.
 var processes atomic.Int64
 
 func seam(id string, more func(*options.Config)) spindle.CommonOption {

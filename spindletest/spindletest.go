@@ -34,7 +34,7 @@
 //	}
 //
 // Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. To let
-// everything happen that is already due, call synctest.Wait. A test that uses a network can't run in a bubble. Such a
+// everything that is already due happen, call synctest.Wait. A test that uses a network can't run in a bubble. Such a
 // test can use the fake in real time, if it gives its locks a short lease, of 100 ms or more, and waits for events.
 //
 // # Integration tests

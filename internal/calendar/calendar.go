@@ -31,7 +31,7 @@ func Parse(line string, zone *time.Location) (Line, error) {
 		return Line{}, errors.New("the time zone is nil; pass time.UTC, or a zone from time.LoadLocation")
 	}
 	if strings.Contains(line, "TZ=") {
-		return Line{}, fmt.Errorf("cron line %q: give the time zone apart from the line", line)
+		return Line{}, fmt.Errorf("cron line %q: give the time zone separately, not in the line", line)
 	}
 	parsed, err := cron.ParseStandard(line)
 	if err != nil {
@@ -73,8 +73,8 @@ func (l Line) last(now time.Time) time.Time {
 	return from(n)
 }
 
-// next returns the first scheduled time after now, or the zero time if there is none for years. Package cron is asked only about
-// wall-clock times. Between two changes of the clocks, they are as far apart as the instants at which clocks show them.
+// next returns the first scheduled time after now, or the zero time if there is none for years. It asks package cron only
+// about wall-clock times. Between two clock changes, these are as far apart as the instants at which clocks show them.
 func (l Line) next(now time.Time) time.Time {
 	from := now.In(l.zone)
 	wall := wallOf(from)

@@ -31,7 +31,7 @@ func (l Line) Beyond() bool {
 }
 
 // Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has lapsed comes last
-// until it has renewed the ticket, because that is what the other waiters see.
+// until it has renewed the ticket, because the other waiters do not count the ticket until then.
 func (l Line) Before() []table.Ticket {
 	all := without(l.Tickets, func(t table.Ticket) bool { return t.Nonce == l.Own.Nonce || !l.counts(t) })
 	if l.Own.Lapsed(l.At) {
@@ -52,9 +52,9 @@ func without(all []table.Ticket, drop func(table.Ticket) bool) []table.Ticket {
 	return slices.DeleteFunc(slices.Clone(all), drop)
 }
 
-// behind returns the ticket that determines t's turn: the last one among t and the tickets with smaller keys. Work for a
-// smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key makes
-// way, so a later waiter never overtakes a waiter with a smaller key or without one.
+// behind returns the ticket that determines t's turn: the last one among t and the tickets with smaller keys. Work for
+// a smaller key goes first, because it must not run after the larger key is done. For this, the waiter with the larger
+// key moves back. No waiter moves forward, so a waiter without a key is not overtaken.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
 	for _, other := range all {
@@ -99,8 +99,8 @@ func (l Line) Behind() []table.Ticket {
 	})
 }
 
-// Lapsed returns the lapsed tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise 32
-// of them would hide the rest of a queue, because only the first 32 tickets are read.
+// Lapsed returns the lapsed tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise,
+// 32 lapsed tickets would hide the rest of a queue, because only the first 32 tickets are read.
 func (l Line) Lapsed() []table.Ticket {
 	return without(l.Tickets, func(t table.Ticket) bool { return t.Same(l.Own) || !t.Lapsed(l.At) })
 }
@@ -136,8 +136,8 @@ func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Durat
 	return wait
 }
 
-// After returns how long a waiter leaves a free lock to the waiters before it, whose number is place. The argument held
-// is the longest time for which the lock may have been held.
+// After returns how long a waiter leaves a free lock to the waiters ahead of it. The argument place is their number,
+// and held is the longest time for which the lock may have been held.
 func After(before []table.Ticket, place int, held time.Duration) time.Duration {
 	return time.Duration(float64(longest(before, held)) * math.Log2(1+float64(place)))
 }
@@ -155,8 +155,8 @@ func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
 
-// longest returns the tickets' longest grace. The argument held is the longest time for which the lock may have been
-// held.
+// longest returns the longest grace period of the tickets. The argument held is the longest time for which the lock may
+// have been held.
 func longest(before []table.Ticket, held time.Duration) time.Duration {
 	grace := time.Millisecond
 	for _, t := range before {

@@ -86,8 +86,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase returns the result of a commit that is not sent to Spanner: a fence is invalid, or all locks are in
-// memory. In other cases, answered is false. For locks in memory, it only checks the tokens, because there is no
+// withoutDatabase returns the result of a commit that is not sent to Spanner, because a fence is invalid or all locks
+// are in memory. In other cases, answered is false. For locks in memory, it only checks the tokens, because there is no
 // database to write to.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
@@ -159,8 +159,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction. If the emulator discards the transaction, again retries until ctx ends. Transactions that
-// Spanner aborts are retried by the client itself.
+// again runs a transaction, and repeats it until ctx ends if the emulator discards it. The client itself retries
+// transactions that Spanner aborts.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()
@@ -175,7 +175,7 @@ func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// checkInMemory returns an error unless all locks, which are in memory, are held under the token.
+// checkInMemory returns an error unless all locks are held under the token. The locks must be in memory.
 func (f Fence) checkInMemory(ctx context.Context, began time.Time) error {
 	if f.Table.Memory == nil {
 		return f.Wrap(errInMemory)
@@ -191,8 +191,8 @@ func (f Fence) checkInMemory(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// notRun returns the error of a transaction that no database can run. It also passes it to the table in memory, so that
-// a test fails even if the code that it tests ignores the error.
+// notRun returns the error of a transaction that no database can run. It also passes the error to the table in memory,
+// so that a test fails even if the code under test ignores the error.
 func (f Fence) notRun() error {
 	err := f.Wrap(errNotRun)
 	if test, ok := f.Table.Memory.(interface{ NotRun(error) }); ok {

@@ -21,11 +21,11 @@ import (
 // ErrRunning is returned by Run if an earlier Run has not ended.
 var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop is the work of one Run. It returns once ctx has ended and the loop has stopped. Its grace period is over when late is
-// closed. If work of the caller has not returned by then, the loop returns a function that waits for it.
+// Loop is the work of one Run. It returns once ctx has ended and the loop has stopped. The grace period is over when
+// late is closed. If the caller's work has not returned by then, the loop returns a function that waits for it.
 type Loop func(ctx context.Context, late <-chan struct{}, events *Mailbox) (overdue func(), err error)
 
-// Runs manages the Runs of one value, which can only run one at a time.
+// Runs manages the Runs of one value, of which only one can be active at a time.
 type Runs struct {
 	Pulse
 	running atomic.Bool // until the caller's code has returned too
@@ -90,7 +90,7 @@ func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) err
 	return <-done
 }
 
-// report delivers Run's one value, but waits at most one lease duration, because a receiver might never come.
+// report sends the result of Run to done. It waits at most one lease duration, because nothing may ever receive the result.
 func report(err error, done []chan<- error, s Settings) {
 	if len(done) == 0 {
 		if err != nil {

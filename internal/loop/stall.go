@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Stall is the rule that one call of the work must make progress. Time in which the machine was suspended, or in which this
+// Stall watches whether one call of the work makes progress. Time in which the machine was suspended, or in which this
 // process did not run, does not count.
 type Stall struct {
 	Work  context.Context // the work's; may be nil
@@ -30,7 +30,7 @@ func LogSlow(log *slog.Logger) func(idle, left time.Duration) {
 	}
 }
 
-// ErrNoWork means that progress was reported of nothing that runs under a lock.
+// ErrNoWork means that progress was reported outside of any work under a lock.
 var ErrNoWork = errors.New("there is no work to report progress for: pass the context that the work's function received, or use its Term or Partition")
 
 // Progress records that the work makes progress. If the work's context has ended, it returns the cause.
@@ -52,7 +52,8 @@ func (s *Stall) Idle() time.Duration {
 	return s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})
 }
 
-// Watch begins to watch the work. Once the work has returned, the caller must call stop, which waits for End.
+// Watch begins to watch the work. Once the work has returned, the caller must call stop, which waits for a running call
+// of End.
 func (s *Stall) Watch() (stop func()) {
 	if s.Limit == 0 {
 		return func() {}

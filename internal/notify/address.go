@@ -10,15 +10,15 @@ import (
 )
 
 // ErrAddress means that an address is not of the form host:port with an IP address.
-var ErrAddress = errors.New("is not an IP address with a port from 1024, such as 10.0.0.7:7700, [fd00::7]:7700 or :7700")
+var ErrAddress = errors.New("is not an IP address with a port of at least 1024, such as 10.0.0.7:7700, [fd00::7]:7700 or :7700")
 
 // ErrNoAddress means that a machine has no address that others could send to.
 var ErrNoAddress = errors.New("this machine has no default route, so it is not known which of its addresses other processes can reach: name one, such as 10.0.0.7:7700")
 
-// IsAddress reports whether Listen can take an address.
+// IsAddress reports whether Listen accepts an address.
 func IsAddress(addr string) bool { _, err := parse(addr); return err == nil }
 
-// parse reads an address to listen on. Without an IP address, it is the wildcard address.
+// parse reads an address to listen on. Without an IP address, it returns the wildcard address.
 func parse(addr string) (netip.AddrPort, error) {
 	if addr == "" {
 		addr = ":0"
@@ -49,7 +49,7 @@ func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
 		at, err = netip.AddrPortFrom(ip, bound.Port()), nil
 	}
 	if err != nil || !usable(at, at) {
-		return netip.AddrPort{}, fmt.Errorf("announced notification address %q %w that others can reach", name, ErrAddress)
+		return netip.AddrPort{}, fmt.Errorf("other processes can't use the announced notification address %q, because it is local or %w", name, ErrAddress)
 	}
 	return at, nil
 }
@@ -73,9 +73,8 @@ func routed(port uint16) (netip.AddrPort, error) {
 // leastPort keeps notifications away from system services.
 const leastPort = 1024
 
-// usable reports whether a process at own may send to an address that a row of the table or a message contains. Such an
-// address must not be a broadcast address or belong to a system service, because anybody who can write rows could
-// otherwise make this process send there.
+// usable reports whether a process at own may send to an address that a row of the table or a message contains.
+// Otherwise, anybody who can write rows could make this process send to a broadcast address or a system service.
 func usable(own, to netip.AddrPort) bool {
 	a := to.Addr()
 	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLinkLocalUnicast() &&
@@ -87,14 +86,14 @@ func usable(own, to netip.AddrPort) bool {
 type contact struct {
 	at    netip.AddrPort
 	key   key
-	under flags // byTicket if it is the key of a ticket
+	under flags // byTicket if the key is a ticket's
 }
 
 func (c contact) String() string {
 	return c.at.String() + " " + base64.RawStdEncoding.EncodeToString(c.key[:])
 }
 
-// contactOf reads what a row says. It returns the zero contact if the row says nothing that can be read.
+// contactOf parses the contact in a row. It returns the zero contact if the text is not valid.
 func contactOf(text string, under flags) contact {
 	addr, secret, _ := strings.Cut(text, " ")
 	at, err := netip.ParseAddrPort(addr)

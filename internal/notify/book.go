@@ -16,8 +16,8 @@ type Term struct {
 	Name    string
 	Token   table.Token
 	Lease   time.Duration
-	Waiters []table.Ticket                           // those that its claim's poll has read, in order
-	Alive   func() bool                              // whether it may answer waiters: it is not in jeopardy, and most of the lease is left
+	Waiters []table.Ticket                           // the waiters that the poll before the claim has read, in order
+	Alive   func() bool                              // whether the holder may answer waiters: it is not in jeopardy, and most of the lease is left
 	After   func(ahead []table.Ticket) time.Duration // nil for an elector's term: its followers have ranks instead of tickets
 }
 
@@ -38,9 +38,9 @@ type page struct {
 // entry is a waiter that the holder knows from its ticket, from its questions, or from both.
 type entry struct {
 	ticket  table.Ticket
-	contact               // where to tell it, under which key
+	contact               // where to send messages to it, and their key
 	set     bool          // it waits for several locks, and is not first in all their queues: nobody waits for it
-	last    contact       // from which it asked last, if that is not the address that it announces
+	last    contact       // where it asked from last, if it announces another address
 	seq     uint64        // of its last question
 	asked   elect.Instant // zero: never
 	rank    uint8
@@ -88,7 +88,7 @@ func (p *page) noteTickets() {
 	p.Waiters = nil
 }
 
-// note notes a waiter. It returns nil if there are too many.
+// note adds a waiter to the page. It returns nil if there are too many.
 func (p *page) note(w waiter) *entry {
 	if len(p.entries) >= mostTold || p.n.noted >= mostNoted {
 		return nil
@@ -99,7 +99,6 @@ func (p *page) note(w waiter) *entry {
 	return e
 }
 
-// receive handles a message from a waiter.
 func (p *page) receive(m message, b []byte, from netip.AddrPort) fate {
 	if m.flags&toHolder == 0 || m.token != p.Token {
 		return unknown
@@ -150,8 +149,8 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 	e.ticket.RoundTrip = min(m.trip, table.MaxGrace)
 }
 
-// answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says so.
-// If the waiter is not in the Book, somebody may have repeated an old question.
+// answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says so. An
+// answer to a waiter that is not in the Book counts as unasked, because somebody may have repeated an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {
@@ -182,8 +181,8 @@ func (p *page) lately(e *entry) bool {
 }
 
 const (
-	mostFirst  = 8 // waiters who are told that a lock is free
-	enough     = 3 // of those who have asked lately
+	mostFirst  = 8 // waiters that are told that a lock is free
+	enough     = 3 // no more are told once this many have asked lately
 	remembered = 2 // leases for which a holder answers questions about a term that is over
 )
 
@@ -199,8 +198,8 @@ func (b Book) Leaving() {
 	}
 }
 
-// Free tells the next waiters that the locks are free. It is called once the release has been applied, or may have been.
-// If the term has recorded a key as done, Free tells all waiters, because they may be waiting for that key.
+// Free tells the next waiters that the locks are free. Call it once the release has been applied, or its outcome is
+// unknown. If the term has recorded a key as done, Free tells all waiters, because they may be waiting for that key.
 func (b Book) Free(done bool) {
 	for _, p := range b {
 		p.n.do(func() { p.free(done) })
@@ -212,7 +211,7 @@ func (p *page) free(done bool) {
 		return
 	}
 	p.over = true
-	var ahead []table.Ticket // of those who count
+	var ahead []table.Ticket // the tickets that count
 	heard := 0
 	for k, w := range p.inOrder() {
 		e, after := p.entries[w], time.Duration(0)
@@ -252,7 +251,7 @@ func (p *page) inOrder() (order []waiter) {
 	return order
 }
 
-// after returns how long a waiter should leave the lock to those ahead.
+// after returns how long a waiter should leave the lock to the waiters ahead.
 func (p *page) after(ahead []table.Ticket) time.Duration {
 	switch k := len(ahead); {
 	case p.After != nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Lock is what a poll has shown of a lock that a waiter wants.
+// Lock is what a poll has shown about a lock that a waiter wants.
 type Lock struct {
 	Name    string
 	Token   table.Token
@@ -18,7 +18,7 @@ type Lock struct {
 	Leaving bool           // its holder is about to hand it over
 	Contact string         // the holder's, from its lease row
 	Lease   time.Duration  // the holder's
-	Ahead   []table.Ticket // whose turn is before the waiter's
+	Ahead   []table.Ticket // the tickets of the waiters ahead
 }
 
 // Seen is what a poll has shown to a waiter.
@@ -45,7 +45,7 @@ type Ear struct {
 
 	polled elect.Instant     // when the last poll began
 	told   bool              // the waiter polls because a message has said that a lock is free
-	vain   window            // such polls that have found nothing new
+	vain   window            // polls because of messages that have found nothing new
 	passed map[string]passed // by lock
 }
 
@@ -55,7 +55,7 @@ type passed struct {
 	at    elect.Instant
 }
 
-// Listen returns an Ear for a waiter with a lease. The caller closes it.
+// Listen returns an Ear for a waiter with the given lease. The caller must close it.
 func (n *Notifier) Listen(p Place, lease time.Duration) *Ear {
 	if n == nil {
 		return nil
@@ -64,11 +64,11 @@ func (n *Notifier) Listen(p Place, lease time.Duration) *Ear {
 }
 
 const (
-	mostVain  = 3                    // polls because of messages that may find nothing, in three tenths of a lease
+	mostVain  = 3                    // polls that messages may cause for nothing in 0.3 leases
 	soonest   = 2 * time.Millisecond // between two polls because of messages
 	mostAsked = 32                   // locks whose holders a waiter asks
 	repeats   = 3                    // of a question that is not answered
-	relays    = 3                    // waiters ahead who are told what this one was told
+	relays    = 3                    // waiters ahead to which a message is passed on
 )
 
 // interval returns how often a waiter asks, and how long an answer counts.
@@ -131,7 +131,7 @@ func (e *Ear) update(s Lock) (news bool) {
 	return news
 }
 
-// hangUp ends the talk about a lock under a token.
+// hangUp ends the exchange of messages about a lock under a token.
 func (e *Ear) hangUp(l *line) {
 	if l.timer != nil {
 		l.timer.Stop()
@@ -162,10 +162,9 @@ func (e *Ear) passOn(lock id, token table.Token, ahead []table.Ticket) {
 	}
 }
 
-// Free is called when a poll has found a lock free while other waiters are ahead. It tells the first of them, once for
-// each token. Since they poll seldom, this waiter must then leave the lock to them for a while, and Free returns for how
-// long. If the last holder told this waiter how long to wait, Free returns no more than that, because the holder has
-// told the others, too.
+// Free is called when a poll has found a lock free while other waiters are ahead. It tells the first of them, once for each
+// token. They may poll seldom, so this waiter must leave the lock to them for a while. Free returns for how long. If the last
+// holder told this waiter how long to wait, Free returns no more than that, because the holder has told the others, too.
 func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace time.Duration) (wait time.Duration) {
 	if e == nil || len(ahead) == 0 {
 		return 0
@@ -185,7 +184,8 @@ func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace t
 	return max(wait, 0)
 }
 
-// told reports whether this process has freed the lock, and so has told the waiters already. token is the free row's.
+// told reports whether this process has freed the lock, and so has told the waiters already. The argument token is the
+// free row's token.
 func (n *Notifier) told(lock id, token table.Token) bool {
 	return slices.ContainsFunc(n.talkers[lock], func(t talker) bool {
 		p, ok := t.(*page)
@@ -207,7 +207,7 @@ func (e *Ear) taken(l *line, m message) fate {
 			l.free(message{token: m.token, flags: relayed})
 		}
 		return stale
-	case len(e.seen.Locks) > mostAsked: // it asks no holder
+	case len(e.seen.Locks) > mostAsked: // this waiter asks no holder
 		return stale
 	}
 	was := l.Lock
@@ -225,7 +225,7 @@ func later(i elect.Instant, d time.Duration) elect.Instant {
 	return elect.Instant{Wall: i.Wall + int64(d), Mono: i.Mono + int64(d)}
 }
 
-// alarm makes a waiter that sleeps look again when its next poll is due.
+// alarm makes a sleeping waiter check again when its next poll is due.
 func (e *Ear) alarm() {
 	select {
 	case e.wake <- struct{}{}:
@@ -233,8 +233,8 @@ func (e *Ear) alarm() {
 	}
 }
 
-// Sleep waits until the next poll is due. That is after the longer pause while the holders answer, after the shorter
-// pause otherwise, and earlier if a message says so. Sleep returns early if ctx ends.
+// Sleep waits until the next poll is due: for the longer pause while the holders answer, and for the shorter pause
+// otherwise. It returns early if a message says so, or if ctx ends.
 func (e *Ear) Sleep(ctx context.Context, clock elect.Clock, short, long time.Duration) {
 	if e == nil {
 		elect.Sleep(ctx, clock, short)

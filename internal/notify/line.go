@@ -12,14 +12,14 @@ type line struct {
 	Lock
 	ear     *Ear
 	id      id
-	contact contact // under the key of the waiter's own ticket if the holder is known by its message only
+	contact contact // with the key of the waiter's own ticket if the holder is known only from its message
 	questions
 
 	early   elect.Instant // when the next poll is due because of a message; zero: there was none
 	told    bool          // a message has said that the lock is free
-	exempt  elect.Instant // from when on the waiter has left the lock to the others as long as its holder said; zero: it said nothing
+	exempt  elect.Instant // until when the holder told the waiter to leave the lock to others; zero: it told nothing
 	deaf    bool          // messages about this token have led to nothing too often
-	leaving bool          // the holder is about to hand over, as it or a poll has said
+	leaving bool          // the holder or a poll has said that a handover is about to begin
 }
 
 // questions records the questions to a holder, and its answers.
@@ -46,7 +46,6 @@ func (l *line) ask() {
 	l.later(time.Duration(l.sent) * max(min(2*l.trip, interval(l.shorter())/40), 5*time.Millisecond))
 }
 
-// later sets the line's timer.
 func (l *line) later(d time.Duration) {
 	if l.timer != nil {
 		l.timer.Stop()
@@ -107,7 +106,6 @@ func (l *line) ownKey() key {
 	return l.ear.n.keyOf(l.ear.place, t.Row())
 }
 
-// receive handles a message to the waiter.
 func (l *line) receive(m message, b []byte, _ netip.AddrPort) fate {
 	if m.flags&toHolder != 0 || m.waiter != l.ear.self {
 		return unknown
@@ -160,8 +158,8 @@ func (l *line) hears(at elect.Instant) {
 	l.later(l.untilQuestion())
 }
 
-// leaves records that the leader is about to hand the lock over. The followers poll now, and see the announcement in the
-// lock row.
+// leaves records that the leader is about to hand the lock over. The follower polls now, and sees the announcement in
+// the lock row.
 func (l *line) leaves() {
 	if !l.leaving {
 		l.leaving = true
@@ -169,7 +167,7 @@ func (l *line) leaves() {
 	}
 }
 
-// pollIn makes the next poll begin in d, unless it begins before.
+// pollIn makes the next poll begin in d at the latest.
 func (l *line) pollIn(d time.Duration) {
 	at := later(l.ear.n.clock.Now(), d)
 	if l.early == (elect.Instant{}) || l.early.Since(at) > 0 {
@@ -178,7 +176,6 @@ func (l *line) pollIn(d time.Duration) {
 	l.ear.alarm()
 }
 
-// free records that the lock is free.
 func (l *line) free(m message) {
 	e := l.ear
 	if l.deaf || l.told && m.token == l.Token {

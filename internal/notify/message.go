@@ -28,14 +28,14 @@ const (
 	leaving                 // to a follower: the leader is about to hand the lock over
 	free                    // to a waiter: the lock is free; poll once After has passed
 	taken                   // to a waiter: the sender has claimed the lock
-	kinds                   // their number, plus one
+	kinds                   // the number of kinds, plus one
 )
 
 // flags say more about a message.
 type flags uint8
 
 const (
-	toHolder flags = 1 << iota // its direction: a message that is sent back to its sender is not valid
+	toHolder flags = 1 << iota // the direction, so that a message that is sent back to its sender is not valid
 	byTicket                   // it is signed with the key of the waiter's ticket instead of the key of the holder's lease row
 	relayed                    // free: another waiter passes it on
 	handover                   // heard: the holder is leaving
@@ -65,8 +65,8 @@ func idOf(p Place, lock string) id {
 	return id(sum[:16])
 }
 
-// waiter identifies a waiter among all waiters for a lock: the time and the nonce of its ticket. A follower of an elector has
-// no ticket, only a nonce.
+// waiter identifies one of the waiters for a lock, by the time and the nonce of its ticket. A follower of an elector
+// has no ticket, only a nonce.
 type waiter struct {
 	time  table.Token
 	nonce uint64

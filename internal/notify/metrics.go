@@ -13,10 +13,11 @@ import (
 // counters count a Notifier's messages.
 type counters struct {
 	sent, received metric.Int64Counter
-	vain           metric.Int64Counter // polls because of messages that found nothing new
+	vain           metric.Int64Counter // polls that messages caused and that found nothing new
 }
 
-// fate says what became of a received message. If several waiters and holders have handled it, the largest fate counts.
+// fate is the outcome of a received message. If several waiters and holders have handled the message, the largest value
+// counts.
 type fate int
 
 const (
@@ -54,8 +55,8 @@ func counting(api metric.Meter) counters {
 	}
 	return counters{
 		sent:     count("sent", "Notifications that were sent, by kind."),
-		received: count("received", "Notifications that were received, by what became of them: all but valid ones were dropped."),
-		vain:     count("vain", "Polls because of notifications that found nothing new."),
+		received: count("received", "Notifications that were received, by result. All except valid ones were dropped."),
+		vain:     count("vain", "Polls that notifications caused and that found nothing new."),
 	}
 }
 

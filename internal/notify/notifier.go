@@ -1,13 +1,13 @@
 // Package notify sends datagrams that tell waiters that a lock is free, or that its holder is alive. Waiters then poll
 // less often. A message can affect only the time of a waiter's next poll or claim. A lost, late, repeated or forged
-// message costs extra requests or a bounded delay. It never decides who holds a lock.
+// message costs extra requests or a bounded delay. Messages never decide who holds a lock.
 //
 // A Notifier has one socket. For each lock, it records what waiters of this process have heard (Ear), and which waiters
 // a holder in this process must tell (Book). Its mutex guards these records, and no message is sent while the mutex is
 // held.
 //
-//   - message.go, address.go: what is sent, and where to
-//   - ear.go: a waiter, and line.go: its talk with the holder of one lock; book.go: a holder
+//   - message.go, address.go: messages and their addresses
+//   - ear.go: a waiter; line.go: its exchange with the holder of one lock; book.go: a holder
 //   - socket.go: the UDP socket
 package notify
 
@@ -69,9 +69,9 @@ type packet struct {
 // The most that a Notifier does for other processes.
 const (
 	mostRead    = 20_000 // messages a second
-	mostUnasked = 200    // messages a second to one address, of those that nobody asked for
+	mostUnasked = 200    // messages a second that nobody asked for, to one address
 	mostNoted   = 4_096  // waiters that a process remembers, for all its locks
-	mostTold    = 64     // waiters that it remembers for one lock, or tells that a key is done
+	mostTold    = 64     // waiters that a process remembers for one lock, or tells that a key is done
 )
 
 // New returns a Notifier that announces the address own and sends messages with the function send, which must not block
@@ -84,7 +84,7 @@ func New(own netip.AddrPort, clock elect.Clock, send func(b []byte, to netip.Add
 }
 
 // do runs f while it holds the mutex, and then sends the messages that f has queued. It delivers messages to this
-// process itself, and then sends the messages that follow from them.
+// process itself, and then sends the messages that result from them.
 func (n *Notifier) do(f func()) {
 	n.mu.Lock()
 	f()
@@ -139,8 +139,8 @@ func PlaceOf(database, table string) Place {
 	return Place(strconv.Quote(database) + strconv.Quote(table))
 }
 
-// Contact returns the text that a row contains so that others can notify its writer: an address, and a key for this row
-// only.
+// Contact returns the text that a process puts into a row so that others can notify it: an address, and a key for this
+// row only.
 func (n *Notifier) Contact(p Place, row string) string {
 	return contact{at: n.own, key: n.keyOf(p, row)}.String()
 }
@@ -173,7 +173,7 @@ func (n *Notifier) Receive(b []byte, from netip.AddrPort) {
 	})
 }
 
-// receive handles a message, and returns what became of it.
+// receive handles a message, and returns its fate.
 func (n *Notifier) receive(b []byte, from netip.AddrPort) fate {
 	m, ok := decode(b)
 	if !ok {
@@ -211,7 +211,7 @@ func (n *Notifier) twice(m message, to contact) {
 // again is the time between the two copies of a message.
 const again = 3 * time.Millisecond
 
-// window counts what happens within a time.
+// window counts events within a period.
 type window struct {
 	began elect.Instant
 	count int
@@ -226,7 +226,7 @@ func (w *window) admits(now elect.Instant, most int, within time.Duration) bool 
 }
 
 func (n *Notifier) sentTo(to netip.Addr) *window {
-	if len(n.unasked) > mostNoted { // addresses of those who have gone
+	if len(n.unasked) > mostNoted { // mostly addresses of processes that have ended
 		clear(n.unasked)
 	}
 	if n.unasked[to] == nil {

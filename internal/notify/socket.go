@@ -9,10 +9,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. Without an IP
-// address, the socket listens on all addresses, and port 0 stands for any free port. The argument announce is the
-// address to which other processes send. If announce is empty, they send to the address in listen, or to the local
-// address of the default route.
+// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. Without an IP address,
+// the socket listens on all addresses, and port 0 means any free port. The argument announce is the address to which other
+// processes send. If announce is empty, they send to the address in listen, or to the local address of the default route.
 func Listen(listen, announce string) (*Notifier, error) {
 	at, err := parse(listen)
 	if err != nil {

@@ -92,7 +92,7 @@ func (c *Config) SetPriority(n int) {
 func (c *Config) checkTogether() {
 	c.Require(!c.Reclaim || c.ID != "", "WithReclaim() needs WithID, because the default id is different in every process")
 	c.Require(c.Identity <= 0 || c.ID != "", "WithIdentity(%v) needs WithID, because the default id is different in every process", c.Identity)
-	c.Require(!c.KeepOnReturn || c.Lead != nil, "WithKeepOnReturn() needs WithLeader, because it is about the return of the leader function")
+	c.Require(!c.KeepOnReturn || c.Lead != nil, "WithKeepOnReturn() needs WithLeader, because it takes effect when the leader function returns")
 	if c.wrong != nil {
 		return // the values below may be defaults rather than the caller's
 	}

@@ -51,7 +51,7 @@ type Lock struct {
 	LockDelay time.Duration
 	Value     string
 	Stall     time.Duration    // how long the work may make no progress; 0: forever
-	Shared    bool             // its requests are sent together with other locks' requests
+	Shared    bool             // whether to send its requests together with other locks' requests
 	Notifier  *notify.Notifier // nil: none
 	Log       *slog.Logger
 	Meters    metric.MeterProvider // nil: the global one
@@ -86,7 +86,7 @@ type Group struct {
 	Identity     time.Duration // how long a missing member's share is remembered; negative: the default
 }
 
-// Seams are the settings that tests replace, and that a process replaces if it holds locks on behalf of others.
+// Seams are settings for tests, and for processes that hold locks on behalf of others.
 type Seams struct {
 	Store    table.Store // nil: Spanner's
 	Database string      // the path of Store's database; "": the client's, or none
@@ -97,7 +97,7 @@ type Seams struct {
 	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
 	Look     time.Duration                   // the longest pause between two polls while no holder answers; 0: the default
 	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
-	Owner    string                          // on whose behalf it claims: of each owner, few claims are in flight; "": the process itself
+	Owner    string                          // on whose behalf it claims; each owner can have few claims in flight; "": the process itself
 	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent)           // called for each event of a term, from other goroutines; must not block
 }
@@ -241,12 +241,12 @@ func (c *Config) Telemetry(tableName string, locks ...string) telemetry.Scope {
 	return telemetry.Scope{Meters: c.Meters, Tracers: c.Tracers, Table: tableName, Locks: locks}
 }
 
-// Enter waits for a place in the gate of the claims. The caller calls leave when its request has been answered.
+// Enter waits until the gate admits another claim. The caller must call leave when its request has been answered.
 func (c *Config) Enter(ctx context.Context) (leave func(), err error) {
 	return c.gate.Enter(ctx, c.Clock, elect.Patient, c.Owner)
 }
 
-// Count counts claims that do not wait for a place. The caller calls done when they have been answered.
+// Count counts claims that do not wait for the gate. The caller must call done when they have been answered.
 func (c *Config) Count() (done func()) { return c.gate.Count() }
 
 // Candidate returns a candidate for the names, with these options.

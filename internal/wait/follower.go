@@ -15,9 +15,8 @@ type Follower struct {
 	Ear    *notify.Ear
 }
 
-// Rest waits until the next poll is due, after a step whose poll began at the given time. The argument last is the token
-// of the candidate's own last term. While messages say that the leader is alive, a follower polls every nine tenths of a
-// lease.
+// Rest waits until the next poll is due, after a step whose poll began at the given time. The argument last is the token of
+// the candidate's own last term. While messages say that the leader is alive, a follower polls only every 0.9 leases.
 func (f *Follower) Rest(ctx context.Context, step elect.Step, began elect.Instant, last table.Token) {
 	c, long := f.Config, step.Pause
 	if step.Seen != nil {

@@ -24,8 +24,8 @@ type since struct {
 	after time.Duration // how long the lock was held before, at most
 }
 
-// gap returns the time since which the waiters in a queue have been able to claim a free lock. If the lock has no row,
-// it is not known when the lock became free. The time then counts from when the last of the waiters ahead arrived,
+// gap returns how long the waiters in a queue have been able to claim a free lock. If the lock has no row, it is not
+// known when the lock became free. The time then counts from the latest time at which a waiter ahead wrote its ticket,
 // because none of them has claimed the lock since.
 func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
 	gap := fair.Gap{Lasts: g.freeFor(s), After: g.freed[s.Name].after}
@@ -60,8 +60,8 @@ func (g *gaps) freeFor(s elect.LockView) time.Duration {
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
-// lastChange returns how long ago one of the locks last changed hands. For a lock without a row, it counts from when the
-// waiter first found the row missing, because other waiters that found this are about to claim the lock.
+// lastChange returns how long ago one of the locks last changed hands. For a lock without a row, the time counts from
+// when the waiter first found the row missing, because other waiters that found this are about to claim the lock.
 func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
@@ -74,9 +74,9 @@ func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 	return ago
 }
 
-// paused records how long the locks had been held when other waiters may have begun their pauses, as of a poll at the
-// given time. The argument ago is the time since the locks last changed hands. After a short term, other waiters may
-// still be in a pause that began before that term.
+// paused records how long, at most, the locks had been held when other waiters began their pauses. The argument ago is
+// the time since the locks last changed hands, as of a poll at the given time. A longer time from an earlier poll stays
+// in effect for a while: after a short term, other waiters may still be in a pause that began before that term.
 func (g *gaps) paused(ago time.Duration, at time.Time, trip time.Duration) {
 	if ago >= g.ago || at.Sub(g.agoAt) > 2*(longestPause+trip) {
 		g.ago, g.agoAt = ago, at

@@ -17,7 +17,7 @@ func (p *Place) Rest(ctx context.Context, step elect.Step) {
 }
 
 // listen tells the waiter's Ear what a poll has shown. A waiter for several locks polls as often as without
-// notifications, because its tickets must always say whether it is first in all queues. But messages tell it, too, when
+// notifications, because its tickets must always say whether it is first in all queues. But messages still tell it when
 // one of the locks is free.
 func (p *Place) listen(seen []elect.LockView) {
 	if p.Ear == nil {

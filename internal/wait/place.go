@@ -4,7 +4,7 @@
 //   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
 //   - slots.go: the slots of a semaphore, of which a waiter takes one
 //   - ticket.go: the waiter's own tickets
-//   - notify.go: notifications; follower.go: standing by
+//   - notify.go: notifications; follower.go: a follower's wait
 package wait
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Place is a waiter's place in the queues for the locks that it wants. The place belongs to the whole process: its goroutines
-// pass it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim also
+// Place is a waiter's place in the queues for the locks that it wants. The place belongs to the whole process: goroutines pass
+// it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim also
 // deletes the waiter's own tickets and those of the waiters that it passes, and a release can write a new one.
 //
 // Only one goroutine at a time may call its methods.
@@ -29,16 +29,16 @@ type Place struct {
 	Config *options.Config
 	Table  table.Table
 	Queues []string
-	Once   string                 // the lock whose done row each poll reads, or ""
+	Once   string                 // the lock whose last completed key each poll reads, or ""
 	Ticket table.Ticket           // the contents of its tickets, except for the queue
 	Ear    *notify.Ear            // nil without notifications
-	Queued func(queue, place int) // is called when the waiter has joined a queue, with its place there
+	Queued func(queue, place int) // called when the waiter has joined a queue, with its place in that queue
 	queued
 	shown
 	gaps
 }
 
-// New returns the place of a waiter that has not polled yet. Its Ear has to be closed.
+// New returns the place of a waiter that has not polled yet. The caller must close its Ear.
 func New(c *options.Config, t table.Table, queues ...string) Place {
 	ticket := table.Ticket{ID: c.ID, Rank: c.Rank, Set: len(queues) > 1, Lasts: table.LastsFor(c.Lease, len(queues) > 1)}
 	return Place{Config: c, Table: t, Queues: queues, Ticket: ticket, Queued: func(int, int) {}, gaps: gaps{freed: map[string]since{}, ago: math.MaxInt64}}
@@ -74,7 +74,8 @@ type shown struct {
 	trip  time.Duration // how long the last poll took
 }
 
-// maxFirstTrip limits what a waiter says of its first poll, which may also have opened the connection to Spanner.
+// maxFirstTrip limits the round trip that a waiter reports for its first poll, which may also have opened the
+// connection to Spanner.
 const maxFirstTrip = 100 * time.Millisecond
 
 // longestPause is the longest pause of any waiter between two polls.
@@ -94,9 +95,9 @@ func (p *Place) Asks() *table.Beside {
 	return b
 }
 
-// end returns the last row that the next poll reads of a queue, or "" for all. A poll of all of a long queue takes three
-// requests, so it is made again only when half of the tickets that the last one has read are gone, or no longer count
-// although the waiter may be next.
+// end returns the last row that the next poll reads of a queue, or "" for the whole queue. A poll of a whole long queue
+// takes three requests. It is repeated only when half of the tickets are gone, or when half of them no longer count and
+// the waiter may be next.
 func (p *Place) end(queue int) string {
 	if p.seen == nil {
 		return ""
@@ -204,7 +205,7 @@ func (p *Place) Urgency() elect.Urgency {
 	return elect.Patient
 }
 
-// Done returns the key that was done last under the lock, as of the last poll, and the time of that poll.
+// Done returns the last completed key of the lock Once, as of the last poll, and the time of that poll.
 func (p *Place) Done() (table.Done, time.Time, error) {
 	d, err := table.RowsAt(p.at, p.rows).Done(p.Once)
 	return d, p.at, err

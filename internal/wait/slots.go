@@ -19,8 +19,8 @@ type Slots struct {
 	differs func(table.Observation) // is called with each holder that gives the semaphore a different size
 }
 
-// NewSlots returns n slots. The caller must have checked n. Any goroutine may call warn, once for each different size,
-// with the first holder that has this size.
+// NewSlots returns n slots. The caller must have checked n. The function warn is called once for each different size,
+// from any goroutine, with the first holder that has this size.
 func NewSlots(name string, n int, warn func(table.Observation)) Slots {
 	var said sync.Map // the different sizes
 	s := Slots{Name: name, differs: func(o table.Observation) {
@@ -64,9 +64,9 @@ func (s *Slots) common(holders []table.Observation) int {
 	return common
 }
 
-// IsKnown reports whether all slot holders know about a slot. They may not, because processes can give the
-// semaphore different sizes. The poll before the claim can't tell, because a process with a smaller size may have claimed a
-// slot since then. So IsKnown reads all held slots again. A slot that is not known must be released.
+// IsKnown reports whether all slot holders know about a slot. A process that gives the semaphore a smaller size does
+// not know the slots beyond this size, and may have claimed a slot since the poll before the claim. So IsKnown reads
+// all held slots again. The caller must release a slot that is not known.
 func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (known bool, err error) {
 	all := table.Range{From: Slot(s.Name, 0), To: s.Name + "/slot/9999_9999999999999999"}
 	holders, err := t.Holders(ctx, all, func(name string) bool { return table.QueueOfSlot(name) == SlotQueue(s.Name) })
@@ -76,7 +76,7 @@ func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (know
 	return chosen < Slot(s.Name, s.common(holders)), nil
 }
 
-// Free returns the free slots that all holders and waiters know. The place must have been in the same poll.
+// Free returns the free slots that all holders and waiters know. The poll must also have read the queue of the place.
 func (s *Slots) Free(p *Place, seen []elect.LockView) (free []elect.LockView) {
 	common := s.Common(seen)
 	for _, t := range p.seen[0].Tickets {
@@ -92,7 +92,7 @@ func (s *Slots) Free(p *Place, seen []elect.LockView) (free []elect.LockView) {
 	return free
 }
 
-// Pick decides to claim one of the free slots, if it is the turn of the waiter at that place.
+// Pick decides to claim one of the free slots if it is the waiter's turn. Otherwise, it decides how long to wait.
 func (s *Slots) Pick(p *Place, free, seen []elect.LockView) elect.Decision {
 	i, wait, passed, ok := p.free(free)
 	switch {

@@ -44,8 +44,8 @@ func (p *Place) Attend(ctx context.Context, nonce string, seen []elect.LockView)
 	return nil
 }
 
-// write writes tickets. If that fails, they are written again after the next poll. The request does not end when ctx
-// does, because its outcome would not be known.
+// write writes tickets. If that fails, they are written again after the next poll. The request continues when ctx ends,
+// because otherwise its outcome would not be known.
 func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 	if len(tickets) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 //   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process
 //     that can queue but can't claim would keep delaying the waiters behind it.
 //   - It marks a set's tickets as ready if the set is first in all its queues.
-//   - It renews the tickets once in a third of the time for which they count.
+//   - It renews the tickets whenever a third of their lifetime has passed.
 //   - It deletes stale tickets of the process and, with any of these writes, lapsed tickets of other waiters.
 func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	has := !p.gone
@@ -118,9 +118,9 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 	return writes
 }
 
-// isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not claim
-// it, they may have died. After a while, the set is allowed to overtake them and then counts as first in that queue. No
-// other waiter may be left to remove the dead waiters' tickets.
+// isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not
+// claim it, they may have died. After a while, the set may overtake them, and then counts as first in that queue.
+// Otherwise, if no other waiter is left to delete their tickets, the set would wait until these lapse.
 func isFirst(p *Place, seen []elect.LockView) bool {
 	for i, q := range p.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(p.gap(q, seen[i]), p.Config.Clock.Random) <= 0
@@ -142,9 +142,9 @@ func (q *queued) stamp(at time.Time, p fair.Pace) {
 	q.Own.Beat, q.Own.Grace, q.Own.RoundTrip = at, p.Grace(), p.RoundTrip
 }
 
-// GoToTheEnd returns the writes with which the release also puts a new ticket at the end of the queue, for the next goroutine
-// of the process. The ticket has no key, because it is not known which key that goroutine wants. The ticket's time is
-// Spanner's time at the last poll, plus the time that has passed since then by the monotonic clock.
+// GoToTheEnd returns writes for the commit that releases the locks. They put a new ticket at the end of the queues, for
+// the next goroutine of the process. The ticket has no key, because it is not known which key that goroutine wants. The
+// ticket's time is Spanner's time at the last poll, plus the time that has passed since then by the monotonic clock.
 func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 	at := p.at.Add(p.Config.Clock.Now().Ran(p.ended))
 	p.take(p.Ticket, nonce, table.TokenAt(at))
@@ -159,7 +159,7 @@ func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 // LongestForget returns how long a call that has ended waits until its ticket is deleted.
 func LongestForget(lease time.Duration) time.Duration { return min(lease/10, 500*time.Millisecond) }
 
-// Forget deletes the waiter's tickets. Those that it can't delete lapse.
+// Forget deletes the waiter's tickets. Tickets that it can't delete lapse.
 func (p *Place) Forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*elect.Attempt(p.Config.Lease)) // a request may be lost
 	defer cancel()
