@@ -73,9 +73,9 @@ func ClientOptions(lease time.Duration) []option.ClientOption {
 	return opts
 }
 
-// keepaliveWithin returns parameters that close a dead connection after about d. Time is how long a connection may be
-// silent before it is pinged, and gRPC allows no less than 10 s. Timeout is how long to wait for the answer; gRPC also
-// uses it as TCP_USER_TIMEOUT. The Spanner client's own values are 2 min and 20 s.
+// keepaliveWithin returns parameters that close a dead connection after about d. The field Time is how long a
+// connection may be silent before it is pinged, and gRPC allows no less than 10 s. The field Timeout is how long to
+// wait for the answer; gRPC also uses it as TCP_USER_TIMEOUT. The Spanner client's own values are 2 min and 20 s.
 func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	return keepalive.ClientParameters{
 		Time:    within(d, 10*time.Second, 2*time.Minute),

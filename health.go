@@ -44,7 +44,7 @@ func (l *Lock) Health() error {
 }
 
 // Live returns the result of Health. Use it as a liveness probe, because a restart helps if the leader function hangs
-// or if the Spanner client has lost its session. The probe succeeds on followers, too.
+// or if the Spanner client has lost its session. The probe also succeeds on followers.
 func (l *Lock) Live(*http.Request) error { return l.Health() }
 
 // Leading returns nil while HasLock returns true, and an error otherwise. Use it as a readiness probe if only the

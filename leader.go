@@ -75,7 +75,6 @@ func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	return l.stop.err
 }
 
-// termHappenings maps the keeper's events to the course's.
 var termHappenings = map[elect.TermEventKind]happening{elect.InJeopardy: jeopardy, elect.Safe: safe, elect.Lost: termEnded, elect.Requested: requested, elect.Announced: announced}
 
 func (l *leader) notify(e elect.TermEvent) {
@@ -380,5 +379,4 @@ func errHung(l *leader) error {
 	return fmt.Errorf("the leader function was told to stop, but has not returned within one lease duration (%v); the lock is still held, and will be released once the function returns", l.loop.config.Lease)
 }
 
-// rounded rounds a duration for display.
 func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -116,8 +116,8 @@ func WithReclaim() GroupOption {
 	return options.Option(func(c *options.Config) { c.Reclaim = true })
 }
 
-// WithValue publishes a value with each term, such as the leader's address, for Leader and observers to read. It is at
-// most 64 KiB of UTF-8.
+// WithValue publishes a value with each term, such as the leader's address, for Leader and observers to read. The value
+// may be at most 64 KiB of UTF-8.
 func WithValue(value string) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetValue(value) })
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// An Option changes one setting of a lock. The options are those of package spindle that return a LockOption or a
-// CommonOption.
+// An Option changes one setting of a lock. Use the functions of package spindle that return a LockOption or a CommonOption.
 type Option = spindle.LockOption
 
 // Mutex is a lock on one name. While it is held, it is renewed in the background. All methods can be called from any

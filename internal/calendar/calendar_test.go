@@ -143,8 +143,8 @@ func TestALineThatIsWrongIsRefusedAndSaysWhy(t *testing.T) {
 		"60 3 * * *":                   "above maximum",
 		"x 3 * * *":                    `"x 3 * * *"`,
 		"@every 1h":                    "machines would not agree",
-		"TZ=Europe/Berlin":             "apart from the line",
-		"CRON_TZ=Asia/Tokyo 0 3 * * *": "apart from the line",
+		"TZ=Europe/Berlin":             "separately, not in the line",
+		"CRON_TZ=Asia/Tokyo 0 3 * * *": "separately, not in the line",
 	} {
 		_, err := Parse(line, time.UTC)
 		assert.ErrorContains(t, err, says, line)

@@ -159,8 +159,8 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction, and repeats it until ctx ends if the emulator discards it. The client itself retries
-// transactions that Spanner aborts.
+// again runs a transaction. Until ctx ends, it retries a transaction that the emulator discards. The client itself
+// retries transactions that Spanner aborts.
 func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()

@@ -66,8 +66,7 @@ func (n *Notifier) Hold(locks ...Term) (b Book) {
 	return b
 }
 
-// noteTickets records the waiters whose tickets were read in the poll before the claim, and tells them that the lock is
-// taken.
+// noteTickets records the waiters whose tickets the poll before the claim has read, and tells them that the lock is taken.
 func (p *page) noteTickets() {
 	ahead := uint32(0)
 	for _, t := range p.Waiters[:min(len(p.Waiters), table.MostTickets)] {
@@ -150,7 +149,7 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 }
 
 // answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says so. An
-// answer to a waiter that is not in the Book counts as unasked, because somebody may have repeated an old question.
+// answer to a waiter that is not in the Book counts as unasked for, because somebody may have repeated an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {
@@ -237,9 +236,9 @@ func (p *page) free(done bool) {
 	p.n.after(min(remembered*p.Lease, 3*interval(p.Lease)+time.Second), func() { p.n.end(p.lock, p) })
 }
 
-// inOrder returns the waiters in the order in which they should claim the lock. Followers of an elector have no tickets,
-// but ranks. They come after the waiters in the queue. Among followers of the same rank, the one with the shortest round
-// trip comes first.
+// inOrder returns the waiters in the order in which they should claim the lock. Followers of an elector have ranks
+// instead of tickets, and come after the waiters in the queue. Among followers of the same rank, the one with the
+// shortest round trip comes first.
 func (p *page) inOrder() (order []waiter) {
 	for w := range p.entries {
 		order = append(order, w)

@@ -184,8 +184,8 @@ func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace t
 	return max(wait, 0)
 }
 
-// told reports whether this process has freed the lock, and so has told the waiters already. The argument token is the
-// free row's token.
+// told reports whether this process has freed the lock. If so, it has already told the waiters. The argument token is
+// the free row's token.
 func (n *Notifier) told(lock id, token table.Token) bool {
 	return slices.ContainsFunc(n.talkers[lock], func(t talker) bool {
 		p, ok := t.(*page)

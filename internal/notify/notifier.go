@@ -74,8 +74,8 @@ const (
 	mostTold    = 64     // waiters that a process remembers for one lock, or tells that a key is done
 )
 
-// New returns a Notifier that announces the address own and sends messages with the function send, which must not block
-// for long. The caller must pass messages that arrive at this address to Receive.
+// New returns a Notifier. It announces own as its address, and calls send for each message; send must not block for
+// long. The caller must pass messages that arrive at own to Receive.
 func New(own netip.AddrPort, clock elect.Clock, send func(b []byte, to netip.AddrPort)) *Notifier {
 	n := &Notifier{own: own, send: send, hangUp: func() {}, clock: clock}
 	n.talk = talk{talkers: map[id][]talker{}, counters: uncounted, limits: limits{unasked: map[netip.Addr]*window{}}}

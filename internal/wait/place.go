@@ -81,8 +81,8 @@ const maxFirstTrip = 100 * time.Millisecond
 // longestPause is the longest pause of any waiter between two polls.
 const longestPause = time.Second
 
-// Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last ticket
-// that the previous one has read.
+// Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last
+// ticket that the previous poll read.
 func (p *Place) Asks() *table.Beside {
 	b := &table.Beside{}
 	if p.Once != "" {
@@ -95,7 +95,7 @@ func (p *Place) Asks() *table.Beside {
 	return b
 }
 
-// end returns the last row that the next poll reads of a queue, or "" for the whole queue. A poll of a whole long queue
+// end returns the last row that the next poll reads of a queue, or "" for the whole queue. Reading a whole long queue
 // takes three requests. It is repeated only when half of the tickets are gone, or when half of them no longer count and
 // the waiter may be next.
 func (p *Place) end(queue int) string {
