@@ -41,8 +41,8 @@ type Settings struct {
 	Observe func(elect.Event) // may be nil
 }
 
-// Start checks the arguments of a Run, and starts it. The next Run can start once the work and the observer have returned,
-// however long that takes, because two Runs must not call them at the same time.
+// Start checks the arguments of a Run, and starts it. The next Run can start once the work and the observer have
+// returned, however long that takes, because two Runs must not call the same code at the same time.
 func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, run Loop) error {
 	if err := check(ctx, done); err != nil {
 		return s.Wrap("run", err)

@@ -197,7 +197,7 @@ func (n *Notifier) told(lock id, token table.Token) bool {
 const headStart = 30 * time.Millisecond
 
 // taken records that another waiter has claimed the lock. The message counts as an answer from the new holder, unless
-// this waiter is next. The next waiter for a semaphore polls, because another slot may be free.
+// this waiter is next. In a semaphore's queue, the next waiter polls instead, because another slot may be free.
 func (e *Ear) taken(l *line, m message) fate {
 	switch {
 	case m.token <= l.Token || m.ahead > uint32(len(l.Ahead)):
