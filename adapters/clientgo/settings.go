@@ -31,8 +31,8 @@ func (l limits) room() time.Duration {
 func (l limits) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.Lease/10 {
-		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v, client-go has only %v of a lease of %v to lead without a renewal; use spindle.WithHeartbeat(%v) or less, or omit that option",
-			l.Heartbeat, room, l.Lease, (l.Lease / 3).Truncate(time.Millisecond))
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v and a lease of %v, client-go could lead for only %v without a renewal; pass at most %v to spindle.WithHeartbeat, or omit that option",
+			l.Heartbeat, l.Lease, room, (l.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{
 		LeaseDuration: l.Lease,

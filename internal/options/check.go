@@ -39,7 +39,7 @@ func setLease(c *Config, given string, d time.Duration) {
 	case d < minLease:
 		c.Refuse("%s: the lease must be at least %v", given, minLease)
 	case d > maxLease:
-		c.Refuse("%s: the lease is %v and must be at most %v", given, d, maxLease)
+		c.Refuse("%s: the lease is %v, but must be at most %v", given, d, maxLease)
 	default:
 		c.Lease = d
 	}

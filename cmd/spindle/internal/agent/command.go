@@ -83,7 +83,7 @@ func NewAgent(o *database.Database) *cobra.Command {
 	c.Flags().StringVar(&s.listen, "listen", "unix:"+DefaultSocket, "the Unix `socket` to listen on")
 	c.Flags().StringVar(&s.mode, "mode", "0660", "the socket's `permissions`")
 	c.Flags().StringSliceVar(&s.allow, "allow-name", nil, "allow only names that begin with these `prefixes`")
-	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time; one program may have half of them")
+	c.Flags().IntVar(&s.maxHolds, "max-holds", 5000, "how many requests may hold locks or wait for locks at the same time; a single program may have at most half of them")
 	c.Flags().StringVar(&s.probes, "probe-listen", "", "serve probes and metrics on this `address`, host:port; the paths are /livez, /v1/leading, /v1/elections and /metrics (default: none)")
 	s.Notifications.Flags(c.Flags())
 	c.AddCommand(newStepDown())

@@ -85,7 +85,7 @@ func (ps *programs) enter(h *hold) *problem {
 		return tooMany("this agent already has %d requests that hold locks or wait for locks, and --max-holds does not allow more", ps.holds)
 	}
 	if len(p.holds) >= p.share(ps.maxHolds) {
-		return tooMany("this program already has %d requests that hold locks or wait for locks, and one program may have half of --max-holds", len(p.holds))
+		return tooMany("this program already has %d requests that hold locks or wait for locks, and a single program may have at most half of --max-holds", len(p.holds))
 	}
 	if bad := p.repeats(h); bad != nil {
 		return bad

@@ -66,7 +66,7 @@ press Ctrl+C.
 			return nil
 		},
 	}
-	c.Flags().StringVar(&listen, "serve", "", "also show the web page of spindle serve at this `address`")
+	c.Flags().StringVar(&listen, "serve", "", "also serve the web page of spindle serve at this `address`")
 	c.Flags().Lookup("serve").NoOptDefVal = serve.DefaultListen
 	return c
 }

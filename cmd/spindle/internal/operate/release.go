@@ -101,7 +101,7 @@ func breakable(l operator.Listing, token table.Token) error {
 	case state == operator.Free, state == operator.Released, state == operator.Paused:
 		return fmt.Errorf("nothing was released: %s", model.Sentence(l))
 	case model.IsPartition(l):
-		return terminal.Misuse("nothing was released: %s is a partition, and partitions can't be released one by one; %s", terminal.Show(l.Name), instead(l))
+		return terminal.Misuse("nothing was released: %s is a partition, and partitions can't be released individually; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
 		return terminal.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):

@@ -47,7 +47,7 @@ var (
 	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
 	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table. It is longer if reads are slow.", "table")
 	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), even if it has no row.", byLock...)
-	descKind       = describe("spindle_lock_kind", "1 for the lock's kind (elector, exec, guard, mutex or semaphore), if it is known.", "table", "lock", "kind")
+	descKind       = describe("spindle_lock_kind", "Always 1. The label kind is elector, exec, guard, mutex or semaphore. A lock whose kind is unknown has no such metric.", "table", "lock", "kind")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder, else 0.", byLock...)
 	descState      = describe("spindle_lock_state", "1 for the current state of the lock.", "table", "lock", "state")
 	descHolder     = describe("spindle_lock_holder", "1 for the id of the lock's holder.", "table", "lock", "holder")

@@ -26,7 +26,7 @@ func TestWhatIsInTheTableIsShownEscaped(t *testing.T) {
 		assert.Empty(t, shown[text], "%q and %q look alike", s, shown[text])
 		shown[text] = s
 	}
-	for _, s := range []string{"nightly", "Zürich/東京 7", `{"a": "b\n"}`, "it's", "50%", "-", ""} {
+	for _, s := range []string{"nightly", "Zürich/東京 7", `{"a": "b\n"}`, "it's", "50%", "-", "", "\ufffd"} {
 		assert.Equal(t, s, Show(s), "what is harmless is left as it is")
 	}
 	assert.Equal(t, `$'a\x1b[31mb'`, Show("a\x1b[31mb"))
