@@ -32,6 +32,31 @@ func ExampleDo() {
 	}
 }
 
+// Several processes take turns at a queue of jobs. Each has one Mutex, which it locks again for each job.
+func ExampleMutex() {
+	var ctx context.Context
+	var db *spanner.Client
+	var n *spindle.Notifier // of the process, from spindle.ListenNotifications
+	var next func(context.Context) (job string, err error)
+
+	m := lock.New(db, "locktable", "jobs", spindle.WithNotifier(n))
+	for ctx.Err() == nil {
+		err := lock.Do(ctx, m, func(ctx context.Context) error {
+			job, err := next(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = m.Apply(ctx, []*spanner.Mutation{
+				spanner.Update("jobs", []string{"name", "state"}, []any{job, "taken"}),
+			})
+			return err
+		})
+		if err != nil {
+			log.Print(err) // if the lock was lost, nothing was written, and the job is taken in another turn
+		}
+	}
+}
+
 func ExampleMutex_TryLock() {
 	var ctx context.Context
 	var db *spanner.Client

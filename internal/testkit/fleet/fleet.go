@@ -69,7 +69,7 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 }
 
 // longest is more virtual time than any test needs.
-const longest = 1000 * time.Hour
+const longest = 10_000 * time.Hour
 
 // Within runs f in a bubble of package synctest, for at most the given virtual time. Without a limit, a test that waits for
 // something that never happens would run forever, as long as other timers keep firing.
