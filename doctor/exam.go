@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. It does not run if a check listed in needs has failed, because it would then fail for
-// the same reason.
+// probe checks one assumption. It does not run if a check that it needs has failed, because it would then fail for the
+// same reason.
 type probe struct {
 	name  string
 	needs []string
@@ -386,8 +386,8 @@ func (r *recorder) do(ctx context.Context, step string, call func(context.Contex
 
 func isDenied(err error) bool { return table.FaultOf(err) == table.NoPermission }
 
-// apply sets a row's token to the commit's timestamp, the way an application commits: either blindly or in a
-// transaction. It returns the timestamp.
+// apply sets a row's token to the timestamp of the commit, and returns this timestamp. It commits as an application
+// does: either blindly or in a transaction.
 func (r *recorder) apply(step string, blind bool, row string, also ...*spanner.Mutation) (at time.Time, err error) {
 	opts := []spanner.ApplyOption{spanner.TransactionTag("spindle-" + step), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE)}
 	if blind {

@@ -82,8 +82,9 @@ func schema(e *exam) string {
 
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
-// permissions performs each kind of step that a candidate performs, and checks only whether it is allowed. It takes the
-// names of missing permissions from Spanner's errors. If an error names none, permissions names what the step needs.
+// permissions performs each kind of step that a candidate performs, and checks only whether the step is allowed. It
+// takes the names of missing permissions from Spanner's errors. If an error names no permission, the check names what
+// the step needs.
 func permissions(e *exam) string {
 	name := e.base + "/permissions"
 	keys := table.Keys{Names: []string{name}}
@@ -214,8 +215,9 @@ func lateRelease(e *exam) string {
 	return "a release fails and changes nothing if its lease row is missing"
 }
 
-// optimistic changes a row that an open transaction has read, and checks that this commit does not have to wait for the
-// transaction. It makes up to five attempts, because on the emulator, four out of five such commits wait.
+// optimistic changes a row that an open transaction has read, and checks that the commit of this change does not have
+// to wait for the transaction. It makes up to five attempts, because on the emulator, four out of five such commits
+// wait.
 func optimistic(e *exam) string {
 	name := e.base + "/optimistic"
 	e.insert(name, "")

@@ -45,9 +45,9 @@ func present(e *exam) string {
 	return advances(on, worst)
 }
 
-// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. Its arguments are
-// how far the timestamps of these reads advanced while nothing was written (on), and how far a read lagged behind an
-// earlier commit in the worst case (worst).
+// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. The first argument
+// is how far the timestamps of these reads advanced while nothing was written. The second is how far a read lagged
+// behind an earlier commit in the worst case.
 func advances(on, worst time.Duration) string {
 	found := fmt.Sprintf("read timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
 	switch {

@@ -38,11 +38,11 @@ type RoundTrips struct {
 }
 
 // Lease returns the shortest lease that the measured round trips allow, which is ten times the duration of an election.
-// An election consists of an observation, a claim and a confirmation. Lease assumes that each of them is as slow as the
-// slowest one measured.
+// An election consists of an observation, a claim and a confirmation. Lease assumes that each of these steps is as slow
+// as the slowest one measured.
 //
-// With this lease, a takeover takes at most 10 % longer than the lease itself. A heartbeat, which is sent every third
-// of the lease, may take six times as long as the slowest one measured, and still leave time for a retry.
+// With this lease, a takeover takes at most 10% longer than the lease itself. A heartbeat, of which a holder sends
+// three per lease, may take six times as long as the slowest one measured, and still leave time for a retry.
 //
 // The result takes only the database into account. Also make the lease longer than any pause that the process should
 // survive, and longer than a failover of the database, which takes seconds.

@@ -57,8 +57,8 @@ func (s status) refused() answer {
 	return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
 }
 
-// becameOf returns the answer to a release. If done is true, the program asked to record the key as done, but an earlier
-// release may have prevented this.
+// becameOf returns the answer to a release. The argument done says whether the program asked to record the key as done,
+// which an earlier release may have prevented.
 func (s status) becameOf(done bool) answer {
 	switch {
 	case done && !s.done && s.lost == "":

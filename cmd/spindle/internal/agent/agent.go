@@ -1,14 +1,15 @@
-// Package agent holds locks for the programs of one machine or one pod. Programs ask for locks over a Unix socket, in
-// plain HTTP, and each response is one hold. docs/agent.md describes the protocol and explains why it is safe.
+// Package agent holds locks for the programs of one machine or one pod. A program asks for a lock over a Unix socket,
+// in plain HTTP. Each response represents one hold, and lasts as long as that hold. docs/agent.md describes the
+// protocol and explains why it is safe.
 package agent
 
 // The files, from the inside out:
 //
 //   - rules.go: the state machine of a hold, which decides when a lock may be released
-//   - hold.go: carries out what the state machine decides; account.go: what requests can see of it
+//   - hold.go: carries out what the state machine decides; account.go: what requests can see of a hold
 //   - kinds.go: how each kind of lock is acquired: mutexes, sets, semaphores, elections and work that is done once
-//   - lines.go: the lines that a program gets; clocks.go: until when it may act; fence.go: how it fences its writes
-//   - promises.go: lost locks that no other program may get yet
+//   - lines.go: what a program reads; clocks.go: until when a program may act; fence.go: how a program fences its writes
+//   - promises.go: lost locks that other programs may not get yet
 //   - agent.go: the holds of an agent; program.go: the share of each program; process.go: the process that sent a request
 //   - socket.go: connections, and how many requests of a program may begin at a time
 //   - api.go, request.go, answer.go: the paths, their parameters, and responses; counts.go: the metrics
@@ -168,8 +169,8 @@ func (a *Agent) all() (all []*hold) {
 	return all
 }
 
-// Drain stops giving out locks and asks all programs to release theirs. It returns once no program holds a lock, or ctx
-// ends. It never releases a lock whose program may still act: such a lock expires.
+// Drain stops giving out locks and asks all programs to release theirs. It returns when no program holds a lock, or
+// when ctx ends. It never releases a lock whose program may still act: such a lock expires.
 func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true
@@ -198,8 +199,8 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// proofOf returns the hash of a hold's id that is stored in the lock table. A program that knows the id can use it to
-// prove that the hold is its own.
+// proofOf returns a hash of a hold's id. The lock table contains only this hash. A program that knows the id can
+// therefore prove that the hold is its own.
 func proofOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])

@@ -69,8 +69,8 @@ func open(do func(*http.Request) answer) http.Handler {
 // bodyLimit limits how long a client may take to send the body of a request. No request needs a body.
 const bodyLimit = 5 * time.Second
 
-// readsBody reads the body of a request before it passes the request on. Only after the body has been read does the server
-// notice that a client is gone. Otherwise, a waiting request would outlive its client.
+// readsBody reads the body of a request before it passes the request on. The server notices that a client is gone only
+// after the body has been read. Without this, a waiting request would outlive its client.
 func readsBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -177,7 +177,8 @@ func (a api) list(_ *http.Request, p process) answer {
 }
 
 // about answers with the state of a hold, including how much time is left. If a program can't compare the agent's
-// clocks with its own, it reads its own clocks, sends this request, and adds the time left to what it has read.
+// clocks with its own, it reads its own clocks, sends this request, and adds the time left to the times that it has
+// read.
 func (a api) about(r *http.Request, p process) answer {
 	h, bad := a.own(r, p)
 	if bad != nil {
@@ -220,8 +221,9 @@ func (a api) stepDown(r *http.Request, p process) answer {
 	return result{http.StatusAccepted, map[string]string{"state": "stopping"}}
 }
 
-// stepDownAll asks all programs of a user to release their locks, and answers once they have. For root and the agent's
-// own user, it asks the programs of all users. With the parameter drain, the agent also stops giving out locks.
+// stepDownAll asks all programs of a user to release their locks, and answers once they have done so. If root or the
+// agent's own user sends the request, it asks the programs of all users. With the parameter drain, the agent also stops
+// giving out locks.
 func (a api) stepDownAll(r *http.Request, p process) answer {
 	slow(r)
 	everybody := seesAll(p)

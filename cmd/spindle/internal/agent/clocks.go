@@ -11,8 +11,8 @@ type reading struct {
 }
 
 // until returns the end of a term by each clock. The argument left is how much of the term remained just after the
-// clocks were read. A program may act only while every clock that it can read shows an earlier time. The caller must
-// read the clocks first and determine left second. If it pauses in between, the result is too early, but never too
+// clocks were read. A program may act only while every clock that it can read shows a time before that end. The caller
+// must read the clocks before determining left. If the caller pauses in between, the result is too early, but never too
 // late.
 func (r reading) until(left time.Duration) reading {
 	ms := max(left.Milliseconds(), 0)

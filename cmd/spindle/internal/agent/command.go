@@ -200,8 +200,8 @@ func (s *serving) look(ctx context.Context, db *database.Connection) error {
 	return nil
 }
 
-// listenOn listens on a socket that only users with these permissions can connect to. It replaces a socket that an
-// earlier agent left behind. Agents that start at the same time take turns, so that none removes the socket of another.
+// listenOn listens on a socket that has the given permissions. It replaces a socket that an earlier agent left behind.
+// Agents that start at the same time take turns, so that no agent removes the socket of another.
 func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 	turn, err := child.NewLockFile(path + ".lock")
 	switch {
@@ -228,8 +228,8 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 	return on, nil
 }
 
-// removeStale removes a socket on which no process listens. connect(2) reports a file of another type in the same way,
-// so removeStale checks the type first.
+// removeStale removes a socket on which no process listens. It checks the file's type first, because connect(2) fails
+// in the same way for a file that is not a socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,8 +17,9 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// hold is one response: a program waits for a lock, and then holds it for one term. Only the goroutine that executes
-// run may use machine, reads and cause. Other goroutines send events to it with put, and read the account.
+// hold represents one response, during which a program waits for a lock, and then holds the lock for one term. Only the
+// goroutine of run may use the fields machine, reads and cause. Other goroutines call put to send events to that
+// goroutine, and read the account.
 type hold struct {
 	owner
 	account
@@ -211,7 +212,7 @@ func (h *hold) do(a action, e event) {
 }
 
 // longestDoubt is how long the agent waits for the second sign that a program has died. The two signs are the end of
-// its process and the end of its stream. After a kill, both come within this time, unless the process has to free
+// its process and the end of its stream. After a kill, both signs come within this time, unless the process has to free
 // gigabytes of memory or writes a core dump.
 const longestDoubt = 100 * time.Millisecond
 
@@ -317,8 +318,8 @@ func (h *hold) stop(reason string) {
 	h.ask()
 }
 
-// ask asks the program to release the lock. Unless stop has recorded a different reason, the lock is handed over to
-// another candidate.
+// ask asks the program to release the lock. If stop has recorded no reason, the reason is a handover to another
+// candidate.
 func (h *hold) ask() {
 	h.put(event{what: stopAsked, reason: cmp.Or(h.status().stops, "handover")})
 }

@@ -19,8 +19,8 @@ type holding interface {
 }
 
 // A locker waits for a lock, calls the function work once it holds the lock, and releases the lock when work has
-// returned. The result of work says whether to record the key as done. The locker returns why it did not get the lock,
-// or why its release failed. ctx limits only the wait.
+// returned. The result of work says whether to record the key as done. The locker's error says why it did not get the
+// lock, or why its release failed. ctx limits only the wait.
 type locker func(ctx context.Context, work func(holding) (done bool)) error
 
 var (

@@ -59,8 +59,8 @@ func newLines() *lines {
 // keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
 
-// add adds a line. Once a program has lost its lock, add drops earlier lines that would still tell it that it holds the
-// lock.
+// add adds a line. If the line says that the lock is lost, add first drops earlier lines that would tell the program
+// that it holds the lock.
 func (l *lines) add(add line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *lines) take() (next []line, ended bool) {
 
 // head is the start of each response that consists of lines. It has no Content-Length, because the body lasts until the
 // connection is closed. The agent writes these responses itself, because net/http would need a goroutine and buffers
-// for each of them.
+// for each response.
 const head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
 
 // send writes the response until its last line is written or the program can't be reached. Each line is stamped just

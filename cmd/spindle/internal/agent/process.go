@@ -12,7 +12,7 @@ import (
 )
 
 // process represents the process that sent a request, and shows whether that process can still act. Simulations replace
-// it, as they replace time and the lock table.
+// it, as well as time and the lock table.
 type process interface {
 	Describe() // completes what Who returns
 	Who() peer.Identity
@@ -39,8 +39,7 @@ func identify(c net.Conn) (process, *problem) {
 }
 
 // attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
-// read nothing for that long. Otherwise, a crashed program would hold its lock for as long as it takes to write its
-// core dump.
+// read nothing for that long. Without stall=, a crashed program holds its lock until it has written its core dump.
 type attention struct {
 	loop.Stall     // progress is to read something, or to have nothing to read
 	unread     int // at the last check, in bytes

@@ -8,9 +8,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// programs limits what each program of an agent may use, so that none can use up what the others need. One program may
-// have half of the holds. Programs that the system can't tell apart share the key "". They count as one program, and may
-// have all holds.
+// programs limits what each program of an agent may use, so that no program can use up what the others need. One
+// program may have half of the holds. Programs that the system can't tell apart share the key "". Together, they count
+// as one program, which may have all holds.
 type programs struct {
 	maxHolds int // of all programs
 
@@ -58,7 +58,7 @@ func (ps *programs) forget(p *program) {
 }
 
 // connect counts a connection that a program opened. It reports whether the program may have that many connections: one
-// for each hold that it may have, and as many again for other requests.
+// for each hold that it may have, and the same number for other requests.
 func (ps *programs) connect(key string) (p *program, may bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -101,8 +101,8 @@ func tooMany(format string, args ...any) *problem {
 	return p
 }
 
-// repeats refuses a hold if its program already holds one of the locks or waits for it, because the program would then be
-// waiting for itself. Semaphores don't count. Neither does a hold that the program has given up, because the program can
+// repeats refuses a hold if its program already holds one of the locks or waits for it, because the program would then
+// wait for itself. Semaphores don't count. Neither does a hold that the program has given up, because the program can
 // wait until that hold is over.
 func (p *program) repeats(h *hold) *problem {
 	if p.key == "" || h.asked.kind == semaphores {
@@ -119,7 +119,7 @@ func (p *program) repeats(h *hold) *problem {
 	return nil
 }
 
-// begin counts an activity for a hold until end is called. Even a hold that is over counts until its last request to
+// begin counts an activity of a hold until end is called. A hold that is over still counts until its last request to
 // Spanner has been answered.
 func (ps *programs) begin(h *hold) {
 	ps.mu.Lock()

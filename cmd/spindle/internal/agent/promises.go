@@ -8,11 +8,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// promises has the holds of an agent whose programs may still act, by the names of their locks. The agent has promised
-// each program a time until which it may act. Until that time has passed, or the program can no longer act, no other
-// program of this agent gets the lock. Usually the lease already ensures this. But if an operator releases the lock or
-// deletes its rows, other programs may see that the lock is free before the agent finds out that the first program has
-// lost it.
+// promises maps the names of locks to the holds whose programs may still act. The agent has promised each program a
+// time until which it may act. Until that time has passed, or the program can no longer act, no other program of this
+// agent gets the lock. Usually the lease already ensures this. But if an operator releases the lock or deletes its
+// rows, other programs may see that the lock is free before the agent finds out that the first program has lost it.
 type promises struct {
 	clock elect.Clock
 	mu    sync.Mutex

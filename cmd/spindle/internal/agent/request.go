@@ -16,8 +16,8 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// The kinds of holds, as they appear in paths. The comments of paths, parameters, events and keys are their descriptions
-// in openapi.json.
+// The kinds of holds, as they appear in paths. In openapi.json, the descriptions of paths, parameters, events and keys
+// are their comments in this package.
 const (
 	locks      = "locks"      // a mutex; with several names, all of the locks or none
 	elections  = "elections"  // leadership, for one term

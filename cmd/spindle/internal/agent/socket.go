@@ -44,9 +44,9 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, agent: l.agent, program: program, refused: !may}, nil
 }
 
-// conn is the connection of a program. A request counts as beginning from its first bytes until its handler waits for
-// something or has answered. Only a limited number of one program's requests may be beginning at a time; further
-// requests wait. Idle connections do not count.
+// conn is the connection of a program. Only a limited number of one program's requests may begin at a time; further
+// requests wait. The beginning of a request lasts from its first bytes until its handler waits for something or has
+// answered. Idle connections do not count.
 type conn struct {
 	net.Conn
 	agent   *Agent

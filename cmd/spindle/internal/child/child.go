@@ -78,7 +78,7 @@ type Command struct {
 	Dog *Watchdog // watches the program, and outlives it; or nil
 
 	// Watch, if it is not nil, starts a watchdog for this program alone. The function Until returns the watchdog's
-	// deadline. Start calls Until again just before the program begins, because starting the processes can take long.
+	// deadline. Start calls it a second time just before the program begins, because starting processes can take long.
 	// After that, Allow can extend the deadline.
 	Watch func(until time.Time) (*Watchdog, error)
 	Until func() time.Time
@@ -157,8 +157,8 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin starts the program. If the child has a watchdog, the program does not run until the watchdog knows its process
-// id, and begin returns no later than the watchdog's deadline.
+// begin starts the program. If the child has a watchdog, the program does not run until the watchdog knows the
+// program's process id. With a watchdog, begin returns no later than the watchdog's deadline.
 func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
@@ -201,9 +201,9 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Left returns how many processes had left the child's group and were killed separately when the child exited, and how many
-// could not be killed, because they belong to other users. Call it only after Done is closed. It returns 0 without Whole, and on
-// systems other than Linux.
+// Left counts the processes that had left the child's group when the child exited. It returns how many were killed
+// separately, and how many could not be killed, because they belong to other users. Call it only after Done is closed.
+// Without Whole, and on systems other than Linux, both numbers are 0.
 func (c *Child) Left() (killed, spared int) { return c.strays, c.spared }
 
 // Changed returns a channel that has a value after the program was stopped or continued.

@@ -14,8 +14,8 @@ import (
 
 // This process may be killed or stopped after it has started a program but before it has told the watchdog about the
 // program. Nothing would then end the program. To prevent this, the program starts behind a gate: this process starts a
-// copy of its own executable, which waits until the watchdog knows its process id, and then calls exec to become the
-// program. If the watchdog's deadline passes while the copy is waiting, the copy exits instead.
+// copy of its own executable. The copy waits until the watchdog knows the copy's process id, and then calls exec to
+// become the program. If the watchdog's deadline passes while the copy is waiting, the copy exits instead.
 
 // Behind is the first argument of a process that waits behind a gate. The remaining arguments are for Pass.
 const Behind = "__behind-gate"

@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the files that a watchdog got from its parent. The watchdog writes its replies to the first one, and
-// only keeps the others open. The commands that the watchdog runs don't inherit the files.
+// inherited returns the files that a watchdog got from its parent. The watchdog writes its replies to the first file,
+// and only keeps the other files open. The commands that the watchdog runs don't inherit the files.
 func inherited() (replies *os.File, kept []*os.File) {
 	const first = 3
 	for fd := first + 1; inherits(fd); fd++ {
@@ -95,8 +95,8 @@ func signalGroup(group int, s os.Signal) {
 // goOn continues a stopped process.
 func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the process has exited
 
-// groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once true,
-// the answer stays true, because killed processes can't fork.
+// groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once the
+// answer is true, it stays true, because killed processes can't fork.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

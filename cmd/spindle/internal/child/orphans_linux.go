@@ -17,8 +17,8 @@ import (
 )
 
 // adopt makes this process a subreaper. When a program exits, this process becomes the parent of all processes that the
-// program leaves behind, including processes that have left the program's group. This process then reaps them when they
-// exit. To stop this, call callOff.
+// program leaves behind, including processes that have left the program's group. This process reaps those processes
+// when they exit. To end the adoption, call callOff.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -46,8 +46,8 @@ func elders() {
 	family.elders = before
 }
 
-// ReapAsInit makes this process reap orphans if it is PID 1, because nothing else would reap them. It does not kill any
-// process.
+// ReapAsInit makes this process reap orphans if it is PID 1, because no other process would reap them. ReapAsInit does
+// not kill any process.
 func ReapAsInit() {
 	if os.Getpid() == 1 {
 		_ = reap()
@@ -77,9 +77,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. It can't kill orphans of other users, and returns their
-// number as left. The other result, killed, does not count processes in the program's own group, which the caller has
-// already killed.
+// endOrphans kills the orphans that this process has adopted. Its result left counts the orphans of other users, which
+// it can't kill. Its result killed leaves out processes in the program's own group, which the caller has already
+// killed.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -106,8 +106,8 @@ func endOrphans(program int) (killed, left int) {
 }
 
 // orphans reaps the orphans that have exited. For every other orphan, it calls alive with the ids of the process and of
-// its group. Only this function reaps orphans, one call at a time, so these ids can't be reused while alive runs. A
-// child in this process's own group is not an orphan, because a library started it and is waiting for it.
+// its group. Only this function reaps orphans, one call at a time, so these ids can't be reused during a call of alive.
+// A child in this process's own group is not an orphan, because a library started it and is waiting for it.
 func orphans(alive func(pid, group int)) {
 	family.Lock()
 	defer family.Unlock()
@@ -135,8 +135,8 @@ func isWatchdog(p procfs.Proc) bool {
 }
 
 // KillMarked kills every process whose environment contains all of the given entries, and reports whether it found any.
-// It reaches processes that left a group before the group was killed, except processes that changed their environment
-// or belong to another user.
+// It also kills processes that left a group before the group was killed, but not processes that changed their
+// environment or belong to another user.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false

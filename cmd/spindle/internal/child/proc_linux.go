@@ -32,8 +32,8 @@ func processes() iter.Seq2[procfs.Proc, procfs.ProcStat] {
 	}
 }
 
-// born returns the start time of a process, which tells it apart from a later process with the same id. It returns ""
-// if there is no such process, or if the start time can't be read.
+// born returns the start time of a process, which distinguishes the process from a later one with the same id. It
+// returns "" if there is no such process, or if the start time can't be read.
 func born(pid int) string {
 	if !ours() {
 		return ""

@@ -35,7 +35,7 @@ func wait(process, options int) (r report) {
 }
 
 // note records all that the kernel reports, and returns whether the program has exited. It holds the mutex, so Continue
-// can't run in the meantime. If Continue ended a stop before that, the kernel either has dropped the report of the stop,
+// can't run at the same time. If Continue has just ended a stop, the kernel either has dropped the report of that stop,
 // or also reports that the program was continued.
 func (c *Child) note(r report) (exited bool) {
 	c.state.Lock()

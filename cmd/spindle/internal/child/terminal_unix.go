@@ -16,9 +16,9 @@ import (
 // A Terminal is this process's controlling terminal. It must not be used by several goroutines at the same time.
 //
 // A program starts in a background process group, without the terminal. When the program first tries to use the
-// terminal, the kernel stops it with SIGTTIN or SIGTTOU, and this process lends it the terminal. Until then, keys such
-// as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline can use the
-// terminal.
+// terminal, the kernel stops it with SIGTTIN or SIGTTOU, and this process lends the terminal to the program. Until
+// then, keys such as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline
+// can use the terminal.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
@@ -62,8 +62,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend puts the group in the terminal's foreground, unless a group other than this process's own is there. It reports
-// whether the group is in the foreground afterwards.
+// Lend puts the group in the terminal's foreground, if this process's own group is there. It reports whether the given
+// group is in the foreground afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:
@@ -85,8 +85,8 @@ func (t *Terminal) Lend(group int) bool {
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
 // TakeBack ends the loan of the terminal. If the program was killed, it had no chance to restore the terminal's mode,
-// so TakeBack restores it. If a shell took the terminal while this process was stopped, TakeBack leaves it to the
-// shell.
+// so TakeBack restores the mode. If a shell took the terminal while this process was stopped, TakeBack leaves the
+// terminal to the shell.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {
@@ -135,7 +135,7 @@ const (
 	steps = 10
 )
 
-// unignoreTTOU makes sure that a program does not start with SIGTTOU ignored, even if this process inherited it as
-// ignored. It installs a handler for the signal, because exec restores the default action only for signals that have a
+// unignoreTTOU makes sure that a program does not ignore SIGTTOU when it starts, even if this process inherited that
+// setting. It installs a handler for the signal, because exec restores the default action only for signals that have a
 // handler.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

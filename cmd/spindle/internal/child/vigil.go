@@ -30,9 +30,9 @@ type Act struct {
 
 const watchdogName = "spindle-watch"
 
-// Watch runs in the watchdog process and reads orders from standard input. If the parent tells it to act, or exits,
-// Watch acts, lets go of the files that it got from the parent, and returns. If the parent misses its deadline, Watch acts
-// but keeps watching, because the parent may still be running. It may then act again.
+// Watch runs in the watchdog process and reads orders from standard input. When the parent orders it to act, or exits,
+// Watch acts, closes the files that it got from the parent, and returns. If the parent misses its deadline, Watch acts
+// but keeps watching, because the parent may still be running. Watch may then act again.
 func Watch(action func(Act)) {
 	rename(watchdogName) // the default would be the last part of /proc/self/exe
 	orders := linesOf(os.Stdin)

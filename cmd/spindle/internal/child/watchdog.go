@@ -34,9 +34,9 @@ type Watchdog struct {
 	told    bool                      // Finish has sent its order
 }
 
-// StartWatchdog starts this program again as a watchdog process, with the given environment and arguments. With these
-// arguments, the program must call Watch. The parameter until is the watchdog's deadline, which Allow can extend. The
-// watchdog inherits the files and keeps them open until it is done.
+// StartWatchdog starts this program a second time, as a watchdog process, with the given environment and arguments.
+// When the program gets these arguments, it must call Watch. The parameter until is the watchdog's deadline, which
+// Allow can extend. The watchdog inherits the files and keeps them open until it is done.
 func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (w *Watchdog, err error) {
 	defer func() {
 		if err != nil {
@@ -74,8 +74,8 @@ func StartWatchdog(until time.Time, env, args []string, files ...*os.File) (w *W
 	return w, nil
 }
 
-// pipes opens two pipes for a new process, which gets the ends in and out. This process keeps the opposite ends: what it
-// writes to the file to arrives at in, and what the new process writes to out arrives at from.
+// pipes opens two pipes between this process and a new process. The first pipe carries data to the new process, and the
+// second pipe carries data from it. Of the returned files, the first and the last are for the new process.
 func pipes() (in, to, from, out *os.File, err error) {
 	if in, to, err = os.Pipe(); err != nil {
 		return nil, nil, nil, nil, err
@@ -146,8 +146,8 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 	}
 }
 
-// watch makes the watchdog watch a group. The watchdog can't read the start time of the group's leader by itself, because
-// another process may have the leader's id by then.
+// watch makes the watchdog watch a group, whose leader started at the given time. The watchdog can't read that time by
+// itself, because another process may have the leader's id when the order arrives.
 func (w *Watchdog) watch(group int, leader string) { _ = order(w.pipe, "watch %d %s\n", group, leader) }
 
 // dismiss kills the watchdog, even if it is stopped. There is no process left that it would have to kill.

@@ -20,7 +20,7 @@ import (
 const atTab = time.Second
 
 // A completer returns the words in the table that begin with the text typed so far. The parameter lock is the command's
-// argument, or "" if none has been typed.
+// argument, or "" if no argument has been typed.
 type completer func(ctx context.Context, t table.Table, lock, begun string) ([]cobra.Completion, error)
 
 // addCompletions registers completions from the contents of the lock table, and from the words of a flag.
@@ -155,8 +155,8 @@ func listed(ask completer) completer {
 	}
 }
 
-// holding completes what the function word returns for the lock in the command's argument, or for all locks with a
-// holder.
+// holding returns a completer that offers what the function word returns for locks with a holder: for the lock in the
+// command's argument or, without an argument, for all locks.
 func holding(word func(operator.Listing) (text, about string)) completer {
 	return func(ctx context.Context, t table.Table, lock, begun string) (found []cobra.Completion, err error) {
 		all := make([]operator.Listing, 1)

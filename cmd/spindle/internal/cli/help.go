@@ -30,8 +30,8 @@ var first = map[string][]string{
 // codes is the heading of the exit codes, which end the text of each command.
 const codes = "Exit codes:\n"
 
-// help prints what a reader needs first, on one screen: usage, an example, the flags that matter and the exit codes. The
-// text, all examples and all flags follow.
+// help first prints what a reader needs most, on one screen: usage, an example, the flags that matter and the exit
+// codes. The text, the other examples and all flags follow.
 func help(c *cobra.Command, _ []string) {
 	text, ends, _ := strings.Cut(c.Long, codes)
 	example, more := cutExample(c.Example)

@@ -5,8 +5,8 @@
 //
 // The other subcommands are in packages of their own. Package run has exec and guard. Package view has ls, status,
 // members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo have
-// the subcommands of these names. All these packages use terminal, database and model, and some use child, health and
-// peer.
+// the subcommands of the same names. All these packages use terminal, database and model, and some use child, health
+// and peer.
 package cli
 
 import (

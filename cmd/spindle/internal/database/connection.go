@@ -15,8 +15,8 @@ import (
 //
 // A client loses its session if the emulator is restarted, or if the database is dropped and created again. From then
 // on, all of the client's calls fail. Connection therefore creates a new client and repeats the failed call, which had
-// no effect. This does not affect lock holders. As long as its lease row still exists, a holder keeps the lock under
-// the same token.
+// no effect. A new client does not affect lock holders: as long as its lease row still exists, a holder keeps the lock
+// under the same token.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)

@@ -27,8 +27,8 @@ func (n *Notifications) Flags(f *pflag.FlagSet) {
 	n.announced = f.Lookup("notify-address")
 }
 
-// Listen returns the option for the locks of a process. The caller calls end when the locks have been released. Only a
-// malformed address is an error, because locks work without notifications.
+// Listen returns the option that makes locks notify other processes. The caller calls end after the locks have been
+// released. Only wrong flags are an error, because locks work without notifications.
 func (n *Notifications) Listen(o *Database) (option options.Option, end func(), err error) {
 	option, end = func(*options.Config) {}, func() {}
 	if n.listen == "" {

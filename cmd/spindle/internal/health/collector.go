@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gauges are the metrics that follow from a report. Metrics and labels that the library also has mean the same here, so
-// that one alert works for both.
+// gauges are the metrics that follow from a report. Metrics and labels have the same meaning as those of the same name
+// in the library, so that one alert works for both.
 var gauges = []struct {
 	name, help string
 	value      func(Report) float64

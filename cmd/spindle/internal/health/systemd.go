@@ -13,11 +13,11 @@ import (
 )
 
 // Variables are the environment variables that systemd sets to ask this process for reports. They must be removed from
-// the environment of the programs that this process starts, so that none of them reports in this process's place.
+// the environment of the programs that this process starts, so that no program reports in this process's place.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
 // A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read
-// the reports. On a nil *Unit, they do nothing.
+// the reports. On a nil *Unit, the methods do nothing.
 type Unit struct {
 	asks chan<- struct{}
 	ping time.Duration // the time between two pings, or 0 for no pings
@@ -30,8 +30,8 @@ type Unit struct {
 	last    map[string]string // the last assignment to each variable
 }
 
-// Notify starts the reports to systemd, or returns nil if systemd did not ask for any. The main loop must receive from asks. While
-// it does, the Unit pings systemd's watchdog.
+// Notify starts the reports to systemd, or returns nil if systemd did not ask for reports. The main loop must receive
+// from asks. While it does so, the Unit pings systemd's watchdog.
 func Notify(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -48,8 +48,8 @@ func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 // Stopping reports that the process is about to exit.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status reports a text. The command systemctl status shows the last one. Line breaks are escaped, because to systemd,
-// each line is an assignment of its own.
+// Status reports a text. The command systemctl status shows the last text. Line breaks are escaped, because systemd
+// reads each line as a separate assignment.
 func (u *Unit) Status(text string) { u.say("STATUS=" + terminal.Escape(text)) }
 
 // End sends the remaining reports, but waits for at most a second.
@@ -84,7 +84,7 @@ func (u *Unit) say(line string) {
 }
 
 // report sends reports, and pings systemd's watchdog each time the main loop answers. If the main loop hangs, the pings
-// stop, so systemd notices.
+// stop, so that systemd notices the hang.
 func (u *Unit) report() {
 	defer close(u.done)
 	asks, next := u.asks, (<-chan time.Time)(nil)

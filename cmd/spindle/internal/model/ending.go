@@ -20,7 +20,7 @@ const (
 	EndMissed     End = "missed"      // it began and ended between two reads, so its holder is not known either
 )
 
-// Ending returns when and why a term ended. Was is the last listing that showed the term, and now is the next one.
+// Ending returns when and why a term ended. Its arguments are the last listing that showed the term, and the next one.
 func Ending(was, now operator.Listing) (time.Time, End) {
 	end := now.Since() // of the release, or of the next claim
 	var lapse time.Time
@@ -35,10 +35,10 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 	case was.LeaseRecord == nil:
 		return end, EndReleased
 	case !end.Before(lapse):
-		// Heartbeats after the previous read may have extended the lease. If the next claim came within half a lease
-		// of that read, they probably did not, because the last heartbeat was already late then. If the lock was
-		// released instead, the next read must have come that soon, because the holder may have recovered and released
-		// the lock.
+		// Heartbeats after the previous read may have extended the lease. If the next claim came within half a lease of
+		// that read, they probably did not, because the last heartbeat was already late at that read. But the holder
+		// may also have recovered and released the lock. After a release, therefore, the next read must have come that
+		// soon.
 		within := end.Sub(was.At)
 		if now.Heartbeat.IsZero() {
 			within = now.At.Sub(was.At)

@@ -1,5 +1,5 @@
-// Package model says what is in a lock table: locks, groups, members and waiters, with their states, as text for people
-// and as JSON for programs.
+// Package model describes the contents of a lock table: locks, groups, members and waiters, with their states, as text
+// for people and as JSON for programs.
 //
 //   - lock.go: a lock as JSON
 //   - sentence.go: the text for a single lock, and for the processes that wait for it

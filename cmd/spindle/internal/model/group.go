@@ -175,8 +175,8 @@ func (g *Group) Entry() Entry {
 		Row: terminal.Row{Cells: c, More: []string{"-", "-", "-"}, Style: Styles[g.JSON.State], Tail: sum, Last: sum, Prose: true}}
 }
 
-// GroupNamed returns the name of the group that an argument denotes: the argument itself, or the name in a prefix that ls
-// shows, such as orders/.
+// GroupNamed returns the name of the group that an argument denotes. The argument is either that name, or a prefix that
+// ls shows, such as orders/.
 func GroupNamed(arg string) (string, error) {
 	name := arg
 	if prefix, ok := strings.CutSuffix(arg, "/"); ok {

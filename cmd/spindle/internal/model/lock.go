@@ -88,8 +88,8 @@ func Problem(l operator.Listing) string {
 	return ""
 }
 
-// age returns the seconds from one instant to another, even if they are too many for a time.Duration. It returns nil if
-// from is zero.
+// age returns the seconds from one instant to another, even if they are too many for a time.Duration. If the first
+// instant is zero, age returns nil.
 func age(from, to time.Time) *float64 {
 	if from.IsZero() {
 		return nil
@@ -110,8 +110,9 @@ type waiterJSON struct {
 	Notified string `json:"notified,omitempty" schema:"$ref=notified"`
 }
 
-// A waiter can be notified that the lock is free if its own row and the holder's row have an address. The table does
-// not show whether the holder answers messages. If it does not, the waiter polls as often as without notifications.
+// A waiter can be notified that the lock is free if both its own row and the holder's row have an address. The table
+// does not show whether the holder answers messages. If the holder does not, the waiter polls as often as without
+// notifications.
 const (
 	canBeNotified = "can be notified"
 	unnotified    = "no notifications"

@@ -30,8 +30,8 @@ func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing,
 	return l, err
 }
 
-// noGroup returns an error if the argument is the name of a group. There is no lock with that name, but reporting it as
-// a free lock would mislead a user who meant the group.
+// noGroup returns an error if the argument is the name of a group. No lock has that name, but to report a free lock
+// would mislead a user who meant the group.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {

@@ -25,8 +25,8 @@ func (p *Pace) Took(d time.Duration) {
 	}
 }
 
-// Failed records the duration of a failed read. It makes the next pause at least that long, but no longer than Longest,
-// because the table may be too large to be read within the timeout.
+// Failed records the duration of a failed read. It makes the next pause no shorter than that read, but no longer than
+// Longest, because the table may be too large to be read within the timeout.
 func (p *Pace) Failed(d time.Duration) { p.Pause = max(p.Every, min(d, p.Longest)) }
 
 // Next returns the expected time between the results of two reads.

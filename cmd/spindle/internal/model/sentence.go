@@ -123,8 +123,8 @@ func Change(l operator.Listing) string {
 	return "free: it was never claimed, or its row was pruned"
 }
 
-// Leaderless returns a list of the locks that have no holder, with a reason for each of them. If all locks have a
-// holder, it returns "". A lock that can't be read counts as held.
+// Leaderless returns a list of the locks that have no holder, each with the reason. If all locks have a holder, it
+// returns "". A lock that can't be read counts as held.
 func Leaderless(found []operator.Listing) string {
 	var all []string
 	for _, l := range found {

@@ -1,5 +1,6 @@
-// Package peer identifies the process at the other end of a Unix socket. It also reports whether that process has ended,
-// has closed its end of the stream, and reads its data. On systems other than Linux, it can report less.
+// Package peer identifies the process at the other end of a Unix socket. It also reports whether that process has
+// ended, whether it has closed its end of the stream, and whether it reads its data. Outside Linux, the package can
+// report less.
 package peer
 
 import (
@@ -45,9 +46,9 @@ func Of(c *net.UnixConn) (*Peer, error) {
 // Who returns what is known so far about the process.
 func (p *Peer) Who() Identity { return p.Identity }
 
-// Watch calls closed when the peer's end of the stream is closed or shut down for writing. If several processes have the
-// socket, all of them must have closed it. Watch calls exited once the process that connected has ended, if the system can
-// tell. After Close, neither is called.
+// Watch calls the function closed when the peer's end of the stream is closed or shut down for writing. If several
+// processes have the socket, all of them must have closed it. If the system can tell, Watch calls exited once the
+// process that connected has ended. After Close, neither function is called.
 func (p *Peer) Watch(closed, exited func()) error {
 	for _, file := range []*os.File{p.socket, p.process} {
 		if file == nil {

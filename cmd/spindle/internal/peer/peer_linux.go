@@ -32,9 +32,9 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd, so found
-// opens one by the process's id. If the process has ended and its id already belongs to a new process, the end of the
-// peer is reported late, but never early.
+// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd, so
+// found opens a pidfd by the process's id. If the process has ended and its id already belongs to a new process, the
+// end of the peer is reported late, but never early.
 func (p *Peer) found(pidfd int, err error) error {
 	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
 		pidfd, err = unix.PidfdOpen(p.PID, 0)
@@ -128,7 +128,7 @@ func unitOf(cgroup string) string {
 }
 
 // await calls the function then once the condition is true for the file, unless the file is closed first. The runtime
-// wakes await for each event, but does not say for which one.
+// wakes await after each event, but does not say which event it was.
 func await(file *os.File, cond func(fd int) bool, then func()) {
 	raw, err := file.SyscallConn()
 	if err == nil && raw.Read(func(fd uintptr) bool { return cond(int(fd)) }) == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // Beside runs the auxiliary processes that exec and guard start: a watchdog, or a program behind a gate. If args belong
-// to such a process, Beside does the work of the process and returns the exit code. Otherwise, Beside returns false.
+// to such a process, Beside does the work of the process, and returns its exit code and true.
 func Beside(args []string) (code int, is bool) {
 	switch {
 	case len(args) == 0:
@@ -64,9 +64,9 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(d.LogFormat)
 	terminal.Stderr.Time()
-	// A watchdog exits only when its parent tells it to or has exited. It therefore catches the signals that would kill
-	// it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not ignore these
-	// signals, because the commands that it runs would then ignore them too.
+	// A watchdog exits only when its parent orders it to exit, or has exited. It therefore catches the signals that
+	// would kill it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not
+	// ignore these signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
 	lock := lockCommand{Database: &database.Database{Path: d.Path, Table: d.Table, Timeout: longestAttempt}, name: d.Name, id: d.ID}
@@ -109,8 +109,8 @@ func (g *guarding) watchdogAction(a child.Act) {
 	}
 }
 
-// switchOff runs the --deactivate command. It calls late if the command takes too long, because the command may still be
-// running after it was killed, for example while it waits for a disk.
+// switchOff runs the --deactivate command. If the command takes too long, switchOff calls the function late, because
+// the command may still be running after it was killed, for example while it waits for a disk.
 func (g *guarding) switchOff(late func(error)) error {
 	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

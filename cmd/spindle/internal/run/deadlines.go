@@ -21,15 +21,14 @@ func (d *deadlines) watched() time.Time { return d.until.Add(-d.margin() / 2) }
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period that a lease allows. With a longer one, exec would signal the program to
-// end before two heartbeats in a row have failed.
+// MostGrace returns the longest grace period that a lease allows. With a longer grace period, exec would signal the
+// program to end before two heartbeats in a row have failed.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend computes the deadline from left, which is how long the lock is still held, and reports whether the deadline
-// is now later. Once the program has been signaled to end, heartbeats no longer postpone the deadline, but a
-// suspension of the machine can still make it earlier. Because two clocks are read one after the other, the result
-// varies slightly even without a heartbeat. Therefore, extend does not postpone the deadline by less than a hundredth
-// of the lease.
+// extend computes the deadline from how long the lock is still held, and reports whether it has postponed the deadline.
+// Once the program has been signaled to end, heartbeats no longer postpone the deadline, but a suspension of the
+// machine can still make it earlier. The result varies slightly even without a heartbeat, because two clocks are read
+// in sequence. Therefore, extend does not postpone the deadline by less than a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) (forward bool) {
 	until := now.Add(left)
 	forward = d.until.IsZero() || !d.told && until.Sub(d.until) > d.lease/100
@@ -53,8 +52,8 @@ func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 // left returns the time until the program is killed, which is not positive if that is due.
 func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
-// due returns what is due for the program: the happening late to signal it to end, or overdue to kill it. It returns
-// the happening late only once.
+// due returns the event that is due: late if the program must be signaled to end, overdue if it must be killed, or else
+// nothing. The event late is returned only once.
 func (d *deadlines) due(now time.Time) happening {
 	what := nothing
 	switch left := d.left(now); {

@@ -322,8 +322,8 @@ func whyNot(step elect.Step) error {
 	return errors.New("another candidate was first")
 }
 
-// start starts the program. The program must exit before the time that until returns, even if this process is stopped or
-// killed. Start calls until when it begins and just before the program begins.
+// start starts the program. The program must exit before the time that the function until returns, even if this process
+// is stopped or killed. start calls this function twice: immediately, and again just before the program begins.
 func (x *execution) start(t *elect.Term, until func() time.Time) (Program, error) {
 	return child.Start(child.Command{Args: x.args, Env: append(x.environment(t.Token()), x.pinged...), Whole: true, Until: until,
 		Watch: func(until time.Time) (*child.Watchdog, error) {

@@ -96,9 +96,9 @@ type guarding struct {
 	dog      atomic.Pointer[armed] // while the service may be active, or is being deactivated
 }
 
-// armed is a watchdog and the term that the watchdog knows, if any. Only a watchdog deactivates the service: when guard
-// tells it to, when guard exits, or when guard misses its deadline. Therefore, two processes never deactivate the service
-// at the same time, and a deactivation continues even if guard is killed.
+// armed is a watchdog, and the term that sets the watchdog's deadline, if any. Only a watchdog deactivates the service:
+// when guard tells it to, when guard exits, or when guard misses its deadline. Therefore, two processes never
+// deactivate the service at the same time, and a deactivation continues even if guard is killed.
 type armed struct {
 	*child.Watchdog
 	term *elect.Term
@@ -229,7 +229,7 @@ func (g *guarding) Extended() {
 }
 
 // until returns the time at which the term is lost if no heartbeat extends it. If this process is stopped after it has
-// read the time, the result is too early, which is safe.
+// read the clock, the result is too early, which is safe.
 func until(t *elect.Term) time.Time {
 	now := time.Now()
 	return now.Add(t.Left())

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. The result
-// is a single event.
+// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. The
+// result is a single event in the inbox.
 func (r *runner) compete(how deed) {
 	var pause time.Duration
 	var trouble error
@@ -95,8 +95,8 @@ func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
-// loses reports that a term was lost or is about to be lost, at most once per term. It ignores a term that came too late,
-// because such a term's beginning was not reported either.
+// loses reports that a term was lost or is about to be lost, at most once per term. It ignores a term that began too
+// late, because such a term's beginning was not reported either.
 func (r *runner) loses(h *holding, why error) {
 	if h != nil && h.kept && !h.told {
 		h.told = true
@@ -107,7 +107,7 @@ func (r *runner) loses(h *holding, why error) {
 var errGivenUp = errors.New("given up")
 
 // end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
-// end releases the lock or leaves it to expire. Only a release leads to an event.
+// end releases the lock or leaves it to expire. If the deed is abandon, it returns an empty event.
 func (r *runner) end(how deed) event {
 	h, by := r.term, r.m.turn.by
 	if h == nil {

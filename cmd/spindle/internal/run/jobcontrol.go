@@ -9,8 +9,8 @@ import (
 
 // At a terminal, the program is a background job, because it has its own process group. Exec treats the program as a
 // shell treats its jobs. When the program tries to use the terminal, exec lends it the terminal. When the program
-// stops, exec stops too, so that the shell notices. Therefore, Ctrl-Z, fg and bg work as usual. While exec is stopped,
-// it sends no heartbeats, so the watchdog kills the program before the lease expires.
+// stops, exec stops too, so that the shell notices. Ctrl-Z, fg and bg therefore work as for any job. While exec is
+// stopped, it sends no heartbeats, so the watchdog kills the program before the lease expires.
 
 // A Terminal is exec's controlling terminal. See child.Terminal.
 type Terminal interface {
@@ -52,7 +52,7 @@ func (p *programs) handleStop() {
 }
 
 // suspend stops exec and returns true after exec has been continued. If exec could not be stopped, suspend returns
-// false. If the program had the terminal before, suspend lends it the terminal again, unless exec is continued in the
+// false. If the program had the terminal before, suspend lends it to the program again, unless exec is continued in the
 // background.
 func (p *programs) suspend() bool {
 	had := p.terminal.Lent()

@@ -2,7 +2,7 @@
 // program. Guard keeps a service active.
 //
 //   - lockcommand.go: the flags, messages and environment that both commands share
-//   - events.go, machine.go: the events, and the state machine, which decides what both do after each of them
+//   - events.go, machine.go: the events, and the state machine, which decides what the commands do after each event
 //   - runner.go, holding.go: the loop, which does what the machine decides, and the terms
 //   - programs.go, deadlines.go, jobcontrol.go, signals_*.go: exec's program, when it must end, the terminal, and signals
 //   - service.go: guard's service
@@ -144,8 +144,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. No flag is ever set from them. Otherwise, if the
-// program ran a spindle command, that command would use its parent's lock by mistake.
+// These variables describe the lock to the program that runs under it. No flag is ever set from these variables, so
+// that a spindle command that the program runs does not use its parent's lock by mistake.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
@@ -157,7 +157,7 @@ const (
 
 // environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
 // table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
-// removed. A watchdog has no flags: its parent has already removed the variables.
+// removed. For a watchdog, which has no flags, its parent has already removed them.
 func (x *lockCommand) environment(token table.Token) []string {
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {

@@ -17,8 +17,8 @@ import (
 )
 
 // alone waits until no other guard on this machine manages the same service. If another guard has died, alone waits
-// until its watchdog has exited. Two guards manage the same service if they have the same lock, the same --deactivate
-// command and the same working directory.
+// until that guard's watchdog has exited. Two guards manage the same service if they have the same lock, the same
+// --deactivate command and the same working directory.
 func (g *guarding) alone(ctx context.Context) error {
 	for told := false; ; told = true {
 		err := g.takeLockFile()
@@ -66,8 +66,8 @@ type account struct {
 }
 
 // folder returns a directory that no other user can write to. All guards of a user should choose the same directory.
-// Root therefore ignores $XDG_RUNTIME_DIR, which is set after a login but not for a service. The directories for root and
-// in the temporary directory are created if they are missing.
+// Root therefore ignores $XDG_RUNTIME_DIR, which is set after a login but not for a service. If root's directory or the
+// one in the temporary directory is missing, folder creates it.
 func (a account) folder() (string, error) {
 	service, _, _ := strings.Cut(a.service, ":") // systemd lists all of the unit's directories
 	own := a.login

@@ -136,7 +136,7 @@ func (x *execution) beginOnce() {
 }
 
 // glance reads the last completed key before exec competes for the lock. If the work is already done, exec exits
-// without any other RPC. If the read fails, glance returns nil, because step reads the key again.
+// without any other RPC. If the read fails, glance returns nil, because exec reads the key again later.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -180,7 +180,7 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless returns an *terminal.Exit if CMD must not run, because the key or a larger key is already done, or because the
+// unless checks whether CMD may run. It returns an *terminal.Exit if the key or a larger key is already done, or if the
 // key can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
 	err := last.Forbids(x.todo)
@@ -214,8 +214,9 @@ func (x *execution) step(ctx context.Context) elect.Step {
 // wanted reports whether exec has work to do once.
 func (o *once) wanted() bool { return o.schedule != nil }
 
-// due reads the last completed key again, because the last holder may have recorded a key just before this process
-// acquired the lock. While this process holds the lock, no other process can record a key.
+// due returns an error unless CMD still has to run. It reads the last completed key again, because the last holder may
+// have recorded a key just before this process acquired the lock. While this process holds the lock, no other process
+// can record a key.
 func (x *execution) due(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Strong)
 	if err == nil {

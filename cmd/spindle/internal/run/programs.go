@@ -247,8 +247,8 @@ func (p *programs) exits() {
 	from.ends, from.changes, from.unwatched, from.ticks = nil, nil, nil, nil
 }
 
-// look returns the event that is due for the program. Before that, it extends the program's time by the heartbeats
-// since the last call, unless the term is over.
+// look first extends the program's time by the heartbeats since the last call, unless the term is over. It then returns
+// the event that is due for the program.
 func (p *programs) look(now time.Time) event {
 	n := p.program
 	if over := p.term.Over().Err() != nil; !over && n.extend(now, p.term.Left()) {
@@ -273,8 +273,8 @@ func (p *programs) look(now time.Time) event {
 	return event{what: what}
 }
 
-// stop ends the program, or passes a signal on to it. If the signal also ends exec and the program is stopped, stop
-// continues the program, because a stopped program can't handle the signal.
+// stop ends the program, or passes a signal on to it. If that signal also ends exec, stop continues a stopped program,
+// so that it can handle the signal.
 func (p *programs) stop(a action) {
 	switch a.do {
 	case pass:
@@ -294,7 +294,7 @@ func (p *programs) stop(a action) {
 }
 
 // bound gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
-// machine was suspended and another process may hold the lock, so the program has no time left.
+// program has no time left: the machine was suspended, and another process may hold the lock.
 func (p *programs) bound(after event) {
 	now := time.Now()
 	if errors.Is(after.err, elect.ErrExpired) {

@@ -183,7 +183,7 @@ func (r *reports) lost(why error) {
 
 func (r *reports) over() { r.with(func(s *state) { s.term = nil }) }
 
-// stuck reports that a program or service that should have ended may still be running. It reports this only once,
+// stuck reports that a program or service that should have ended may still be running. Further calls report nothing
 // until ranOut is called.
 func (r *reports) stuck(why error) {
 	var before bool

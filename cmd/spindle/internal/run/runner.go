@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// edge is the part that differs between exec and guard: it starts and ends what runs under the lock. The methods must
-// return immediately. The runner calls them one at a time, except for try.
+// edge is the part that differs between exec and guard: it starts and ends what runs under the lock. All methods except
+// try must return immediately, and the runner calls them one at a time.
 type edge interface {
 	// competes returns how to compete: after which pause, until when, or zero for ever, and why the last poll failed.
 	competes(how deed) (pause time.Duration, until time.Time, trouble error)
@@ -54,8 +54,8 @@ func (r *runner) loop() {
 	}
 }
 
-// await waits for an event and returns it. If exec has also received signals, await returns these first, so that the
-// program does not start after them, and exec does not stop before it has handled them.
+// await waits for an event and returns it. If exec has also received signals, await returns the signals first. The
+// program then does not start after a signal to end, and exec does not stop before it has handled the signals.
 func (r *runner) await() (all []event) {
 	var last event
 	select {

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// A service can be activated and deactivated on this machine. If ctx ends, its methods return an error. Activate and
+// A service can be activated and deactivated on this machine. If ctx ends, the methods return an error. Activate and
 // Check then kill the commands that they run, but a deactivation may continue after Deactivate has returned. Outside
 // tests, only the type guarding implements service.
 type service interface {
@@ -162,9 +162,9 @@ func (s *services) hears(e event) event {
 	return e
 }
 
-// handled tells the checks and the service which state the machine is in. While the service is being activated or
-// deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during a
-// deactivation.
+// handled tells the health checks and the reports which state the machine is in. While the service is being activated
+// or deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during
+// a deactivation.
 func (s *services) handled() {
 	checked, state := role(""), deactivating
 	switch m := &s.m; m.phase {

@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// waits is how a command waits for the lock: in the lock's queue, or on standby. The goroutine that competes uses it
-// first. When that goroutine has ended, the main loop may use it.
+// waits is how a command waits for the lock: in the lock's queue, or on standby. While a goroutine competes for the
+// lock, only that goroutine may use waits. Afterwards, the main loop may use it.
 type waits struct {
 	config    options.Config
 	candidate elect.Candidate
@@ -49,8 +49,8 @@ func (r *reports) joins(n int, queues bool) {
 	r.candidate.LeaseRecord.Slots, r.candidate.LeaseRecord.Kind = n, table.Semaphore
 }
 
-// settle keeps a slot if all holders are known to count it among their slots (see wait.Slots.IsKnown), and otherwise
-// gives it back. It takes at most half a lease to find out, because heartbeats begin only afterwards.
+// settle gives a slot back unless all holders are known to count it among their slots (see wait.Slots.IsKnown). It
+// takes at most half a lease to find out, because heartbeats begin only afterwards.
 func (x *execution) settle(ctx context.Context, step elect.Step) elect.Step {
 	limited, cancel := context.WithTimeout(ctx, x.lease/2)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 )
 
 // A feed keeps the most recent frames for all open pages. Each frame is encoded only once. A page asks for newer frames
-// when it has read the previous ones, so a slow page does not delay the others, and no page needs a queue of its own.
+// when it has read the previous frames. So a slow page delays no other page, and no page needs its own queue.
 type feed struct {
 	version  int // of the state after the last frame
 	frames   [][]byte

@@ -63,8 +63,8 @@ func guarded(next http.Handler) http.Handler {
 }
 
 // onlyFor rejects a request unless its Host header is an IP address, localhost or one of the given hosts. This prevents
-// DNS rebinding: a malicious site makes its own name resolve to an address that only the user's browser can reach. The
-// site's scripts could then read the data.
+// DNS rebinding, in which a malicious site makes its own name resolve to an address that only the user's browser can
+// reach. The site's scripts could then read the data.
 func onlyFor(hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -130,9 +130,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Start listens on the address that --listen gives, and serves until ctx ends. The channel ended then delivers the
-// reason. If other machines can reach the address, Start logs a warning, and the server also accepts requests for this
-// machine's names.
+// Start listens on the address that --listen gives, and serves until ctx ends. The returned channel then delivers the
+// reason for the end. If other machines can reach the address, Start logs a warning, and the server also accepts
+// requests for this machine's names.
 func (s *Server) Start(ctx context.Context) (url string, ended <-chan error, err error) {
 	listens, _, err := net.SplitHostPort(s.Listen)
 	if err != nil {

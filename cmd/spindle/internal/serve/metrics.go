@@ -158,14 +158,14 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has metrics. Without --released, a released lock has none, because there may be many
-// released locks, and their metrics would show nothing useful.
+// tellsOf reports whether a lock has metrics. Without --released, a released lock has no metrics, because there may be
+// many released locks, and their metrics would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != operator.Free || s.Released && k.State() != operator.Free
 }
 
-// ofLock adds the metrics of a lock. If counted is true, the lock is a partition that the metrics of its group already
-// count. Unless such a partition is expected, ofLock adds only the metrics of its waiters.
+// ofLock adds the metrics of a lock. The argument counted says whether the metrics of a group already count the lock,
+// because it is a partition. For such a partition, unless it is expected, ofLock adds only the metrics of its waiters.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

@@ -44,9 +44,9 @@ func Misuse(format string, args ...any) error {
 }
 
 // UntilEnded returns a context that is canceled when this process receives SIGTERM, SIGINT or SIGHUP. A second SIGTERM
-// or SIGINT kills the process immediately. A second SIGHUP does not, because a process can receive several of them when
-// its terminal closes, and some init systems send SIGHUP along with SIGTERM. If SIGHUP was ignored when the process
-// started, as under nohup, it stays ignored.
+// or SIGINT kills the process immediately. A second SIGHUP does not, because a process can receive SIGHUP several times
+// when its terminal closes, and some init systems send SIGHUP along with SIGTERM. If SIGHUP was ignored when the
+// process started, as under nohup, it stays ignored.
 func UntilEnded(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -13,7 +13,7 @@ import (
 // commandLineOnly marks flags that no environment variable sets.
 const commandLineOnly = "command-line-only"
 
-// OnlyOnCommandLine marks flags that can't be set by an environment variable. Some flags have a different meaning in
+// OnlyOnCommandLine marks flags that no environment variable may set. Some of these flags have a different meaning in
 // another command. Others could do harm if a variable was set and then forgotten.
 func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
@@ -41,7 +41,7 @@ func MarkWithoutVariable(flags *pflag.FlagSet) {
 }
 
 // Invalid replaces the error for a flag value that can't be parsed. Unlike the errors of package strconv, the new error
-// says what a valid value looks like. The function given formats the flag as the user has set it, such as "--lease ".
+// says what a valid value looks like. The second argument formats the flag as the user has set it, such as "--lease ".
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

@@ -73,8 +73,8 @@ type outlet struct {
 const room = 1000
 
 // Detach makes the journal write its lines in the background, so that the process never blocks if nothing reads its
-// messages. Call the returned function when no more messages will be logged. It waits up to a second for the remaining
-// lines to be written.
+// messages. Call the returned function when no more messages will be logged. That function waits up to a second for the
+// remaining lines to be written.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, lines: make(chan any, room)}
 	j.out = o

@@ -113,8 +113,8 @@ func when(was, l operator.Listing) time.Time {
 	return l.At
 }
 
-// A move is a change of the member that holds a group's partitions, from one read of the table to the next. The field
-// from is "" if no member held the partitions before, and the field to is "" if no member holds them now.
+// A move is a change of the member that holds some of a group's partitions. Its fields are the ids of the previous and
+// the new holder, or "" if no member held the partitions before or holds them now.
 type move struct{ from, to string }
 
 // moved has the number of partitions in a move, and the time of the last one.

@@ -78,7 +78,7 @@ func (s *selection) none() string {
 	return which + "."
 }
 
-// orders has a comparison function for each value of --sort. Each function puts the entries first that operators
+// orders has a comparison function for each value of --sort. Each function puts first the entries that operators
 // usually look for, such as the oldest term or the longest wait.
 var orders = map[string]func(a, b model.Entry) int{
 	"name":  func(model.Entry, model.Entry) int { return 0 }, // as it is

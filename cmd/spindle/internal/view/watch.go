@@ -77,8 +77,8 @@ func NewWatch(o *database.Database) *cobra.Command {
 	return c
 }
 
-// run prints a line for each change. It also reads released locks, because a new token shows that a lock was held in the
-// meantime.
+// run prints a line for each change. It also reads released locks, because a new token shows that a lock was held
+// between two reads.
 func (w *watching) run(ctx context.Context, p *terminal.Terminal) error {
 	if w.every < 10*time.Millisecond {
 		return terminal.Misuse("--every %v: must be at least 10ms", w.every)
