@@ -41,8 +41,8 @@ type RoundTrips struct {
 // An election consists of an observation, a claim and a confirmation. Lease assumes that each of these steps is as slow
 // as the slowest one measured.
 //
-// With this lease, a takeover takes at most 10% longer than the lease itself. A heartbeat, of which a holder sends
-// three per lease, may take six times as long as the slowest one measured, and still leave time for a retry.
+// With this lease, a takeover takes at most 10% longer than the lease itself. A holder sends three heartbeats per
+// lease. A heartbeat may take six times as long as the slowest one measured, and still leave time for a retry.
 //
 // The result takes only the database into account. Also make the lease longer than any pause that the process should
 // survive, and longer than a failover of the database, which takes seconds.

@@ -222,8 +222,8 @@ func (a api) stepDown(r *http.Request, p process) answer {
 }
 
 // stepDownAll asks all programs of a user to release their locks, and answers once they have done so. If root or the
-// agent's own user sends the request, it asks the programs of all users. With the parameter drain, the agent also stops
-// giving out locks.
+// agent's own user sends the request, the programs of all users are asked. With the parameter drain, the agent also
+// stops giving out locks.
 func (a api) stepDownAll(r *http.Request, p process) answer {
 	slow(r)
 	everybody := seesAll(p)

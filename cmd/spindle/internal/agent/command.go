@@ -228,8 +228,8 @@ func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 	return on, nil
 }
 
-// removeStale removes a socket on which no process listens. It checks the file's type first, because connect(2) fails
-// in the same way for a file that is not a socket.
+// removeStale removes a socket on which no process listens. It checks the file's type first, because connect(2) returns
+// the same error for a file that is not a socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -4,7 +4,7 @@ import "slices"
 
 // machine is the state of one hold, and decides what to do after each event. It releases the lock only if the program
 // said that its work has returned, or if the program can no longer act. A program can no longer act if its process has
-// ended and its end of the stream is closed. One of these signs is not enough: a process can close its socket and keep
+// ended and its end of the stream is closed. One condition alone is not enough: a process can close its socket and keep
 // working, and after a process has ended, its children may still have the socket.
 type machine struct {
 	releasesAtEOF bool // the program asked for eof=release, so the end of the stream is enough

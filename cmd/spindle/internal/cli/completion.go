@@ -155,8 +155,8 @@ func listed(ask completer) completer {
 	}
 }
 
-// holding returns a completer that offers what the function word returns for locks with a holder: for the lock in the
-// command's argument or, without an argument, for all locks.
+// holding returns a completer that offers the result of the function word for each lock with a holder, or only for the
+// lock in the command's argument.
 func holding(word func(operator.Listing) (text, about string)) completer {
 	return func(ctx context.Context, t table.Table, lock, begun string) (found []cobra.Completion, err error) {
 		all := make([]operator.Listing, 1)

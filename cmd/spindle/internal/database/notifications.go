@@ -27,7 +27,7 @@ func (n *Notifications) Flags(f *pflag.FlagSet) {
 	n.announced = f.Lookup("notify-address")
 }
 
-// Listen returns the option that makes locks notify other processes. The caller calls end after the locks have been
+// Listen returns the option that makes locks exchange notifications. The caller calls end after the locks have been
 // released. Only wrong flags are an error, because locks work without notifications.
 func (n *Notifications) Listen(o *Database) (option options.Option, end func(), err error) {
 	option, end = func(*options.Config) {}, func() {}

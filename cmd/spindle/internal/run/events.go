@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A happening is the kind of an event. Each comment names, in parentheses, the fields that such an event sets. What
-// runs under the lock is exec's program or guard's service.
+// A happening is the kind of an event. Each comment below names, in parentheses, the fields that such an event sets.
+// What runs under the lock is exec's program or guard's service.
 type happening int
 
 const (

@@ -157,7 +157,7 @@ const (
 
 // environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
 // table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
-// removed. For a watchdog, which has no flags, its parent has already removed them.
+// removed. A watchdog has no flags; its parent has already removed these variables.
 func (x *lockCommand) environment(token table.Token) []string {
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {
