@@ -19,7 +19,7 @@ import (
 // Open returns a Spanner client for locks. It passes ClientOptions(0) and then opts to spanner.NewClient. Use opts for
 // credentials, or for ClientOptions(lease) if a lock has a shorter lease than the default. A database's path is
 // projects/P/instances/I/databases/D. The client outlives ctx, because it has to release the locks after ctx has ended.
-// Close the client after that.
+// Close the client once the locks have been released.
 //
 // Locks also work with any other client. But if that client has many calls in progress, heartbeats have to wait for
 // them; see docs/performance.md.
@@ -38,9 +38,8 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 // passes these options. If you call NewClient yourself, append them to your own. The argument is the shortest lease of
 // any lock that uses the client; 0 means the default lease.
 //
-// Without these options, a lock can be without a holder for minutes. If a NAT gateway or a firewall silently drops a
-// connection, the client takes up to two and a half minutes to notice. After an outage, it may wait two minutes before
-// it reconnects.
+// Without these options, a lock can have no holder for minutes. If a NAT gateway or a firewall silently drops a connection,
+// the client takes up to two and a half minutes to notice. After an outage, it may wait two minutes before it reconnects.
 //
 // With these options, the client detects a dead connection in one of two ways:
 //   - On Linux, the client closes a connection when data that it sent has not been acknowledged for a third of the
@@ -56,8 +55,8 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 // the client retries it, the error contains that answer, such as RESOURCE_EXHAUSTED. Without these options, the error
 // is only DEADLINE_EXCEEDED. Nothing else about the client changes.
 //
-// Idle connections are not pinged. A server that limits pings, such as the emulator, closes a connection if a call on
-// it is silent for most of a minute. Use a separate client for such calls, for example for long queries.
+// Idle connections are not pinged. Because of the pings, a server that limits them, such as the emulator, closes a connection
+// if a call on it is silent for most of a minute. Use a separate client for such calls, for example for long queries.
 func ClientOptions(lease time.Duration) []option.ClientOption {
 	if lease <= 0 {
 		lease = options.DefaultLease

@@ -35,8 +35,8 @@ const (
 	// Event.Err is the cause. The partition becomes free once the work has returned.
 	PartitionRevoked
 	// Stalled means that the work has made no progress for the time that WithStall sets. A Lost event follows at once,
-	// even if the work has not returned. In a group, Event.Partition names the work's partition, and a PartitionRevoked
-	// event follows instead, unless it came earlier.
+	// even if the work has not returned. In a group, Event.Partition names the work's partition. Instead of Lost, a
+	// PartitionRevoked event follows, unless one came earlier.
 	Stalled
 )
 

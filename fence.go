@@ -31,8 +31,8 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 // count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can buffer
 // mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
-// The transaction must be serializable. Run the statement at its end if you can: once the statement has run, a release
-// or claim of the lock has to wait until the transaction ends. Heartbeats don't wait.
+// The transaction must be serializable. Run the statement as late as you can: once it has run, a release or claim of
+// the lock has to wait until the transaction ends. Heartbeats don't wait.
 //
 // The statement has one string parameter, p1 in Params, which is written @p1 in GoogleSQL and $1 in PostgreSQL. The
 // table's name appears exactly as it was passed to New, without quotes. If an argument of New was invalid, the

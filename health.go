@@ -14,9 +14,9 @@ import (
 // still healthy, and a short outage of Spanner does not make a Lock unhealthy. Time during which the machine was
 // suspended is not counted, and changes of the wall clock don't matter.
 //
-// Otherwise, Health returns an error that says what is wrong and since when. Possible reasons: Spanner can't be
-// reached, a free lock can't be claimed, or the leader function has not returned within the time limit after its term
-// ended or its ctx was canceled. Health also returns an error while Run is not active.
+// An error from Health says what is wrong and since when. Possible reasons: Spanner can't be reached, a free lock can't
+// be claimed, or the leader function has not returned within the time limit after its term ended or its ctx was
+// canceled. Health also returns an error while Run is not active.
 //
 // Health makes no RPC, and may be called from any goroutine.
 func (l *Lock) Health() error {

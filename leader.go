@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// leader is the loop during one term. It passes each event to the term's course, and carries out the acts that the
-// course returns. It runs in the loop's goroutine, from the election until the course is over. The keeper and the work
-// run in goroutines of their own, which put events into the inbox.
+// leader runs the elector's loop during one term. It passes each event to the term's course, and carries out the acts
+// that the course returns. It runs in the loop's goroutine, from the election until the course is over. The keeper and
+// the work run in goroutines of their own, which put events into the inbox.
 type leader struct {
 	loop     *elector
 	ctx      context.Context // Run's
@@ -54,8 +54,8 @@ type reminder struct {
 // errReturned is the reason for a term that ended because its leader function returned.
 var errReturned = fmt.Errorf("%w: the leader function returned", ErrSteppedDown)
 
-// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
-// returns an error if the work did not return in time or if the lock could not be released.
+// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead waits
+// only for the grace period. It returns an error if the work did not return by then or if the lock could not be released.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))

@@ -10,7 +10,7 @@ import (
 // A Notifier exchanges small UDP messages with other processes that compete for the same locks. The messages say that a
 // lock is free, or that its holder is alive. Waiters and followers then poll only about once per lease, and claim a
 // released lock immediately. No guarantee depends on messages: a lost, late, forged or repeated message costs a few
-// requests or a short delay. Processes without a Notifier, or that no message reaches, poll as usual.
+// requests or a short delay. Processes that have no Notifier or receive no messages poll at their normal pace.
 //
 // One Notifier serves all locks of a process. The other processes must be able to reach its port. docs/locks.md
 // describes the messages. All methods may be called from any goroutine.
@@ -31,14 +31,14 @@ func ListenNotifications(addr string) (*Notifier, error) {
 }
 
 // Close closes the socket. It blocks for a few milliseconds. Call it after you have released the locks that use the
-// Notifier. Locks also work with a closed Notifier, but send no messages, and waiters immediately return to their usual
-// pace. A second call does nothing.
+// Notifier. Locks also work with a closed Notifier, but send no messages, and waiters immediately poll at their normal
+// pace again. A second call does nothing.
 func (n *Notifier) Close() { n.own.Close() }
 
-// WithNotifier makes an elector, or a lock of package lock, use a Notifier. While the holder answers messages, a
-// follower or waiter polls about once per lease instead of three times or more. It polls immediately when the lock is
-// released. With WithPoll, the pause between two polls is never longer than the interval that you set. The age that
-// Seen returns can grow to nine tenths of the leader's lease. Giving one lock two different Notifiers is an error.
+// WithNotifier makes an elector, or a lock of package lock, use a Notifier. While the holder answers messages, a follower or
+// waiter polls about once per lease instead of three times or more. It polls immediately when the lock is released. If you
+// also use WithPoll, the pause between two polls is never longer than the interval that you set. The age that Seen returns can
+// grow to nine tenths of the leader's lease. Giving one lock two different Notifiers is an error.
 func WithNotifier(n *Notifier) LockOption {
 	return options.Option(func(c *options.Config) {
 		if c.Require(n != nil, "WithNotifier(nil): pass the Notifier that ListenNotifications returns, or leave the option out") &&

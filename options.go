@@ -81,7 +81,7 @@ func WithHeartbeat(d time.Duration) CommonOption {
 // candidate's lease or of the holder's lease, whichever is shorter. The interval must be shorter than the lease. Each
 // interval is randomly shortened by up to 10 %. A candidate that polls less often than the default may miss the
 // announcement of a handover (WithHandover). With a Notifier, the default is nine tenths of the lease while the holder
-// answers (WithNotifier). Messages can make a poll come sooner, but never later than the interval.
+// answers (WithNotifier). Messages can make a poll come sooner, but never delay it beyond the interval.
 //
 // If the holder's lease expires before the next poll is due, the candidate polls when the lease has expired, after a
 // short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
@@ -136,11 +136,10 @@ func WithValue(value string) CommonOption {
 // The lock is not released until the leader function has returned, and this process does not claim the lock again
 // before then. If the function panics or calls os.Exit, the process ends and the lock expires.
 //
-// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock. The
-// lock is released immediately, and another candidate can lead. This process competes again after a pause of a third of
-// the lease. The pause doubles each time the function returns early, up to three leases, and is reset by a term that
-// lasts at least that long. So the function must wait for ctx if it works in other goroutines. WithKeepOnReturn changes
-// this.
+// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock. The lock is
+// released immediately, and another candidate can lead. This process competes again after a pause of a third of the lease. The
+// pause doubles each time the function returns early, up to three leases. A term of at least three leases resets it. A
+// function that works in other goroutines must therefore wait for ctx. WithKeepOnReturn changes this.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return options.Option(func(c *options.Config) {
 		c.Require(c.Lead == nil, "WithLeader is given twice; combine the two functions into one")
@@ -150,17 +149,17 @@ func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	})
 }
 
-// WithKeepOnReturn makes the term continue when the leader function (WithLeader) returns before its ctx has ended. Use it
-// for a function that only starts the work, or whose work is done once per term.
+// WithKeepOnReturn makes the term continue when the leader function (WithLeader) returns before its ctx has ended. Use
+// it for a function that only starts the work, or for work that is done once per term.
 func WithKeepOnReturn() Option {
 	return options.Option(func(c *options.Config) { c.KeepOnReturn = true })
 }
 
 // WithStall makes holding the lock depend on the work's progress. By default, a holder whose work hangs keeps the lock
-// forever. With WithStall, no more than the given time may pass between two reports of progress. The leader function
-// calls Term.Progress, the function of lock.Do or Once.Do calls lock.Progress, and the work of a group calls
-// Partition.Progress. The lock watches the work until it returns, even after its ctx has ended. The limit should be
-// several times the longest step of the work, and must be at least the heartbeat interval. An elector needs WithLeader.
+// forever. With WithStall, no more than the given time may pass between two reports of progress. To report progress, the
+// leader function calls Term.Progress, the function of lock.Do or Once.Do calls lock.Progress, and the work of a group calls
+// Partition.Progress. The lock watches the work until it returns, even after its ctx has ended. The limit should be several
+// times the longest step of the work, and must be at least the heartbeat interval. An elector needs WithLeader.
 //
 // After half of the limit without progress, a warning is logged. After the whole limit, ctx ends with the cause
 // ErrStalled, and HasLock returns false. The lock is released as soon as the work has returned. If the work has not
@@ -182,7 +181,7 @@ func WithStall(d time.Duration) CommonOption {
 // never without a leader. When Run's ctx ends, the leader makes the announcement and continues to work for a third of
 // the lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then
 // the leader cancels its work's context, and releases the lock once the work has returned. If the work returns earlier,
-// the leader releases the lock without further delay. This delays the end of Run by at most one lease.
+// the leader releases the lock without further delay. The announcement delays the end of Run by at most one lease.
 //
 // WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
 // priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes
@@ -200,9 +199,9 @@ func WithHandover() GroupOption {
 // before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait
 // longer before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
 //
-// If the other candidate can't keep the lock for three lease durations, the leader that handed the lock over may be
-// elected again. To keep the lock from moving back and forth, it then refuses such requests for the first 10 leases of
-// its new term. Each time this happens again, that period doubles, up to an hour, or up to 10 leases if that is longer.
+// If the new leader can't keep the lock for three lease durations, the old leader may be elected again. To keep the
+// lock from moving back and forth, the old leader then refuses such requests for the first 10 leases of its new term.
+// This period doubles each time, up to an hour, or up to 10 leases if that is longer.
 func WithPriority(n int) Option {
 	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }

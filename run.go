@@ -137,10 +137,10 @@ func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
 	e.observer.Put(int(kind), at.Time(), ev)
 }
 
-// rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning. The
-// rest takes longer each time, and unlike an ordinary Yield, it does not end when another candidate holds the lock.
-// Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause, and a
-// healthy candidate would rarely get the lock.
+// rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning.
+// Each rest is longer than the one before. Unlike an ordinary Yield, a rest does not end when another candidate holds
+// the lock. Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause,
+// and a healthy candidate would rarely get the lock.
 type rest struct {
 	began  elect.Instant // of the current term
 	length time.Duration // of the last rest; zero: none since the last term of three leases or more

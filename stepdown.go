@@ -65,10 +65,10 @@ type Handover struct {
 	Gap      time.Duration // the longest time that the lock can have had no holder, by Spanner's clock
 }
 
-// RequestHandover asks the holder to step down if its term has the given token, and returns once another term has begun.
-// Only a holder with WithHandover accepts requests. Because such a holder checks for requests once per lease,
-// RequestHandover can take one and a half leases, plus the time until the leader's work returns. It works even if Run
-// was never called, and in any process.
+// RequestHandover asks the holder to step down if its term has the given token, and returns once another term has
+// begun. Only a holder with WithHandover accepts requests. Because such a holder checks for requests once per lease,
+// RequestHandover can take one and a half leases, plus the time until the leader's work returns. It works in any
+// process, even if Run was never called.
 //
 // The error wraps ErrSuperseded if token is not valid, ErrNoLeader if token is valid but its lease has expired, and
 // ErrHandoverUnsupported if the holder does not accept requests. Any other error wraps ctx's error and says how far the

@@ -47,9 +47,9 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 }
 
 // Progress tells the locks that the work is making progress (spindle.WithStall). Pass the context that the function got
-// from Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress counts for both. Once the
-// function's context has ended, Progress returns the cause, so that a loop can stop. For any other context, it also
-// returns an error. It makes no RPC.
+// from Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress reports to the locks of
+// both calls. Once the function's context has ended, Progress returns the cause, so that a loop can stop. For any other
+// context, it also returns an error. It makes no RPC.
 func Progress(ctx context.Context) error {
 	w := working(ctx)
 	if w == nil {
@@ -94,7 +94,7 @@ func (own *work) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// watched returns fn with a watch on the progress of each call.
+// watched wraps fn so that the progress of each call is watched.
 func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		defer own.stall.Watch()()
@@ -145,7 +145,7 @@ func (s *contender) ready(ctx context.Context, step string) error {
 	return s.err
 }
 
-// ownIn returns the names that are already held by the calls of Do from which ctx comes. The result by describes the
+// ownIn returns which of the names are already held by the calls of Do that ctx comes from. The result by describes the
 // mutex, set or semaphore that holds the last of these names.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {

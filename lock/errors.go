@@ -17,8 +17,8 @@ var (
 	ErrNotHeld = errors.New("not held")
 
 	// ErrHeld is returned by Lock and TryLock if they are called inside a Do that already holds the lock, through this
-	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. In both
-	// cases, the caller would wait for itself.
+	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. Without the
+	// error, the caller would wait for itself.
 	ErrHeld = errors.New("already held by the caller's own work")
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// held is a term that sends its own heartbeats until it is released or lost.
+// held is a term whose keeper sends heartbeats until the locks are released or lost.
 type held struct {
 	*contender
 	by     *waiter // the waiter that acquired the locks
@@ -83,8 +83,8 @@ func (h *held) age() time.Duration {
 	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
-// overdue runs one lease duration after the lock was lost, and again each lease until the lock is unlocked. By then,
-// the work has had time to unlock the lock, because its context ended at the loss.
+// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It first runs one lease after the
+// loss, and then once per lease. The work has had this time to unlock the lock, because its context ended at the loss.
 func (h *held) overdue() {
 	if h.by.queue.holds.Load() != h {
 		return
@@ -147,8 +147,8 @@ const (
 	lateGiveBack = 3 * time.Second
 )
 
-// unlock releases the locks, and makes way for the next goroutine of the process. That goroutine's new ticket is at the
-// end of the queues.
+// unlock releases the locks, and makes way for the next goroutine of the process. It puts a new ticket for that
+// goroutine at the end of the queues.
 func (h *held) unlock(ctx context.Context) error {
 	if h == nil || !h.leave() {
 		return ErrNotHeld
@@ -201,9 +201,9 @@ func (h *held) giveBack(ctx context.Context, also ...table.Write) error {
 	return err
 }
 
-// last returns the context that limits how long the release of the locks may take. Inside a Do, only the deadline of
-// ctx counts, because ctx has already ended if the lock was lost. If any other ctx has already ended, the limit is
-// lateGiveBack.
+// last returns a context that limits how long the release of the locks may take. Inside a Do, only the deadline of ctx
+// counts, because ctx has already ended if the lock was lost. If the deadline has passed, or if ctx has ended outside a
+// Do, the limit is lateGiveBack.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()

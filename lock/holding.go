@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// holding is what a Mutex, a Set and a Permit have in common: the locks that were acquired, and writes under their token.
+// holding has the methods that a Mutex, a Set and a Permit share. It refers to the locks that were acquired.
 //
 // Nothing that outlives a call may point to a holding. Otherwise, forget would not be called when the program drops the
 // holding.

@@ -13,8 +13,8 @@ type Key struct {
 	err      error
 }
 
-// KeyOf returns a key with the given name, such as a version or a month. The name must be 1 to 1024 bytes. Keys are
-// ordered by their bytes, so v9 comes after v10. Pad numbers with zeros to the same number of digits, as in v09.
+// KeyOf returns a key with the given name, such as a version or a month. The name must be 1 to 1024 bytes long. Keys
+// are ordered by their bytes, so v9 comes after v10. Pad numbers with zeros to the same number of digits, as in v09.
 func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name)} }
 
 // Tick returns a key for the period in which Do is called. The time comes from Spanner's clock, so the clocks of the
@@ -35,17 +35,18 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // time that is nearest to the call, by Spanner's clock. Calls for the same scheduled time get the same key if the
 // callers' clocks differ from Spanner's by less than half a period.
 //
-// The scheduled times are one period apart. Each comes the given time after the beginning of a Tick. For example,
+// The scheduled times are one period apart, each at the given offset from the beginning of a Tick. For example,
 // Every(24*time.Hour, 3*time.Hour) means 3:00 UTC each day, and Run.Key returns that time. Callers may skip scheduled times.
 //
-// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning, once
-// for each Once, if a call comes within period/50 (at most five minutes) of that point. It also does so if the next clock
-// change in the machine's time zone would move such calls that close. For schedules by local time, use Cron instead.
+// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning,
+// once for each Once, if a call comes within period/50 (at most five minutes) of that point. It also logs the warning
+// if calls at this time of day would come that close after the next clock change in the machine's time zone. For
+// schedules by local time, use Cron instead.
 //
-// A call always counts for the nearest scheduled time, even if that time is still to come. With Every(24*time.Hour,
-// 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at 3:00 then does
-// nothing. To make up for missed work, pass its scheduled time as a key, such as KeyOf("2026-11-21T03:00:00Z"), before
-// the work for a later time is done.
+// A call always gets the key of the nearest scheduled time, even if that time is in the future. With
+// Every(24*time.Hour, 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at
+// 3:00 then does nothing. To make up for missed work, pass its scheduled time as a key, such as
+// KeyOf("2026-11-21T03:00:00Z"), before the work for a later time is done.
 func Every(period time.Duration, at ...time.Duration) Key {
 	return keyOf(table.Tick{Period: period, Nearest: true}, at)
 }

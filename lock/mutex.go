@@ -61,10 +61,11 @@ func newMutex(c *contender, names ...string) mutex {
 // tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. If the table
 // or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns it immediately.
 //
-// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that has
-// acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses the lock.
-// That goroutine might still be at work, and two goroutines of one process must not unexpectedly work at the same time. Other
-// processes do not wait for it. If a lost lock has not been unlocked, Lock's error and a warning in the log say so.
+// Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
+// has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
+// the lock. That goroutine might still be at work, and two goroutines of one process must not unexpectedly work at the
+// same time. Other processes do not wait for that goroutine. If a lost lock has not been unlocked, Lock's error and a
+// warning in the log say so.
 //
 // A value that is dropped without Unlock keeps the lock until the process ends, because the program may rely on that.
 // Once the value has been collected as garbage, a warning in the log names the line that locked it. If an operator then
@@ -119,11 +120,11 @@ func (m *mutex) ready(ctx context.Context) error {
 	return nil
 }
 
-// Unlock releases the lock in one RPC, and lets the next goroutine of this process acquire it. It blocks until that is
-// done or ctx ends, in which case the lock is left to expire. If ctx has already ended when Unlock is called, as in a
-// deferred Unlock during a shutdown, Unlock takes at most three seconds instead.
+// Unlock releases the lock in one RPC, and lets the next goroutine of this process acquire it. If ctx ends before that
+// is done, the lock is left to expire. If ctx has already ended when Unlock is called, as in a deferred Unlock during a
+// shutdown, Unlock still tries for at most three seconds.
 //
-// After an error there is nothing to do: this value counts as unlocked, and can be locked again.
+// After an error, you need not do anything: this value counts as unlocked, and can be locked again.
 //
 // Unlock returns ErrNotHeld if the lock was lost or never held. After a loss, another process may have held the lock,
 // so the work done under it may have to be undone or repeated.

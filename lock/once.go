@@ -30,13 +30,13 @@ var (
 // Once does work once for each key, in one of the processes that call Do with this key. A key is, for example, a
 // scheduled time or the version of a schema.
 //
-// Keys are done in increasing order, compared by their bytes. Once a key has been done, smaller keys no longer run, and
-// Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
+// Keys are done in increasing order, compared by their bytes. After a key has been done, smaller keys no longer run,
+// and Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
 // comes too late finds that its key has been passed. So do not use a Once if every key must run, as for the batches of
 // an import. The keys of one name must either all be times of one schedule, or all be other keys.
 //
-// The last key that was done is recorded in a row next to the lock's. The row is written in the commit that releases
-// the lock, and is never pruned.
+// The last key that was done is recorded in a row of its own. The row is written in the commit that releases the lock,
+// and is never pruned.
 //
 // A Once is a lock on its name, and excludes a Mutex and a spindle.Lock with that name. But give it a name of its own: to
 // waiting callers, a Mutex that was unlocked looks like a run that failed, so they pause (see Do) and may be overtaken.
@@ -89,8 +89,8 @@ func (r Run) Left() time.Duration {
 //
 // Add the mutations to a serializable transaction of your own in the lock's database. The writes of that transaction
 // then take effect exactly once for the key, even if this process crashes before or after the commit. The key stays
-// done even if the function fails later. If the outcome of the commit is unknown, return its error and do not commit
-// again. The next call of Do finds out whether the key is done.
+// done even if the function fails later. If the outcome of the commit is unknown, return the commit's error and do not
+// commit again. The next call of Do finds out whether the key is done.
 func (r Run) Done() []*spanner.Mutation { return r.done }
 
 // Do runs fn unless the key has already been done, and reports whether fn ran. If Do returns false and no error, this
@@ -240,7 +240,7 @@ func (o *Once) log() *slog.Logger {
 	return c.config.Log.With("table", c.about.Table, "lock", o.name(), "id", c.config.ID)
 }
 
-// last reads which key was done last. It retries, unless try is set or waiting does not help.
+// last returns the key that was done last. It repeats a failed read, unless try is set or waiting does not help.
 func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (last table.Done, now time.Time, err error) {
 	c := o.mutex.contender
 	w := c.about.Watch()

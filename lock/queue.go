@@ -26,7 +26,7 @@ type queue struct {
 	slots map[*waiter]string   // the slot of a semaphore that each goroutine holds or is about to claim
 	nonce string               // identifies the process in its tickets
 
-	// ticket is the process's place among the other processes, while one goroutine hands it to the next.
+	// ticket is the process's ticket in the table, while one goroutine hands it to the next.
 	ticket table.Ticket
 }
 
@@ -54,8 +54,8 @@ func (q *queue) leave(w *waiter) {
 }
 
 // enter waits until the caller is at the front of the queue, and returns the process's ticket. It reports false if ctx
-// ends first, or if the caller would have to wait although try is set. In these cases, it returns the ticket only if no
-// other goroutine is left to take it over.
+// ends first, or if the caller would have to wait although try is set. If it reports false, it returns the ticket only
+// if no other goroutine is left to take the ticket over.
 func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bool) {
 	waits := 0
 	select {
@@ -83,8 +83,8 @@ func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bo
 	return own, front
 }
 
-// next makes way for the next goroutine, and leaves the ticket to it. It reports false if no goroutine is waiting.
-// Goroutines that hold slots are still in the queue, but do not wait.
+// next gives up the front of the queue, and leaves the ticket to the goroutine that follows. It reports false if no
+// goroutine is waiting. Goroutines that hold slots are still in the queue, but do not wait.
 func (q *queue) next(own table.Ticket) (taken bool) {
 	queues.Lock()
 	if taken = q.wants > 0; taken {

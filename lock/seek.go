@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// seeker is one goroutine's search for a slot. The goroutine waits in the queue only if no slot is free. It makes way
-// for the next goroutine as soon as it has claimed a slot.
+// seeker searches for a slot on behalf of one goroutine. The goroutine queues if no slot is free, or if another
+// goroutine is at the front of the queue. It makes way for the next goroutine as soon as it has claimed a slot.
 type seeker struct {
 	*Semaphore
 	*waiter
@@ -63,8 +63,8 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 	}
 }
 
-// settle checks that all holders know the slot that h holds (see wait.Slots.IsKnown), and then returns h. If a holder does not
-// know it, or if the slot is lost during the check, settle releases the slot, and returns an error, or nil to try again.
+// settle returns h if all holders know the slot that h holds (see wait.Slots.IsKnown). If a holder does not know the slot, or
+// if the slot is lost during the check, settle releases it. If settle then returns no error either, the caller tries again.
 func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	known := false
 	err := k.persist(ctx, &k.waiter.patience, k.try, func(ctx context.Context) (err error) {

@@ -31,9 +31,9 @@ type Semaphore struct {
 // invalid, Acquire and TryAcquire return an error that describes the mistake.
 //
 // All processes should use the same n. During a rolling update that changes n, old and new processes both get permits.
-// While a process with a smaller n holds a slot, others claim only slots below that n. They keep any higher slots that
-// they already hold. There are never more holders than the largest n. A Semaphore logs a warning once for each
-// different n that it sees.
+// While a process with a smaller n holds a slot, other processes claim only slots below that n, but keep any higher
+// slots that they already hold. There are never more holders than the largest n. A Semaphore logs a warning once for
+// each different n that it sees.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{name: name}
 	s.slots = wait.NewSlots(name, n, func(o table.Observation) {
@@ -133,9 +133,9 @@ func (s *Semaphore) Permit(ctx context.Context) *Permit {
 // Permit is dropped without Release, its slot stays held until the process ends, and a warning in the log says so.
 type Permit struct{ holding }
 
-// Release releases the slot in one RPC. It blocks until that is done or ctx ends, in which case the slot is left to
-// expire. If ctx has already ended when Release is called, Release takes at most three seconds instead. It returns
-// ErrNotHeld if the slot has been lost or was already released.
+// Release releases the slot in one RPC. If ctx ends before that is done, the slot is left to expire. If ctx has already
+// ended when Release is called, Release still tries for at most three seconds. It returns ErrNotHeld if the slot has
+// been lost or was already released.
 func (p *Permit) Release(ctx context.Context) error { return p.end(ctx, p.now.Load()) }
 
 // Fence returns a mutation that changes nothing, but makes a commit fail unless the slot is still held under its

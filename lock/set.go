@@ -16,9 +16,9 @@ import (
 // it waits for the rest, so there is no deadlock.
 type Set struct{ mutex }
 
-// All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500
-// names, all different. Each lock gets a copy of the value (spindle.WithValue). All the names and values together must
-// fit into one commit of at most 100 MiB, because the locks are claimed in one transaction. Otherwise, All is like New.
+// All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500 names,
+// all different. Each lock gets a copy of the value (spindle.WithValue). All the names and values together must fit into one
+// commit of at most 100 MiB, because the locks are claimed in one transaction. In all other respects, All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	s := &Set{newMutex(newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names...)}

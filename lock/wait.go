@@ -64,10 +64,9 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 	return w
 }
 
-// wait runs compete in a new goroutine. If ctx ends, this goroutine still finishes what it has begun: it releases the
-// locks that it has claimed, deletes its tickets, and leaves the process's queue. If there are tickets, wait returns
-// only when they are deleted, because the program may exit then. This takes at most a tenth of the lease or 500 ms. If
-// the last request failed, wait returns immediately.
+// wait runs compete in a new goroutine. If ctx ends, this goroutine still releases the locks that it has claimed, deletes its
+// tickets, and leaves the process's queue. The program may exit after wait has returned. So wait waits until the tickets are
+// deleted, but no longer than a tenth of the lease or 500 ms. If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
 	type result struct {
 		*held
@@ -177,9 +176,9 @@ func (w *waiter) candidate(names ...string) elect.Candidate {
 // acquire polls the locks until it can claim the ones that w.choose selects. w.choose must select nothing while other
 // waiters are ahead.
 //
-// With try, acquire returns no term if the locks are held or others are ahead. It polls again only if its claim failed,
-// because Spanner may abort a claim on a free lock. Without try, a waiter that can't claim its locks puts a ticket into
-// the queues, unless another goroutine of this process already has one.
+// If try is set, acquire returns no term if the locks are held or other waiters are ahead. It polls again only if its
+// claim failed, because Spanner may abort a claim on a free lock. If try is not set, a waiter that can't claim its
+// locks puts a ticket into the queues, unless another goroutine of this process already has one.
 func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, error) {
 	defer w.Ear.Close()
 	var f found
@@ -231,7 +230,7 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 
 func (w *waiter) note(f found) { w.found.Store(&f) }
 
-// attend keeps the process's place in the queues. It does nothing unless the waiter is first among the process's
+// attend updates the process's tickets in the queues. It does nothing unless the waiter is first among the process's
 // goroutines. If attend fails, the waiter tries again after the next poll.
 func (w *waiter) attend(ctx context.Context, seen []elect.LockView) error {
 	if !w.front {

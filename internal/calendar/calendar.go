@@ -73,8 +73,9 @@ func (l Line) last(now time.Time) time.Time {
 	return from(n)
 }
 
-// next returns the first scheduled time after now, or the zero time if there is none for years. It asks package cron only
-// about wall-clock times. Between two clock changes, these are as far apart as the instants at which clocks show them.
+// next returns the first scheduled time after now, or the zero time if there is none for years. It asks package cron
+// only about wall-clock times. Between two clock changes, wall-clock times are as far apart as the instants at which
+// clocks show them.
 func (l Line) next(now time.Time) time.Time {
 	from := now.In(l.zone)
 	wall := wallOf(from)

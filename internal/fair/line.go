@@ -1,5 +1,5 @@
 // Package fair decides when a waiter may try to claim a lock. Waiters take turns in the order of their tickets in the
-// table, but a waiter can pass others that are dead or slow. All functions are pure, and package lock acts on their
+// table, but a waiter can pass others that are dead or slow. All functions are pure, and package wait acts on their
 // results. The chapter on queues in docs/locks.md explains the rules.
 //
 // line.go decides which waiter is next, and pace.go decides how often a waiter polls.
@@ -53,8 +53,8 @@ func without(all []table.Ticket, drop func(table.Ticket) bool) []table.Ticket {
 }
 
 // behind returns the ticket that determines t's turn: the last one among t and the tickets with smaller keys. Work for
-// a smaller key goes first, because it must not run after the larger key is done. For this, the waiter with the larger
-// key moves back. No waiter moves forward, so a waiter without a key is not overtaken.
+// a smaller key goes first, because it must not run after the larger key is done. So the waiter with the larger key
+// moves back in the queue. No waiter moves forward, so a waiter without a key is not overtaken.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
 	for _, other := range all {
@@ -136,8 +136,8 @@ func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Durat
 	return wait
 }
 
-// After returns how long a waiter leaves a free lock to the waiters ahead of it. The argument place is their number,
-// and held is the longest time for which the lock may have been held.
+// After returns how long a waiter leaves a free lock to the waiters ahead of it. The argument place is the number of
+// those waiters, and held is the longest time for which the lock may have been held.
 func After(before []table.Ticket, place int, held time.Duration) time.Duration {
 	return time.Duration(float64(longest(before, held)) * math.Log2(1+float64(place)))
 }
@@ -147,10 +147,9 @@ func AfterSlots(before []table.Ticket) time.Duration {
 	return time.Duration(len(before)) * longest(before, math.MaxInt64)
 }
 
-// longestFor returns how long other waiters leave a free lock to a ready set. The set may still have to wait for
-// another of its locks, whose holder may keep it for a long time. So the result grows with the time that the set has
-// already waited, up to one minute. Without this limit, there could be a deadlock, because the holder of the other lock
-// may itself be waiting for the free lock.
+// longestFor returns how long other waiters leave a free lock to a ready set. The set may still have to wait for another of
+// its locks. The longer the set has already waited, the longer the free lock is left to it, up to one minute. Without this
+// limit, there could be a deadlock, because the holder of the other lock may itself be waiting for the free lock.
 func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }

@@ -32,8 +32,7 @@ func (f *Follower) Rest(ctx context.Context, step elect.Step, began elect.Instan
 	f.Ear.Sleep(ctx, c.Clock, step.Pause, max(long, step.Pause))
 }
 
-// learn tells the Ear what a poll has shown. While the candidate leaves the lock to others, messages go to the others
-// first.
+// learn tells the Ear what a poll has shown. While the candidate is cooling down, other candidates get messages first.
 func (f *Follower) learn(step elect.Step, began elect.Instant, last table.Token) {
 	if f.Ear == nil {
 		return

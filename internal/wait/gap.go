@@ -36,8 +36,8 @@ func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
 	return gap
 }
 
-// heldFor returns an upper bound on how long a free lock was held before. The lock's rows show the beginning and the end
-// of its last term. But waiters ahead may still be in a pause that they began during an earlier, longer term.
+// heldFor returns an upper bound on how long a lock was held before it became free. The lock's rows show the beginning and the
+// end of its last term. But waiters ahead may still be in a pause that they began during an earlier, longer term.
 func (g *gaps) heldFor(s elect.LockView) time.Duration {
 	end := s.Freed
 	switch {

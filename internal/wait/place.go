@@ -1,5 +1,5 @@
-// Package wait waits for locks on behalf of a candidate. A candidate with a place in the queues (Place) gets its turn in
-// order of arrival, among the waiters of all processes. A follower of an elector (Follower) has no place.
+// Package wait waits for locks on behalf of a candidate. A waiter in the queues (Place) gets its turn in order of
+// arrival, among the waiters of all processes. A candidate for an elector's lock (Follower) does not queue.
 //
 //   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
 //   - slots.go: the slots of a semaphore, of which a waiter takes one
@@ -20,9 +20,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Place is a waiter's place in the queues for the locks that it wants. The place belongs to the whole process: goroutines pass
-// it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim also
-// deletes the waiter's own tickets and those of the waiters that it passes, and a release can write a new one.
+// Place waits in the queues for a waiter's locks. A ticket in the queues belongs to the whole process: goroutines pass
+// it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim
+// also deletes the waiter's own tickets and those of the waiters that it passes, and a release can write a new ticket.
 //
 // Only one goroutine at a time may call its methods.
 type Place struct {
@@ -96,8 +96,8 @@ func (p *Place) Asks() *table.Beside {
 }
 
 // end returns the last row that the next poll reads of a queue, or "" for the whole queue. Reading a whole long queue
-// takes three requests. It is repeated only when half of the tickets are gone, or when half of them no longer count and
-// the waiter may be next.
+// takes three requests. The whole queue is read again only when half of the tickets are gone, or when half of them no
+// longer count and the waiter may be next.
 func (p *Place) end(queue int) string {
 	if p.seen == nil {
 		return ""
@@ -159,9 +159,9 @@ func deletes(tickets []table.Ticket) (all []table.Write) {
 	return all
 }
 
-// free is like turn, but for semaphores. It returns which of the free slots the waiter can claim, or how long the
-// waiter must wait. A waiter that has no ticket yet chooses its slot at random, because such waiters do not know of
-// each other.
+// free does for semaphores what turn does for other locks. It returns which of the free slots the waiter can claim, or
+// how long the waiter must wait. A waiter that has no ticket yet chooses its slot at random, because such waiters do
+// not know of each other.
 func (p *Place) free(free []elect.LockView) (slot int, wait time.Duration, also []table.Write, ok bool) {
 	q := p.seen[0]
 	times := make([]time.Duration, len(free))

@@ -12,15 +12,15 @@ import (
 // MostSlots is the largest size of a semaphore.
 const MostSlots = 1000
 
-// Slots are the slots of a semaphore, as one process knows them. Others can give the semaphore a different size.
+// Slots contains the slots that this process gives a semaphore. Other processes can give the semaphore a different size.
 type Slots struct {
 	Name    string                  // the semaphore's
 	Names   []string                // the locks
 	differs func(table.Observation) // is called with each holder that gives the semaphore a different size
 }
 
-// NewSlots returns n slots. The caller must have checked n. The function warn is called once for each different size,
-// from any goroutine, with the first holder that has this size.
+// NewSlots returns n slots. The caller must have checked n. If a holder gives the semaphore a size other than n, warn
+// is called, once for each such size and from any goroutine.
 func NewSlots(name string, n int, warn func(table.Observation)) Slots {
 	var said sync.Map // the different sizes
 	s := Slots{Name: name, differs: func(o table.Observation) {

@@ -36,7 +36,7 @@ func (q *queued) in(queues []string, on table.Table) (own []table.Ticket) {
 	return own
 }
 
-// Attend keeps the process's place in the queues, after a poll. If it fails, the caller tries again after the next poll.
+// Attend updates the process's tickets in the queues after a poll. If it fails, the caller calls it again after the next poll.
 func (p *Place) Attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	if err := p.write(ctx, p.due(nonce, seen)); err != nil {
 		return fmt.Errorf("queue: %w", err)
@@ -44,8 +44,8 @@ func (p *Place) Attend(ctx context.Context, nonce string, seen []elect.LockView)
 	return nil
 }
 
-// write writes tickets. If that fails, they are written again after the next poll. The request continues when ctx ends,
-// because otherwise its outcome would not be known.
+// write writes and deletes tickets. If the request fails, the tickets are written again after the next poll. The
+// request continues after ctx has ended, because otherwise its outcome would not be known.
 func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 	if len(tickets) == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 
 // isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not
 // claim it, they may have died. After a while, the set may overtake them, and then counts as first in that queue.
-// Otherwise, if no other waiter is left to delete their tickets, the set would wait until these lapse.
+// Without this rule, the set would have to wait until their tickets have lapsed, unless another waiter deletes them.
 func isFirst(p *Place, seen []elect.LockView) bool {
 	for i, q := range p.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(p.gap(q, seen[i]), p.Config.Clock.Random) <= 0
@@ -142,7 +142,7 @@ func (q *queued) stamp(at time.Time, p fair.Pace) {
 	q.Own.Beat, q.Own.Grace, q.Own.RoundTrip = at, p.Grace(), p.RoundTrip
 }
 
-// GoToTheEnd returns writes for the commit that releases the locks. They put a new ticket at the end of the queues, for
+// GoToTheEnd returns writes for the commit that releases the locks. The writes put a new ticket at the end of the queues, for
 // the next goroutine of the process. The ticket has no key, because it is not known which key that goroutine wants. The
 // ticket's time is Spanner's time at the last poll, plus the time that has passed since then by the monotonic clock.
 func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
@@ -159,7 +159,7 @@ func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 // LongestForget returns how long a call that has ended waits until its ticket is deleted.
 func LongestForget(lease time.Duration) time.Duration { return min(lease/10, 500*time.Millisecond) }
 
-// Forget deletes the waiter's tickets. Tickets that it can't delete lapse.
+// Forget deletes the waiter's tickets. If it can't delete a ticket, the ticket lapses by itself.
 func (p *Place) Forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*elect.Attempt(p.Config.Lease)) // a request may be lost
 	defer cancel()
