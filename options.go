@@ -109,9 +109,8 @@ func WithID(id string) CommonOption {
 // such as the name of a pod in a StatefulSet. WithReclaim requires WithID.
 //
 // You must guarantee that two Locks with the same name and id never run at the same time. Before a Lock runs, every
-// earlier Lock with its id must have stopped, including its work. If two of them do run at the same time, they keep
-// taking the lock from each other, and each time both hold it for up to one heartbeat interval. Only fenced writes are
-// safe in that case.
+// earlier Lock with its id must have stopped, including its work. If two of them run at the same time, they keep taking
+// the lock from each other. Each time, both hold it for up to one heartbeat interval, and only fenced writes are safe.
 func WithReclaim() GroupOption {
 	return options.Option(func(c *options.Config) { c.Reclaim = true })
 }

@@ -32,7 +32,7 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 //
 // Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
 // a row only if the lock is still released and has not changed since Prune read it. A lock without a row is free, and
-// its next token is still larger than its last.
+// its next token is still larger than its last one.
 //
 // Prune does not delete expired locks unless the option [Expired] is given. It never deletes the rows of groups, the
 // rows in which lock.Once records the last completed key, or the rows of locks that an operator released within the
@@ -42,9 +42,9 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll the
 // lock between the release and the deletion of the row.
 //
-// Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. A ticket is
-// deleted when it was not renewed in time or, if it does not say how long it counts, one day after it was last written.
-// The result does not count tickets.
+// Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. Prune deletes
+// a ticket that was not renewed in time. If a ticket does not contain its lifetime, Prune deletes it one day after it
+// was last written. The result does not include tickets.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {

@@ -165,8 +165,8 @@ func (w *waiter) lock(ctx context.Context) (*held, error) {
 	return h, nil
 }
 
-// candidate returns a candidate for the locks, whose polls also read the queues. The candidate uses free rows, because
-// these locks change hands often.
+// candidate returns a candidate for the locks, whose polls also read the queues. FreeRows saves requests, because these
+// locks change hands often.
 func (w *waiter) candidate(names ...string) elect.Candidate {
 	c := w.config.Candidate(w.Table, names...)
 	c.Queue, c.FreeRows, c.LeaseRecord.Kind = &w.Place, true, table.Mutex

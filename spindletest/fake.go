@@ -17,7 +17,7 @@ import (
 // A Fake has no database, so Apply and ReadWriteTransaction only check the token, for locks, mutexes, semaphores and
 // partitions alike. If the token is no longer valid, they return spindle.ErrFenced. Otherwise Apply returns a time and
 // no error, as if the commit had succeeded, but it applies no mutations. ReadWriteTransaction can't call its function,
-// so it returns an error and also fails the test. While the process is cut off, both block.
+// so it returns an error and also fails the test. While the process is cut off, both methods block.
 //
 // Some things can't be tested with a Fake: ReadWriteTransaction; group.Members, because it needs a Spanner client;
 // commits with the mutations of Fence and Run.Done; and behavior that is specific to Spanner. Use [New] for such tests.
@@ -74,8 +74,8 @@ func (f *Fake) Process(id string) *Process {
 	return p
 }
 
-// notRun fails the test, because code that it tests relies on a transaction that was not run. One failure is enough,
-// even if the code tries again and again.
+// notRun fails the test, because code that it tests relies on a transaction that was not run. It fails the test only
+// once, even if the code retries the transaction.
 func (f *Fake) notRun(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

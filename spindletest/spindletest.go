@@ -1,6 +1,6 @@
 // Package spindletest helps to test code that uses locks. It provides a lock table in memory for unit tests, and a
-// database on the Cloud Spanner emulator for integration tests. With either of them, a test can simulate several
-// processes of a service. It creates a [Process] for each, can cut a process off from the table, and can make another
+// database on the Cloud Spanner emulator for integration tests. On both, a test can simulate several processes of a
+// service. The test creates a [Process] for each one, can cut a process off from the table, and can make another
 // process take over a lock.
 //
 // The code under test has to meet one requirement: it must pass the test's options on to its lock.
@@ -33,9 +33,9 @@
 //		})
 //	}
 //
-// Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. To let
-// everything that is already due happen, call synctest.Wait. A test that uses a network can't run in a bubble. Such a
-// test can use the fake in real time, if it gives its locks a short lease, of 100 ms or more, and waits for events.
+// Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. Call
+// synctest.Wait to run everything that is already due. A test that uses a network can't run in a bubble. Such a test
+// can use the fake in real time, if it gives its locks a short lease, of 100 ms or more, and waits for events.
 //
 // # Integration tests
 //
@@ -62,11 +62,11 @@
 // killed.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
-// read-write transaction at a time and aborts all concurrent ones. Unlike Spanner, the emulator also loses track of
-// some transactions if many of them run concurrently on one client. They fail with "Transaction not found" or "Invalid
-// transaction ID". Spindle then retries its own commits, including a lock's Apply and ReadWriteTransaction, but
-// transactions that a test runs directly on the client fail. To avoid this, give each concurrent writer its own client,
-// or write with spanner.ApplyAtLeastOnce.
+// read-write transaction at a time and aborts all others. Unlike Spanner, the emulator also loses track of some
+// transactions if many of them run concurrently on one client. Those transactions fail with "Transaction not found" or
+// "Invalid transaction ID". Spindle then retries its own commits, including a lock's Apply and ReadWriteTransaction,
+// but transactions that a test runs directly on the client fail. To avoid this, give each concurrent writer its own
+// client, or write with spanner.ApplyAtLeastOnce.
 //
 // The emulator gets slower with each commit to any of its databases. A read takes 0.7 ms at first, and 22 ms after
 // 12,000 commits. If reads take more than 10 ms at the end of a test, the test's log says so. If a test makes thousands

@@ -24,11 +24,11 @@
 // succeeds only during the term in which the elector began to lead. [Lock.Config] returns settings with which Update
 // succeeds as long as heartbeats succeed. [Lock.Accept] checks your own settings.
 //
-// Conversely, spindle must not release its lock while client-go may still lead. This applies to a handover request
-// (spindle.WithHandover), and also when client-go gives up. The lock is released immediately only if it is certain that
-// client-go has stopped. That is the case if the elector's ctx was canceled, ReleaseOnCancel is set (Config sets it),
-// and the OnStartedLeading function given to Config has returned. The lock is also released if no elector acquires it
-// for a lease, or if the leading elector is a whole lease late in renewing it.
+// Conversely, spindle must not release its lock while client-go may still lead. This rule applies after a handover
+// request (spindle.WithHandover) and after client-go has given up. The lock is released immediately only if it is
+// certain that client-go has stopped. That is the case if the elector's ctx was canceled, ReleaseOnCancel is set
+// (Config sets it), and the OnStartedLeading function given to Config has returned. The lock is also released if no
+// elector acquires it for a lease, or if the leading elector is a whole lease late in renewing it.
 //
 // If a process is suspended for longer than the safety margin, its timers fire later by the same amount. After it
 // resumes, client-go continues to lead for up to one more RenewDeadline. To stop the work earlier, use the ctx that

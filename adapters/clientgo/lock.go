@@ -180,7 +180,7 @@ func (l *Lock) RecordEvent(event string) {
 }
 
 // Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise the spindle lock
-// competes from now on, and Get waits until one of these events:
+// competes from now on, and Get waits until one of these events occurs:
 //   - This process may lead. Get returns a record without a holder, so that the elector acquires the lock.
 //   - Another process leads under a token that Get has not reported yet. Get returns a record with the leader's id, and
 //     the time of the token as AcquireTime.

@@ -12,7 +12,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// vacate is called when the elector has stopped. The elector may acquire again. Its term is kept for the promised time.
+// vacate is called when the elector has stopped. Its term is kept for the promised time. The elector may acquire the
+// lock again.
 func (s *seat) vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,9 +160,9 @@ func (s *seat) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) er
 }
 
 // release releases the lock only if client-go has already canceled the ctx of its work. This is certain if the last
-// successful Update was less than a RenewDeadline ago, because an elector never gives up by itself before then. An
-// elector that gives up by itself calls release first, and cancels the ctx of its work later. In that case, release
-// does nothing, and the term is kept for as long as Update has promised.
+// successful Update was less than a RenewDeadline ago, because an elector never gives up by itself that early. An
+// elector that gives up by itself calls release first, and cancels the ctx of its work later. For such an elector,
+// release does nothing, and the term is kept for as long as Update has promised.
 func (s *seat) release(ctx context.Context) error {
 	s.mu.Lock()
 	t := s.tenure

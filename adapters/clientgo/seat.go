@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// seat connects an elector with the spindle lock. Its goroutines wait for one another's changes.
+// seat connects an elector with the spindle lock. Several goroutines change it, and wait for each other's changes.
 type seat struct {
 	lock   *spindle.Lock
 	limits limits
@@ -115,7 +115,7 @@ func (s *seat) compete(ctx context.Context) (*candidacy, error) {
 	return c, nil
 }
 
-// retire ends a candidacy whose elector does not lead. It waits for the work to return, but not for the term to end.
+// retire ends a candidacy whose elector does not lead. If a term is still kept, it ends as soon as its work has returned.
 func (s *seat) retire(c *candidacy) {
 	if s.term != nil && s.term.candidacy == c {
 		s.term.freed = true

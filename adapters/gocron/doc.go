@@ -1,5 +1,5 @@
 // Package spindlegocron lets schedulers of github.com/go-co-op/gocron/v2 on several machines run each job only once. A
-// lock table in Spanner decides which machine runs it. There are three ways to do this:
+// lock table in Spanner decides which machine runs a job. There are three ways to use it:
 //
 //   - [Task] creates a job that runs once for each time of its schedule. The job's ctx ends if its lock is lost, and a
 //     run that fails does not count as done.

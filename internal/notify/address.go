@@ -35,7 +35,7 @@ func parse(addr string) (netip.AddrPort, error) {
 }
 
 // announced returns the address to which other processes should send. This is the named address, if there is one; its
-// port is optional. Otherwise, it is the address to which the socket is bound or, if the socket listens on all
+// port is optional. Without a name, it is the address to which the socket is bound or, if the socket listens on all
 // addresses, the local address of the default route.
 func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
 	switch {
@@ -73,16 +73,16 @@ func routed(port uint16) (netip.AddrPort, error) {
 // leastPort keeps notifications away from system services.
 const leastPort = 1024
 
-// usable reports whether a process at own may send to an address that a row of the table or a message contains.
-// Otherwise, anybody who can write rows could make this process send to a broadcast address or a system service.
+// usable reports whether a process at own may send to an address that a row of the table or a message contains. Without
+// this check, anybody who can write rows could make this process send to a broadcast address or a system service.
 func usable(own, to netip.AddrPort) bool {
 	a := to.Addr()
 	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLinkLocalUnicast() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && to.Port() >= leastPort && (!a.IsLoopback() || own.Addr().IsLoopback())
 }
 
-// contact is the address and the key for messages to another process. A row contains its writer's contact as text. The
-// zero contact notifies nobody.
+// contact is the address and the key for messages to another process. A row contains its writer's contact as text.
+// Messages to the zero contact are not sent.
 type contact struct {
 	at    netip.AddrPort
 	key   key

@@ -148,8 +148,9 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 	e.ticket.RoundTrip = min(m.trip, table.MaxGrace)
 }
 
-// answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says so. An
-// answer to a waiter that is not in the Book counts as unasked for, because somebody may have repeated an old question.
+// answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says
+// so. An answer to a waiter that is not in the Book is limited like a message that nobody asked for, because somebody
+// may have repeated an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {
@@ -197,8 +198,9 @@ func (b Book) Leaving() {
 	}
 }
 
-// Free tells the next waiters that the locks are free. Call it once the release has been applied, or its outcome is
-// unknown. If the term has recorded a key as done, Free tells all waiters, because they may be waiting for that key.
+// Free tells the next waiters that the locks are free. Call it when the release has been applied, or when its outcome
+// is unknown. The argument done says whether the term has recorded a key as done. If it has, Free tells all waiters,
+// because they may be waiting for that key.
 func (b Book) Free(done bool) {
 	for _, p := range b {
 		p.n.do(func() { p.free(done) })

@@ -162,9 +162,10 @@ func (e *Ear) passOn(lock id, token table.Token, ahead []table.Ticket) {
 	}
 }
 
-// Free is called when a poll has found a lock free while other waiters are ahead. It tells the first of them, once for each
-// token. They may poll seldom, so this waiter must leave the lock to them for a while. Free returns for how long. If the last
-// holder told this waiter how long to wait, Free returns no more than that, because the holder has told the others, too.
+// Free is called when a poll has found a lock free while other waiters are ahead. It tells the first of those waiters,
+// once for each token, because they may poll seldom. Free returns how long this waiter must leave the lock to them. If
+// the last holder told this waiter how long to wait, Free returns zero after that time, because the holder has told the
+// other waiters, too.
 func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace time.Duration) (wait time.Duration) {
 	if e == nil || len(ahead) == 0 {
 		return 0
@@ -185,7 +186,7 @@ func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace t
 }
 
 // told reports whether this process has freed the lock. If so, it has already told the waiters. The argument token is
-// the free row's token.
+// the token that the lock row has since the release.
 func (n *Notifier) told(lock id, token table.Token) bool {
 	return slices.ContainsFunc(n.talkers[lock], func(t talker) bool {
 		p, ok := t.(*page)
@@ -234,7 +235,7 @@ func (e *Ear) alarm() {
 }
 
 // Sleep waits until the next poll is due: for the longer pause while the holders answer, and for the shorter pause
-// otherwise. It returns early if a message says so, or if ctx ends.
+// otherwise. It returns early if a message makes a poll due sooner, or if ctx ends.
 func (e *Ear) Sleep(ctx context.Context, clock elect.Clock, short, long time.Duration) {
 	if e == nil {
 		elect.Sleep(ctx, clock, short)
@@ -278,7 +279,7 @@ func (e *Ear) left(began elect.Instant, short, long time.Duration) (left time.Du
 	return left
 }
 
-// slow reports whether the holders of all the locks answer, so that the waiter need not poll to find out whether one has
+// slow reports whether the holders of all the locks answer, so that the waiter need not poll to find out whether a holder has
 // died. A waiter for several locks keeps polling, because its tickets must say whether it is first in all queues.
 func (e *Ear) slow() bool {
 	if e.n.closed || e.seen.Ticket.Set || len(e.lines) == 0 {

@@ -42,7 +42,7 @@ func (l *line) ask() {
 		l.first, l.asked = l.last, n.clock.Now()
 	}
 	n.post(l.says(waiting), l.contact, true)
-	// After the last repeat, a quarter of the interval has passed at most, however late answers have been.
+	// At the last repeat, at most a quarter of the interval has passed, even if answers have been slow.
 	l.later(time.Duration(l.sent) * max(min(2*l.trip, interval(l.shorter())/40), 5*time.Millisecond))
 }
 
@@ -152,7 +152,7 @@ func (l *line) heard(m message) fate {
 	return valid
 }
 
-// hears records that the holder was alive at some time.
+// hears records that the holder was alive at the given time.
 func (l *line) hears(at elect.Instant) {
 	l.sent, l.answered = 0, at
 	l.later(l.untilQuestion())

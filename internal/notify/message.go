@@ -78,7 +78,7 @@ func waiterOf(t table.Ticket) (waiter, bool) {
 	return waiter{t.Time, nonce}, err == nil
 }
 
-// key signs messages. It is good for one row of the table.
+// key signs messages. It is valid for one row of the table.
 type key [16]byte
 
 // signed returns the message as bytes with its signature.
