@@ -31,8 +31,8 @@ func ListenNotifications(addr string) (*Notifier, error) {
 }
 
 // Close closes the socket. It blocks for a few milliseconds. Call it after you have released the locks that use the
-// Notifier. Locks also work with a closed Notifier, but send no messages, and waiters immediately poll at their normal
-// pace again. A second call does nothing.
+// Notifier. With a closed Notifier, locks send no messages, and waiters immediately return to their normal pace. A
+// second call does nothing.
 func (n *Notifier) Close() { n.own.Close() }
 
 // WithNotifier makes an elector, or a lock of package lock, use a Notifier. While the holder answers messages, a follower or

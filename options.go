@@ -193,14 +193,14 @@ func WithHandover() GroupOption {
 // candidates of higher priority. If a location, such as a distant region, should lead only when no better candidate is
 // available, give all its candidates a lower priority.
 //
-// A candidate asks a leader of lower priority to hand over the lock. It never asks a leader of the same priority.
-// Leaders with WithHandover comply. The candidate must first poll successfully for three lease durations. If it has led
-// before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait
-// longer before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
+// A candidate asks a leader of lower priority to hand over the lock. It never asks a leader of the same priority. Leaders with
+// WithHandover comply. Before it asks, the candidate must have polled successfully for three lease durations. If it has led
+// before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait longer
+// before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
 //
 // If the new leader can't keep the lock for three lease durations, the old leader may be elected again. To keep the
 // lock from moving back and forth, the old leader then refuses such requests for the first 10 leases of its new term.
-// This period doubles each time, up to an hour, or up to 10 leases if that is longer.
+// This period doubles each time this happens, up to an hour, or up to 10 leases if that is longer.
 func WithPriority(n int) Option {
 	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// Lock is a candidate for the lock with its name. It holds the lock while HasLock returns true. All methods may be
-// called from any goroutine. A Lock uses resources only while Run is active, so there is nothing to close.
+// Lock is a candidate for a named lock. It holds that lock while HasLock returns true. All methods may be called from
+// any goroutine. A Lock uses resources only while Run is active, so there is nothing to close.
 type Lock struct {
 	name    string
 	config  options.Config

@@ -50,7 +50,7 @@ func flavorOf(dialect databasepb.DatabaseDialect) flavor {
 
 // Statement returns the CREATE TABLE statement for a lock table with the given name, without a final semicolon. Every
 // dialect other than PostgreSQL is treated as GoogleSQL. Statement inserts the name unchanged. Only [Create] and
-// [Verify] check it.
+// [Verify] check the name.
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + flavorOf(dialect).columns
 }

@@ -20,10 +20,9 @@ type ages operator.Ages
 // given time ago and no candidate has claimed it since, or if a claim has been unconfirmed for at least that time. The
 // time must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
-// Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read them. If the
-// holder resumes after that, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation
-// and its fenced writes then fail. Prune skips a lock if its lease row cannot be read, or if its rows were changed by
-// hand.
+// Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read these rows. If the
+// holder resumes later, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation and its
+// fenced writes then fail. Prune skips a lock if its lease row cannot be read, or if its rows were changed by hand.
 func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired = older } }
 
 // Prune deletes the rows of locks that were released at least the given time ago, by Spanner's clock, and have not been
@@ -38,9 +37,9 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // rows in which lock.Once records the last completed key, or the rows of locks that an operator released within the
 // last day.
 //
-// A good age is 24 hours, which is the longest possible lease. With a shorter age, a candidate may wait for one lease
-// duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll the
-// lock between the release and the deletion of the row.
+// A good choice is 24 hours, which is the longest possible lease. With a shorter time, a candidate may wait for one
+// lease duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll
+// the lock between the release and the deletion of the row.
 //
 // Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. Prune deletes
 // a ticket that was not renewed in time. If a ticket does not contain its lifetime, Prune deletes it one day after it

@@ -14,17 +14,16 @@
 //   - Semaphore: only a limited number of workers may work at the same time
 //   - Once: a scheduled job or a migration must run once
 //
-// A wait ends when its ctx ends. The call then deletes its place in the queue before it returns, which takes at most a
-// tenth of the lease or 500 ms, whichever is shorter. If a claim is in progress at that point, the claimed lock is
-// released in the background, which takes a few round trips. If the process exits before the release, other processes
-// have to wait until the lease expires.
+// A wait ends when its ctx ends. The call then deletes its place in the queue before it returns, which takes at most a tenth
+// of the lease or 500 ms, whichever is shorter. If a claim is in progress, the claimed lock is then released in the
+// background, within a few round trips. If the process exits before the release, the lock stays held until its lease expires.
 //
 // Waiting processes are served in order of arrival. A process that has to wait puts a ticket into the table. Its
 // goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or is slow, the
 // other processes pass it after a short time. A killed process's ticket stops counting after three of its leases, or
 // after 30 s if that is longer. Other waiters may also pass a Set until it is first in the queues of all its locks. A
-// spindle.Lock does not queue: it gets the lock if one of its polls finds the lock free. The help text of spindle exec
-// says when that command queues.
+// spindle.Lock does not queue: it gets the lock if one of its polls finds the lock free. The help of spindle exec says
+// when that command queues.
 //
 // docs/locks.md explains the queues, and why the protocol is safe.
 package lock

@@ -83,8 +83,8 @@ func (h *held) age() time.Duration {
 	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
-// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It first runs one lease after the
-// loss, and then once per lease. The work has had this time to unlock the lock, because its context ended at the loss.
+// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It runs one lease after the
+// loss, then once per lease. The work has had this time to unlock the lock, because its context ended at the loss.
 func (h *held) overdue() {
 	if h.by.queue.holds.Load() != h {
 		return
@@ -237,8 +237,8 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, 
 	return err
 }
 
-// log returns a logger for the term. Its keys are the same as an elector's, except that a term with several locks has
-// the key "locks" instead of "lock".
+// log returns a logger for the term. It uses an elector's keys, but a term with several locks has the key "locks"
+// instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {

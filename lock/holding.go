@@ -36,9 +36,9 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 // Lost returns a channel that is closed as soon as the lock is lost, because its lease expired or another process
 // claimed it. Releasing the lock does not close the channel. If the lock is not held, the channel is already closed.
 //
-// You must still call Unlock after you have lost a Mutex or a Set, once the work has stopped. Until you do, other
-// goroutines of this process have to wait for the lock, even if they use a different Mutex or Set with the same name. Other
-// processes do not have to wait.
+// After you have lost a Mutex or a Set, you must still call Unlock once the work has stopped. Until you do, other
+// goroutines of this process have to wait for the lock, even if they use a different Mutex or Set with the same name.
+// Other processes do not have to wait.
 func (o *holding) Lost() <-chan struct{} {
 	if h := o.now.Load(); h != nil && (!h.left.Load() || h.isPermit()) {
 		return h.lost

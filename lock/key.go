@@ -22,8 +22,8 @@ func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name
 // the year 1, 0:00 UTC, plus an optional offset, which must be shorter than a period. For example, the periods of
 // Tick(24*time.Hour, 3*time.Hour) begin each day at 3:00 UTC.
 //
-// The period for a name can change, for example in a new version of the program. Ticks of the new period then count as
-// passed if they began before the last key was recorded. Later ticks run as usual. Do logs the change once.
+// You can change the period, for example in a new version of the program. Ticks of the new period then count as passed
+// if they began before the last key was recorded. Later ticks run as usual. Do logs the change once.
 //
 // If each machine decides by its own clock when to call Do, as cron does, use Every instead. With Tick, machines whose
 // clocks differ slightly could call Do in different periods if they call around the beginning of a period.
@@ -38,10 +38,9 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // The scheduled times are one period apart, each at the given offset from the beginning of a Tick. For example,
 // Every(24*time.Hour, 3*time.Hour) means 3:00 UTC each day, and Run.Key returns that time. Callers may skip scheduled times.
 //
-// The key changes half-way between two scheduled times, so calls must not come close to that point. Do logs a warning,
-// once for each Once, if a call comes within period/50 (at most five minutes) of that point. It also logs the warning
-// if calls at this time of day would come that close after the next clock change in the machine's time zone. For
-// schedules by local time, use Cron instead.
+// The key changes halfway between two scheduled times, so calls must not come close to that point. Do logs a warning, once for
+// each Once, if a call comes within period/50 (at most five minutes) of that point. It also warns if the next clock change in
+// the machine's time zone would move calls at this time of day that close. For schedules by local time, use Cron instead.
 //
 // A call always gets the key of the nearest scheduled time, even if that time is in the future. With
 // Every(24*time.Hour, 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at
@@ -73,7 +72,7 @@ func keyOf(t table.Tick, offset []time.Duration) Key {
 //   - If a line names every hour, as */5 * * * * does, a time that comes twice has two keys instead, and a time that
 //     does not exist has none.
 //
-// A call half-way between two scheduled times suggests that the timers follow another line or zone. As with Every, Do
+// A call halfway between two scheduled times suggests that the timers follow another line or zone. As with Every, Do
 // logs a warning.
 //
 // If you change the line, keys for times before the last key that was done count as passed.

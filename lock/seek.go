@@ -106,7 +106,7 @@ func (h *held) giveUp(ctx context.Context) {
 	}
 }
 
-// pick selects a free slot that no other goroutine of this process has chosen. Without that rule, a goroutine that polled
+// pick selects a free slot that no other goroutine of this process has chosen. Otherwise, a goroutine that polled
 // before another goroutine's claim could choose the same slot.
 func (k *seeker) pick(seen []elect.LockView) elect.Decision {
 	free := k.slots.Free(&k.Place, seen)

@@ -65,8 +65,8 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 }
 
 // wait runs compete in a new goroutine. If ctx ends, this goroutine still releases the locks that it has claimed, deletes its
-// tickets, and leaves the process's queue. The program may exit after wait has returned. So wait waits until the tickets are
-// deleted, but no longer than a tenth of the lease or 500 ms. If the last request failed, wait returns immediately.
+// tickets, and leaves the process's queue. The program may exit after wait has returned, so wait allows time for deleting the
+// tickets: at most a tenth of the lease or 500 ms. If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
 	type result struct {
 		*held
@@ -165,8 +165,8 @@ func (w *waiter) lock(ctx context.Context) (*held, error) {
 	return h, nil
 }
 
-// candidate returns a candidate for the locks, whose polls also read the queues. FreeRows saves requests, because these
-// locks change hands often.
+// candidate returns a candidate for the locks, whose polls also read the queues. FreeRows is set to save requests,
+// because these locks change hands often.
 func (w *waiter) candidate(names ...string) elect.Candidate {
 	c := w.config.Candidate(w.Table, names...)
 	c.Queue, c.FreeRows, c.LeaseRecord.Kind = &w.Place, true, table.Mutex

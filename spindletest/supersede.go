@@ -33,8 +33,8 @@ func (d *Database) Supersede(name string) (release func()) {
 }
 
 // SupersedePartition makes another process the holder of a group's partition, even if a member owns the partition. When
-// SupersedePartition returns, the member's writes with the partition's token are fenced. The member notices this at its
-// next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
+// SupersedePartition returns, the member's writes with the partition's token are fenced. The member notices the loss at
+// its next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
 //
 // The new holder has the id "another process" and sends no heartbeats. It holds only the partition's lock and does not
 // join the group, so the members log a warning. It holds the lock for as long as the member's lease, or until release

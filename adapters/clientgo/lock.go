@@ -142,8 +142,8 @@ func TokenOf(ctx context.Context) spindle.Token {
 	return token
 }
 
-// guarded returns an OnStartedLeading function that calls started with a ctx of its own. This ctx ends when the spindle
-// lock is lost. The spindle lock is not released until started has returned.
+// guarded wraps the given OnStartedLeading function, and gives it a ctx of its own. This ctx ends when the spindle lock
+// is lost. The spindle lock is not released until the given function has returned.
 func (l *Lock) guarded(started func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := l.Context(ctx)
@@ -179,8 +179,8 @@ func (l *Lock) RecordEvent(event string) {
 	}
 }
 
-// Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise the spindle lock
-// competes from now on, and Get waits until one of these events occurs:
+// Get implements resourcelock.Interface. While the elector leads, Get returns immediately. Otherwise Get makes the
+// spindle lock compete, and waits until one of these events occurs:
 //   - This process may lead. Get returns a record without a holder, so that the elector acquires the lock.
 //   - Another process leads under a token that Get has not reported yet. Get returns a record with the leader's id, and
 //     the time of the token as AcquireTime.

@@ -126,8 +126,8 @@ func (s *seat) retire(c *candidacy) {
 	s.notify()
 }
 
-// lead is the leader function of the spindle lock. It returns when client-go can no longer be leading under the token.
-// lead locks mu itself.
+// lead is the leader function of the spindle lock. It returns when client-go can no longer be leading under the term's
+// token. lead locks mu itself.
 func (s *seat) lead(ctx context.Context, under spindle.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,8 +54,8 @@ func (l limits) check(c leaderelection.LeaderElectionConfig) error {
 	return nil
 }
 
-// leaseFor returns a lease, in whole seconds, that is long enough for room, the given sum of RetryPeriod and
-// RenewDeadline. With the default heartbeat, the room is 0.54 of the lease.
+// leaseFor returns a lease in whole seconds. It is long enough for a RetryPeriod and a RenewDeadline that add up to
+// room. With the default heartbeat, the room is 0.54 of the lease.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)
 }

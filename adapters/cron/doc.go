@@ -8,7 +8,7 @@
 //	c := cron.New(cron.WithLocation(berlin))
 //	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
 //
-// When clocks are set forward, package cron leaves out a job whose time does not exist on that day. When clocks are set
+// When clocks are set forward, package cron skips a job whose time does not exist on that day. When clocks are set
 // back, the same time can come twice. Package cron then starts the job twice, and the second start does nothing.
 //
 // cron.Every, and @every in a spec, count their periods from the time at which the machine started. The lock does not

@@ -114,8 +114,8 @@ func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	}
 }
 
-// Unlock implements gocron.Lock. It waits until the outcome is known, even if the job's ctx has ended. This takes ten
-// seconds at most.
+// Unlock implements gocron.Lock. It waits until the outcome is known, even if the job's ctx has ended. Unlock takes at
+// most ten seconds.
 func (h *held) Unlock(context.Context) error {
 	h.unlock.Do(func() { close(h.over) })
 	<-h.done

@@ -15,8 +15,8 @@ import (
 
 // Line is a cron line in a time zone.
 //
-// Package cron does not define what happens to times that do not exist or come twice. So Line asks it for wall-clock times:
-// times in UTC that have the zone's date and time of day. Each wall-clock time exists, and comes once.
+// Package cron does not define what happens to times that do not exist or come twice. So Line asks package cron for wall-clock
+// times: times in UTC that have the zone's date and time of day. Each wall-clock time exists, and comes once.
 type Line struct {
 	times  *cron.SpecSchedule
 	zone   *time.Location

@@ -164,7 +164,7 @@ func longest(before []table.Ticket, held time.Duration) time.Duration {
 	return grace
 }
 
-// Slot chooses a free slot of a semaphore for the waiter. The argument free is how long each free slot has been free.
+// Slot chooses a free slot of a semaphore for the waiter. The argument free says how long each free slot has been free.
 // All waiters must pass the slots in the same order. Each waiter ahead of this one is expected to take one slot. But
 // for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
 //

@@ -36,10 +36,10 @@ func (p Pace) longest() time.Duration { return min(max(p.Lease/20, shortest), ti
 // shortest is the shortest pause of the first waiter in a queue.
 const shortest = 2 * time.Millisecond
 
-// graceOf returns how long later waiters leave a lock to the waiter with a ticket. The argument held is the longest
-// time for which the lock may have been held before it became free. A waiter's pauses grow with the time for which the
-// lock is held, so it needs less time after a short hold. A set, or a waiter of an older version, gets the whole grace
-// of its ticket, because its pauses are not known.
+// graceOf returns how long later waiters leave a lock to the waiter with the given ticket. The argument held is the
+// longest time for which the lock may have been held before it became free. A waiter's pauses grow with the time for
+// which the lock is held, so the waiter needs less time after a short hold. A set, or a waiter of an older version,
+// gets the whole grace of its ticket, because its pauses are not known.
 func graceOf(t table.Ticket, held time.Duration) time.Duration {
 	delay := longestDelay * time.Duration(min(max(t.Rank, 0), table.MaxRank)) / table.MaxRank
 	if t.Set || t.RoundTrip == 0 {

@@ -87,8 +87,8 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 }
 
 // withoutDatabase returns the result of a commit that is not sent to Spanner, because a fence is invalid or all locks
-// are in memory. If the commit must be sent, answered is false. For locks in memory, it only checks the tokens, because
-// there is no database to write to.
+// are in memory. If the commit must be sent, answered is false. For locks in memory, withoutDatabase only checks the
+// tokens, because there is no database to write to.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence

@@ -31,7 +31,7 @@ func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
 // Choose returns a function that claims the lock once the lock is free and the pause has ended. Only then does it call
-// look, which can take an RPC and returns the last completed work. If forbids returns an error for that work, the lock
+// look, which can make an RPC and returns the last completed work. If forbids returns an error for that work, the lock
 // is not claimed.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
@@ -68,8 +68,8 @@ func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	return failed && p.Longest > 0
 }
 
-// begin starts a pause, and returns its length. Half of it is random, so that the waiters do not all continue at the same
-// instant.
+// begin starts a pause, and returns its length. Half of the length is random, so that the waiters do not all continue
+// at the same instant.
 func (p *Pause) begin() time.Duration {
 	longest := p.Longest / 8 << min(p.failures, 3)
 	p.failures++

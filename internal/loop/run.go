@@ -21,9 +21,8 @@ import (
 // ErrRunning is returned by Run if an earlier Run has not ended.
 var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop is the function that a Run calls in the background. It returns once ctx has ended and the loop has stopped. The
-// channel late is closed at the end of the grace period. If the caller's work has not returned by then, the Loop
-// returns a function that waits for it.
+// Loop runs in the background until ctx has ended and its loop has stopped. The channel late is closed at the end of
+// the grace period. If the caller's work has not returned by then, the Loop returns a function that waits for it.
 type Loop func(ctx context.Context, late <-chan struct{}, events *Mailbox) (overdue func(), err error)
 
 // Runs manages the Runs of one value, of which only one can be active at a time.

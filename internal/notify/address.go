@@ -34,8 +34,8 @@ func parse(addr string) (netip.AddrPort, error) {
 	return at, nil
 }
 
-// announced returns the address to which other processes should send. This is the named address, if there is one; its
-// port is optional. Without a name, it is the address to which the socket is bound or, if the socket listens on all
+// announced returns the address to which other processes should send. If name is set, this is the address in name,
+// whose port is optional. Otherwise, it is the address to which the socket is bound or, if the socket listens on all
 // addresses, the local address of the default route.
 func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
 	switch {

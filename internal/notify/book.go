@@ -149,8 +149,8 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 }
 
 // answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says
-// so. An answer to a waiter that is not in the Book is limited like a message that nobody asked for, because somebody
-// may have repeated an old question.
+// so. Answers to waiters that are not in the Book are limited like unsolicited messages, because somebody may have
+// repeated an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {

@@ -186,7 +186,7 @@ func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace t
 }
 
 // told reports whether this process has freed the lock. If so, it has already told the waiters. The argument token is
-// the token that the lock row has since the release.
+// the lock row's token since the release.
 func (n *Notifier) told(lock id, token table.Token) bool {
 	return slices.ContainsFunc(n.talkers[lock], func(t talker) bool {
 		p, ok := t.(*page)

@@ -158,8 +158,8 @@ func (l *line) hears(at elect.Instant) {
 	l.later(l.untilQuestion())
 }
 
-// leaves records that the leader is about to hand the lock over. The follower polls now, and sees the announcement in
-// the lock row.
+// leaves records that the leader is about to hand the lock over. The follower then polls immediately, and sees the
+// announcement in the lock row.
 func (l *line) leaves() {
 	if !l.leaving {
 		l.leaving = true

@@ -83,8 +83,8 @@ func New(own netip.AddrPort, clock elect.Clock, send func(b []byte, to netip.Add
 	return n
 }
 
-// do runs f while it holds the mutex, and then sends the messages that f has queued. If a message is addressed to this
-// process, do delivers it directly, which can queue further messages.
+// do runs f while it holds the mutex, and then sends the messages that f has queued. A message to this process itself
+// is delivered directly, which can queue further messages.
 func (n *Notifier) do(f func()) {
 	n.mu.Lock()
 	f()

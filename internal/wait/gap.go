@@ -61,7 +61,7 @@ func (g *gaps) freeFor(s elect.LockView) time.Duration {
 }
 
 // lastChange returns how long ago one of the locks last changed hands. For a lock without a row, the time counts from
-// when the waiter first found the row missing, because other waiters that found this are about to claim the lock.
+// when the waiter first found the row missing, because other waiters that found it missing are about to claim the lock.
 func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {

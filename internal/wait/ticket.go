@@ -72,7 +72,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 // due returns the writes that update the process's tickets after a poll:
 //
 //   - It writes the waiter's tickets if the waiter has none yet, or if waiters that passed it have deleted them.
-//   - If they have been deleted several times, it writes new tickets at the end of the queues. Otherwise, a process
+//   - If the tickets have been deleted several times, it writes new ones at the end of the queues. Otherwise, a process
 //     that can queue but can't claim would keep delaying the waiters behind it.
 //   - It marks a set's tickets as ready if the set is first in all its queues.
 //   - It renews the tickets whenever a third of their lifetime has passed.
@@ -120,7 +120,7 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 
 // isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not
 // claim it, they may have died. After a while, the set may overtake them, and then counts as first in that queue.
-// Without this rule, the set would have to wait until their tickets have lapsed, unless another waiter deletes them.
+// Otherwise, the set might have to wait until their tickets have lapsed.
 func isFirst(p *Place, seen []elect.LockView) bool {
 	for i, q := range p.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(p.gap(q, seen[i]), p.Config.Clock.Random) <= 0
