@@ -66,7 +66,7 @@ const (
 	abandon               // stop waiting for work that has not returned since the lock was lost
 )
 
-// on returns the acts to carry out, in order.
+// on handles an event, and returns the acts to carry out, in order.
 func (c *course) on(e event) []act {
 	if e.what == returned {
 		c.idle = true

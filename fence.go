@@ -28,8 +28,8 @@ func (l *Lock) Fence(token Token) *spanner.Mutation {
 // FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, as with
 // database/sql or a driver for another language. While token is valid, the statement updates exactly one row, without
 // changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check the row
-// count. If it is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can buffer
-// mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
+// count. If the count is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can
+// buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
 // The transaction must be serializable. Run the statement as late as you can: once it has run, a release or claim of
 // the lock has to wait until the transaction ends. Heartbeats don't wait.
@@ -82,7 +82,7 @@ func (l *Lock) fence(token Token) fence.Fence {
 		Wrap: func(err error) error { return l.wrap("fence", err) }, Gone: func() { l.gone(table.Token(token)) }}
 }
 
-// gone ends the term of the token, if this Lock still has it.
+// gone ends the term of the token, if this Lock still has that term.
 func (l *Lock) gone(token table.Token) {
 	if t := l.view.Load().term; t != nil && t.Token() == token {
 		t.Supersede(l.config.Clock.Now())

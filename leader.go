@@ -54,8 +54,9 @@ type reminder struct {
 // errReturned is the reason for a term that ended because its leader function returned.
 var errReturned = fmt.Errorf("%w: the leader function returned", ErrSteppedDown)
 
-// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead waits
-// only for the grace period. It returns an error if the work did not return by then or if the lock could not be released.
+// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
+// waits only for the grace period. It returns an error if the work did not return in this period or if the lock could
+// not be released.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -198,7 +199,7 @@ func (l *leader) report(e event) {
 	}
 }
 
-// acts has the function of each act. The function receives the event that has led to the act.
+// acts maps each act to its function. The function receives the event that has led to the act.
 var acts = [...]func(*leader, event){announce: (*leader).announce, cancelWork: (*leader).cancelWork, release: (*leader).release, stall: (*leader).stall, expire: (*leader).expire, lose: (*leader).lose, abandon: (*leader).abandon}
 
 func (l *leader) announce(event) {
@@ -332,7 +333,7 @@ func (l *leader) over(reason error, at elect.Instant) {
 	l.reports.Over(telemetry.ReasonOf(reason, given))
 }
 
-// stopping reports whether the lock is left to expire unless the work returns in time.
+// stopping reports whether the lock will be left to expire unless the work returns in time.
 func (l *leader) stopping() bool {
 	return l.course.stage == draining && l.stop.asked != elect.Instant{}
 }

@@ -132,8 +132,8 @@ func WithValue(value string) CommonOption {
 // On a machine that was suspended, ctx ends at the first heartbeat after the machine resumes, whereas HasLock returns
 // false immediately.
 //
-// The lock is not released until the leader function has returned, and this process does not claim the lock again
-// before then. If the function panics or calls os.Exit, the process ends and the lock expires.
+// Until the leader function has returned, the lock is not released, and this process does not claim the lock again. If
+// the function panics or calls os.Exit, the process ends and the lock expires.
 //
 // If the function returns before ctx ends, for example because it could not start its work, it gives up the lock. The lock is
 // released immediately, and another candidate can lead. This process competes again after a pause of a third of the lease. The

@@ -115,7 +115,7 @@ func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	}
 }
 
-// notLost returns err, or nil if the lock was superseded, because nothing is left to release in that case.
+// notLost returns err, or nil if the lock was superseded, so that nothing is left to release.
 func notLost(err error) error {
 	if errors.Is(err, ErrSuperseded) {
 		return nil

@@ -39,7 +39,7 @@ func (l *Lock) show(v view) {
 	}
 }
 
-// known returns v's leader and the age of that knowledge.
+// known returns the leader that v shows, and how old that information is.
 func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 	switch {
 	case v.term != nil && v.term.Held():

@@ -17,8 +17,8 @@ var (
 	ErrNotHeld = errors.New("not held")
 
 	// ErrHeld is returned by Lock and TryLock if they are called inside a Do that already holds the lock, through this
-	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. Without the
-	// error, the caller would wait for itself.
+	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. Otherwise, the
+	// caller would wait for itself.
 	ErrHeld = errors.New("already held by the caller's own work")
 )
 
@@ -40,7 +40,7 @@ func (w *waiter) ended(ctx context.Context) error {
 	return fmt.Errorf("not acquired in %v: %w%s", waited, table.Ended(ctx), w.by())
 }
 
-// by describes, for an error, what is in the way: the holders, and how many processes were ahead of this one.
+// by returns text for an error. It says what is in the way: the holders, and how many processes were ahead of this one.
 func (w *waiter) by() string {
 	f := w.found.Load()
 	if f == nil {
@@ -61,7 +61,7 @@ func (w *waiter) by() string {
 	return by + fmt.Sprintf(" (at least %d other processes were ahead of this one in the queue)", f.before)
 }
 
-// inProcess describes, for an error, which goroutine of this process is in the way.
+// inProcess returns text for an error. It says which goroutine of this process is in the way.
 func (w *waiter) inProcess() string {
 	h := w.queue.holds.Load()
 	if h == nil {

@@ -17,8 +17,7 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The error message says which
-	// one.
+	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The error message names it.
 	ErrBusy = errors.New("the work is already in progress")
 
 	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key than the given one has already been done. The
@@ -33,7 +32,7 @@ var (
 // Keys are done in increasing order, compared by their bytes. After a key has been done, smaller keys no longer run,
 // and Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
 // comes too late finds that its key has been passed. So do not use a Once if every key must run, as for the batches of
-// an import. The keys of one name must either all be times of one schedule, or all be other keys.
+// an import. Under one name, use either only the times of one schedule or only other keys.
 //
 // The last key that was done is recorded in a row of its own. The row is written in the commit that releases the lock,
 // and is never pruned.

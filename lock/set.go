@@ -29,9 +29,8 @@ func All(db *spanner.Client, tableName string, names []string, opts ...Option) *
 const (
 	maxSet = 500
 
-	// maxCommit is a tenth less than the 100 MiB that Spanner accepts in one commit, to leave room for data that is not
-	// counted here. Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six
-	// for each name.
+	// maxCommit is a tenth less than the 100 MiB that Spanner accepts in one commit, to leave room for data that is not counted
+	// here. Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six per name.
 	maxCommit = 90 << 20
 
 	rowOverhead = 512 // for the two rows of each name: columns, times, the table's name, the encoding

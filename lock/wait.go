@@ -29,14 +29,14 @@ type waiter struct {
 	garbage  *atomic.Bool          // set when the value that the call locks has become garbage
 }
 
-// line is a waiter's place among the processes.
+// line has what a waiter needs to queue among the processes.
 type line struct {
 	*contender
 	wait.Place
 	watch *telemetry.Watch
 }
 
-// place is a waiter's place among the goroutines of its process.
+// place has what a waiter needs to queue among the goroutines of its process.
 type place struct {
 	queue *queue
 	front bool      // the goroutine is at the front

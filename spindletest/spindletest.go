@@ -56,10 +56,9 @@
 //
 // # The emulator
 //
-// If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise New starts the first emulator that it finds: the
-// path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image.
-// All tests of a package share one emulator. It ends when the package's test process ends, even if that process is
-// killed.
+// If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise New starts the first emulator that it finds: the path in
+// SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image. All tests of a
+// package share one emulator. The emulator ends when the package's test process ends, even if that process is killed.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
 // read-write transaction at a time and aborts all others. Unlike Spanner, the emulator also loses track of some

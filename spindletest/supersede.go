@@ -77,7 +77,7 @@ type usurper struct {
 	name  string
 }
 
-// seize claims the lock whether or not it is free. It fails the test if an argument is bad.
+// seize claims the lock whether or not it is free. It fails the test if bad is set.
 func (u usurper) seize(bad error, look func(context.Context, table.Table) (table.Observation, error)) (release func()) {
 	u.tb.Helper()
 	if bad != nil {

@@ -32,8 +32,8 @@
 //
 // If a process is suspended for longer than the safety margin, its timers fire later by the same amount. After it
 // resumes, client-go continues to lead for up to one more RenewDeadline. To stop the work earlier, use the ctx that
-// Config passes to OnStartedLeading, or a ctx from [Lock.Context]. Both end when the spindle lock is lost, and at the
-// latest one RetryPeriod after the process resumes. But nothing can stop a process before it runs again, so fence its
-// writes to the database with the token of its term. To do so, pass the token from [TokenOf] or [Lock.Token] to
-// Lock.Spindle().Apply.
+// Config passes to OnStartedLeading, or a ctx from [Lock.Context]. Both contexts end when the spindle lock is lost, and
+// at the latest one RetryPeriod after the process resumes. But nothing can stop a process before it runs again, so
+// fence its writes to the database with the token of its term. To do so, pass the token from [TokenOf] or [Lock.Token]
+// to Lock.Spindle().Apply.
 package clientgo

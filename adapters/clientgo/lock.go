@@ -73,8 +73,8 @@ func (l *Lock) Token() spindle.Token {
 
 // Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. The
 // LeaseDuration is spindle's lease. With the default heartbeat, the RenewDeadline is about 43 % of the lease, and the
-// RetryPeriod about 11 %. If you have passed your own settings to Accept, Config returns those instead. ReleaseOnCancel
-// is set. You may change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
+// RetryPeriod about 11 %. If you have passed your own settings to Accept, Config returns your settings instead.
+// ReleaseOnCancel is set. You may change Name, WatchDog and ReleaseOnCancel, but pass all other changes to Accept.
 //
 // The ctx of OnStartedLeading contains the fencing token (see TokenOf), and ends under the same conditions as a ctx
 // from Context. The spindle lock is not released until OnStartedLeading has returned, or until one lease after its ctx
@@ -172,7 +172,8 @@ func (l *Lock) Identity() string { return l.seat.limits.ID }
 // Describe implements resourcelock.Interface. It returns the table and the name.
 func (l *Lock) Describe() string { return l.describe }
 
-// RecordEvent implements resourcelock.Interface. It records no events, because spindle logs and measures each term.
+// RecordEvent implements resourcelock.Interface. It only notes that the elector has stopped. Spindle itself logs and
+// measures each term.
 func (l *Lock) RecordEvent(event string) {
 	if event != "became leader" {
 		l.seat.vacate()

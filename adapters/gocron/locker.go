@@ -34,7 +34,7 @@ var ErrDone = errors.New("done already")
 // a job after its function, so two jobs with the same function would count as one. A job that is named after an
 // anonymous function is rejected.
 //
-// While another machine runs the job, Lock waits. If that machine dies, this one runs the job once the lease has
+// While another machine runs the job, Lock waits. If that machine dies, this machine runs the job once the lease has
 // expired. During the wait, the scheduler does not start this job again, and the wait counts as a run for
 // WithLimitConcurrentJobs. If the other machine completes the job, for this time or a later one, gocron counts the job
 // as skipped on this machine. Lock logs all other errors as warnings to slog.Default, because gocron reports them only

@@ -31,7 +31,7 @@ func (l Line) Beyond() bool {
 }
 
 // Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has lapsed comes last
-// until it has renewed the ticket, because the other waiters do not count the ticket until then.
+// until it has renewed the ticket, because the other waiters do not count a lapsed ticket.
 func (l Line) Before() []table.Ticket {
 	all := without(l.Tickets, func(t table.Ticket) bool { return t.Nonce == l.Own.Nonce || !l.counts(t) })
 	if l.Own.Lapsed(l.At) {
@@ -52,8 +52,8 @@ func without(all []table.Ticket, drop func(table.Ticket) bool) []table.Ticket {
 	return slices.DeleteFunc(slices.Clone(all), drop)
 }
 
-// behind returns the ticket that determines t's turn: the last one among t and the tickets with smaller keys. Work for
-// a smaller key goes first, because it must not run after the larger key is done. So the waiter with the larger key
+// behind returns the ticket that determines t's turn: t or, if it comes later, the last ticket with a smaller key. Work
+// for a smaller key goes first, because it must not run after the larger key is done. So the waiter with the larger key
 // moves back in the queue. No waiter moves forward, so a waiter without a key is not overtaken.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
@@ -115,7 +115,7 @@ type Gap struct {
 // the waiter may claim the lock now.
 //
 // The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock:
-// log2(1+n) times the longest grace period among them, and more if one of them is a ready set. The sum of their grace
+// log2(1+n) times the longest grace period among them, and more if a ready set is among them. The sum of their grace
 // periods would be too long if many of them had died. If not all tickets ahead were read, the waiter does not know n,
 // so it waits for an additional random time.
 func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Duration {

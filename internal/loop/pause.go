@@ -24,10 +24,10 @@ type Pause struct {
 	pause    elect.Pause
 }
 
-// LongestPause returns the longest pause for locks with that lease.
+// LongestPause returns the longest pause for locks with the given lease.
 func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// Asked begins the wait. last is the work that was last recorded as done, and now is the time at which it was read.
+// Asked begins the wait. The argument last is the work that was last recorded as done, and now is the time of that read.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
 // Choose returns a function that claims the lock once the lock is free and the pause has ended. Only then does it call

@@ -252,7 +252,7 @@ func (p *page) inOrder() (order []waiter) {
 	return order
 }
 
-// after returns how long a waiter should leave the lock to the waiters ahead.
+// after returns how long a waiter should leave the lock to the waiters ahead of it.
 func (p *page) after(ahead []table.Ticket) time.Duration {
 	switch k := len(ahead); {
 	case p.After != nil:

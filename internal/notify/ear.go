@@ -71,7 +71,7 @@ const (
 	relays    = 3                    // waiters ahead to which a message is passed on
 )
 
-// interval returns how often a waiter asks, and how long an answer counts.
+// interval returns how often a waiter asks, and how long an answer stays valid.
 func interval(lease time.Duration) time.Duration { return min(lease/4, 20*time.Second) }
 
 // Learn tells the Ear what a poll has shown.
@@ -110,7 +110,7 @@ func (e *Ear) learn(s Seen, began elect.Instant) {
 	}
 }
 
-// update records what a poll has shown about one lock, and reports whether that was new.
+// update records what a poll has shown about one lock, and reports whether this is news.
 func (e *Ear) update(s Lock) (news bool) {
 	l := e.lines[s.Name]
 	if news = l == nil || l.Token != s.Token || l.Held != s.Held; news {

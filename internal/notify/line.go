@@ -167,7 +167,7 @@ func (l *line) leaves() {
 	}
 }
 
-// pollIn makes the next poll begin in d at the latest.
+// pollIn makes the next poll begin within d.
 func (l *line) pollIn(d time.Duration) {
 	at := later(l.ear.n.clock.Now(), d)
 	if l.early == (elect.Instant{}) || l.early.Since(at) > 0 {

@@ -60,7 +60,7 @@ func counting(api metric.Meter) counters {
 	}
 }
 
-// uncounted are the counters until a meter counts.
+// uncounted has the counters that a Notifier uses before Report.
 var uncounted = counting(noop.Meter{})
 
 func add(c metric.Int64Counter, of ...metric.AddOption) { c.Add(context.Background(), 1, of...) }

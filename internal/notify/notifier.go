@@ -2,9 +2,8 @@
 // less often. A message can affect only the time of a waiter's next poll or claim. A lost, late, repeated or forged
 // message costs extra requests or a bounded delay. Messages never decide who holds a lock.
 //
-// A Notifier has one socket. For each lock, it records what waiters of this process have heard (Ear), and which waiters
-// a holder in this process must tell (Book). Its mutex guards these records, and no message is sent while the mutex is
-// held.
+// A Notifier has one socket. For each lock, it records what waiters of this process have heard (Ear), and which waiters a
+// holder in this process must notify (Book). Its mutex guards these records, and no message is sent while the mutex is held.
 //
 //   - message.go, address.go: messages and their addresses
 //   - ear.go: a waiter; line.go: its exchange with the holder of one lock; book.go: a holder
@@ -114,7 +113,7 @@ func (n *Notifier) after(d time.Duration, f func()) *time.Timer {
 	})
 }
 
-// Close ends the Notifier. From now on, its waiters poll as they would without it.
+// Close ends the Notifier. After that, its waiters poll as they would without it.
 func (n *Notifier) Close() {
 	elect.Sleep(context.Background(), n.clock, again+time.Millisecond) // second copies are sent first
 	n.do(func() {
@@ -131,7 +130,7 @@ func (n *Notifier) Close() {
 	n.hangUp()
 }
 
-// Place is a table of a database.
+// Place identifies a table of a database.
 type Place string
 
 // PlaceOf returns a table's place.

@@ -205,7 +205,7 @@ func (c *Config) Table(db *spanner.Client, name string) (table.Table, table.Span
 // Ear returns the ear of a waiter, or nil without a Notifier.
 func (c *Config) Ear() *notify.Ear { return c.Notifier.Listen(c.site, c.Lease) }
 
-// Book begins the book of a term with the given locks. It is empty without a Notifier.
+// Book begins the book of a term with the given locks. The book is empty without a Notifier.
 func (c *Config) Book(t *elect.Term, locks ...notify.Term) notify.Book {
 	for i := range locks {
 		l := &locks[i]

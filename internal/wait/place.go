@@ -2,7 +2,7 @@
 // arrival, among the waiters of all processes. A candidate for an elector's lock (Follower) does not queue.
 //
 //   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
-//   - slots.go: the slots of a semaphore, of which a waiter takes one
+//   - slots.go: how a waiter chooses a slot of a semaphore
 //   - ticket.go: the waiter's own tickets
 //   - notify.go: notifications; follower.go: a follower's wait
 package wait
@@ -95,9 +95,9 @@ func (p *Place) Asks() *table.Beside {
 	return b
 }
 
-// end returns the last row that the next poll reads of a queue, or "" for the whole queue. Reading a whole long queue
-// takes three requests. The whole queue is read again only when half of the tickets are gone, or when half of them no
-// longer count and the waiter may be next.
+// end returns the key of a queue's last row that the next poll reads, or "" for the whole queue. Reading a whole long
+// queue takes three requests. The whole queue is read again only when half of the tickets are gone, or when half of
+// them no longer count and the waiter may be next.
 func (p *Place) end(queue int) string {
 	if p.seen == nil {
 		return ""
@@ -129,7 +129,7 @@ func (p *Place) Learns(b *table.Beside) {
 }
 
 // self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
-// would have.
+// would write.
 func (p *Place) self(queue string, read []table.Ticket) table.Ticket {
 	self := p.Ticket
 	self.Queue, self.Time, self.Nonce, self.Lasts = queue, p.Own.Time, p.Own.Nonce, 0

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// queued is the waiter's own ticket.
+// queued records the waiter's own ticket.
 type queued struct {
 	Own     table.Ticket // without a nonce if there is none
 	missing int          // how many times it was written again because it was gone
