@@ -135,10 +135,10 @@ func WithValue(value string) CommonOption {
 // Until the leader function has returned, the lock is not released, and this process does not claim the lock again. If
 // the function panics or calls os.Exit, the process ends and the lock expires.
 //
-// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock. The lock is
-// released immediately, and another candidate can lead. This process competes again after a pause of a third of the lease. The
-// pause doubles each time the function returns early, up to three leases. A term of at least three leases resets it. A
-// function that works in other goroutines must therefore wait for ctx. WithKeepOnReturn changes this.
+// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock, unless
+// WithKeepOnReturn is set. A function that works in other goroutines must therefore wait for ctx. The lock is released
+// immediately, and another candidate can lead. This process competes again after a pause of a third of the lease. The pause
+// doubles each time the function returns early, up to three leases. A term of at least three leases resets it.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return options.Option(func(c *options.Config) {
 		c.Require(c.Lead == nil, "WithLeader is given twice; combine the two functions into one")
@@ -200,7 +200,7 @@ func WithHandover() GroupOption {
 //
 // If the new leader can't keep the lock for three lease durations, the old leader may be elected again. To keep the
 // lock from moving back and forth, the old leader then refuses such requests for the first 10 leases of its new term.
-// This period doubles each time this happens, up to an hour, or up to 10 leases if that is longer.
+// Each further time, this period doubles, up to an hour, or up to 10 leases if that is longer.
 func WithPriority(n int) Option {
 	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }

@@ -37,9 +37,9 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // rows in which lock.Once records the last completed key, or the rows of locks that an operator released within the
 // last day.
 //
-// A good choice is 24 hours, which is the longest possible lease. With a shorter time, a candidate may wait for one
-// lease duration although the lock is free. This happens if the candidate has seen the last holder, and does not poll
-// the lock between the release and the deletion of the row.
+// A good value for older is 24 hours, which is the longest possible lease. With a shorter time, a candidate may wait
+// for one lease duration although the lock is free. This happens if the candidate has seen the last holder, and does
+// not poll the lock between the release and the deletion of the row.
 //
 // Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. Prune deletes
 // a ticket that was not renewed in time. If a ticket does not contain its lifetime, Prune deletes it one day after it

@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// vacate is called when the elector has stopped. Its term is kept for the promised time. The elector may acquire the
-// lock again.
+// vacate is called when the elector has stopped. Its term is kept for as long as Update has promised. The elector may
+// acquire the lock again.
 func (s *seat) vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
