@@ -19,7 +19,7 @@ type alarm struct {
 
 func (a *alarm) set(c elect.Clock, in time.Duration) { *a = alarm{true, c.Now(), in} }
 
-// sooner makes the alarm due after the duration in, unless it is due earlier already.
+// sooner makes the alarm due after the given duration, unless it is due earlier already.
 func (a *alarm) sooner(c elect.Clock, in time.Duration) {
 	if a.left(c) > in {
 		a.set(c, in)

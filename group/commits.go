@@ -47,8 +47,8 @@ func (m *moves) split(c *commit, after time.Duration) {
 	m.add(c.rows[half:], c.frees, after)
 }
 
-// dispatch starts queued commits until all lanes are busy. Before it starts a commit, it drops the partitions that no
-// longer have to be claimed or reconciled.
+// dispatch starts queued commits until all lanes are busy. It first removes from a commit the partitions that no longer
+// have to be claimed or reconciled.
 func (m *moves) dispatch() {
 	for m.under < m.width() {
 		i := slices.IndexFunc(m.queue, func(c *commit) bool { return c.ready.Left(m.t.polls.clock) <= 0 })

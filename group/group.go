@@ -17,8 +17,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// MaxPartitions is the maximum number of partitions in a group. If a group has thousands of partitions, its lease
-// should not be shorter than the default, because a member may have to claim all of them.
+// MaxPartitions is the maximum number of partitions in a group. A group with thousands of partitions should not have a
+// shorter lease than the default, because one member may have to claim all the partitions.
 const MaxPartitions = 20_000
 
 // Partitions is the list of a group's partitions.
@@ -82,8 +82,8 @@ func (p *partition) holds() *assignment {
 }
 
 // New returns a member of the group with the given name. The lock table must exist in db's database; ddl.Create creates
-// it. New starts nothing and makes no RPC. If an argument is invalid, Run and every other method that returns an error
-// reports it.
+// it. New starts nothing and makes no RPC. If an argument is invalid, Run and all other methods that return an error
+// report the problem.
 //
 // The options of package spindle apply to the member. In addition:
 //
@@ -137,7 +137,7 @@ func (p Partitions) check(c *options.Config, group string) []string {
 // no RPC, mutex or allocation.
 //
 // The answer may be out of date by the time the program acts on it. Fence every write that must not be committed after
-// the next owner's writes. With WithWork, the group waits until the work has returned before a partition moves.
+// the next owner's writes. With WithWork, the group waits until the work has returned before the partition moves.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	if p := g.byName[partition]; p != nil {
 		if a := p.holds(); a != nil {
@@ -158,23 +158,22 @@ func (g *Group) Held() []Partition {
 	return held
 }
 
-// Run joins the group, and keeps this process in the group until ctx ends. It returns immediately, and the member works
-// in the background. Run returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run.
-// If it returns an error, nothing was started. The member keeps trying until ctx ends, even if Spanner cannot be
-// reached.
+// Run makes this process join the group and stay in it until ctx ends. Run returns immediately, and the member works in
+// the background. Run returns nil, spindle.ErrRunning, or an error that describes an invalid argument of New or Run. If
+// it returns an error, nothing was started. Once started, the member keeps trying until ctx ends, even if Spanner
+// cannot be reached.
 //
-// When ctx ends, the contexts of all work are canceled. With WithHandover, they are canceled a third of a lease later.
-// The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
+// When ctx ends, the contexts of all work are canceled. With WithHandover, this happens a third of a lease later. The
+// member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
 // WithHandover. Then it releases everything in one commit.
 //
 // If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
 // could be released. In the latter case, the partitions become free when the member's lease expires. After the value
-// has been sent, no goroutine is left, the Spanner client may be closed, and Run may be called again. The only
-// exception is work or an observer that still has not returned. Its goroutine continues, and until it ends, Run returns
-// ErrRunning.
+// has been sent, the Spanner client may be closed, and Run may be called again. No goroutine is left, unless work or an
+// observer still has not returned. Until such a goroutine ends, Run returns ErrRunning.
 //
-// The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, it is
-// dropped and an error is logged.
+// The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, the value
+// is dropped and an error is logged.
 //
 // A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
 // crashes each time it starts therefore takes no partitions from the other members.

@@ -100,13 +100,13 @@ func (g *Group) Balanced(ctx context.Context) error {
 
 var errNotRunning = errors.New("the process is not in the group, because Run was not called or has ended")
 
-// Health returns nil as long as this member works properly. Otherwise, it returns an error that describes the problem,
-// when the problem began, and its most recent cause. A problem counts once it has lasted for three lease durations or
-// for 10 s, whichever is longer. The problems are:
+// Health returns nil as long as this member works properly. Otherwise, it returns an error that states the problem, its
+// most recent cause, and when it began. A problem counts once it has lasted for three lease durations or for 10 s,
+// whichever is longer. The problems are:
 //
 //   - No poll of the group has succeeded.
-//   - The process is not in the group. Either it cannot join, or it is cooling down because it was useless, which means
-//     that it could not claim or release any partition.
+//   - The process is not in the group. Either it cannot join, or it stays out for a while because it could not claim or
+//     release any partition.
 //   - A partition that is assigned to the member could not be claimed or released.
 //   - Work has not returned after its context was canceled.
 //
@@ -137,10 +137,10 @@ func (g *Group) check(t *trouble) error {
 	return g.wrap("health", err)
 }
 
-// Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While Run is running, Live
-// fails only if a restart of the process may help. This is the case if polls of the group fail, for example because the
-// Spanner client has lost its session, or if work hangs. Note that a restart moves all partitions of the member, not
-// only the partition whose work hangs. Live ignores its argument and makes no RPC.
+// Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). Until Run has ended, Live
+// fails only if a restart of the process may help. A restart may help if work hangs. It may also help if polls of the
+// group fail, for example because the Spanner client has lost its session. A restart moves all partitions of the
+// member, not only the partition whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -158,14 +158,15 @@ func (g *Group) Live(*http.Request) error {
 	return g.check(t)
 }
 
-// overdue returns the partition whose work is longest overdue, or nil, and the number of partitions with overdue work.
-// Work is overdue if it has not returned within a lease after it was revoked.
+// overdue returns the partition whose work has been overdue longest, and the number of partitions with overdue work. If
+// there is no such partition, it returns nil. Work is overdue if it has not returned within a lease after it was
+// revoked.
 func (m *member) overdue() (first *share.Entry, n int) {
 	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }
 
 // remind logs a warning about overdue work, because a partition cannot move until its work has returned. The first
-// warning comes after one lease duration, and another one each time the wait has doubled.
+// warning comes after one lease duration, and another follows each time the wait has doubled.
 func (m *member) remind() {
 	first, n := m.overdue()
 	if first == nil {

@@ -58,12 +58,12 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 	return step, step.Err
 }
 
-// choose returns the slot to claim. With WithReclaim, this is the slot of the member with this process's ID, if such a
-// member is still in the group. Otherwise, it is the slot that this process had last, if that slot is free, or else the
-// highest free slot below a slot in use.
+// choose returns the slot to claim, or false if no slot is free. With WithReclaim, its first choice is the slot of a
+// member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free.
+// After that come the free slots below a slot in use, the highest first.
 //
-// Gaps between slots in use are filled first, because they belonged to members that have left. A member that leaves is
-// likely to be replaced, and the replacement inherits the partitions that are assigned to the slot.
+// Such a slot belonged to a member that has left. The new process is probably that member's replacement, and it
+// inherits the partitions that are assigned to the slot.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1

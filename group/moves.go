@@ -85,8 +85,8 @@ func (m *moves) revokeMore() {
 	m.revokeAll(m.t.facts().ToRevoke())
 }
 
-// revokeAll revokes one batch of partitions. If the batch is full, the next one follows after lease/50. If the batch is
-// released before then, released sets a new pause.
+// revokeAll revokes one batch of partitions. If the batch is full, the next batch follows after lease/50. If a release
+// succeeds before then, the method released sets a new time.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
 		m.revoke(e, m.why(e))
@@ -142,8 +142,8 @@ func (m *moves) release() {
 	})
 }
 
-// released handles the reply to a release. The argument took is how long the release took. The next batch follows after
-// twice that time, so that other members can first claim the partitions that were just released.
+// released handles the reply to a release. It also gets the duration of the release. The next batch of partitions is
+// revoked after twice that time, so that other members can first claim the partitions that were just released.
 func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
 	t := m.t
 	if err != nil {
@@ -180,8 +180,8 @@ func (m *moves) reconciled(c *commit, err error) {
 }
 
 // failed handles the failure of a commit. If another member changed the rows first, the partitions are dropped until
-// the next poll. Otherwise, the two halves of the commit are queued. A partition that was alone in its commit becomes
-// suspect.
+// the next poll. Otherwise, failed queues the two halves of the commit. A partition that was alone in its commit
+// becomes suspect.
 func (m *moves) failed(c *commit, err error) {
 	t := m.t
 	now, lease, entries := t.polls.clock.Now(), t.polls.lease, c.entries(t.m.inventory)

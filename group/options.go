@@ -17,7 +17,7 @@ type Option interface{ forGroups }
 type forGroups interface{ options.ForGroups }
 
 // WithWork sets the function that does the work on a partition. The group calls it in a new goroutine for each
-// partition that this member owns. Its ctx is canceled as soon as the partition is lost or must move.
+// partition that this member owns. The call's ctx is canceled as soon as the partition is lost or must move.
 // context.Cause(ctx) then returns one of these errors:
 //
 //   - ErrMoved, ErrPaused or ErrLetGo.
@@ -98,8 +98,8 @@ func WithWeight(n int) Option {
 // member with the same ID joins within that time, it gets these partitions back, up to its share, and no other
 // partitions have to move. WithIdentity requires spindle.WithID.
 //
-// With spindle.WithReclaim, the default is ten lease durations. Without it, the group remembers nothing by default. The
-// maximum is seven days.
+// With spindle.WithReclaim, the default is ten lease durations. Without WithReclaim, the default is zero, so the group
+// remembers nothing. The maximum is seven days.
 func WithIdentity(d time.Duration) Option {
 	return options.Option(func(c *options.Config) {
 		if c.Require(d >= 0 && d <= table.MaxKeep, "WithIdentity(%v): want 0 to %v", d, table.MaxKeep) {

@@ -21,8 +21,8 @@ var (
 	ErrLetGo  = errors.New("the program has let the partition go") // see Group.LetGo
 )
 
-// Partition is a partition that this member owns under one token. The group passes it to the function set by WithWork,
-// which can use it until its context is canceled. The methods of a Partition may be called from any goroutine. The zero
+// Partition is a partition that this member owns under one token. The group passes it to the function set by WithWork.
+// The function can use it until ctx is canceled. The methods of a Partition may be called from any goroutine. The zero
 // Partition owns nothing, so Spanner refuses its writes.
 type Partition struct {
 	name  string
@@ -40,8 +40,8 @@ func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 // Progress tells the group that the work makes progress (spindle.WithStall). See spindle.Term.Progress.
 func (p Partition) Progress() error { return p.stall.Progress() }
 
-// Fence returns a mutation that changes nothing, but makes its commit fail if this member has released the partition or
-// another member has claimed it. See spindle.Lock.Fence.
+// Fence returns a mutation that changes nothing, but makes the commit that contains it fail if this member has released
+// the partition or another member has claimed it. See spindle.Lock.Fence.
 func (p Partition) Fence() *spanner.Mutation {
 	if p.fence.Names == nil {
 		return p.fence.Table.Fence(p.name, 0) // a fence that no partition can satisfy, so every commit fails
@@ -61,7 +61,7 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 // Apply is like spanner.Client.Apply, but it adds the fence to the mutations and makes the transaction serializable. A
 // program can use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
 // spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is no longer valid. If ctx ends
-// first, the error is ctx's.
+// first, Apply returns ctx's error.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }

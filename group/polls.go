@@ -14,9 +14,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more,
-// each member reads these rows less often. Otherwise, the group's reads per second would grow with the square of the
-// number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
+// manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more
+// members, each of them reads these rows less often. Otherwise, the group's reads per second would grow with the square
+// of the number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
 const manyMembers = 100
 
 // errReadDeadline ends the term of a member that could not poll the group in time.
@@ -84,8 +84,8 @@ func (p *polls) late() error {
 	return errReadDeadline
 }
 
-// beforeDeadline returns the pause d. If the read deadline is near, it returns part of the time that is left, so that
-// another poll is possible before the deadline.
+// beforeDeadline limits the duration d to part, or to lease/50 if that is longer. Callers pass a fraction of the time
+// until the read deadline, so that another poll is possible before the deadline.
 func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	if p.left() > 0 {
 		d = min(d, max(part, p.lease/50))
@@ -94,8 +94,8 @@ func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 }
 
 // patient returns the pause before the next poll of a partition that another member owns. It starts at lease/50,
-// because the partition will probably be released soon, and grows with the time waited. It is at least three times the
-// duration of a poll, because frequent polls of many partitions would slow down their release.
+// because the partition will probably be released soon, and grows while the member waits. It is at least three times
+// the duration of the last poll, because frequent polls of many partitions would slow down their release.
 func (p *polls) patient() time.Duration {
 	every, waited := max(p.lease/50, 3*p.took), p.clock.Now().Since(p.changed)
 	if waited < p.lease {
@@ -141,8 +141,8 @@ func (p *polls) poll() {
 	})
 }
 
-// seen handles the result of a poll. If the poll did not read the members, or if the plan has changed and the poll did
-// not read the new body, seen only checks whether this member has lost any partitions.
+// seen handles the result of a poll. A poll may not have read the members, or not have read the new body of a plan that
+// has changed. After such a poll, seen only checks whether this member has lost any partitions.
 func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	t, up := p.t, &p.t.upkeep
 	if s.Members != nil {
@@ -234,9 +234,10 @@ func (p *polls) learn(s table.GroupSnapshot) {
 	}
 }
 
-// normal returns the pause before the next poll of the group. Normally, this is a third of the shortest lease in the
-// group, but at least a tenth of this member's lease. The pause is shorter if another member's lease expires before
-// then, or if this member starts to count before then, because the other members then release this member's share.
+// normal returns the pause before the next poll of the group. Normally, the pause is a third of the shortest lease in
+// the group, but at least a tenth of this member's lease. It is shorter if another member's lease expires sooner. It is
+// also shorter if the plan starts to include this member sooner, because the other members then release this member's
+// share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf
@@ -247,8 +248,8 @@ func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// The read deadline counts from when the last whole poll was sent. After a slow poll, the next one must still be in
-	// time.
+	// The read deadline depends on when the last whole poll was sent. Even after a slow poll, the next whole poll must
+	// be in time.
 	whole := max(lease/3-clock.Now().Since(*p.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	for _, d := range []time.Duration{planning.Settling, planning.TurnIn()} {

@@ -21,8 +21,8 @@ type requested struct {
 // assigned to this member, so no other member works on it either. However, if the plan assigns the partition to another
 // member later, that member works on it, because a pause affects only one member.
 //
-// A pause lasts until Resume, even if Run ends and is called again. Members, the spindle command and the metrics count
-// paused partitions separately from partitions without a member.
+// A pause lasts until Resume is called, even if Run ends and is called again. The function Members, the spindle command
+// and the metrics count paused partitions separately from partitions without a member.
 //
 // Pause returns immediately. It returns an error if the partition is not in this member's list.
 func (g *Group) Pause(partition string) error {
@@ -49,8 +49,8 @@ func (g *Group) LetGo(partition string) error {
 
 // SetWeight changes this member's weight to n. WithWeight sets the initial weight. The weight is in the member's row,
 // so the other members see the change at their next poll. Then only as many partitions move as the new shares require.
-// For example, a program can measure the capacity of its machine, and use it as the weight. Round the weight, because
-// each change can move partitions.
+// For example, a program can measure its machine's capacity, and use the capacity as the weight. Round the weight,
+// because each change can move partitions.
 //
 // The weight stays set if Run ends and is called again. SetWeight returns immediately. It returns an error if n is not in
 // the range from 1 to 1000.

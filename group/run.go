@@ -153,8 +153,8 @@ func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.takeIn(ctx.Done(), d, func() bool { return false })
 }
 
-// takeIn handles returned work and the program's requests until the time d has passed, the channel over is closed, or
-// enough() is true.
+// takeIn handles returned work and the program's requests until the duration d has passed, the given channel is closed,
+// or the function enough returns true.
 func (m *member) takeIn(over <-chan struct{}, d time.Duration, enough func() bool) {
 	late := m.g.config.Clock.Timer(d)
 	defer late.Stop()

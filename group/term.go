@@ -68,7 +68,7 @@ func (t *term) acts() bool { return t.lease.Held() && t.lease.Context().Err() ==
 
 func (t *term) leaving() bool { return t.leave.why != nil }
 
-// facts returns the inputs of a decision other than the rows that a poll has read.
+// facts returns the inputs of a decision, except for the rows that a poll has read.
 func (t *term) facts() share.Facts {
 	c := t.send.config
 	return share.Facts{Inventory: t.m.inventory, Planned: t.upkeep.planning.Planned(), Acting: t.acts(), Leaving: t.leaving(), Moving: t.moves.revokes.left(c.Clock) > 0 && t.moves.revokes.on, Batch: c.Batch, Now: c.Clock.Now()}
@@ -111,7 +111,7 @@ func (t *term) run(ctx context.Context) (share.Ending, error) {
 }
 
 // await waits for an event and handles it. It reports whether the loop should take the steps that are due. If the event
-// ends the term, it returns the reason.
+// ends the term, await returns the reason.
 func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan time.Time) (goOn bool, reason error) {
 	over := t.lease.Context().Done()
 	if t.leaving() || ctx.Err() != nil {
@@ -201,7 +201,7 @@ func (t *term) goOn() {
 	t.m.report(t)
 }
 
-// checkFitness gives up the term if the member is useless. It also ends the trial of a member that has passed.
+// checkFitness gives up the term if the member is useless. It also ends the trial of a member that has passed it.
 func (t *term) checkFitness() {
 	now := t.polls.clock.Now()
 	owned, acted := t.m.inventory.All.Holds()
@@ -295,8 +295,8 @@ func (t *term) stop(ctx context.Context) {
 	t.upkeep.mark()
 }
 
-// giveUp begins to give up the term because of a problem, although Run continues. It revokes all work. The member's
-// lock is released once all work has returned.
+// giveUp begins to give up the term because of a problem, while Run continues. It revokes all work. The member's lock
+// is released once all work has returned.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
 	if errors.Is(why, errReadDeadline) {

@@ -35,8 +35,8 @@ type outcome struct {
 	of     *assignment
 	lasted time.Duration // how long the work was running
 
-	// must says why the work has to end although it may still be running: it has stalled, or a write was refused because
-	// the partition's lease row is missing. If the work has returned, must is nil.
+	// The field must is the reason why work that may still be running has to end. Either the work has stalled, or a
+	// write was refused because the partition's lease row is missing. If the work has returned, the field is nil.
 	must error
 }
 
@@ -110,8 +110,8 @@ func (t *term) endWork(e *share.Entry, reason error) {
 }
 
 // collect handles work that has returned. If all revoked work has now returned, the revoked partitions are released
-// immediately. Otherwise, they are released after lease/50, so that work that returns by then is included in the same
-// commit.
+// immediately. Otherwise, they are released after lease/50, so that the same commit covers work that returns within
+// that time.
 func (t *term) collect() {
 	for _, o := range t.m.takeReturned() {
 		a, e := o.of, o.of.entry

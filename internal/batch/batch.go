@@ -61,7 +61,7 @@ func (s *store) busy() time.Duration {
 	return s.lease / 50
 }
 
-// sharedReads are the steps whose reads are shared. Each reads a few rows of a few locks.
+// sharedReads are the steps whose reads are shared. Each of these steps reads a few rows of a few locks.
 var sharedReads = []string{"observe", "lease-record", "asked"}
 
 // Read implements table.Store.
@@ -94,7 +94,7 @@ func (s *store) Commit(ctx context.Context, step string, writes []table.Write) e
 	}
 }
 
-// Of returns the Requests of the locks in a table that use this client. They live as long as the client.
+// Of returns the Requests for the locks in a table that use this client. The Requests live as long as the client.
 func Of(db *spanner.Client, tableName string) *Requests {
 	key := tableOf{weak.Make(db), table.Canonical(tableName)}
 	processWide.Lock()

@@ -26,8 +26,9 @@ const maxWrites = 1000
 // commitAll sends heartbeats in as few commits as their size limit allows.
 //
 // If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are
-// combined into commits of half the size, the third into quarters, and so on, so that one row that can't be written
-// does not cost all locks their leases. Heartbeats with different numbers of attempts do not share a commit.
+// combined into commits of half the maximum size, the third attempts into commits of a quarter, and so on. One row that
+// can't be written therefore does not cost all locks their leases. Heartbeats with different numbers of attempts do not
+// share a commit.
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
 	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })
@@ -43,9 +44,9 @@ func commitAll(all []*commit) {
 	sent.Wait()
 }
 
-// commitTogether sends heartbeats in one commit. If one of the locks has been superseded, the whole commit fails. In
-// that case, commitTogether splits the heartbeats into halves and retries each half, until only the heartbeats of
-// superseded locks fail.
+// commitTogether sends heartbeats in one commit. If one of the locks has been superseded, the whole commit fails.
+// commitTogether then splits the heartbeats into halves and retries each half, until only the heartbeats of superseded
+// locks fail.
 func commitTogether(all []*commit) {
 	var writes []table.Write
 	var contexts []context.Context

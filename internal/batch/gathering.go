@@ -21,10 +21,10 @@ type gathering[R any] struct {
 	answered func() // called when all sends have been answered
 }
 
-// add queues a request and returns immediately. When the window of one of the queued requests ends, all of them are
+// add queues a request and returns immediately. When the window of any queued request ends, all queued requests are
 // passed to the function send, which runs in its own goroutine.
 //
-// While other requests are in progress, a request waits for their answer, but at most for the duration busy.
+// While other requests are in progress, a request waits for their answers, but at most for the duration busy.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,8 +35,8 @@ func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.gather(r, time.Now().Add(window), send)
 }
 
-// addPromptly is like add, but sends a request immediately if no other is in progress or waiting, and the previous one
-// was sent alone or more than one window ago.
+// addPromptly is like add, but sends a request immediately if two conditions are met. No other request is in progress
+// or waiting, and the previous request was sent alone or more than one window ago.
 func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package elect decides when to take each step of the protocol. A Candidate polls locks and claims them. A Term keeps
-// them until it is released or lost, and a Keeper sends its heartbeats. The same code works for one lock or several,
-// because each step is a single commit for all of them.
+// Package elect decides when to take each step of the protocol. A Candidate polls locks and claims them. A Term is the
+// period until these locks are released or lost, and a Keeper sends the term's heartbeats. The same code works for one
+// lock or several, because each step is a single commit for all the locks.
 //
-//   - clock.go: the time; tests replace it and the table's Store, but nothing else
+//   - clock.go: the time; tests replace only the clock and the table's Store
 //   - observer.go: reading the state of locks; history.go: deciding when a lock is free
 //   - claim.go, free.go: winning a lock; step.go: one poll, and the claim that may follow it
 //   - yield.go: when a candidate leaves a lock to other candidates
@@ -75,8 +75,8 @@ type LockView struct {
 	Last        time.Time     // when it was last known to be held, by a holder's heartbeat or release; zero: unknown
 }
 
-// Look reads the state of all the locks as of one instant. This usually takes one RPC. It takes another if there are
-// holders whose lease records Look has not read before, and another if rows are missing.
+// Look reads the state of all the locks as of one instant. This usually takes one RPC. A second RPC follows if there
+// are holders whose lease records Look has not read before, and one more if rows are missing.
 func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	c.past.settle()
 	ctx, cancel := context.WithTimeout(ctx, Attempt(c.LeaseRecord.Lease))

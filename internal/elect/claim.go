@@ -71,7 +71,7 @@ func (c claimant) supersede() {
 	}
 }
 
-// begin returns the term of a confirmed claim. The term's deadline counts from sent.
+// begin returns the term of a confirmed claim. The term's deadline is measured from the given instant.
 func (c claimant) begin(ctx context.Context, token table.Token, sent Instant) *Term {
 	t := newTerm(ctx, c, token, sent, c.preference.ignoreFor(c.LeaseRecord.Lease))
 	c.past.began(t)
@@ -87,7 +87,7 @@ func First(err error) bool {
 //
 // If the confirmation is refused or its outcome is unknown, confirm sends a heartbeat, which succeeds only if the lease
 // rows were inserted. A refusal alone proves nothing, because the Spanner client may have sent the commit twice. The
-// first commit may have been applied, and only the second refused. Meanwhile, the locks are safe, because no other
+// first commit may have been applied, and only the second one refused. Meanwhile, the locks are safe, because no other
 // candidate can claim them until the lease of the unconfirmed claim expires.
 func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
@@ -143,10 +143,10 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 	})
 }
 
-// disown frees the candidate's own claims whose replies were lost. The candidate then leaves the locks alone until those
-// claims would have expired, and for at least a third of its lease. Without this pause, a candidate that keeps losing
-// replies would claim the locks again each time its own lease ran out, and candidates with longer leases would never get
-// them.
+// disown frees the candidate's own claims whose replies were lost, and reports whether there were any. The candidate
+// then leaves the locks alone until those claims would have expired, and for at least a third of its lease. Without
+// this pause, a candidate that keeps losing replies would claim the locks again each time its own lease expired, and
+// candidates with longer leases would never get them.
 //
 // If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
@@ -182,7 +182,7 @@ func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 }
 
 // insist repeats the step that frees the locks, because other transactions of this process might abort it. After the
-// time limit of one attempt, it leaves the locks to expire.
+// time limit of one attempt, insist gives up, and the locks expire.
 func (c claimant) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

@@ -92,7 +92,7 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 func (b *Backoff) Reset() { b.next = 0 }
 
 // Remind calls a function while work has not returned after its context was canceled. The first call comes after one
-// lease, and another one each time the wait has doubled. Remind returns when ctx ends.
+// lease, and another follows each time the wait has doubled. Remind returns when ctx ends.
 func Remind(ctx context.Context, c Clock, lease time.Duration, say func(waited time.Duration)) {
 	for waited, next := time.Duration(0), lease; ; waited, next = next, 2*next {
 		if Sleep(ctx, c, next-waited); ctx.Err() != nil {

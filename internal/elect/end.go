@@ -85,15 +85,15 @@ func (k *Keeper) asked(ctx context.Context) (table.Request, error) {
 	return "", nil
 }
 
-// Release ends the term, frees its locks, and makes the other writes in the same commit. It retries until ctx ends or
+// Release ends the term, frees its locks, and makes the given writes in the same commit. It retries until ctx ends or
 // the locks would expire anyway. It fails with table.ErrSuperseded if the term had already ended.
 func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, names ...string) error { return t.free(ctx, on, names...) })
 }
 
-// Finish is like Release, for a term with a single lock. The same commit also records that id has done the work that
-// was due.
+// Finish is like Release, for a term with a single lock. The same commit also records that the process with this id has
+// done the work that was due.
 func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id string, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, _ ...string) error {
@@ -105,7 +105,7 @@ func (t *Term) Finish(ctx context.Context, reason error, due table.Due, id strin
 	})
 }
 
-// free makes one attempt to free names.
+// free makes one attempt to free the given locks.
 func (t *Term) free(ctx context.Context, on table.Table, names ...string) error {
 	if t.freeRows {
 		return on.ReleaseFree(ctx, t.token, t.lease, names...)
@@ -123,7 +123,8 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 
 // giveBack repeats the step that frees the locks until it succeeds, ctx ends, or the locks would expire anyway. If the
 // step is refused because the token is no longer valid, giveBack checks whether an earlier attempt was applied and only
-// its reply was lost. Even a single call makes several attempts if the Spanner client resends the commit.
+// its reply was lost. There can be an earlier attempt even in a single call, because the Spanner client may resend the
+// commit.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context, ...string) error) error {
 	last, left := t.standing.Load(), t.lasts()
 	t.End(reason)

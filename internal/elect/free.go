@@ -71,8 +71,8 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 	}
 }
 
-// resolve finds out whether a claim has won. If so, it sends a heartbeat, and beat is the time just before that. If won
-// is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
+// resolve finds out whether a claim has won. If so, resolve sends a heartbeat, and returns the time just before that
+// heartbeat. If won is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
 func (c claimant) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
@@ -119,5 +119,5 @@ func hopeless(err error) bool {
 }
 
 // refusedTime reports whether err could mean that Spanner rejected the claim's token, which is a timestamp that the
-// claimant chose. In that case, nothing was applied.
+// claimant chose. After such a rejection, nothing was applied.
 func refusedTime(err error) bool { return spanner.ErrCode(err) == codes.FailedPrecondition }

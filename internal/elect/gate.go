@@ -14,9 +14,9 @@ import (
 //
 // At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The
 // gate counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
-// wasted aborts, the new limit is the highest concurrency in the sample, multiplied by the share of the other claims.
-// After several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims of different
-// locks, but the emulator runs only one transaction at a time.
+// wasted aborts, the new limit is the largest number of claims in flight during the sample, multiplied by the share of
+// the other claims. After several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims
+// of different locks, but the emulator runs only one transaction at a time.
 type Gate struct {
 	mu      sync.Mutex
 	flying  int               // claims that have a place
@@ -40,8 +40,8 @@ type sample struct {
 	waited bool
 }
 
-// A sample has as many claims as the limit, within these bounds. The limit rises only after several samples without
-// wasted aborts, because a limit that is too high costs more than one that is too low.
+// The number of claims in a sample equals the limit, within these bounds. The limit rises only after several samples
+// without wasted aborts, because a limit that is too high costs more than one that is too low.
 const (
 	shortestSample = 8
 	longestSample  = 64
@@ -64,7 +64,7 @@ const (
 	Patient                // the claims of the other waiters
 )
 
-// place is a place in a gate, or the wait for one.
+// place allows a claim to be in flight, once the gate has given it.
 type place struct {
 	*Gate
 	clock   Clock
@@ -78,7 +78,7 @@ type place struct {
 	over    bool
 }
 
-// owner is an owner of claims that have places or wait for one.
+// owner counts the claims of one owner that have places or wait for places.
 type owner struct {
 	name   string
 	places int // including those that it waits for
@@ -97,7 +97,8 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. If again is set, the claim had a wasted abort.
+// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the last attempt
+// at the claim had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {
 		return nil, nil
@@ -120,7 +121,7 @@ func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	}
 }
 
-// join puts the place into the queue. The first places of all owners come before any second one, and so on.
+// join puts the place into the queue. The first place of each owner comes before any owner's second place, and so on.
 func (p *place) join(name string) {
 	if p.owners == nil {
 		p.owners = map[string]*owner{}
@@ -235,8 +236,8 @@ func (g *Gate) count(vain int) {
 }
 
 // Beat records that a commit of heartbeats is in flight. If the gate has a limit, no further claim gets a place until
-// the commit is answered, because the claim could abort the heartbeats. The caller must call done when the commit has
-// been answered.
+// the commit is answered, because the claim could abort the heartbeats. The caller must call the returned function when
+// the commit has been answered.
 func (g *Gate) Beat() (done func()) {
 	g.add(0, 1)
 	return func() { g.add(0, -1) }
@@ -250,7 +251,7 @@ func (g *Gate) Bounded() bool {
 }
 
 // Count counts a commit of claims that does not wait for a place, because a group itself limits how many claims of
-// partitions it sends. The caller must call done after the commit is answered.
+// partitions it sends. The caller must call the returned function after the commit is answered.
 func (g *Gate) Count() (done func()) {
 	if g == nil {
 		return func() {}

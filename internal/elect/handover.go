@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// signal sends signals to other candidates during the pause before the next poll, and returns the rest of the pause.
-// Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. It may take a tenth
-// of the lease, because the other followers do not poll more often than that.
+// During the pause before the next poll, signal asks for handovers and names a successor, and returns the rest of the
+// pause. Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. Naming a
+// successor may take a tenth of the lease, because the other followers do not poll more often than that.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {
@@ -21,9 +21,9 @@ func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Dura
 	return max(pause-c.Clock.Now().Since(began), 0)
 }
 
-// succeed names the candidate as the successor of a leaving holder that has none. Without a successor, many followers
-// would poll for the release and try to claim the lock at the same time. Only candidates of the highest priority become
-// successors.
+// succeed names the candidate as the successor of a leaving holder that has no successor. Without a successor, many
+// followers would poll for the release and try to claim the lock at the same time. Only candidates of the highest
+// priority become successors.
 func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	for _, s := range seen {
 		if _, named := s.Successor(); s.Leaving() && !named && c.LeaseRecord.Rank == 0 && c.restsFor(s.Name) <= 0 {

@@ -76,8 +76,8 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 }
 
 // miss records that the lock row is missing. The holder can no longer extend its lease, but may act until it expires.
-// So the candidate waits for one lease from the first poll that found the row missing. If a poll finds a new orphan
-// lease, the wait starts again.
+// So the candidate waits for one lease duration after the first poll that found the row missing. If a poll finds a new
+// orphan lease, the wait starts again.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -142,7 +142,8 @@ func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
 
-// paceOr returns the last holder's lease, which all candidates know, or own if the candidate has seen no holder.
+// paceOr returns the last holder's lease, which all candidates know, or the candidate's own lease if it has seen no
+// holder.
 func (h *lockHistory) paceOr(own time.Duration) time.Duration { return cmp.Or(h.pace, own) }
 
 // notReleased reports whether the last holder has not released the lock, and so might still be working. It returns
@@ -152,7 +153,7 @@ func (h *lockHistory) notReleased(o table.Observation) bool {
 	return h.taken || len(o.OrphanLeases) > 0
 }
 
-// learnLeaving records whether the holder is leaving. The argument began is when the poll began.
+// learnLeaving records whether the holder is leaving. The caller passes the time at which the poll began.
 func (h *lockHistory) learnLeaving(o table.Observation, began Instant) {
 	if o.Leaving() && h.leaving != o.Token {
 		h.leaving, h.marked = o.Token, h.looked

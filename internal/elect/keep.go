@@ -79,9 +79,9 @@ func (k *Keeper) Announce() {
 	})
 }
 
-// Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress, which does no harm even
-// if it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when the term ends.
-// Otherwise, Stop returns why the term ended.
+// Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress. Such a heartbeat does no
+// harm, even if it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when
+// the term ends. Otherwise, Stop returns why the term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
@@ -156,7 +156,7 @@ func (k *Keeper) renew() {
 	}
 }
 
-// supersede cancels the other attempts, because a has been acknowledged. Older attempts count as failed.
+// supersede cancels the other attempts after one was acknowledged. Older attempts count as failed.
 func (a attempt) supersede(all []attempt) {
 	for _, other := range all {
 		if other.n < a.n {
@@ -250,8 +250,8 @@ func (k *Keeper) notify(e TermEvent) {
 
 // untilBeat returns the time until the next heartbeat. If InPhase is set, heartbeats are due when the monotonic clock
 // reaches a multiple of the interval. Otherwise, the next heartbeat is due one interval after the last acknowledged
-// heartbeat was sent, give or take a random 5 %. This keeps locks that were elected together from always sending their
-// heartbeats together.
+// heartbeat was sent, give or take a random 5 %. The random part keeps locks that were elected together from always
+// sending their heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

@@ -15,7 +15,7 @@ type observer struct {
 
 // observe reads the lock rows. It also reads the lease rows if it has not read the locks before, if a lock row was
 // missing at the last poll, or if the lock rows do not show who the holder is. Each read is a snapshot. If a later read
-// fails, the candidate remembers the earlier ones, which can only make it more cautious.
+// fails, the candidate remembers the earlier results, which can only make it more cautious.
 func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only limits the range of keys to read
 		return on.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
@@ -38,7 +38,7 @@ func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([
 }
 
 // glance reads the lock rows. If the candidate or others in its queue claim by free rows, glance also reads the rows
-// that such a claim needs. Only these rows contain the time of the release.
+// that such a claim needs. Only those rows contain the time of the release.
 func (b *observer) glance(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows && c.Queue == nil {
 		return on.Observe(ctx, c.Names...)

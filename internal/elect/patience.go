@@ -25,12 +25,12 @@ func (p *Patience) Passed(step string) {
 	delete(p.refused, step)
 }
 
-// Ends reports whether the caller should give up because a step has failed with err. If the caller's very first request
-// is refused because a table, a database or a permission is missing, Ends returns true, because waiting rarely helps
-// then.
+// Ends reports whether the caller should give up because a step has failed with err. Ends also returns true if the
+// caller's very first request is refused because a table, a database or a permission is missing. Waiting rarely helps
+// in such a case.
 //
 // If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a
-// refusal counts only if the next one follows within twice the limit.
+// refusal counts only if the next refusal follows within twice the limit.
 func (p *Patience) Ends(step string, err error) bool {
 	fault, first := table.FaultOf(err), !p.began
 	p.began = true

@@ -47,8 +47,8 @@ func All(seen []LockView) Decision {
 
 // Try polls the locks once, and claims the locks that the function choose selects. If there is nothing to claim,
 // Step.Pause says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a
-// third of the shortest lease among the candidate's and the holders'. If a holder's lease can expire sooner, the pause
-// ends when the lease expires, or a short random time later.
+// third of the shortest lease of the candidate and the holders. If a holder's lease can expire sooner, the pause ends
+// when the lease expires, or a short random time later.
 //
 // A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
 // because the first poll may be out of date.
@@ -73,7 +73,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 	return c.tryToClaim(ctx, step.Seen, d, p)
 }
 
-// poll polls the locks once and decides what to do. If it decides to claim, only Seen is set.
+// poll polls the locks once and decides what to do. If it decides to claim, only the step's field Seen is set.
 func (c *Candidate) poll(ctx context.Context, choose Choose, maxPause time.Duration) (Step, Decision) {
 	seen, err := c.Look(ctx)
 	if maxPause == 0 {
@@ -143,7 +143,7 @@ func (c *Candidate) spread(seen []LockView) time.Duration {
 	return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)
 }
 
-// shortest returns the shortest lease among the candidate's own and the holders'.
+// shortest returns the shortest lease of the candidate and the holders.
 func shortest(lease time.Duration, seen []LockView) time.Duration {
 	for _, s := range seen {
 		if s.LeaseRecord != nil {

@@ -30,8 +30,8 @@ type Term struct {
 }
 
 // life is the state of a term. A term is held first, then possibly draining, and finally ended. It never returns to an
-// earlier phase. Any goroutine can read the state. Only the term's owner changes it, or a Keeper or a fence on the
-// owner's behalf.
+// earlier phase. Any goroutine can read the state. Only the term's owner changes the state, directly or through a
+// Keeper or a fence.
 type life struct {
 	clock    Clock
 	lease    time.Duration
@@ -105,8 +105,8 @@ func (t *life) Context() context.Context { return t.work }
 // Over returns a context that ends with the term. Its cause is the reason.
 func (t *life) Over() context.Context { return t.over }
 
-// Held reports whether the work may act: the deadline has not passed, nothing else has ended the term, and the work has not
-// stalled. A draining term is held.
+// Held reports whether the work may act. It may act until the deadline passes, something else ends the term, or the
+// work stalls. Held is also true for a draining term.
 func (t *life) Held() bool { return t.Left() > 0 }
 
 // Left returns the time until the deadline. The result is zero or negative once the term has ended or its work has stalled.

@@ -25,10 +25,10 @@ func (p Pause) Left(c Clock) time.Duration {
 	return p.length - c.Now().Since(p.since)
 }
 
-// Yield keeps the candidate from claiming a lock that it has just given up. This ends when another candidate holds the
-// lock, or after a time limit. The limit is a third of the lease if the lock is known to have been released, and one
-// lease duration otherwise. The argument asked is the handover request that the candidate accepted, or "" if there was
-// none.
+// Yield keeps the candidate from claiming a lock that it has just given up. This cool-down ends when another candidate
+// holds the lock, or after a time limit. The limit is a third of the lease if the lock is known to have been released,
+// and one lease duration otherwise. The argument asked is the handover request that the candidate accepted, or "" if
+// there was none.
 func (c *Candidate) Yield(released bool, asked table.Request) {
 	length := c.LeaseRecord.Lease
 	if released {

@@ -104,9 +104,9 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split divides total partitions among some of the members, which are given by their indexes. A member on trial gets at
-// most one partition, and the other members share the rest. If trial is set, all members are on trial, and none is
-// limited.
+// split divides the total number of partitions among the members with the indexes in the slice in. A member on trial
+// gets at most one partition, and the other members share the rest. If all members are on trial, none of them is
+// limited, and the caller sets trial.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	in = slices.Clone(in)
 	for n := 0; n != len(in) && !trial; {
@@ -135,9 +135,10 @@ func (a *assigning) weights(in []int) (sum int) {
 // share returns a member's share of total, rounded down. The argument sum is the sum of all weights.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
-// level divides total partitions in proportion to the members' weights and rounds each quota down. It then gives the
-// remaining partitions, one each, to some of the members. Members that own more than their rounded quota come first, so
-// that as few partitions as possible move. Among the others, members on trial come last.
+// level divides the total number of partitions in proportion to the members' weights and rounds each quota down. It
+// then gives the remaining partitions, one each, to some of the members. Members that own more than their rounded
+// quotas come first, so that as few partitions as possible move. Among members that are equal in this respect, members
+// on trial come last.
 func (a *assigning) level(total int, in, kept, quota []int) {
 	left, sum := total, a.weights(in)
 	fraction := make([]int64, len(a.members))
@@ -169,8 +170,8 @@ func (a *assigning) level(total int, in, kept, quota []int) {
 }
 
 // giveUp takes partitions away from members that own more than their quotas. It starts with partitions whose former
-// owner has returned, followed by partitions whose former owner is still absent, and then all others. This way, members
-// that return one after another get their own partitions back.
+// owner has returned, continues with partitions whose former owner is still absent, and ends with all others. This way,
+// members that return one after another get their own partitions back.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {

@@ -125,8 +125,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 }
 
 // of returns the entry that replaces e in the next plan. If the former owner of e is a member again, it also returns
-// that member's index. An entry can record only one former owner. If several owners were evicted one after another, the
-// entry records the first one.
+// that member's index. An entry can record only one former owner. If several owners were evicted in sequence, the entry
+// records the first of these owners.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none}, none
 	for i, bit := range s.lists {

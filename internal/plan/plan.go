@@ -49,9 +49,9 @@ type entry struct {
 	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
-// Of returns a plan of the partitions that members own at present. A group's first plan is based on it. The function
-// owner returns the slot of the member that owns partition i, according to the partition's rows, or false if there is
-// none.
+// Of returns a plan that assigns each partition to the member that owns it at present. A group's first plan is based on
+// this plan. According to the rows of partition i, the function owner returns the slot of the member that owns it, or
+// false if there is no owner.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -128,8 +128,7 @@ func (p *Plan) Members() []Member {
 }
 
 // Same reports whether two plans have the same members and assign the same partitions to them. It ignores a former
-// owner that only one of the plans records. Such a difference only means that the other plan has already forgotten the
-// former owner, because plans remember former owners for a limited time.
+// owner that only one of the plans records, because plans remember former owners only for a limited time.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q

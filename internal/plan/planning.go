@@ -75,8 +75,9 @@ func (p Planning) read(s table.GroupSnapshot, bodyRead bool) Planning {
 	return p
 }
 
-// counted returns the members that count: the plan assigns partitions to them. docs/groups.md has the rules. The age of
-// the last heartbeat does not matter, because a member remains present until it is evicted.
+// counted returns the members that count, which are the members that the plan may assign partitions to. docs/groups.md
+// states the rules. The age of the last heartbeat does not matter, because a member remains present until it is
+// evicted.
 func (p Planning) counted(s table.GroupSnapshot) (members []Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -128,7 +129,7 @@ func (p Planning) Evicted(slots []string) Planning {
 }
 
 // waitFor returns how much longer the group must wait for more members, because it is new or all members in its plan
-// have left. group.WithInitialDelay has the rules.
+// have left. The documentation of group.WithInitialDelay states the rules.
 func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -163,8 +164,9 @@ func (p Planning) follow() Planning {
 	return p
 }
 
-// ToPublish returns the plan that this member should publish now. A group's first plan is built from the current owners of
-// the partitions, so ToPublish then needs a snapshot of all partitions. lockOf(i) returns the lock name of partition i.
+// ToPublish returns the plan that this member should publish now, or false if it should publish none. A group's first
+// plan is built from the current owners of the partitions, so ToPublish then needs a snapshot of all partitions.
+// lockOf(i) returns the lock name of partition i.
 func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i int) string) (next *Plan, ok bool) {
 	switch {
 	case p.TurnIn() > 0:

@@ -116,9 +116,9 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may try to claim. These are all slots up to more+1 above the
-// highest slot in use, except slots whose members may still be acting. The parameter last is the process's most recent
-// slot.
+// Slots returns the slots that the process with this id may try to claim. These are all slots up to number h+1+more,
+// where h is the highest slot in use, except slots whose members may still be acting. The caller passes the process's
+// most recent slot as last.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {
@@ -146,8 +146,9 @@ func (m *Memory) mayAct(o table.Observation, id string) bool {
 }
 
 // waitsFor reports whether a slot cannot be claimed yet because its row has vanished. Spindle never deletes such a row,
-// so it was deleted by hand, and the slot's member may act until its lease expires. That lease is unknown, so waitsFor
-// assumes the longest known one. The wait begins again when a newer lease row shows that the slot had another member.
+// so a person must have deleted it. The slot's member may act until its lease expires. That lease is unknown, so
+// waitsFor assumes the longest known lease. The wait begins again when a newer lease row shows that the slot had
+// another member.
 func (m *Memory) waitsFor(s table.GroupSnapshot, name string, inUse bool) bool {
 	o, had := s.Members[name], table.LeaseRef{Name: name}
 	for token := range o.OrphanLeases {

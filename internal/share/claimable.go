@@ -22,8 +22,8 @@ type history struct {
 }
 
 // learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
-// owner. The history keeps it in case the partition's rows are deleted, because the owner may then continue to act
-// until its deadline.
+// owner. The history keeps this lease in case the partition's rows are deleted, because the owner may then continue to
+// act until its deadline.
 func (h *history) learn(o table.Observation, lease time.Duration) {
 	switch {
 	case o.Exists && o.Heartbeat.IsZero():
@@ -72,8 +72,8 @@ func (j Judge) claimableIn(o table.Observation, h history) (wait time.Duration, 
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), nil
 }
 
-// withoutRow handles a partition that has no lock row, either because it was never claimed or because the row was
-// deleted by hand. It decides from the remaining lease rows and the history.
+// withoutRow returns the wait for a partition that has no lock row, either because it was never claimed or because the
+// row was deleted by hand. The wait depends on the remaining lease rows and the history.
 func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wait time.Duration, _ error) {
 	switch {
 	case unreadable != nil:
@@ -88,7 +88,8 @@ func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wai
 }
 
 // freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
-// on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after heartbeat.
+// on that member's term. Otherwise the record belongs to a plain lock, which expires one lease duration after the given
+// heartbeat.
 func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
 		return j.freeWith(with, p.Lease)

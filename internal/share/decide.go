@@ -28,9 +28,9 @@ const (
 	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
 )
 
-// decideEntry decides about one partition, as TestTheTableOfTheDecision lists row by row. It returns the partition's
-// next state, and how long to pause before the partition is polled again. If it returns awaited, the caller chooses the
-// length of the pause. The parameter room says whether one more partition may start to move now.
+// decideEntry returns a partition's next state, and how long to pause before the partition is polled again.
+// TestTheTableOfTheDecision lists all its decisions. If it returns awaited, the caller chooses the length of the pause.
+// The parameter room says whether one more partition may start to move now.
 func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next time.Duration) {
 	switch e.State {
 	case Free:
@@ -114,7 +114,7 @@ type Decisions struct {
 	More             bool          // this member wants more partitions than the poll has read
 }
 
-// Decide applies the decision table to every partition in the inventory. It records what the poll has shown about
+// Decide applies the decision table to every partition in the inventory. It also records what the poll has shown about
 // partitions that need no request.
 func (f Facts) Decide(j Judge) Decisions {
 	window, all := f.window()

@@ -28,8 +28,8 @@ func (all Entries) Busy() (busy []*Entry) {
 	return busy
 }
 
-// Overdue returns the partition whose work is longest overdue, and the number of partitions with overdue work. Work is
-// overdue if it has not returned within a lease after it was revoked.
+// Overdue returns the partition whose work has been overdue longest, and the number of partitions with overdue work.
+// Work is overdue if it has not returned within a lease after it was revoked.
 func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry, n int) {
 	for _, e := range all.Busy() {
 		if since := e.Busy.Since; since != (elect.Instant{}) && now.Ran(since) >= lease {
@@ -42,8 +42,8 @@ func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry
 	return first, n
 }
 
-// Holds returns two numbers: how many partitions the member owns, and how many it is acting on. The first includes
-// partitions that it has stopped acting on.
+// Holds returns two numbers: how many partitions the member owns, and how many it is acting on. The first number
+// includes partitions that it has stopped acting on.
 func (all Entries) Holds() (owned, acted int) {
 	for _, e := range all {
 		if e.Assigned != nil {
@@ -56,8 +56,8 @@ func (all Entries) Holds() (owned, acted int) {
 	return owned, acted
 }
 
-// Settled reports whether the member owns exactly the partitions that the plan assigns to it and the program has not
-// paused.
+// Settled reports whether the member owns exactly the partitions that the plan assigns to it and that the program has
+// not paused.
 func (all Entries) Settled() bool {
 	return !slices.ContainsFunc(all, func(e *Entry) bool { return !e.done() && !(e.State == Held && e.Target) })
 }

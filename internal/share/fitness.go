@@ -28,7 +28,7 @@ const (
 	longestUselessCoolDown = 32 // in lease durations, after a useless term
 )
 
-// CoolDown returns how long the process must wait before it joins the group again. docs/groups.md has the rules.
+// CoolDown returns how long the process must wait before it joins the group again. docs/groups.md states the rules.
 func (f *Fitness) CoolDown(e Ending) time.Duration {
 	longest := longestRest * f.Lease
 	switch {
@@ -66,8 +66,8 @@ type failure struct {
 	alone bool          // at least once on its own
 }
 
-// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempts. If alone is true,
-// each of the partitions has failed on its own.
+// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempts. The argument
+// alone says whether each partition has failed on its own.
 func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*Entry) {
 	if c.Since == (elect.Instant{}) {
 		c.Since, c.failures = now, map[*Entry]failure{}
@@ -96,8 +96,9 @@ func (c *Conduct) Absolve(taken []*Entry) {
 }
 
 // FailingSince returns when the member began to fail, or zero if it does not fail. A member that owns partitions fails
-// only if two partitions have failed on their own, because a single one may be a partition that no member can claim.
-// FailingSince then returns when the second one first failed, because the first may have been failing for a long time.
+// only if two partitions have failed on their own. A single such partition may be one that no member can claim, and it
+// may have been failing for a long time. For such a member, FailingSince therefore returns when the second partition
+// first failed.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

@@ -122,7 +122,8 @@ func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
 }
 
 // Release returns revoked partitions whose work has returned, up to the given number, and marks them as being released.
-// It also reports whether there are more, and whether any lease row is missing, so that there is nothing to release.
+// It also reports whether there are more such partitions, and whether any can't be released because its lease row is
+// missing.
 func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
 	for _, e := range v.All {
 		switch {
@@ -180,8 +181,8 @@ func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Obse
 	return slices.Collect(slices.Chunk(rows, most))
 }
 
-// Sends reports whether a queued claim or reconciliation of the partition must still be sent. It ends a claim that must
-// not be sent. Claims are sent only while the term continues.
+// Sends reports whether a queued claim or reconciliation of the partition must still be sent. A claim is sent only
+// while the term continues. Sends ends a claim that must not be sent.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
 	case e.State == Reconciling:

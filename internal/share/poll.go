@@ -44,11 +44,11 @@ func (f Facts) Wanted() (wanted []*Entry) {
 }
 
 // window returns the wanted partitions that the next poll reads, and whether these are all wanted partitions. It
-// returns all if there are only a few, or if every partition in the last window could be claimed, as when a group
-// starts.
+// returns all of them if there are only a few. It also returns all of them if every partition in the last window could
+// be claimed, which happens when a group starts.
 //
-// Otherwise it returns the first partitions by name, because they are released first, and the next section of the rest,
-// because work on the first ones may hang.
+// In all other cases, window includes the first partitions by name, because they are released first. It also includes
+// the next section of the rest, because work on the first partitions may hang.
 func (f Facts) window() (window []*Entry, all bool) {
 	wanted, n := f.Wanted(), 2*f.Batch
 	if len(wanted) <= 2*n || f.Inventory.open {
