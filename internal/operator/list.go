@@ -1,5 +1,5 @@
 // Package operator reads a lock table for operators: it lists locks with their states and waiters, and finds rows that
-// are no longer needed. No step of the protocol depends on it.
+// are no longer needed. No step of the protocol depends on this package.
 package operator
 
 import (
@@ -100,7 +100,8 @@ func (l Listing) idle() bool {
 // If a lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
 //
 // If all is false, List omits released locks, and locks whose only row records the last completed key. It always
-// includes locks with waiters, and the locks of groups, because their states depend on each other.
+// includes locks with waiters. It also includes all locks of groups, because the states of a group's locks depend on
+// each other.
 func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listing, time.Time, error) {
 	found, at, err := read(ctx, t, prefix, all)
 	return slices.DeleteFunc(found, func(l Listing) bool { return !all && l.idle() }), at, err
@@ -109,8 +110,8 @@ func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listin
 // ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
 // additional requests for named locks that the first request did not return.
 //
-// If all is false, ListWith also includes locks with a record of a completed key. It reports them as free, even if they
-// were released.
+// If all is false, ListWith also includes locks with a record of a completed key. It reports such locks as free, even
+// if they were released.
 func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := read(ctx, t, prefix, all, named...)
 	return slices.DeleteFunc(found, func(l Listing) bool {
@@ -119,8 +120,8 @@ func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named
 }
 
 // read lists the locks with the prefix, even if they have only waiters, and the named locks. If all is false, its first
-// request omits the rows of released locks. So read then repeats the read of each lock that lacks a lock row, if the
-// lock has waiters or a lease row, or is named.
+// request omits the rows of released locks. It then reads a lock again if its lock row was not read and the lock has
+// waiters, has a lease row, or is named.
 func read(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	keys := table.Keys{All: true, Prefix: prefix, Busy: !all}
 	if members, ok := membersBeside(prefix); ok {

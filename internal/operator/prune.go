@@ -38,8 +38,8 @@ func (a Ages) Check() error {
 	return nil
 }
 
-// are reports whether the lock in a row may be old enough. It is a first filter, before the lease rows are read. It skips
-// the locks of groups, because a member's row shows whether the member's term has ended.
+// are reports whether the lock in a row may be old enough to be pruned. It is a first filter, before the lease rows are
+// read. It skips the locks of groups, because a member's row shows whether the member's term has ended.
 func (a Ages) are(row table.Row, at time.Time) bool {
 	if _, part := table.PartOf(row.Name); part || row.Token.IsZero() || table.CheckKey(row.Name) != nil {
 		return false
@@ -51,10 +51,10 @@ func (a Ages) are(row table.Row, at time.Time) bool {
 }
 
 // end returns the observation of a lock, including all its lease rows, and reports whether the lock is old enough to be
-// pruned. It reports false if the lock has a lease row for a token other than the lock row's. This happens only if the
-// table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease row can't
-// be read, and if the lock was broken less than MaxLease ago, because its former holder may still need the record of
-// the break to find out whether its own release was applied.
+// pruned. It reports false if the lock has a lease row for a token other than the lock row's token. This happens only
+// if the table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease
+// row can't be read, or if the lock was broken less than MaxLease ago. In the latter case, the former holder may still
+// need the record of the break, to find out whether its own release was applied.
 func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	o, err := rows.Lock(name)
 	leases := rows.Leases(name)
@@ -71,8 +71,8 @@ func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	return o, rows.At.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough to be pruned, in the order of their names, in batches of up to 200, which
-// can be passed to Table.Prune. It reads each lock again with its lease rows.
+// Prunable yields the locks that are old enough to be pruned, in the order of their names. Each batch has up to 200
+// locks, and can be passed to Table.Prune. Prunable reads each lock again with its lease rows.
 func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.Observation, error] {
 	return scan(ctx, t, "", ages.are, func(names []string, about time.Time) (seen []table.Observation, err error) {
 		keys := table.WithLeases(names, about)
@@ -90,8 +90,8 @@ func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.O
 }
 
 // StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200, which can be passed to Queue.
-// A ticket counts as abandoned if it has lapsed. A ticket that does not say when it lapses counts as abandoned MaxLease
-// after it was last written. If its waiter is still running, the waiter writes the ticket again.
+// A ticket counts as abandoned once it has expired. A ticket without an expiry time counts as abandoned MaxLease after
+// it was last written. If the waiter is still running, it writes its ticket again.
 func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, error] {
 	stale := func(row table.Row, at time.Time) bool {
 		t, _, _ := table.TicketOf(row)

@@ -17,7 +17,7 @@ func queuesOf(name string) []string {
 	return []string{name}
 }
 
-// queues contains the tickets that have not lapsed, by the key prefix of their queue.
+// queues contains the tickets that have not expired, by the key prefix of their queue.
 type queues map[string][]table.Ticket
 
 func queuesIn(rows table.Rows) queues {

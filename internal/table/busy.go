@@ -22,8 +22,8 @@ const busyQuery = `SELECT name, heartbeat, token, writer FROM {table} WHERE CASE
 	THEN writer IS NOT NULL OR STRPOS(name, '/member/') > 0 OR STRPOS(name, '/partition/') > 0 OR SUBSTR(name, LENGTH(name) - 16, 1) = '_'
 	ELSE writer IS NULL OR STRPOS(writer, '"free":true') = 0 OR SUBSTR(name, LENGTH(name) - 16, 1) <> '_' END`
 
-// busy reads all rows of the table, except those that Keys with Busy skips. It can fail where a read by key succeeds,
-// for example if the table's name is a reserved word in SQL.
+// busy reads all rows of the table, except the rows that Keys skips if Busy is set. It can fail where a read by key
+// succeeds, for example if the table's name is a reserved word in SQL.
 func (s Spanner) busy(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if err := CheckTable(s.Table); err != nil {
 		return nil, time.Time{}, err

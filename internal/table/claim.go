@@ -21,15 +21,15 @@ var ErrSuperseded = errors.New("the token was superseded or released")
 // not hold the locks until it has confirmed the claim.
 //
 // If Spanner aborts the transaction, another candidate is probably claiming the same lock. Claim then fails with
-// ErrChanged instead of retrying. If a hundred candidates all retried, they would keep the first of them from
-// confirming its claim. Their next polls will show which of them has claimed the lock.
+// ErrChanged instead of retrying. If a hundred candidates all retried, they would keep the first candidate from
+// confirming its claim. The next polls will show which candidate has claimed the lock.
 func (t Table) Claim(ctx context.Context, id string, seen ...Observation) (Token, error) {
 	token, _, err := t.claim(ctx, "claim", id, true, seen)
 	return token, err
 }
 
 // ClaimPartitions claims partitions for a member, which is identified by its lease row. It skips partitions that have
-// changed since they were observed, and fails with ErrChanged if all of them have.
+// changed since they were observed, and fails with ErrChanged if all partitions have changed.
 func (t Table) ClaimPartitions(ctx context.Context, member LeaseRef, seen ...Observation) (token Token, names []string, err error) {
 	return t.claim(ctx, "claim-partitions", member.Key(), false, seen)
 }
@@ -51,9 +51,10 @@ func (t Table) claim(ctx context.Context, step, id string, all bool, seen []Obse
 	return TokenAt(at), namesOf(taken), nil
 }
 
-// replace runs one transaction that makes the given writes for each observed lock. It skips locks that have changed since
-// they were observed, and fails with ErrChanged if no lock is left, or if all is set and one lock has changed. It reads the
-// lock rows and, for each lock without a lock row, the lease rows of all terms that may have begun since the observation.
+// replace runs one transaction that makes the given writes for each observed lock. It skips locks that have changed
+// since they were observed, and fails with ErrChanged if no lock is left. If all is set, it fails even if only one lock
+// has changed. It reads the lock rows and, for each lock without a lock row, the lease rows of all terms that may have
+// begun since the observation.
 func (t Table) replace(ctx context.Context, step string, seen []Observation, all bool, writes func(Observation) []Write, also ...Write) ([]Observation, time.Time, error) {
 	keys := Keys{Names: namesOf(seen)}
 	for _, o := range seen {
@@ -112,7 +113,7 @@ func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ..
 }
 
 // ConfirmPartitions confirms partitions that were claimed under the token, and returns their names. It skips partitions
-// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if none remains.
+// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if no partition remains.
 //
 // The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
 // read that row. If it did, heartbeats would have to wait for the transaction.
@@ -136,7 +137,7 @@ func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRec
 	return confirmed, err
 }
 
-// Withdraw frees the named locks that are still claimed or held under the token. If there are none, it returns
+// Withdraw frees the named locks that are still claimed or held under the token. If there is no such lock, it returns
 // ErrSuperseded. A claimant calls Withdraw if it can't confirm its claim, or does not know whether it has confirmed it.
 //
 // Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
@@ -152,7 +153,7 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 }
 
 // Disown frees the observed locks that the candidate with this id has claimed but not confirmed, unless their tokens
-// have changed since. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
+// have changed since then. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
 // ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, _, err := each(ctx, t, "withdraw", Keys{Names: namesOf(seen)}, seen, false, ErrChanged, func(o Observation, rows Rows) []Write {
@@ -173,8 +174,8 @@ func bare(row Row, token Token) bool {
 }
 
 // each runs one transaction for all items. It calls a function to get the writes for each item, commits them together
-// with the other writes, and returns the items that need writes. If no item needs writes, or if all is set and one item
-// needs none, it fails with the given error.
+// with the other writes, and returns the items that need writes. It fails with the given error if no item needs writes.
+// If all is set, it also fails if any item needs no writes.
 func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
 	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil

@@ -51,12 +51,13 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are compared
-// as text, so a key such as "again" would be larger than every tick, and no tick could ever run after it.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are
+// compared as text. A key such as "again" is larger than every tick, and would keep all later ticks from running. So a
+// tick can't be compared with any other kind of key.
 //
 // There is one exception. The last completed tick can be up to half a period in the future. If the schedule's period
-// changes, the new ticks should not have to wait until then. So Forbids allows a smaller tick if it has a different
-// period and was not yet due when the last tick was recorded.
+// changes, the new ticks should not have to wait until that time. So Forbids allows a tick that is smaller than the
+// last one, if it has a different period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
@@ -106,8 +107,8 @@ func decodeDone(row Row) (Done, error) {
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record returns the writes that record that the holder with this id has done the work that was due. They make their
-// commit fail unless the lock is held under the token.
+// Record returns the writes that record that the holder with this id has done the work that was due. These writes make
+// the commit fail unless the lock is held under the token.
 func Record(name string, token Token, due Due, id string) []Write {
 	return []Write{requireLease(name, token), record(name, token, due, id)}
 }

@@ -106,8 +106,8 @@ func answered(err error) *Fault {
 // over time. The protocol acts on the error only if a row, table, database or instance is missing. If the error names
 // the type of the missing resource, the text alone is not enough: the type must match too.
 //
-// A database, table or column can itself have "transaction" in its name. That name always follows a colon or a word such
-// as "table", so the patterns ignore it there.
+// A database, table or column can itself have "transaction" in its name. That name always follows a colon or a word
+// such as "table", so the patterns ignore the word there.
 var (
 	rowMissing      = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	goneText        = regexp.MustCompile(`^(Table|Database|Instance) not found`)
@@ -116,8 +116,8 @@ var (
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
 )
 
-// closedTexts are the texts of the errors that a client itself returns after this process has closed it. Some are
-// returned only by calls that were in progress when the client was closed.
+// closedTexts are the texts of the errors that a client itself returns after this process has closed it. Some of these
+// errors are returned only by calls that were in progress when the client was closed.
 var closedTexts = map[codes.Code]string{
 	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
 }
@@ -159,8 +159,8 @@ func Missing(err error) bool {
 	return false
 }
 
-// namedRow matches Spanner's text for a missing row, and the emulator's. No part of the key can be mistaken for the
-// table, because the table comes after the key in Spanner's text and before the key in the emulator's.
+// namedRow matches the texts of Spanner and of the emulator for a missing row. No part of the key can be mistaken for
+// the table, because the table comes after the key in Spanner's text and before the key in the emulator's.
 var (
 	namedRow = regexp.MustCompile(`(?s)^(?:Row \[(.*)\] in table (\S+) is missing\b|Table (\S+): Row \{String\((.*)\)\} not found\b)`)
 	leaseKey = regexp.MustCompile(`_[0-9]{16}["']?$`)

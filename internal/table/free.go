@@ -11,10 +11,10 @@ import (
 // A lock that changes hands often is released with a *free row*. The next holder can then claim the lock with a single
 // blind commit, without a transaction and without a confirmation.
 //
-// After such a release, the lock row has no heartbeat and a token F. The free row has the key name_F, which would
+// After such a release, the lock row has a token F and no heartbeat. The free row has the key name_F, which would
 // otherwise be the key of a holder's lease row. It records that the lock is free. Only one claim can use the row,
-// because the claim's commit deletes the row and fails if it no longer exists. The same commit inserts the claimant's
-// lease row, under a token that the claimant has chosen.
+// because the claim's commit deletes the free row and fails if that row no longer exists. The same commit inserts the
+// claimant's lease row, under a token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
 // applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
@@ -33,11 +33,12 @@ type FreeClaim struct {
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
-// false if one of them has to be claimed in the ordinary way, because it has no free row, or because a manual change
-// has left a free row with a future token.
+// false if one of the locks has to be claimed in the ordinary way. Such a lock has no free row, or a manual change has
+// left a free row with a future token.
 //
-// The claim's token is later than all earlier tokens of these locks. It must be earlier than the claim's commit timestamp,
-// because a lock row whose token equals its heartbeat counts as an unconfirmed claim.
+// The claim's token is later than all earlier tokens of these locks. It must also be earlier than the heartbeat, which
+// is the claim's commit timestamp. Otherwise, the lock row would count as an unconfirmed claim, whose token equals its
+// heartbeat.
 func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, bool) {
 	var last Token
 	for _, o := range seen {
@@ -104,8 +105,8 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
 // locks with a free row of the next token, which records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt to
-// retract may have deleted it, and only Outcome tells which.
+// Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt
+// to retract may have deleted it, and only Outcome can tell which of these did.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	t.also = nil

@@ -11,8 +11,8 @@ import (
 )
 
 // A group has two kinds of locks. A member's lock is its slot, such as "orders/member/0007", and has heartbeats like
-// any other lock. A partition's lock, such as "orders/partition/<p>", has no heartbeats. A member holds it only while
-// it holds its slot.
+// any other lock. A partition's lock, such as "orders/partition/<p>", has no heartbeats. A member holds a partition's
+// lock only while it holds its own slot.
 //
 // A partition has the key of the member's lease row in two places: the writer column of its lock row, and its lease
 // record.

@@ -55,7 +55,8 @@ type apartKey struct{}
 
 // Apart returns a context for a request that a Store must combine with few others or none. A poll is sent alone,
 // because other processes wait for it. For a heartbeat, n is the number of earlier attempts that were not acknowledged.
-// The larger n is, the fewer heartbeats share a commit, because another heartbeat may be why they failed.
+// The larger n is, the fewer heartbeats share a commit, because a different heartbeat in the same commit may have
+// caused the failures.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
 func ApartOf(ctx context.Context) int {
@@ -63,14 +64,14 @@ func ApartOf(ctx context.Context) int {
 	return n
 }
 
-// Announce marks the named locks as leaving. Heartbeats do not change the writer, so the mark stays until the end of the
-// term. It does no harm if it is applied late or more than once.
+// Announce marks the named locks as leaving. Heartbeats do not change the writer, so the mark stays until the end of
+// the term. The announcement does no harm if it is applied late or more than once.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	return t.under(ctx, "announce", token, names, mark(ColWriter, nil))
 }
 
 // Weigh changes a member's weight. The argument o is the member's lock. A commit that is applied late may undo a later
-// change, so the member compares the weight in its row with its own after each poll.
+// change, so after each poll, the member compares the weight in its row with the intended weight.
 func (t Table) Weigh(ctx context.Context, o Observation, weight int) error {
 	p := *o.LeaseRecord
 	p.Weight = weight

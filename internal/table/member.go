@@ -7,8 +7,8 @@ import (
 
 // EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
 // rows, so that late heartbeats fail. EvictMembers skips members that have changed since they were observed, because
-// their leases may not have expired after all. It returns the names of the freed slots, and fails with ErrChanged if
-// there are none.
+// their leases may not have expired after all. It returns the names of the freed slots, and fails with ErrChanged if no
+// slot was freed.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	gone, _, err := t.replace(ctx, "evict", dead, false, func(o Observation) []Write {
 		return append(drop(o), release(LeaseRef{o.Name, o.Token})...)
@@ -16,8 +16,8 @@ func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []s
 	return namesOf(gone), err
 }
 
-// ReleasePartitions frees partitions in one blind commit. If any of them is not held under its token, ReleasePartitions
-// fails and frees none.
+// ReleasePartitions frees partitions in one blind commit. If any partition is not held under its token,
+// ReleasePartitions fails and frees none.
 func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	var writes []Write
 	for _, h := range refs {
@@ -29,7 +29,7 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 // MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
 // lock row of each released partition, and returns the names of the partitions that are marked or have no row. It also
 // releases partitions whose rows name another member, if that member's term is over. The mark does not prevent a claim,
-// and a claim replaces it. It counts only until the marking member's term is over.
+// and a claim replaces it. The mark counts only until the marking member's term is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
 	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write

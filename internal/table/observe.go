@@ -24,7 +24,8 @@ type Observation struct {
 
 	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
 	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
-	// The holder may not have noticed yet. Orphans are the tokens of these rows, and of free rows that match no lock row.
+	// The holder may not have noticed yet. Orphans contains the tokens of these lease rows, and of free rows that match
+	// no lock row.
 	OrphanLeases map[Token]LeaseRecord
 	Orphans      []Token
 }
@@ -36,8 +37,8 @@ func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && !o.Bare(
 // and the confirmation writes a later heartbeat.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
-// ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, ReleasedAt
-// returns an earlier time.
+// ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, the result
+// is too early.
 func (o Observation) ReleasedAt() time.Time {
 	if !o.Freed.IsZero() {
 		return o.Freed
@@ -116,15 +117,15 @@ func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observatio
 	return rows.observations(namesOf(before), err)
 }
 
-// LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The argument about should be
-// close to the current time (see ReadAbout).
+// LookAtLeases is like Observe, but also reads all lease rows, including orphan leases. The given time should be close
+// to the current time (see ReadAbout).
 func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...string) ([]Observation, error) {
 	rows, err := t.ReadAbout(ctx, "observe", about, func(about time.Time) Keys { return WithLeases(names, about) })
 	return rows.observations(names, err)
 }
 
 // Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks. Holders ignores names for which is(name) is false.
+// unrelated locks. Holders ignores names for which the given function returns false.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string

@@ -45,9 +45,9 @@ type LeaseRecord struct {
 	Trial      bool          `json:"trial,omitempty"`  // the member is assigned one partition at most, because it achieved nothing in its last term
 	Keep       time.Duration `json:"-"`                // how long the member's share is remembered after the member has left
 
-	// With is the key of the member's lease row. It is set only for partitions of a group, which have no heartbeats of
-	// their own, and Lease is then the member's lease. In this case, Lease is written under a different JSON name.
-	// Programs that do not support groups can't read such a record, so they do not try to claim the partition.
+	// With is the key of the member's lease row. It is set only for partitions of a group, because they have no
+	// heartbeats of their own. Lease is then the member's lease, and is written under a different JSON name. Programs
+	// that do not support groups can't read such a record, so they do not try to claim the partition.
 	With string `json:"with,omitempty"`
 
 	Nonce  string `json:"nonce,omitempty"`  // identifies the lease row of a claim through a free row

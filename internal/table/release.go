@@ -23,8 +23,8 @@ func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, nam
 	return t.release(ctx, "finish", token, lease, Now, []string{name}, record(name, token, due, id))
 }
 
-// release frees the locks. It leaves free rows unless lease is 0, or the key of a free row is already in use, for
-// example after a manual change. The argument since is the time of the release.
+// release frees the locks. It leaves free rows if lease is not 0. If the key of a free row is already in use, for
+// example after a manual change, it leaves none. The argument since is the time of the release.
 func (t Table) release(ctx context.Context, step string, token Token, lease time.Duration, since any, names []string, also ...Write) error {
 	also = append(also, t.also...)
 	if lease > 0 {
@@ -37,12 +37,12 @@ func (t Table) release(ctx context.Context, step string, token Token, lease time
 }
 
 // release returns the writes that free a lock. The token becomes the time of the release, so that Prune can compute how
-// long ago that was. No lease row has this token.
+// long ago the release was. No lease row has this token.
 func release(h LeaseRef) []Write {
 	return []Write{{Kind: Delete, Name: h.Key()}, {Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}}}
 }
 
-// An operator can take a lock away from its holder with Break. Break also writes a row next to the lock row, such as
+// An operator can take a lock away from its holder with Break. Break also writes an additional row, such as
 // "nightly!broken". The row's token is the token that the holder has lost, and its heartbeat is the time of the break.
 //
 // This row helps a holder whose release is refused to tell whether an earlier attempt of the same release was applied.

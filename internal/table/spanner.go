@@ -61,8 +61,8 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application may have configured its client with default settings for requests. Each request here specifies its
-// own, so the defaults never apply. Only the choice of replicas for snapshots is left to the client, because all
+// An application may have configured its client with default settings for requests. Each request here specifies its own
+// settings, so the defaults never apply. Only the choice of replicas for snapshots is left to the client, because all
 // replicas return the same rows.
 var (
 	noDelay = time.Duration(0)
@@ -76,7 +76,8 @@ func readOptions(step string, keys Keys) *spanner.ReadOptions {
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY}
 }
 
-// Read implements Store. It makes one request for any number of rows. Only a list of the held locks may need two.
+// Read implements Store. It makes one request for any number of rows. Only a list of the held locks may need two
+// requests.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if keys.All && keys.Busy && keys.Prefix == "" {
 		if rows, at, err := s.busy(ctx, step, bound, keys); err == nil || ctx.Err() != nil {
@@ -149,9 +150,9 @@ func (s Spanner) Fence(name string, token Token) *spanner.Mutation {
 }
 
 // FenceStatement returns the fence as an SQL statement. The statement updates one row if the lock is held under the
-// token, and no row otherwise. An UPDATE in SQL must set at least one column, so the statement sets the writer column of
-// the lease row to its current value. No other step writes that column, so there is no conflict: requests to a holder
-// use the other two columns. If the table's name is not an identifier, FenceStatement returns an empty statement.
+// token, and no row otherwise. An UPDATE in SQL must set at least one column, so the statement sets the writer column
+// of the lease row to its current value. This does not conflict with requests to the holder, because they use the other
+// two columns. If the table's name is not an identifier, FenceStatement returns an empty statement.
 func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string, token Token) spanner.Statement {
 	if CheckTable(s.Table) != nil {
 		return spanner.Statement{}

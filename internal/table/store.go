@@ -24,7 +24,7 @@ var (
 )
 
 // Store is the protocol's interface to Spanner. It consists of snapshot reads, blind commits, and read-write
-// transactions. The argument step is the name of a step of the protocol, which appears in Spanner's statistics.
+// transactions. In each method, step names the protocol step being performed. The name appears in Spanner's statistics.
 type Store interface {
 	// Read returns the selected rows of one snapshot, and the timestamp of that snapshot. A commit that is not in the
 	// snapshot has a later timestamp.
@@ -33,14 +33,14 @@ type Store interface {
 	// Commit applies all writes in order, or none of them. It may apply them more than once. Even after Commit has
 	// returned nil or an error, the writes may be applied again.
 	//
-	// Commit fails with ErrMissing if an Update finds no row, and with ErrExists if an Insert finds one. It fails with
-	// ErrNotFound if something was not found, but the error does not say whether it was a row.
+	// Commit fails with ErrMissing if an Update finds no row, and with ErrExists if an Insert finds a row. It fails
+	// with ErrNotFound if something was not found, but the error does not say whether it was a row.
 	Commit(ctx context.Context, step string, writes []Write) error
 
 	// Transact runs fn once, in a serializable transaction, and commits the writes that fn returns, at most once. It
-	// returns the commit timestamp. The transaction takes no locks before its commit. If a row that fn read has changed
-	// by then, Transact fails with ErrAborted. If fn fails, Transact returns fn's error unwrapped and writes nothing.
-	// After any other error, the writes may have been committed.
+	// returns the commit timestamp. The transaction takes no locks before its commit. If a row that fn read changes
+	// before the commit, Transact fails with ErrAborted. If fn fails, Transact returns fn's error unwrapped and writes
+	// nothing. After any other error, the writes may have been committed.
 	Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error)
 }
 
@@ -83,8 +83,9 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// With All, these fields select the first Limit (0: all) of the keys that begin with Prefix and are greater than
-	// After. With Busy and no Limit, Read omits the rows for which Skips returns true.
+	// With All, these fields select keys that begin with Prefix and are greater than After. Only the first Limit keys
+	// are selected, or all of them if Limit is 0. With Busy and no Limit, Read omits the rows for which Skips returns
+	// true.
 	Prefix string
 	After  string
 	Limit  int

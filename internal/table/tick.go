@@ -31,7 +31,8 @@ func (t Tick) Begin(now time.Time) time.Time {
 
 // A Schedule says what is due.
 type Schedule interface {
-	// Due returns what is due at the time now. If calls at this local time of day can get a wrong key, it also returns why.
+	// Due returns the key that is due at the time now. If calls at this local time of day can get a wrong key, it also
+	// returns why.
 	Due(now time.Time) (due Due, risk string)
 }
 
@@ -89,8 +90,8 @@ func (t Tick) nextSpring(now time.Time) time.Time {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods, and timers should not fire then. So for periods of half an hour or more, the offset moves
-// the change away from all quarter hours of UTC, on which full hours fall in every time zone.
+// beginnings of two periods, and timers should not fire at that time. So for periods of half an hour or more, the
+// offset moves the change away from all quarter hours of UTC, on which full hours fall in every time zone.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0

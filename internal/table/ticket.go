@@ -76,7 +76,8 @@ type ticketJSON struct {
 }
 
 // LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews
-// the ticket after a third of that time, so it keeps its place even if a renewal fails or it is stopped for a lease.
+// the ticket after a third of that time, so it keeps its place even if one renewal fails or the waiter is suspended for
+// one lease duration.
 func LastsFor(lease time.Duration, set bool) time.Duration {
 	if set {
 		return lastsOfSet
@@ -88,7 +89,7 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 // ticket in time, or as soon as it can. A renewed ticket counts again, at its old place.
 func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
-// TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come behind all
+// TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come after all
 // waiters of higher priority, as if they had arrived later. So the order of the keys is the order of the turns, for all
 // versions of this program.
 func TurnFor(began Token, rank int) Token { return began + Token(rank)*behindAll }
@@ -107,7 +108,8 @@ func (t Ticket) Row() string {
 // Same reports whether t and other are the same ticket, even if it was rewritten in the meantime.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
-// Compare orders the tickets of one queue by their keys, which means first come, first served among those of one priority.
+// Compare orders the tickets of one queue by their keys, which means first come, first served among waiters of one
+// priority.
 func (t Ticket) Compare(other Ticket) int {
 	return cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))
 }
@@ -116,7 +118,7 @@ func (t Ticket) Compare(other Ticket) int {
 func (t Ticket) Put() Write { return t.write(Put) }
 
 // Renew returns a write that replaces the ticket. Its commit fails with ErrMissing if the ticket has been deleted, so a
-// late renewal does not bring it back.
+// late renewal does not bring the ticket back.
 func (t Ticket) Renew() Write { return t.write(Update) }
 
 func (t Ticket) write(kind Kind) Write {
@@ -162,9 +164,9 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	return tickets
 }
 
-// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. Queue is empty if the key contains only a
-// hash of the queue's name. If the content can't be read, TicketOf uses default values, and other waiters soon pass the
-// ticket. If the key is not valid, TicketOf reports false, and sets no field from the key.
+// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The field Queue is empty if the key
+// contains only a hash of the queue's name. If the content can't be read, TicketOf uses default values, and other
+// waiters soon pass the ticket. If the key is not valid, TicketOf reports false, and sets no field from the key.
 func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	t = content(row)
 	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)

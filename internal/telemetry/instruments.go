@@ -61,7 +61,8 @@ func (w *Watch) enter() {
 }
 
 // change calls f for each lock of the Watch. If the meter then has no standings, change removes the meter's callback
-// from the provider. Meanwhile, it does not hold the standings' mutex, because the callback may be waiting for it.
+// from the provider. During the removal, it does not hold the standings' mutex, because the callback may be waiting for
+// the mutex.
 func (m *meter) change(w *Watch, f func(*standing)) {
 	meters.Lock()
 	defer meters.Unlock()

@@ -79,8 +79,8 @@ func (c call) outcome(done string) string {
 }
 
 // failure returns the status code of a failed call. It returns OK if another candidate was first or the token was
-// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call,
-// unless it did so because the answer took too long.
+// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call
+// for a reason other than a slow answer.
 func failure(ctx context.Context, err error) codes.Code {
 	cause := context.Cause(ctx)
 	switch {

@@ -56,7 +56,7 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 }
 
 // startElection begins the span of an election. The span's start time is the beginning of the first poll that led to
-// the claim. The span is created only now, because not every poll leads to an election.
+// the claim. The span is created only at the claim, because not every poll leads to an election.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {

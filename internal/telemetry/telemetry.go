@@ -17,7 +17,7 @@
 //	term.Leaving(ctx)                                     // before an announcement
 //	term.Over(telemetry.ReasonOf(err, telemetry.Stopped)) // before the release
 //
-// A candidate can hold several terms at the same time. Over must be called for each of them. Use Scope.Meter to create
+// A candidate can hold several terms at the same time. Over must be called for each term. Use Scope.Meter to create
 // additional metrics.
 package telemetry
 
