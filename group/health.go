@@ -137,9 +137,9 @@ func (g *Group) check(t *trouble) error {
 	return g.wrap("health", err)
 }
 
-// Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). Until Run has ended, Live
-// fails only if a restart of the process may help. A restart may help if work hangs. It may also help if polls of the
-// group fail, for example because the Spanner client has lost its session. A restart moves all partitions of the
+// Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While the member is running,
+// Live fails only if a restart of the process may help. A restart may help if work hangs. It may also help if polls of
+// the group fail, for example because the Spanner client has lost its session. A restart moves all partitions of the
 // member, not only the partition whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
@@ -158,9 +158,8 @@ func (g *Group) Live(*http.Request) error {
 	return g.check(t)
 }
 
-// overdue returns the partition whose work has been overdue longest, and the number of partitions with overdue work. If
-// there is no such partition, it returns nil. Work is overdue if it has not returned within a lease after it was
-// revoked.
+// overdue returns the partition whose work has been overdue longest, or nil, and the number of partitions with overdue
+// work. Work is overdue if it has not returned within a lease after it was revoked.
 func (m *member) overdue() (first *share.Entry, n int) {
 	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }

@@ -62,8 +62,8 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 // member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free.
 // After that come the free slots below a slot in use, the highest first.
 //
-// Such a slot belonged to a member that has left. The new process is probably that member's replacement, and it
-// inherits the partitions that are assigned to the slot.
+// A free slot below a slot in use belonged to a member that has left. The new process is probably that member's
+// replacement, and it inherits the partitions that are assigned to the slot.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
 	top := -1

@@ -142,8 +142,8 @@ func (m *moves) release() {
 	})
 }
 
-// released handles the reply to a release. It also gets the duration of the release. The next batch of partitions is
-// revoked after twice that time, so that other members can first claim the partitions that were just released.
+// released handles the reply to a release that took the given time. The next batch of partitions is revoked after twice
+// that time, so that other members can first claim the partitions that were just released.
 func (m *moves) released(released []*share.Entry, took time.Duration, err error) {
 	t := m.t
 	if err != nil {

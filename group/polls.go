@@ -15,7 +15,7 @@ import (
 )
 
 // manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more
-// members, each of them reads these rows less often. Otherwise, the group's reads per second would grow with the square
+// members, each member reads these rows less often. Otherwise, the group's reads per second would grow with the square
 // of the number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
 const manyMembers = 100
 
@@ -55,7 +55,8 @@ func (p *polls) begin(t *term, now elect.Instant) {
 // soon schedules the next poll after the duration d, unless it is due earlier already.
 func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
 
-// aside schedules a poll after another member was faster. The pause is random, so that the two do not collide again.
+// aside schedules a poll after another member was faster. The pause is random, so that the members do not collide
+// again.
 func (p *polls) aside() { p.soon(p.clock.Random(p.lease/50 + 1)) }
 
 // limit returns the time from sending a poll to the read deadline, at which the member stops by itself.
@@ -209,7 +210,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what an operator
+// learn remembers what a poll shows about partitions and members in case their rows vanish. It logs what operators
 // should know.
 func (p *polls) learn(s table.GroupSnapshot) {
 	m := p.t.m
@@ -234,8 +235,8 @@ func (p *polls) learn(s table.GroupSnapshot) {
 	}
 }
 
-// normal returns the pause before the next poll of the group. Normally, the pause is a third of the shortest lease in
-// the group, but at least a tenth of this member's lease. It is shorter if another member's lease expires sooner. It is
+// normal returns the pause before the next poll of the group. Normally, it is a third of the shortest lease in the
+// group, but at least a tenth of this member's lease. It is shorter if another member's lease expires sooner. It is
 // also shorter if the plan starts to include this member sooner, because the other members then release this member's
 // share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
@@ -248,7 +249,7 @@ func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// The read deadline depends on when the last whole poll was sent. Even after a slow poll, the next whole poll must
+	// The read deadline depends on when the last whole poll was sent. After a slow poll, the next whole poll must still
 	// be in time.
 	whole := max(lease/3-clock.Now().Since(*p.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)

@@ -12,8 +12,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// requests runs a term's requests in separate goroutines, so that a request that hangs does not block the term's loop.
-// The loop handles the reply to each request. A reply that arrives after the end of the term is dropped.
+// requests runs a term's requests in separate goroutines, so that a hanging request does not block the term's loop. The
+// loop handles the reply to each request. A reply that arrives after the end of the term is dropped.
 type requests struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -91,8 +91,8 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 }
 
 // insist runs a step. If Spanner aborts it because other members claim partitions at the same time, insist retries it
-// for up to lease/20. A retry is faster than a new poll. It is also safe, because it fails if the rows have changed
-// since the last poll.
+// for up to lease/20. A retry is faster than a poll, and safe, because it fails if the rows have changed since the last
+// poll.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()

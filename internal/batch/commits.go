@@ -25,10 +25,9 @@ const maxWrites = 1000
 
 // commitAll sends heartbeats in as few commits as their size limit allows.
 //
-// If a shared commit fails or is not answered soon, the keepers send its heartbeats again. The second attempts are
-// combined into commits of half the maximum size, the third attempts into commits of a quarter, and so on. One row that
-// can't be written therefore does not cost all locks their leases. Heartbeats with different numbers of attempts do not
-// share a commit.
+// If a shared commit fails or is not answered soon, the keepers send its heartbeats again. Second attempts share
+// commits of half the maximum size, third attempts share commits of a quarter, and so on. So one row that can't be
+// written does not cost all locks their leases. Heartbeats with different numbers of attempts do not share a commit.
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
 	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })

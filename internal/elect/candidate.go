@@ -1,6 +1,6 @@
 // Package elect decides when to take each step of the protocol. A Candidate polls locks and claims them. A Term is the
-// period until these locks are released or lost, and a Keeper sends the term's heartbeats. The same code works for one
-// lock or several, because each step is a single commit for all the locks.
+// period during which it holds them, and a Keeper sends the term's heartbeats. The same code works for one lock or
+// several, because each step is a single commit for all the locks.
 //
 //   - clock.go: the time; tests replace only the clock and the table's Store
 //   - observer.go: reading the state of locks; history.go: deciding when a lock is free

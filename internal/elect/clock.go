@@ -52,8 +52,8 @@ func (SystemClock) AfterFunc(d time.Duration, f func()) *time.Timer { return tim
 // Random implements Clock.
 func (SystemClock) Random(d time.Duration) time.Duration { return rand.N(d) }
 
-// Sleep waits for d, or until ctx ends if that is sooner. If d is zero or negative, Sleep uses no timer. With the race
-// detector, Go 1.26 can crash if several goroutines of a synctest bubble wait for timers of zero duration.
+// Sleep waits for d, or until ctx ends if that is sooner. If d is zero or negative, Sleep uses no timer. This avoids a
+// crash of Go 1.26 with the race detector if several goroutines of a synctest bubble wait for timers of zero duration.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	if d <= 0 {
 		return

@@ -123,8 +123,7 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 
 // giveBack repeats the step that frees the locks until it succeeds, ctx ends, or the locks would expire anyway. If the
 // step is refused because the token is no longer valid, giveBack checks whether an earlier attempt was applied and only
-// its reply was lost. There can be an earlier attempt even in a single call, because the Spanner client may resend the
-// commit.
+// its reply was lost. The Spanner client may resend the commit even within a single call.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context, ...string) error) error {
 	last, left := t.standing.Load(), t.lasts()
 	t.End(reason)

@@ -71,8 +71,8 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 	}
 }
 
-// resolve finds out whether a claim has won. If so, resolve sends a heartbeat, and returns the time just before that
-// heartbeat. If won is false and First(err) is true, the claim has lost. If both are false, the claim might still win.
+// resolve finds out whether a claim has won. If so, resolve sends a heartbeat, and also returns the time just before
+// that heartbeat. If the claim has lost, First(err) is true. In all other cases, the claim might still win.
 func (c claimant) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:

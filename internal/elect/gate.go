@@ -14,9 +14,9 @@ import (
 //
 // At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The
 // gate counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
-// wasted aborts, the new limit is the largest number of claims in flight during the sample, multiplied by the share of
-// the other claims. After several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims
-// of different locks, but the emulator runs only one transaction at a time.
+// wasted aborts, the new limit is the largest number of claims in flight, multiplied by the share of the other claims.
+// After several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims of different
+// locks, but the emulator runs only one transaction at a time.
 type Gate struct {
 	mu      sync.Mutex
 	flying  int               // claims that have a place
@@ -97,8 +97,8 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the last attempt
-// at the claim had a wasted abort.
+// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the claim has
+// had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {
 		return nil, nil

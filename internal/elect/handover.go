@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// During the pause before the next poll, signal asks for handovers and names a successor, and returns the rest of the
+// signal asks for handovers and names a successor during the pause before the next poll. It returns the rest of the
 // pause. Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. Naming a
-// successor may take a tenth of the lease, because the other followers do not poll more often than that.
+// successor may take a tenth of the lease, because the other followers poll no more often.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {

@@ -25,9 +25,9 @@ func (p *Patience) Passed(step string) {
 	delete(p.refused, step)
 }
 
-// Ends reports whether the caller should give up because a step has failed with err. Ends also returns true if the
-// caller's very first request is refused because a table, a database or a permission is missing. Waiting rarely helps
-// in such a case.
+// Ends reports whether the caller should give up because a step has failed with err. It returns true immediately if the
+// caller's first request is refused because a table, a database or a permission is missing. In this case, waiting
+// rarely helps.
 //
 // If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. So a
 // refusal counts only if the next refusal follows within twice the limit.

@@ -71,8 +71,8 @@ func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	return o, rows.At.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough to be pruned, in the order of their names. Each batch has up to 200
-// locks, and can be passed to Table.Prune. Prunable reads each lock again with its lease rows.
+// Prunable yields the locks that are old enough to be pruned, in the order of their names. It yields batches of up to
+// 200 locks, which can be passed to Table.Prune. Prunable reads each lock again with its lease rows.
 func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.Observation, error] {
 	return scan(ctx, t, "", ages.are, func(names []string, about time.Time) (seen []table.Observation, err error) {
 		keys := table.WithLeases(names, about)

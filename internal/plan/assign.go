@@ -104,9 +104,9 @@ func (a *assigning) quotas(c class, kept []int) []int {
 	}
 }
 
-// split divides the total number of partitions among the members with the indexes in the slice in. A member on trial
-// gets at most one partition, and the other members share the rest. If all members are on trial, none of them is
-// limited, and the caller sets trial.
+// split divides the total number of partitions among the members with the given indexes. A member on trial gets at most
+// one partition, and the other members share the rest. The caller sets trial if all members are on trial. Then none of
+// them is limited.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	in = slices.Clone(in)
 	for n := 0; n != len(in) && !trial; {
@@ -137,8 +137,8 @@ func share(total, weight, sum int) int { return int(int64(total) * int64(weight)
 
 // level divides the total number of partitions in proportion to the members' weights and rounds each quota down. It
 // then gives the remaining partitions, one each, to some of the members. Members that own more than their rounded
-// quotas come first, so that as few partitions as possible move. Among members that are equal in this respect, members
-// on trial come last.
+// quotas come first, so that as few partitions as possible move. Members on trial come after members that are otherwise
+// equal.
 func (a *assigning) level(total int, in, kept, quota []int) {
 	left, sum := total, a.weights(in)
 	fraction := make([]int64, len(a.members))

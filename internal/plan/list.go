@@ -19,7 +19,7 @@ type List struct {
 	at     []int    // for each name, the index of its hash
 }
 
-// NewList returns the list of these names. The index of a partition is the index of its name.
+// NewList returns the list of these names. A partition's index is the position of its name in names.
 func NewList(names []string) List {
 	sorted := slices.Sorted(slices.Values(names))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\x00")))

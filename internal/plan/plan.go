@@ -50,8 +50,8 @@ type entry struct {
 }
 
 // Of returns a plan that assigns each partition to the member that owns it at present. A group's first plan is based on
-// this plan. According to the rows of partition i, the function owner returns the slot of the member that owns it, or
-// false if there is no owner.
+// this plan. The function owner returns the slot of the member that owns partition i according to that partition's
+// rows, or false if no member owns it.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))

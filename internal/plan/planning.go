@@ -75,9 +75,8 @@ func (p Planning) read(s table.GroupSnapshot, bodyRead bool) Planning {
 	return p
 }
 
-// counted returns the members that count, which are the members that the plan may assign partitions to. docs/groups.md
-// states the rules. The age of the last heartbeat does not matter, because a member remains present until it is
-// evicted.
+// counted returns the members that count. The plan assigns partitions only to these members. docs/groups.md states the
+// rules. The age of the last heartbeat does not matter, because a member remains present until it is evicted.
 func (p Planning) counted(s table.GroupSnapshot) (members []Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -164,9 +163,9 @@ func (p Planning) follow() Planning {
 	return p
 }
 
-// ToPublish returns the plan that this member should publish now, or false if it should publish none. A group's first
-// plan is built from the current owners of the partitions, so ToPublish then needs a snapshot of all partitions.
-// lockOf(i) returns the lock name of partition i.
+// ToPublish returns the plan that this member should publish now, or false if there is none. A group's first plan is
+// built from the current owners of the partitions, so ToPublish then needs a snapshot of all partitions. lockOf(i)
+// returns the lock name of partition i.
 func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i int) string) (next *Plan, ok bool) {
 	switch {
 	case p.TurnIn() > 0:
@@ -237,5 +236,5 @@ func (p Planning) Targets() []int {
 // Planned reports whether the assignment of partitions to members is known.
 func (p Planning) Planned() bool { return p.Next != nil && p.known != nil }
 
-// Settled reports whether the published plan is the one for the members that count, and this member is one of them.
+// Settled reports whether the published plan is right for the members that count, and this member counts.
 func (p Planning) Settled() bool { return p.Planned() && p.Counts() && p.differs.IsZero() }

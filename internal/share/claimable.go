@@ -72,8 +72,8 @@ func (j Judge) claimableIn(o table.Observation, h history) (wait time.Duration, 
 	return j.freeBy(*o.LeaseRecord, o.Heartbeat), nil
 }
 
-// withoutRow returns the wait for a partition that has no lock row, either because it was never claimed or because the
-// row was deleted by hand. The wait depends on the remaining lease rows and the history.
+// withoutRow returns the wait for a partition that has no lock row, because it was never claimed or the row was deleted
+// by hand. The wait depends on the remaining lease rows and the history.
 func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wait time.Duration, _ error) {
 	switch {
 	case unreadable != nil:
@@ -88,7 +88,7 @@ func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wai
 }
 
 // freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
-// on that member's term. Otherwise the record belongs to a plain lock, which expires one lease duration after the given
+// on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after the given
 // heartbeat.
 func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Query adds to q what the next poll must read about this member's partitions. A whole poll also checks the partitions
-// that the member holds.
+// Query adds to q what the next poll must read about partitions. A whole poll also checks the partitions that the
+// member holds.
 func (f Facts) Query(q table.GroupQuery, whole bool) table.GroupQuery {
 	q.Members = q.Members || q.Body || q.All
 	for _, e := range f.Inventory.All {
@@ -44,11 +44,11 @@ func (f Facts) Wanted() (wanted []*Entry) {
 }
 
 // window returns the wanted partitions that the next poll reads, and whether these are all wanted partitions. It
-// returns all of them if there are only a few. It also returns all of them if every partition in the last window could
-// be claimed, which happens when a group starts.
+// returns all of them if there are only a few. It also does so if every partition in the last window could be claimed,
+// as when a group starts.
 //
-// In all other cases, window includes the first partitions by name, because they are released first. It also includes
-// the next section of the rest, because work on the first partitions may hang.
+// Otherwise, window returns the first partitions by name, because they are released first. It adds the next section of
+// the rest, because work on the first partitions may hang.
 func (f Facts) window() (window []*Entry, all bool) {
 	wanted, n := f.Wanted(), 2*f.Batch
 	if len(wanted) <= 2*n || f.Inventory.open {
@@ -78,7 +78,7 @@ func (v *Inventory) Learn(s table.GroupSnapshot, m *plan.Memory) {
 }
 
 // Lost returns the partitions that the member acts on although a poll has shown that their lease rows are missing.
-// Somebody has deleted these rows by hand.
+// These rows were deleted by hand.
 func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
 	for _, e := range v.All {
 		if e.State == Held {

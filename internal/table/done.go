@@ -27,7 +27,7 @@ var (
 	ErrDone = errors.New("the key is already done")
 
 	// ErrPassed means that the work for a larger key is already done. The work for the smaller key must not run any
-	// more. It is not known whether it ran before.
+	// more. It may have run before.
 	ErrPassed = errors.New("a larger key is already done")
 )
 
@@ -51,13 +51,13 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are
-// compared as text. A key such as "again" is larger than every tick, and would keep all later ticks from running. So a
-// tick can't be compared with any other kind of key.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. A tick can't be
+// compared with another kind of key. Otherwise, a key such as "again" would be larger than every tick, and no tick
+// could ever run after it.
 //
 // There is one exception. The last completed tick can be up to half a period in the future. If the schedule's period
-// changes, the new ticks should not have to wait until that time. So Forbids allows a tick that is smaller than the
-// last one, if it has a different period and was not yet due when the last tick was recorded.
+// changes, the new ticks should not have to wait until that time. So Forbids allows a smaller tick if it has a
+// different period and was not yet due when the last tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":

@@ -9,11 +9,11 @@ import (
 )
 
 // A lock that changes hands often is released with a *free row*. The next holder can then claim the lock with a single
-// blind commit, without a transaction and without a confirmation.
+// blind commit, without a transaction or a confirmation.
 //
 // After such a release, the lock row has a token F and no heartbeat. The free row has the key name_F, which would
 // otherwise be the key of a holder's lease row. It records that the lock is free. Only one claim can use the row,
-// because the claim's commit deletes the free row and fails if that row no longer exists. The same commit inserts the
+// because the claim's commit deletes the row and fails if the row no longer exists. The same commit inserts the
 // claimant's lease row, under a token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
@@ -32,7 +32,7 @@ type FreeClaim struct {
 	seen   []Observation
 }
 
-// NewFreeClaim returns a claim of the observed locks, which must all have been observed at the same instant. It reports
+// NewFreeClaim returns a claim of the observed locks, which must have been observed at the same instant. It reports
 // false if one of the locks has to be claimed in the ordinary way. Such a lock has no free row, or a manual change has
 // left a free row with a future token.
 //
@@ -57,7 +57,7 @@ func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
 // returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
-// earlier attempt of the same commit may have been applied. The claimant must call Outcome to find out.
+// earlier attempt of the same commit may have been applied. Only Outcome tells.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -106,7 +106,7 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 // locks with a free row of the next token, which records the same time of release.
 //
 // Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt
-// to retract may have deleted it, and only Outcome can tell which of these did.
+// to retract may have deleted it, and only Outcome can tell which of them did.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	t.also = nil

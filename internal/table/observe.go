@@ -95,8 +95,8 @@ func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, err
 	return rows.observations(names, err)
 }
 
-// Follow is like Observe, but also reads lease rows and free rows. The argument since contains one token for each name.
-// Follow reads the rows of that token and of all later tokens, up to one day after the given time.
+// Follow is like Observe, but also reads lease rows and free rows. For each name, it reads the rows of the given token
+// and of all later tokens, up to one day after the given time.
 func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ...string) ([]Observation, error) {
 	keys := WithLeases(names, at)
 	for i, name := range names {

@@ -121,9 +121,9 @@ func planHead(group string) string { return GroupPrefix(group) + planSuffix }
 
 func planBody(group string) string { return GroupPrefix(group) + "body" + planSuffix }
 
-// PublishPlan replaces the published plan. The argument seen is the token of the plan that the caller has read, or 0 if
-// there was none. The argument by is the caller's id. PublishPlan fails with ErrChanged if another member has published
-// a plan in the meantime.
+// PublishPlan replaces the published plan and records the caller's id. The argument seen is the token of the plan that
+// the caller has read, or 0 if there was none. PublishPlan fails with ErrChanged if another member has published a plan
+// in the meantime.
 func (t Table) PublishPlan(ctx context.Context, group string, seen Token, by, body string) (Token, error) {
 	at, err := t.change(ctx, "publish", Keys{Names: []string{planHead(group)}}, func(rows Rows) ([]Write, error) {
 		if TokenAt(rows.byName[planHead(group)].Token) != seen {

@@ -181,9 +181,9 @@ type reader struct {
 	step string
 }
 
-// Read implements Reader. An application can configure its client for directed reads, which specify the replicas to read
-// from. Spanner allows them only in read-only transactions. A request can replace this setting, but can't remove it. So if
-// a read is refused, it is repeated with a setting that names no replica.
+// Read implements Reader. An application can configure its client for directed reads, which specify the replicas to
+// read from. Spanner allows directed reads only in read-only transactions. A request can replace this setting, but
+// can't remove it. So if a read is refused, it is repeated with a setting that names no replica.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	rows, err := r.readTwice(ctx, keys, nil)
 	if code := spanner.ErrCode(err); code == codes.InvalidArgument || code == codes.FailedPrecondition {

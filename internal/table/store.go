@@ -7,12 +7,12 @@ import (
 )
 
 var (
-	// ErrMissing is the error of a commit that updates a row that does not exist, or whose table or database does not
-	// exist. No part of the commit was applied.
+	// ErrMissing is the error of a commit if a row to be updated, its table or the database does not exist. No part of
+	// the commit was applied.
 	ErrMissing = errors.New("the row, its table or the database does not exist")
 
-	// ErrNotFound is the error of a commit that failed because something does not exist, if the error does not say
-	// what. It may be a row, but also a session, for example.
+	// ErrNotFound is the error of a commit that failed because something does not exist, if Spanner does not say what.
+	// The missing thing may be a row, but also a session, for example.
 	ErrNotFound = errors.New("something was not found")
 
 	// ErrExists is the error of a commit that inserts a row that already exists. No part of the commit was applied.

@@ -31,13 +31,13 @@ const MaxGrace = 5 * time.Second
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// lastsOfSet is how long a set's tickets count, even if an older version, which does not write Lasts, wrote them.
+// lastsOfSet is how long a set's tickets count, including those of older versions, which do not write Lasts.
 const lastsOfSet = time.Minute
 
 // Slots is the end of the name of a semaphore's queue. The names of the semaphore's slots have four more digits.
 const Slots = "/slot/"
 
-// QueueOfSlot returns the queue of the semaphore that has a slot with that name, or "" if the name is not a slot's.
+// QueueOfSlot returns the queue of the semaphore that has a slot with that name, or "" if no slot can have the name.
 func QueueOfSlot(name string) string {
 	i := max(len(name)-4, 0)
 	if !strings.HasSuffix(name[:i], Slots) || strings.Trim(name[i:], "0123456789") != "" {
@@ -108,8 +108,7 @@ func (t Ticket) Row() string {
 // Same reports whether t and other are the same ticket, even if it was rewritten in the meantime.
 func (t Ticket) Same(other Ticket) bool { return t.Time == other.Time && t.Nonce == other.Nonce }
 
-// Compare orders the tickets of one queue by their keys, which means first come, first served among waiters of one
-// priority.
+// Compare orders the tickets of one queue by their keys, which means first come, first served within one priority.
 func (t Ticket) Compare(other Ticket) int {
 	return cmp.Or(cmp.Compare(t.Time, other.Time), cmp.Compare(t.Nonce, other.Nonce))
 }

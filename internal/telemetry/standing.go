@@ -60,7 +60,7 @@ func (s *standings) each(f func(*standing)) {
 }
 
 // with calls f for each lock of the Watch. It forgets locks that this process no longer competes for or holds, and
-// returns the number of all locks that are left.
+// returns how many locks remain.
 func (s *standings) with(w *Watch, f func(*standing)) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
