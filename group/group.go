@@ -169,8 +169,8 @@ func (g *Group) Held() []Partition {
 //
 // If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
 // could be released. In the latter case, the partitions become free when the member's lease expires. After the value
-// has been sent, the Spanner client may be closed, and Run may be called again. No goroutine is left, unless work or an
-// observer still has not returned. Until such a goroutine ends, Run returns ErrRunning.
+// has been sent, the Spanner client may be closed, and Run may be called again. No goroutine is left, except that of
+// work or of an observer that still has not returned. Until such a goroutine ends, Run returns ErrRunning.
 //
 // The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, the value
 // is dropped and an error is logged.

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// The group cancels the context of a partition's work with one of these causes. WithWork lists all possible causes.
+// These are causes with which the group cancels the context of a partition's work. WithWork lists all possible causes.
 var (
 	ErrMoved  = errors.New("the partition is moving to another member")
 	ErrPaused = errors.New("the program has paused the partition") // see Group.Pause

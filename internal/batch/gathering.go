@@ -35,8 +35,8 @@ func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.gather(r, time.Now().Add(window), send)
 }
 
-// addPromptly is like add, but sends a request immediately if two conditions are met. No other request is in progress
-// or waiting, and the previous request was sent alone or more than one window ago.
+// addPromptly is like add, but sends a request immediately if two conditions are met. First, no other request is in
+// progress or waiting. Second, the previous request was sent alone or more than one window ago.
 func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

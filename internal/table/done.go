@@ -10,9 +10,9 @@ import (
 )
 
 // A lock can have a row such as "nightly!done", which records the last completed key. The row's token is the token of
-// the holder that did the work, the heartbeat is the time at which the key was recorded, and the writer contains the
-// key and the holder's id. Only the current holder of the lock can write the row, so a late write can't replace a newer
-// key. The row never expires, and Prune does not delete it.
+// the holder that did the work, its heartbeat is the time of the record, and the writer contains the key and the
+// holder's id. Only the current holder of the lock can write the row, so a late write can't replace a newer key. The
+// row never expires, and Prune does not delete it.
 
 const doneSuffix = "!done"
 
@@ -51,9 +51,9 @@ type doneJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
-// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. A tick can't be
-// compared with another kind of key. Otherwise, a key such as "again" would be larger than every tick, and no tick
-// could ever run after it.
+// Forbids returns ErrDone, ErrPassed or ErrUnordered if the work for the key that is due must not run. Keys are
+// compared as text, but a tick is never compared with another kind of key. Otherwise, a key such as "again" would be
+// larger than every tick and block all later ones.
 //
 // There is one exception. The last completed tick can be up to half a period in the future. If the schedule's period
 // changes, the new ticks should not have to wait until that time. So Forbids allows a smaller tick if it has a

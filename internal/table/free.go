@@ -57,7 +57,7 @@ func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
 // returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
-// earlier attempt of the same commit may have been applied. Only Outcome tells.
+// earlier attempt of the same commit may have been applied. The claimant must call Outcome to find out.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {

@@ -36,7 +36,7 @@ func (t Table) Contact(row string) string {
 	return t.Notify(row)
 }
 
-// Beside returns a Table whose polls also read what b asks for, even if they can't decode the locks' rows.
+// Beside returns a Table whose polls also read what b asks for and fill b, even if they can't decode the locks' rows.
 func (t Table) Beside(b *Beside) Table {
 	t.beside = b
 	return t
