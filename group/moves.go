@@ -179,7 +179,7 @@ func (m *moves) reconciled(c *commit, err error) {
 	}
 }
 
-// failed handles the failure of a commit. If another member changed the rows first, the partitions are dropped until
+// failed handles the failure of a commit. If another member changed the rows first, the partitions are left alone until
 // the next poll. Otherwise, failed queues the two halves of the commit. A partition that was alone in its commit
 // becomes suspect.
 func (m *moves) failed(c *commit, err error) {

@@ -20,8 +20,8 @@ import (
 // its share.
 var errUseless = errors.New("no partition could be claimed or released for two lease durations")
 
-// term is the loop of one term of a member. When the term ends, the member loses its partitions. A single goroutine
-// runs the loop and owns its state, except for the fields that assignment.valid reads. Requests to Spanner run in other
+// term serves one term of a member. When the term ends, the member loses its partitions. A single goroutine runs the
+// term's loop and owns its state, except for the fields that assignment.valid reads. Requests to Spanner run in other
 // goroutines.
 type term struct {
 	m       *member

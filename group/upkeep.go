@@ -116,8 +116,8 @@ func (u *upkeep) evict(dead []table.Observation) {
 	})
 }
 
-// weigh writes the weight that the program has set into the member's own row, if the last poll read a different weight.
-// The next poll shows whether a late write has undone this change.
+// weigh writes the program's weight into the member's own row, if the last poll read a different weight. The next poll
+// shows whether a late write has undone this change.
 func (u *upkeep) weigh(own table.Observation) {
 	weight := u.t.m.candidate.LeaseRecord.Weight
 	if u.weighing || u.t.leaving() || own.Token != u.t.own.Token || own.LeaseRecord == nil || cmp.Or(own.LeaseRecord.Weight, 1) == cmp.Or(weight, 1) {

@@ -16,7 +16,7 @@ type TermEvent struct {
 	Err  error         // for InJeopardy and Lost
 	By   table.Request // for Requested
 
-	// At is when the event happened, and Left is how much time remained until the deadline. They are set for
+	// At is when the event happened, and Left is how much time remained until the deadline. Both fields are set for
 	// InJeopardy, Safe and Lost, so that the owner does not have to read the clock itself.
 	At   Instant
 	Left time.Duration
@@ -104,7 +104,7 @@ type attempt struct {
 var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
 
 // renew sends heartbeats until the term ends or the owner stops the keeper. If an attempt is not answered soon, renew
-// sends another one, but still waits for the first, because a server under load may answer late.
+// sends another attempt, but still waits for the first answer, because a server under load may answer late.
 func (k *Keeper) renew() {
 	ctx := within(context.WithoutCancel(k.ctx))
 	defer ctx.cancel(errUnanswered)
@@ -197,8 +197,8 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 	return a, nil
 }
 
-// patience returns how long to wait for the answer to an attempt before the next one is sent. When the second attempt
-// is sent, at least a third of the lease is left.
+// patience returns how long to wait for the answer to an attempt before the next attempt is sent. When the second
+// attempt is sent, at least a third of the lease is left.
 func (k *Keeper) patience() time.Duration {
 	return max(min(k.lasts()*3/8, k.lease/4), k.lease/50)
 }

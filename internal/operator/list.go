@@ -181,7 +181,7 @@ func keysOf(names []string, about time.Time) table.Keys {
 	return keys
 }
 
-// namesIn returns the names of the locks to which the rows belong, if they begin with the prefix.
+// namesIn returns the names of the locks to which the rows belong, if these names begin with the prefix.
 func namesIn(rows table.Rows, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows.All {

@@ -24,7 +24,7 @@ import (
 const tokenAge = time.Second
 
 // FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
-// FreeClaim is immutable, so its commit can be sent more than once.
+// FreeClaim is immutable, so its commit can be sent repeatedly.
 type FreeClaim struct {
 	Token  Token
 	id     string

@@ -17,8 +17,8 @@ import (
 type heardKey struct{}
 
 // listen returns a context for one request, and a function that adds the last answer to the request's error if the
-// request has timed out. The error then has the answer's code. The function adds only answers that report an outage,
-// because other answers would mean that nothing was written, which is not known after a timeout.
+// request has timed out. The error then has the answer's code. The function adds only answers that report an outage.
+// Other answers would mean that nothing was written, but this is not known after a timeout.
 func listen(ctx context.Context) (context.Context, func(error) error) {
 	heard := new(atomic.Pointer[error])
 	return context.WithValue(ctx, heardKey{}, heard), func(err error) error {

@@ -36,7 +36,7 @@ func (t Table) Contact(row string) string {
 	return t.Notify(row)
 }
 
-// Beside returns a Table whose polls also read what b asks for and fill b, even if they can't decode the locks' rows.
+// Beside returns a Table whose polls also read b's keys and fill b, even if they can't decode the locks' rows.
 func (t Table) Beside(b *Beside) Table {
 	t.beside = b
 	return t
@@ -64,7 +64,7 @@ func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (R
 }
 
 // ReadAbout reads the current rows. The keys depend on an estimate of Spanner's time, because lease rows are read only
-// if their tokens are at most one day later. If the estimate is far too early, ReadAbout repeats the read.
+// if their tokens are at most one day after the estimate. If the estimate is far too early, ReadAbout repeats the read.
 func (t Table) ReadAbout(ctx context.Context, step string, about time.Time, keys func(about time.Time) Keys) (Rows, error) {
 	for {
 		k := keys(about)

@@ -71,8 +71,8 @@ func HalfWay(last, now, next time.Time) string {
 func margin(period time.Duration) time.Duration { return min(period/50, 5*time.Minute) }
 
 // nextSpring returns the next time within a year at which clocks are set forward and a schedule by local time misses a
-// run, or the zero time. Two calls at the same local time as now are then less than a period apart, and get the same
-// key.
+// run, or the zero time. At that time, two calls at the same local time as now are less than a period apart, and get
+// the same key.
 func (t Tick) nextSpring(now time.Time) time.Time {
 	_, present := now.Zone()
 	for _, at := now.ZoneBounds(); !at.IsZero() && at.Before(now.AddDate(1, 0, 0)); _, at = at.ZoneBounds() {

@@ -46,9 +46,9 @@ func QueueOfSlot(name string) string {
 	return name[:i]
 }
 
-// Ticket identifies a waiter in a queue and records when it began to wait. A set waits in several queues, one for each
-// of its locks. Its tickets have the same time and nonce in all of these queues, so that every process sees the same
-// order.
+// Ticket identifies a waiter in a queue and records when it began to wait. A waiter for a set of locks waits in several
+// queues, one for each lock. Its tickets have the same time and nonce in all these queues, so that every process sees
+// the same order.
 type Ticket struct {
 	Queue string `json:"-"` // the lock's name, or the common prefix of a semaphore's slots
 	Time  Token  `json:"-"` // its turn, see TurnFor
