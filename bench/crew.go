@@ -142,7 +142,7 @@ func (c *crew) holder() int {
 	return -1
 }
 
-// end ends the process in a seat with a signal, and returns the longest time that a part of the lock was without a
+// end sends a signal that ends the process in a seat, and returns the longest time that a part of the lock had no
 // holder. After SIGKILL, this time begins with the signal. Otherwise, it begins when the process stopped its work.
 func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 	parts, victim := c.ownedBy(i), c.seats[i]

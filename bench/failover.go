@@ -10,7 +10,7 @@ import (
 )
 
 // measureFailovers starts several crews, each with a lock of its own. In each round, it ends a crew's holder with a
-// signal. It returns how long the locks were without a holder, in leases and in ascending order.
+// signal. It returns the times without a holder, measured in leases, in ascending order.
 func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal) ([]float64, error) {
 	places, err := s.places(g, crewSize)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// atRest contains average numbers of requests per lease while the lock stays held. A slice is empty if it was not
-// measured.
+// atRest contains average numbers of requests per lease while the lock stays held. A slice is empty if its numbers were
+// not measured.
 type atRest struct{ holder, waiter []float64 }
 
 // measureRest counts the requests of a holder and of two other candidates. In a group, all three are members that hold

@@ -47,8 +47,8 @@ func (p place) spanner() (*spanner.Client, error) {
 	return spanner.NewClientWithConfig(context.Background(), p.Database, config, spindle.ClientOptions(lease)...)
 }
 
-// A manner says how a process learns that a lock is free: only from its own polls, or from notifications as well. It
-// returns an option, and a function that releases its resources.
+// A manner decides whether a process learns that a lock is free only from its own polls, or from notifications as well.
+// It returns the option for this, and a function that releases the option's resources.
 type manner func() (spindle.LockOption, func(), error)
 
 func alone() (spindle.LockOption, func(), error) { return quiet, func() {}, nil }

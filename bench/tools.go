@@ -13,8 +13,8 @@ import (
 // controlPlane is the directory of the module that pins the version of Kubernetes.
 const controlPlane = "../deploy/check/controlplane"
 
-// findAPIServer returns the path of the kube-apiserver in the cache, or "" if there is none. On request, it compiles one
-// first.
+// findAPIServer returns the path of the kube-apiserver in the cache. If there is none, it compiles one, or returns ""
+// if compile is false.
 func findAPIServer(compile bool) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

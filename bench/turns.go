@@ -11,8 +11,8 @@ import (
 
 const warmUp = 10 // turns, which create the connections and the lock's rows
 
-// A stint is one turn of a process: when it asked for the lock, held it, began to unlock it, and had unlocked it, in
-// nanoseconds of the machine's clock.
+// A stint has the times at which a process, in one turn, asked for the lock, held it, began to unlock it, and had
+// unlocked it. They are nanoseconds of the machine's clock.
 type stint struct{ Asked, Held, Left, Done int64 }
 
 // turns locks a mutex, holds it, and unlocks it, again and again. It reports each turn.

@@ -174,8 +174,8 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 }
 
 // begun reports whether a shard can be consumed yet. A shard must wait until all records are consumed from the older
-// shards that contained its keys. begun first checks that the shard's own numbering exists, because from then on no
-// more records are written to older shards.
+// shards that contained its keys. begun first checks that the shard's own numbering exists, because no more records are
+// written to older shards once it exists.
 func begun(ctx context.Context, now present, name string) (bool, error) {
 	var shard Shard
 	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {

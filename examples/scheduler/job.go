@@ -33,8 +33,8 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs the job every second until ctx ends. That happens when this replica loses the lock, or when it is stopped
-// and the other replicas have learned that it is leaving.
+// lead runs the job every second until ctx ends. ctx ends when this replica loses the lock, or when it is stopped and
+// the other replicas have learned that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
@@ -52,8 +52,9 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
-// sweep deletes old runs until ctx ends. It runs on every replica, and polls HasLock, which makes no RPC: only the replica
-// that holds the lock deletes anything. If that replica is paused after HasLock, the fence rejects its late write.
+// sweep deletes old runs until ctx ends. It runs on every replica, but only the replica that holds the lock deletes
+// anything. It polls HasLock, which makes no RPC. If that replica is paused after HasLock, the fence rejects its late
+// write.
 func (r *replica) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		if held, token := r.lock.HasLock(); held {

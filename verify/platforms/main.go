@@ -3,7 +3,8 @@
 //	go run ./verify/platforms windows/386 darwin/arm64
 //
 // The go command can vet a package for another platform only after it has compiled the package and all dependencies for
-// that platform. That takes about ten times as long, because the compiler also has to read the dependencies' functions.
+// that platform. This takes about ten times as long as platforms, because the compiler also reads the dependencies'
+// functions.
 package main
 
 import (
@@ -46,8 +47,8 @@ func main() {
 	}
 }
 
-// errorsIn returns the errors in files of a directory, and the errors that name no file. Errors in other files are
-// ignored, because parse has left out those files' function bodies.
+// errorsIn returns the errors in the files of the directory, and the errors that name no file. Errors in other files
+// are ignored, because parse has left out those files' function bodies.
 func errorsIn(own string, all []*packages.Package) (errs []error) {
 	for _, p := range all {
 		for _, err := range p.Errors {

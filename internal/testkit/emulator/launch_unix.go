@@ -24,7 +24,7 @@ import (
 // has it. When the script exits, this process reads end of file.
 //
 // STOP is replaced by the command that removes the emulator's container, if there is one. The script always kills the
-// emulator as well, because it could wait forever if removing the container failed.
+// emulator as well, because the script could wait forever if removing the container failed.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM

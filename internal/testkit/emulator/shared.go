@@ -12,8 +12,8 @@ var shared struct {
 }
 
 // Shared returns one emulator for all tests of a process. The first call gets the emulator from [Open]. Do not close
-// it. If Open started it, it stops when the process exits. The tests of each package have an emulator of their own,
-// because starting one takes less than a tenth of a second.
+// the emulator. If Open started it, it stops when the process exits. The tests of each package have an emulator of
+// their own, because starting one takes less than a tenth of a second.
 //
 // If the emulator has crashed, the next call returns a new emulator without the previous databases.
 func Shared(ctx context.Context) (*Emulator, error) {

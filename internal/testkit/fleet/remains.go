@@ -23,8 +23,8 @@ import (
 )
 
 // Context is a context that counts the callbacks registered on it, so that tests can detect callbacks that the library
-// leaves behind. A context derived from Context registers a callback, and so does context.AfterFunc. A callback counts
-// until it is stopped or called.
+// leaves behind. A context derived from Context registers a callback, and so does context.AfterFunc. A callback is
+// counted until it is stopped or called.
 type Context struct {
 	context.Context
 	End context.CancelFunc
@@ -165,7 +165,7 @@ func stacks(all bool) []byte {
 	}
 }
 
-// Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If none is, it returns two
+// Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If no run is, it returns two
 // different runs. Some runs may differ, because two events in the same nanosecond can occur in either order. But if a
 // choice did not come from the seed, every run would differ from all others.
 func Repeats(n int, run func() string) (first, second string, repeats bool) {
@@ -190,8 +190,8 @@ func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 // without SPINDLE_ALL_CASES.
 func Brief() bool { return testing.Short() || !AllCases() }
 
-// Part returns all its arguments or, without SPINDLE_ALL_CASES, a quarter of them. Every call chooses that quarter at
-// random.
+// Part returns all its arguments if SPINDLE_ALL_CASES is set. Otherwise, it returns a quarter of them, which each call
+// chooses at random.
 func Part[T any](all ...T) []T {
 	if AllCases() {
 		return all

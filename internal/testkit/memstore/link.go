@@ -115,8 +115,8 @@ func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refu
 // After makes the link call f after each step was answered, before the caller sees the answer.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for its step. Spanner's client repeats a call when a
-// reply is lost.
+// Again makes the link repeat a successful call if f returns true for the call's step. Spanner's client repeats a call
+// when a reply is lost.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since the previous call to Counts.
@@ -132,8 +132,8 @@ func Once(step string) func(string) bool {
 	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }
 }
 
-// Wait waits until ctx has ended, like a request that is not answered. Its error alternates between those of Spanner's
-// client: ErrCut, as for a request that was sent, and ctx's error, as for one that was not sent.
+// Wait waits until ctx has ended, like a request that is not answered. It returns the two errors of Spanner's client in
+// turn: ErrCut, as for a request that was sent, and ctx's error, as for a request that was not sent.
 func (l *Link) Wait(ctx context.Context) error {
 	<-ctx.Done()
 	sent := false

@@ -74,9 +74,9 @@ type script struct {
 // ErrUnavailable is the answer to a request that is refused.
 var ErrUnavailable = status.Error(codes.Unavailable, "the request is refused")
 
-// Every fault ends by itself. It affects one request, before or after the request takes effect. Faults with "such
-// requests" and "the last" also affect all requests of the same step in the next two leases. When a fault ends just
-// before the next one begins, the second one hits what the first one left behind.
+// Every fault ends by itself. It affects one request, before or after the request takes effect. Faults named "such
+// requests" or "the last" also affect all requests of the same step in the next two leases. If a second fault begins
+// just after the first one ends, it hits what the first one left behind.
 var (
 	faultsBefore = []string{"the request is lost", "the request is refused", "such requests are lost", "such requests are refused"}
 	faultsAfter  = []string{"the reply is lost", "the reply is late", "the reply is late and the last"}
@@ -376,8 +376,8 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
-// Renewed fails the test if the machine acts although its last answered request of one of the kinds was sent more than
-// a lease ago. A kind is a list of steps. Renewed checks this from now until the returned function is called.
+// Renewed fails the test if the machine acts although, for one of the kinds of requests, it sent the last answered
+// request more than a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
 func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	return w.Every(Lease/100, func() error {
 		if !acts() {

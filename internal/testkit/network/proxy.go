@@ -13,8 +13,8 @@ import (
 )
 
 // NewProxy starts an HTTP proxy for the server at addr on a free port of this machine. Both addr and own are URLs, or
-// the host and port of a gRPC server. Each request passes through before, which can delay or change it. If streams is
-// positive, a connection has at most that many requests in progress. The caller must call stop.
+// the host and port of a gRPC server. The given function can delay or change each request. If streams is positive, a
+// connection has at most that many requests in progress. The caller must call stop.
 func NewProxy(addr string, streams int, before func(*http.Request)) (own string, stop func(), err error) {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
