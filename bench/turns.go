@@ -15,7 +15,7 @@ const warmUp = 10 // turns, which create the connections and the lock's rows
 // unlocked it. They are nanoseconds of the machine's clock.
 type stint struct{ Asked, Held, Left, Done int64 }
 
-// turns locks a mutex, holds it, and unlocks it, again and again. It reports each turn.
+// turns repeatedly locks a mutex, holds it, and unlocks it. It reports each turn.
 func (t task) turns(tell func(report), orders <-chan string) error {
 	m, err := systemNamed(t.System).mutex(t.Place, t.Name)
 	if err != nil {

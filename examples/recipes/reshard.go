@@ -15,7 +15,7 @@ import (
 )
 
 // InboxTables contains the DDL statements for three tables:
-//   - orders_inbox contains the records. A record stays in the shard that its key belonged to at the time of writing.
+//   - orders_inbox contains the records. A record stays in the shard that its key belonged to when it was written.
 //   - orders_numberings contains every number of shards that has been used, and the time when it was first used.
 //   - orders_positions contains each shard's checkpoint, which is the commit time of the last consumed record.
 var InboxTables = []string{

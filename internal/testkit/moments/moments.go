@@ -41,7 +41,7 @@ type Machine struct {
 	After  func(*World)            // what must hold once it has ended and the faults are over
 }
 
-// World is one life of a machine, its table, and the processes beside it.
+// World is one life of a machine, its table, and the other processes.
 type World struct {
 	*testing.T
 	Store   *memstore.Store
