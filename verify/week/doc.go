@@ -1,3 +1,3 @@
 // Package week runs an elector, a mutex and a group for a week of virtual time, under the faults that Spanner has in
-// production, and prints for what share of the time each has a holder.
+// production, and prints the share of time for which each has a holder.
 package week

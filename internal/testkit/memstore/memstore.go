@@ -22,8 +22,8 @@ import (
 
 // Store is a table.Store. The zero value is an empty table. Its true time is time.Now.
 type Store struct {
-	// OnCommit, if set, is called within each commit, with the rows before and after the commit. It costs a copy of the
-	// table.
+	// OnCommit, if set, is called within each commit, with the rows before and after the commit. Each call costs a copy of
+	// the table.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
 
 	// Idle makes strong reads return the timestamp of the last commit, as Spanner may do while nothing is written.
