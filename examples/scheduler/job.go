@@ -52,9 +52,8 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
-// sweep deletes old runs until ctx ends. It runs on every replica, but only the replica that holds the lock deletes
-// anything. It polls HasLock, which makes no RPC. If that replica is paused after HasLock, the fence rejects its late
-// write.
+// sweep deletes old runs until ctx ends. It runs on every replica, but only the lock's holder deletes anything. It
+// polls HasLock, which makes no RPC. If the holder is paused after HasLock, the fence rejects its late write.
 func (r *replica) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		if held, token := r.lock.HasLock(); held {

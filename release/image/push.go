@@ -42,9 +42,8 @@ func push(ctx context.Context, repository string, index v1.ImageIndex, version s
 	return remote.WriteIndex(tag, index, options...)
 }
 
-// missing reports whether err says that the registry lacks what it was asked for. Errors that deny access count too,
-// because some registries deny access to a repository that does not exist yet. If access is really denied, the push
-// fails.
+// missing reports whether the registry lacks what it was asked for. Errors that deny access count too, because some
+// registries deny access to a missing repository. If access is really denied, the push fails.
 func missing(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && slices.Contains([]int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden}, e.StatusCode)

@@ -3,8 +3,7 @@
 //	go run ./verify/platforms windows/386 darwin/arm64
 //
 // The go command can vet a package for another platform only after it has compiled the package and all dependencies for
-// that platform. This takes about ten times as long as platforms, because the compiler also reads the dependencies'
-// functions.
+// that platform. Compiling takes about ten times as long, because the compiler also reads the dependencies' functions.
 package main
 
 import (
