@@ -65,6 +65,7 @@ type script struct {
 
 	mu       sync.Mutex
 	count    map[string]int       // how many moments of each kind there were
+	over     int                  // how many moments there were before After, in which nothing happens to the machine any more; 0: it has not begun
 	steps    []string             // the kinds of the moments so far, for messages of failures
 	broken   time.Time            // when an operator released a living holder's lock; the holder notices at its next answered heartbeat
 	ill      map[string]illness   // the faults that last, by step
@@ -182,6 +183,7 @@ func (m Machine) run(t *testing.T, name string, due map[string]string) []string 
 		w.End()
 		w.mend()
 		w.Until("its tickets are deleted", 4*Lease, func() bool { return len(tickets(w, "machine")) == 0 })
+		w.end()
 		if m.After != nil {
 			m.After(w)
 		}
@@ -199,7 +201,7 @@ func (m Machine) run(t *testing.T, name string, due map[string]string) []string 
 			w.Errorf("it took %v", took)
 		}
 	})
-	return w.steps
+	return w.steps[:w.over]
 }
 
 // tally checks the machine's metrics: each term that began has ended once, and each heartbeat that was sent was
@@ -329,10 +331,21 @@ func (w *World) mend() {
 	w.Link.Mend()
 }
 
+// end ends the faults for good, and the moments at which events are delivered.
+func (w *World) end() {
+	w.mend()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = len(w.steps)
+}
+
 // moment delivers the event that is due, and waits until it has had its effect. It returns a fault of the request.
 func (w *World) moment(what string) (fault string) {
 	w.mu.Lock()
-	event := w.due[fmt.Sprint(w.count[what], " ", what)]
+	event := ""
+	if w.over == 0 {
+		event = w.due[fmt.Sprint(w.count[what], " ", what)]
+	}
 	w.count[what]++
 	w.steps = append(w.steps, what)
 	w.mu.Unlock()
