@@ -249,8 +249,8 @@ func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// The read deadline depends on when the last whole poll was sent. After a slow poll, the next whole poll must still
-	// be in time.
+	// The read deadline counts from when the last complete poll was sent. Even if that poll was slow, the next complete
+	// poll must be sent early enough to meet the deadline.
 	whole := max(lease/3-clock.Now().Since(*p.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	for _, d := range []time.Duration{planning.Settling, planning.TurnIn()} {

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Set is several locks that are acquired together or not at all, in one transaction and under one token, and that are
-// renewed and released together. Callers can ask for overlapping sets in any order. No caller holds part of a set while
+// A Set is a group of locks that are acquired together or not at all, in one transaction and under one token. They are
+// also renewed and released together. Callers can ask for overlapping sets in any order. No caller holds part of a set while
 // it waits for the rest, so there is no deadlock.
 type Set struct{ mutex }
 

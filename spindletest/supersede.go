@@ -33,7 +33,7 @@ func (d *Database) Supersede(name string) (release func()) {
 }
 
 // SupersedePartition makes another process the holder of a group's partition, even if a member owns the partition. When
-// SupersedePartition returns, the member's writes with the partition's token are fenced. The member notices the loss at
+// SupersedePartition returns, the member's fenced writes under the partition's token fail. The member notices the loss at
 // its next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
 //
 // The new holder has the id "another process" and sends no heartbeats. It holds only the partition's lock and does not

@@ -71,8 +71,8 @@ func readEach(all []*read) {
 	sent.Wait()
 }
 
-// merge returns the keys of all requests. The limit is the sum of the requests' limits. If one request has no limit,
-// the result has no limit.
+// merge returns the keys of all requests. The limit is the sum of the requests' limits, or no limit if any
+// request has none.
 func merge(all []*read) table.Keys {
 	var keys table.Keys
 	names, ranges, limited := map[string]bool{}, map[table.Range]bool{}, true

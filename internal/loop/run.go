@@ -1,8 +1,8 @@
-// Package loop has the code that background loops share.
+// Package loop contains the code that background loops share.
 //
 //   - run.go: how the loops begin and end
 //   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
-//   - pause.go: how long a waiter pauses before it runs work that has failed
+//   - pause.go: how long a waiter pauses before it retries work that has failed
 //   - stall.go: the rule that work must make progress
 //   - problems.go: how the loops log errors, and advice on how to fix the errors
 package loop

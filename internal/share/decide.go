@@ -100,7 +100,7 @@ type Facts struct {
 }
 
 // Many returns how many partitions start to move together: half as many as one commit could release. A larger batch
-// would take longer, and its partitions are without work until all of them have moved.
+// would take longer, and no work runs on any of its partitions until all of them have moved.
 func (f Facts) Many() int { return max(f.Batch/2, 1) }
 
 // Decisions are the actions to take after one poll.

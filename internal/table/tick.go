@@ -58,8 +58,8 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 	return due, cmp.Or(HalfWay(last, now, last.Add(t.Period)), risk)
 }
 
-// HalfWay describes the risk of a call that comes about half-way between two scheduled times. It returns "" for other
-// calls. A process with a slightly different clock might get another key for the same call.
+// HalfWay describes the risk of scheduled work that runs about halfway between two scheduled times: a process with a
+// slightly different clock might choose the other key. At other times, HalfWay returns "".
 func HalfWay(last, now, next time.Time) string {
 	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
 		return ""

@@ -59,8 +59,8 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// with calls f for each lock of the Watch. It forgets locks that this process no longer competes for or holds, and
-// returns how many locks remain.
+// with calls the function f for each lock of the Watch. It then forgets those locks that this process neither competes
+// for nor holds, and returns how many locks are left in s.
 func (s *standings) with(w *Watch, f func(*standing)) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

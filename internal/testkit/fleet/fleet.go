@@ -53,9 +53,9 @@ func BesideOthers(t *testing.T, f func(*Fleet)) {
 // inBubble is locked while a test is in Bubble.
 var inBubble sync.Mutex
 
-// Bubble runs f in a bubble of package synctest. While f runs, the whole process uses one core, and collects garbage
-// rarely. The goroutines of a crowd wake each other all the time. With more cores, each wake-up also wakes a thread
-// that finds nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble,
+// Bubble runs f in a bubble of package synctest. While f runs, the whole process uses one core, and rarely
+// collects garbage. In a large fleet, goroutines wake each other all the time. With more cores, each wake-up also wakes
+// a thread that finds nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble,
 // because each call would undo another's settings.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()

@@ -186,8 +186,8 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 // The tests must read the variable themselves. Otherwise, go test would print cached results of a run without it.
 func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 
-// Brief reports whether tests that try all combinations should try only some of them. It returns true with -short and
-// without SPINDLE_ALL_CASES.
+// Brief reports whether tests that try all combinations should try only some of them. It returns true if -short is
+// given, or if SPINDLE_ALL_CASES is not set.
 func Brief() bool { return testing.Short() || !AllCases() }
 
 // Part returns all its arguments if SPINDLE_ALL_CASES is set. Otherwise, it returns a quarter of them, which each call

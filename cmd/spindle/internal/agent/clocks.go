@@ -2,8 +2,8 @@ package agent
 
 import "time"
 
-// A reading is what the machine's clocks showed at one moment. It contains only clocks that programs in any language
-// can read. Times are in milliseconds, which fit into the numbers of any language.
+// A reading is what the machine's clocks showed at one moment. It includes only clocks that programs in any language
+// can read. Times are in milliseconds, so that they fit in any language's number type.
 type reading struct {
 	Boottime  int64 `json:"boottime_ms,omitempty"`  // CLOCK_BOOTTIME, which keeps running while the machine is suspended
 	Monotonic int64 `json:"monotonic_ms,omitempty"` // CLOCK_MONOTONIC, which stops while the machine is suspended

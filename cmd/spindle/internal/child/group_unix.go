@@ -25,8 +25,8 @@ func ownSession(cmd *exec.Cmd) error {
 	return nil
 }
 
-// inherited returns the files that a watchdog got from its parent. The watchdog writes its replies to the first file,
-// and only keeps the other files open. The commands that the watchdog runs don't inherit the files.
+// inherited returns the files that a watchdog got from its parent. The watchdog writes its replies to the first file.
+// It does not use the other files, but keeps them open. The commands that the watchdog runs don't inherit the files.
 func inherited() (replies *os.File, kept []*os.File) {
 	const first = 3
 	for fd := first + 1; inherits(fd); fd++ {

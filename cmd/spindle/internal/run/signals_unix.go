@@ -13,9 +13,9 @@ import (
 )
 
 // endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
-// was ignored when exec started is in neither list, because signal.Notify would make exec stop ignoring it. For
-// example, SIGHUP is ignored under nohup, and SIGINT in the background jobs of a script. Go can't tell whether any
-// other signals were ignored.
+// was ignored when exec started is in neither list, because signal.Notify would make exec stop ignoring it. Go
+// can detect this only for SIGHUP, which nohup ignores, and SIGINT, which is ignored in the background jobs of a
+// script.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)

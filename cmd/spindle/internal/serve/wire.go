@@ -33,9 +33,9 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// A tickFrame gives the time since the last read of the table. It follows each snapshot, because a snapshot serves all
-// pages until the next read, and does not contain this time. If nothing else is sent, a tickFrame shows a page that
-// the server is still running.
+// A tickFrame gives the time since the last read of the table. Each snapshot is followed by
+// one: the same snapshot is sent to all pages until the next read, so it can't contain this time. If there is nothing
+// else to send, a tickFrame tells a page that the server is still running.
 type tickFrame struct {
 	Old int64 `json:"old"`
 }
