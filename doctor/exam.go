@@ -282,7 +282,7 @@ func (e *exam) elect(id, name string) (table.Token, error) {
 		return 0, err
 	}
 	confirm := func() error { return e.table.Confirm(e.ctx, token, table.LeaseRecord{Lease: limit}, name) }
-	if err := again(confirm); err != nil {
+	if err := retry(confirm); err != nil {
 		return 0, fmt.Errorf("confirm: %w", err)
 	}
 	return token, nil
@@ -294,7 +294,7 @@ func (e *exam) claim(id, name string) (table.Token, error) {
 
 // take observes a lock and claims it.
 func (e *exam) take(name string, claim func([]table.Observation) (table.Token, error)) (token table.Token, err error) {
-	err = again(func() error {
+	err = retry(func() error {
 		seen, err := e.table.Observe(e.ctx, name)
 		if err != nil {
 			return fmt.Errorf("observe: %w", err)
@@ -307,9 +307,9 @@ func (e *exam) take(name string, claim func([]table.Observation) (table.Token, e
 	return token, err
 }
 
-// again retries a step that failed because of a concurrent transaction. This happens on the emulator, which runs only
-// one transaction at a time, and aborts or loses the others.
-func again(try func() error) (err error) {
+// retry runs a step, and runs it again if it failed because of a concurrent transaction. The emulator runs only one
+// transaction at a time, and aborts or loses any others.
+func retry(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {
 			break

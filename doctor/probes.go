@@ -118,7 +118,7 @@ func permissions(e *exam) string {
 	} {
 		try("spanner.databases.write ("+c.may+", for a database role)", e.Commit(e.ctx, "doctor-write", c.writes))
 	}
-	try("spanner.databases.beginOrRollbackReadWriteTransaction", again(func() error {
+	try("spanner.databases.beginOrRollbackReadWriteTransaction", retry(func() error {
 		_, err := e.Transact(e.ctx, "doctor-transaction", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
 			_, err := r.Read(ctx, keys)
 			return write(table.Delete), err

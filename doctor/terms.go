@@ -213,7 +213,7 @@ func (e *exam) claimPartition(member table.LeaseRef, name string) table.Token {
 
 // isRefused confirms a partition. It reports whether Spanner refuses because the member's lease row is missing.
 func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) bool {
-	err := again(func() error {
+	err := retry(func() error {
 		_, err := e.table.ConfirmPartitions(e.ctx, member, table.LeaseRecord{Lease: limit}, token, name)
 		return err
 	})

@@ -73,7 +73,7 @@ func (fs Fences) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...span
 		return at, err
 	}
 	opts = append(slices.Clip(opts), spanner.IsolationLevel(sppb.TransactionOptions_SERIALIZABLE))
-	at, err := again(ctx, func() (time.Time, error) {
+	at, err := retry(ctx, func() (time.Time, error) {
 		return table.Acknowledged(fs[0].Table.DB.Apply(ctx, append(fs.mutations(), ms...), opts...))
 	})
 	return at, fs.classify(ctx, began, err)
@@ -141,7 +141,7 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 		return time.Time{}, f.notRun()
 	}
 	var refused error
-	at, err := again(ctx, func() (time.Time, error) {
+	at, err := retry(ctx, func() (time.Time, error) {
 		resp, err := f.Table.DB.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 			if refused = txn.BufferWrite(f.Mutations()); refused == nil {
 				refused = fn(ctx, txn)
@@ -159,9 +159,9 @@ func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context
 	return at, f.classify(ctx, began, err)
 }
 
-// again runs a transaction. Until ctx ends, it retries a transaction that the emulator discards. The client itself
+// retry runs a transaction, and runs it again whenever the emulator discards it, until ctx ends. The client itself
 // retries transactions that Spanner aborts.
-func again(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
+func retry(ctx context.Context, run func() (time.Time, error)) (time.Time, error) {
 	for most := time.Millisecond; ; most = min(2*most, 100*time.Millisecond) {
 		at, err := run()
 		if !table.Dropped(err) {

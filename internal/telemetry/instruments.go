@@ -57,7 +57,7 @@ func (w *Watch) enter() {
 			meters.of[key] = w.meter
 		}
 	}
-	w.meter.with(w, func(one *standing) { one.candidates++ })
+	w.meter.update(w, func(one *standing) { one.candidates++ })
 }
 
 // change calls f for each lock of the Watch. If the meter then has no standings, change removes the meter's callback
@@ -66,7 +66,7 @@ func (w *Watch) enter() {
 func (m *meter) change(w *Watch, f func(*standing)) {
 	meters.Lock()
 	defer meters.Unlock()
-	if left := m.with(w, f); left == 0 {
+	if left := m.update(w, f); left == 0 {
 		Report(m.reading.Unregister())
 		delete(meters.of, m.provider)
 	}

@@ -59,9 +59,9 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// with calls the function f for each lock of the Watch. It then forgets those locks that this process neither competes
+// update calls the function f for each lock of the Watch. It then forgets those locks that this process neither competes
 // for nor holds, and returns how many locks are left in s.
-func (s *standings) with(w *Watch, f func(*standing)) (left int) {
+func (s *standings) update(w *Watch, f func(*standing)) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, lock := range w.scope.Locks {
@@ -80,7 +80,7 @@ func (s *standings) with(w *Watch, f func(*standing)) (left int) {
 
 // beat notes how much of the lease was left before a heartbeat extended it.
 func (s *standings) beat(t *Term, left time.Duration) {
-	s.with(t.watch, func(one *standing) {
+	s.update(t.watch, func(one *standing) {
 		if one.terms[t] {
 			one.note(left)
 		}

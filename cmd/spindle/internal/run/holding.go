@@ -95,9 +95,9 @@ func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
-// loses reports that a term was lost or is about to be lost, at most once per term. It ignores a term that began too
+// reportLoss reports that a term was lost or is about to be lost, at most once per term. It ignores a term that began too
 // late, because such a term's beginning was not reported either.
-func (r *runner) loses(h *holding, why error) {
+func (r *runner) reportLoss(h *holding, why error) {
 	if h != nil && h.kept && !h.told {
 		h.told = true
 		r.of.lost(why)
@@ -129,7 +129,7 @@ func (r *runner) end(how deed) event {
 	case !h.Held():
 		why := h.cause()
 		h.End(why)
-		if r.loses(h, why); how == abandon {
+		if r.reportLoss(h, why); how == abandon {
 			return event{}
 		}
 		return event{what: lost, err: why}
@@ -171,7 +171,7 @@ func (r *runner) giveBack(h *holding, how deed) error {
 		r.say("released %s%s", r.lock, outcome)
 		return nil
 	case errors.Is(err, table.ErrSuperseded):
-		r.loses(h, err)
+		r.reportLoss(h, err)
 		return fmt.Errorf("%s was taken away before it could be released", r.lock)
 	case how == recordDone && h.Recorded(ctx, key): // the commit was applied, but every reply was lost
 		r.say("left %s to expire%s", r.lock, outcome)

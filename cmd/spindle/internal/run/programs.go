@@ -207,9 +207,9 @@ func (p *programs) hears(e event) event {
 	case unwatched:
 		return p.hears(p.rewatch())
 	case late, overdue:
-		p.loses(p.term, errLate)
+		p.reportLoss(p.term, errLate)
 	case unfit:
-		p.loses(p.term, e.err)
+		p.reportLoss(p.term, e.err)
 	case paused:
 		p.handleStop()
 	case stopKey:

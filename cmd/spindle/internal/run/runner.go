@@ -107,7 +107,7 @@ func (r *runner) handle(e event) {
 		return
 	}
 	if e.what == lost {
-		r.loses(r.term, e.err)
+		r.reportLoss(r.term, e.err)
 	}
 	for _, a := range r.m.on(e) {
 		r.handle(r.do(a))
