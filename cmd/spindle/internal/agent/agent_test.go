@@ -261,7 +261,7 @@ func TestALeaderStepsDown(t *testing.T) {
 	})
 }
 
-// A waiting candidate is told that nobody leads any more, even if it may not lead yet itself, because of its priority.
+// The agent tells a waiting candidate that the leader has gone, even while its priority keeps the candidate from leading.
 func TestACandidateIsToldThatTheLeaderHasGone(t *testing.T) {
 	among(t, 10, func(b *bed) {
 		b.take("other")

@@ -104,7 +104,7 @@ func TestAHoldIsNotKeptForItsWait(t *testing.T) {
 	require.Eventually(t, func() bool { runtime.GC(); return over.Value() == nil }, 30*time.Second, time.Millisecond)
 }
 
-// Whoever asks for the metrics again and again does not keep the agent busy with them.
+// A client that requests the metrics in a loop does not keep the agent busy.
 func TestFewRequestsForTheMetricsAreServedAtATime(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	h := fewAtATime(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end }))

@@ -51,7 +51,7 @@ func TestAProgramBehindAGateDiesWithItsParent(t *testing.T) {
 	assert.Equal(t, strconv.Itoa(int(syscall.SIGKILL)), string(text))
 }
 
-// nobody is a watchdog that does nothing, and makes a child wait at a gate.
+// nobody returns a watchdog that does nothing but make a child wait at a gate.
 func nobody(t *testing.T, left time.Duration) *Watchdog {
 	lines, orders, err := os.Pipe()
 	require.NoError(t, err)
