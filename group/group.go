@@ -100,7 +100,7 @@ func (p *partition) holds() *assignment {
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...Option) *Group {
 	c := options.New(opts)
 	c.Check(db, tableName)
-	c.Require(c.Stall == 0 || c.Work != nil, "WithStall(%v) needs WithWork, because it is about the work's progress", c.Stall)
+	c.Require(c.Stall == 0 || c.Work != nil, "WithStall(%v) needs WithWork, because it watches the work's progress", c.Stall)
 	c.RefuseIf(table.CheckGroup(name))
 	names := partitions.check(&c, name)
 	g := &Group{name: name, config: c, byName: make(map[string]*partition, len(names)), inbox: loop.NewInbox[outcome]()}

@@ -227,7 +227,7 @@ func TestACronLineThatIsWrongIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// In a time zone that is half an hour off, the full hours are half-way between two keys of Every(time.Hour).
+// In a time zone that is half an hour off, the full hours are halfway between two keys of Every(time.Hour).
 func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
@@ -244,12 +244,12 @@ func TestACallCloseToTheEndOfAPeriodIsWarnedOfOnce(t *testing.T) {
 		warned := p.log.lines("level=WARN")
 		require.Len(t, warned, 1)
 		assert.Contains(t, warned[0], "lock=hourly")
-		assert.Contains(t, warned[0], "half-way between two scheduled times")
+		assert.Contains(t, warned[0], "halfway between two scheduled times")
 	})
 }
 
 // The same for timers that follow another line or zone than Cron.
-func TestACallHalfWayBetweenTheTimesOfALineIsWarnedOf(t *testing.T) {
+func TestACallHalfwayBetweenTheTimesOfALineIsWarnedOf(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p, once := b.process(), time.Date(2026, 1, 5, 13, 30, 0, 0, time.UTC)
 		p.once("hourly").due(Cron("30 * * * *", time.UTC).schedule, once)

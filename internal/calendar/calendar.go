@@ -55,7 +55,7 @@ func (l Line) Due(now time.Time) (due table.Due, risk string) {
 		nearest = next
 	}
 	if !last.IsZero() && !next.IsZero() {
-		risk = table.HalfWay(last, now, next)
+		risk = table.Halfway(last, now, next)
 	}
 	return table.Due{Key: nearest.UTC().Format(time.RFC3339)}, risk
 }

@@ -77,8 +77,8 @@ func TestMachinesAgreeOnALineThatNamesEveryHour(t *testing.T) {
 	}
 }
 
-// Calls half-way between two times of a line are too close to the point at which the key changes.
-func TestACallHalfWayBetweenTwoTimes(t *testing.T) {
+// Calls halfway between two times of a line are too close to the point at which the key changes.
+func TestACallHalfwayBetweenTwoTimes(t *testing.T) {
 	line, err := Parse("0 * * * *", time.UTC)
 	require.NoError(t, err)
 	for now, want := range map[string]bool{"05:28:40": false, "05:28:50": true, "05:30:00": true, "05:31:10": true, "05:31:20": false, "05:00:00": false} {

@@ -30,11 +30,11 @@ func (l Line) Beyond() bool {
 	return l.End != "" && (l.Own.Nonce == "" || l.Own.Row() > l.End)
 }
 
-// Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has lapsed comes last
-// until it has renewed the ticket, because the other waiters do not count a lapsed ticket.
+// Before returns the tickets whose turn comes before the waiter's own. A waiter whose own ticket has expired comes last
+// until it has renewed the ticket, because the other waiters do not count an expired ticket.
 func (l Line) Before() []table.Ticket {
 	all := without(l.Tickets, func(t table.Ticket) bool { return t.Nonce == l.Own.Nonce || !l.counts(t) })
-	if l.Own.Lapsed(l.At) {
+	if l.Own.Expired(l.At) {
 		return all
 	}
 	own := l.Own
@@ -74,11 +74,11 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether the waiters behind a ticket have to let it go first. A ticket that has lapsed does not count. The
+// counts reports whether the waiters behind a ticket have to let it go first. A ticket that has expired does not count. The
 // ticket of a set, which waits for several locks at once, counts only while the set is ready: it is first in all of its
 // queues, and has recently written this into the ticket. If other sets counted, a lock could stay idle for a set that
 // can't proceed, and sets could wait for each other in a cycle.
-func (l Line) counts(t table.Ticket) bool { return !t.Lapsed(l.At) && (!t.Set || l.isReady(t)) }
+func (l Line) counts(t table.Ticket) bool { return !t.Expired(l.At) && (!t.Set || l.isReady(t)) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
 
@@ -86,9 +86,9 @@ func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(2 * t.Grace).Sub(l.At) }
 
 // Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
-// tickets of sets, and all lapsed tickets.
+// tickets of sets, and all expired tickets.
 func (l Line) Passed() []table.Ticket {
-	return append(without(l.Before(), func(t table.Ticket) bool { return t.Set }), l.Lapsed()...)
+	return append(without(l.Before(), func(t table.Ticket) bool { return t.Set }), l.Expired()...)
 }
 
 // Behind returns the tickets of the other waiters that stay in the queue when the waiter has claimed the lock.
@@ -99,10 +99,10 @@ func (l Line) Behind() []table.Ticket {
 	})
 }
 
-// Lapsed returns the lapsed tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise,
-// 32 lapsed tickets would hide the rest of a queue, because only the first 32 tickets are read.
-func (l Line) Lapsed() []table.Ticket {
-	return without(l.Tickets, func(t table.Ticket) bool { return t.Same(l.Own) || !t.Lapsed(l.At) })
+// Expired returns the expired tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise,
+// 32 expired tickets would hide the rest of a queue, because only the first 32 tickets are read.
+func (l Line) Expired() []table.Ticket {
+	return without(l.Tickets, func(t table.Ticket) bool { return t.Same(l.Own) || !t.Expired(l.At) })
 }
 
 // A Gap is the time since a lock was last held.

@@ -112,20 +112,20 @@ func TestANewcomerIsBeforeThoseOfLowerPriority(t *testing.T) {
 	assert.Len(t, l.Before(), 2)
 }
 
-func lapsed(at int) table.Ticket {
+func expired(at int) table.Ticket {
 	t := ticket(at)
 	t.Lasts = time.Minute
 	return t
 }
 
-// Nobody waits for a ticket that has lapsed, and a claim deletes it. Once its waiter has renewed it, it counts at its
+// Nobody waits for a ticket that has expired, and a claim deletes it. Once its waiter has renewed it, it counts at its
 // old place again.
-func TestALapsedTicketDoesNotCount(t *testing.T) {
-	a, b, c := lapsed(1), ticket(2), lapsed(3)
+func TestAnExpiredTicketDoesNotCount(t *testing.T) {
+	a, b, c := expired(1), ticket(2), expired(3)
 	l := line(b, a, b, c)
 	assert.Equal(t, 0, l.Place())
 	assert.Equal(t, []table.Ticket{a, c}, l.Passed())
-	assert.Equal(t, []table.Ticket{c}, line(a, a, b, c).Lapsed(), "its own is not to be deleted")
+	assert.Equal(t, []table.Ticket{c}, line(a, a, b, c).Expired(), "its own is not to be deleted")
 	slot, passed, _, ok := line(b, a, b, c).Slot([]time.Duration{0})
 	assert.True(t, ok)
 	assert.Zero(t, slot+passed)
@@ -148,13 +148,13 @@ func TestAllSeeTheSameOrder(t *testing.T) {
 			if r.IntN(3) == 0 {
 				x.Lasts, x.Beat = time.Minute, now.Add(-time.Duration(r.IntN(3))*time.Minute)
 			}
-			if all = append(all, x); !x.Lapsed(now) {
+			if all = append(all, x); !x.Expired(now) {
 				living = append(living, x)
 			}
 		}
 		for _, a := range all {
 			before := line(a, all...).Before()
-			if a.Lapsed(now) {
+			if a.Expired(now) {
 				assert.ElementsMatch(t, living, before, "seed %d", seed)
 				continue
 			}
@@ -276,7 +276,7 @@ func TestSomebodyGoesOn(t *testing.T) {
 			case 1:
 				x.Key = fmt.Sprint(r.IntN(3))
 			case 2:
-				x.Lasts = time.Duration(1+r.IntN(2)) * time.Hour // the shorter ones have nearly lapsed
+				x.Lasts = time.Duration(1+r.IntN(2)) * time.Hour // the shorter ones have nearly expired
 				x.Beat = x.Beat.Add(-time.Duration(r.IntN(2)) * time.Second)
 			}
 			all = append(all, x)

@@ -95,7 +95,7 @@ func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.O
 func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, error] {
 	stale := func(row table.Row, at time.Time) bool {
 		t, _, _ := table.TicketOf(row)
-		return t.Lapsed(at) || t.Lasts == 0 && at.Sub(t.Beat) > table.MaxLease
+		return t.Expired(at) || t.Lasts == 0 && at.Sub(t.Beat) > table.MaxLease
 	}
 	return scan(ctx, t, table.TicketPrefix, stale, func(keys []string, _ time.Time) (writes []table.Write, err error) {
 		for _, key := range keys {

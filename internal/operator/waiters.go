@@ -23,7 +23,7 @@ type queues map[string][]table.Ticket
 func queuesIn(rows table.Rows) queues {
 	q := queues{}
 	for _, row := range rows.All {
-		if t, prefix, ok := table.TicketOf(row); ok && !t.Lapsed(rows.At) {
+		if t, prefix, ok := table.TicketOf(row); ok && !t.Expired(rows.At) {
 			q[prefix] = append(q[prefix], t)
 		}
 	}

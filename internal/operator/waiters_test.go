@@ -37,9 +37,9 @@ func listed(t *testing.T, tab table.Table, prefix string, all bool) (lines []str
 	return lines
 }
 
-// A ticket that has lapsed is no waiter, however it is listed: neither of a lock that is held, nor of one that would not
-// be listed without it. It is abandoned. A ticket of an older version does not lapse.
-func TestLapsedTicketsAreNotListed(t *testing.T) {
+// A ticket that has expired is no waiter, however it is listed: neither of a lock that is held, nor of one that would not
+// be listed without it. It is abandoned. A ticket of an older version does not expire.
+func TestExpiredTicketsAreNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := table.Table{Store: &memstore.Store{}}
 		hold(t, tab, "held", time.Hour)

@@ -55,16 +55,16 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 	if spring := t.nextSpring(now); !spring.IsZero() {
 		risk = fmt.Sprintf("if your timers fire at %s local time, two of these times are in one period when clocks are set forward on %s, and the work misses a run", now.Format("15:04"), spring.Format(time.DateOnly))
 	}
-	return due, cmp.Or(HalfWay(last, now, last.Add(t.Period)), risk)
+	return due, cmp.Or(Halfway(last, now, last.Add(t.Period)), risk)
 }
 
-// HalfWay describes the risk of scheduled work that runs about halfway between two scheduled times: a process with a
-// slightly different clock might choose the other key. At other times, HalfWay returns "".
-func HalfWay(last, now, next time.Time) string {
+// Halfway describes the risk of scheduled work that runs about halfway between two scheduled times: a process with a
+// slightly different clock might choose the other key. At other times, Halfway returns "".
+func Halfway(last, now, next time.Time) string {
 	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
 		return ""
 	}
-	return "this call is half-way between two scheduled times, so a call by another machine might get the other key, and the work would run twice or not at all"
+	return "this call is halfway between two scheduled times, so a call by another machine might get the other key, and the work would run twice or not at all"
 }
 
 // margin returns how far calls should stay from the time at which the key changes.

@@ -85,9 +85,9 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 	return max(3*lease, 30*time.Second)
 }
 
-// Lapsed reports whether the ticket no longer counts at the given time by Spanner's clock. A living waiter renews its
+// Expired reports whether the ticket no longer counts at the given time by Spanner's clock. A living waiter renews its
 // ticket in time, or as soon as it can. A renewed ticket counts again, at its old place.
-func (t Ticket) Lapsed(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
+func (t Ticket) Expired(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
 // TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come after all
 // waiters of higher priority, as if they had arrived later. So the order of the keys is the order of the turns, for all

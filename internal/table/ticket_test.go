@@ -63,9 +63,9 @@ func TestForHowLongATicketCounts(t *testing.T) {
 		row.Writer = writer
 		got := Tickets("m", []Row{row})
 		assert.Equal(t, want, got[0].Lasts, writer)
-		assert.False(t, got[0].Lapsed(row.Heartbeat.Add(want)), writer)
-		assert.Equal(t, want > 0, got[0].Lapsed(row.Heartbeat.Add(want+time.Microsecond)), writer)
-		assert.False(t, got[0].Lapsed(row.Heartbeat.Add(-time.Hour)), writer)
+		assert.False(t, got[0].Expired(row.Heartbeat.Add(want)), writer)
+		assert.Equal(t, want > 0, got[0].Expired(row.Heartbeat.Add(want+time.Microsecond)), writer)
+		assert.False(t, got[0].Expired(row.Heartbeat.Add(-time.Hour)), writer)
 	}
 }
 

@@ -175,7 +175,7 @@ func (p *Place) free(free []elect.LockView) (slot int, wait time.Duration, also 
 		}
 	}
 	if ok {
-		also = slices.Concat(deletes(q.Before()[:passed]), deletes(q.Lapsed()), deletes(p.in(p.Queues, p.Table)))
+		also = slices.Concat(deletes(q.Before()[:passed]), deletes(q.Expired()), deletes(p.in(p.Queues, p.Table)))
 		if p.Own.Nonce == "" {
 			slot = int(p.Config.Clock.Random(time.Duration(len(free))))
 		}

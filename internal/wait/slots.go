@@ -80,7 +80,7 @@ func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (know
 func (s *Slots) Free(p *Place, seen []elect.LockView) (free []elect.LockView) {
 	common := s.Common(seen)
 	for _, t := range p.seen[0].Tickets {
-		if t.Slots > 0 && !t.Lapsed(p.at) {
+		if t.Slots > 0 && !t.Expired(p.at) {
 			common = min(common, t.Slots)
 		}
 	}

@@ -76,7 +76,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 //     that can queue but can't claim would keep delaying the waiters behind it.
 //   - It marks a set's tickets as ready if the set is first in all its queues.
 //   - It renews the tickets whenever a third of their lifetime has passed.
-//   - It deletes stale tickets of the process and, with any of these writes, lapsed tickets of other waiters.
+//   - It deletes stale tickets of the process and, with any of these writes, expired tickets of other waiters.
 func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	has := !p.gone
 	for _, q := range p.seen {
@@ -95,7 +95,7 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 			p.Queued(i, q.Place())
 		}
 		p.take(p.Ticket, nonce, table.TokenAt(p.at))
-	case !has && p.Own.Lapsed(p.at): // the waiters behind it do not wait for a lapsed ticket, and delete it
+	case !has && p.Own.Expired(p.at): // the waiters behind it do not wait for an expired ticket, and delete it
 	case !has && p.missing >= 3:
 		p.take(p.Ticket, nonce, table.TokenAt(p.at))
 	case !has:
@@ -113,14 +113,14 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 		writes = append(writes, write(t))
 	}
 	for _, q := range p.seen {
-		writes = append(writes, deletes(q.Lapsed())...)
+		writes = append(writes, deletes(q.Expired())...)
 	}
 	return writes
 }
 
 // isFirst reports whether a set is first in all its queues. If a lock is free and the waiters ahead of the set do not
 // claim it, they may have died. After a while, the set may overtake them, and then counts as first in that queue.
-// Otherwise, the set might have to wait until their tickets have lapsed.
+// Otherwise, the set might have to wait until their tickets have expired.
 func isFirst(p *Place, seen []elect.LockView) bool {
 	for i, q := range p.seen {
 		passes := seen[i].FreeIn <= 0 && q.Wait(p.gap(q, seen[i]), p.Config.Clock.Random) <= 0
@@ -159,7 +159,7 @@ func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 // LongestForget returns how long a call that has ended waits until its ticket is deleted.
 func LongestForget(lease time.Duration) time.Duration { return min(lease/10, 500*time.Millisecond) }
 
-// Forget deletes the waiter's tickets. If it can't delete a ticket, the ticket lapses by itself.
+// Forget deletes the waiter's tickets. If it can't delete a ticket, the ticket expires by itself.
 func (p *Place) Forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*elect.Attempt(p.Config.Lease)) // a request may be lost
 	defer cancel()

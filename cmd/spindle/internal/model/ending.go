@@ -23,18 +23,18 @@ const (
 // Ending returns when and why a term ended. Its arguments are the last listing that showed the term, and the next one.
 func Ending(was, now operator.Listing) (time.Time, End) {
 	end := now.Since() // of the release, or of the next claim
-	var lapse time.Time
+	var expiry time.Time
 	if was.LeaseRecord != nil {
-		lapse = was.Heartbeat.Add(was.LeaseRecord.Lease)
+		expiry = was.Heartbeat.Add(was.LeaseRecord.Lease)
 	}
 	switch {
 	case was.State() == operator.Expired:
-		return lapse, EndExpired
+		return expiry, EndExpired
 	case !now.Exists:
 		return now.At, EndDeleted
 	case was.LeaseRecord == nil:
 		return end, EndReleased
-	case !end.Before(lapse):
+	case !end.Before(expiry):
 		// Heartbeats after the previous read may have extended the lease. If the next claim came within half a lease of
 		// that read, they probably did not, because the last heartbeat was already late at that read. But the holder
 		// may also have recovered and released the lock. After a release, therefore, the next read must have come that
@@ -44,7 +44,7 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 			within = now.At.Sub(was.At)
 		}
 		if within < was.LeaseRecord.Lease/2 {
-			return lapse, EndExpired
+			return expiry, EndExpired
 		}
 		return end, EndUnseen
 	case was.Leaving():

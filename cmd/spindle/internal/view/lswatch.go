@@ -14,9 +14,9 @@ import (
 )
 
 // follow shows the list until a signal arrives. On a terminal, it redraws the list after each read. Otherwise, it
-// prints the list again if a lock has changed. The argument returns the terminal, and is called for each list, because
+// prints the list again if a lock has changed. Screen returns the terminal, and is called for each list, because
 // the size of a terminal can change.
-func (ls *listing) follow(on func() *terminal.Terminal) *follower {
+func (ls *listing) follow(screen func() *terminal.Terminal) *follower {
 	before := ""
 	return &follower{Database: ls.Database, every: 2 * time.Second, patience: ls.Timeout + time.Second,
 		read: func(ctx context.Context, t table.Table) ([]operator.Listing, time.Time, error) {
@@ -24,7 +24,7 @@ func (ls *listing) follow(on func() *terminal.Terminal) *follower {
 		},
 		show: func(found []operator.Listing, at time.Time) error {
 			all := ls.entries(found)
-			now, p := marks(all), on()
+			now, p := marks(all), screen()
 			if !p.Redraws() && now == before {
 				return nil
 			}

@@ -44,11 +44,11 @@ func heldLocks(t *testing.T, n int) *watched {
 	return w
 }
 
-func (w *watched) repeat(ctx context.Context, store table.Store, on terminal.Terminal) error {
+func (w *watched) repeat(ctx context.Context, store table.Store, screen terminal.Terminal) error {
 	ls := listing{Database: &database.Database{Timeout: time.Second, Path: "projects/p/instances/i/databases/d", Table: "locktable"}, by: terminal.Choice{Value: "state"}}
 	ls.selected.states = []operator.State{operator.Held}
-	on.Writer = &w.out
-	return ls.follow(func() *terminal.Terminal { return &on }).follow(ctx, table.Table{Store: store})
+	screen.Writer = &w.out
+	return ls.follow(func() *terminal.Terminal { return &screen }).follow(ctx, table.Table{Store: store})
 }
 
 // next returns what was written since the last call.

@@ -23,7 +23,7 @@ import (
 )
 
 // The tests in this file are about the tickets of waiters that have gone: those that give up delete their tickets before
-// they return, and the tickets of those that died lapse.
+// they return, and the tickets of those that died expire.
 
 // linked returns a mutex in a process whose connection can fail.
 func (g *fairground) linked(process, name string, opts ...Option) (*Mutex, *memstore.Link) {
@@ -224,7 +224,7 @@ func (g *fairground) killed(n int, name string) {
 	require.Len(g, g.tickets(), n)
 }
 
-// The tickets of waiters that were killed lapse. From then on, no waiter waits for them, no operator sees them, and the
+// The tickets of waiters that were killed expire. From then on, no waiter waits for them, no operator sees them, and the
 // next claim deletes them.
 func TestTicketsOfKilledWaitersLapse(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
@@ -247,8 +247,8 @@ func TestTicketsOfKilledWaitersLapse(t *testing.T) {
 	})
 }
 
-// Only the first tickets of a queue are read. So waiters also delete lapsed tickets while the lock stays held.
-func TestLapsedTicketsDoNotHideTheQueue(t *testing.T) {
+// Only the first tickets of a queue are read. So waiters also delete expired tickets while the lock stays held.
+func TestExpiredTicketsDoNotHideTheQueue(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		holder := g.mutex("holder", "m")
 		require.NoError(t, holder.Lock(g.ctx))
@@ -403,7 +403,7 @@ func TestALateRenewalBringsNoTicketBack(t *testing.T) {
 }
 
 // A killed waiter that knew fewer slots keeps no one from the others.
-func TestTheSizeOfALapsedTicketDoesNotCount(t *testing.T) {
+func TestTheSizeOfAnExpiredTicketDoesNotCount(t *testing.T) {
 	takingTurns(t, func(g *fairground) {
 		large := NewSemaphore(nil, "locktable", "s", 2, g.options("large", 0)...)
 		first, err := large.Acquire(g.ctx)
