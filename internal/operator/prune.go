@@ -19,15 +19,14 @@ var page = 50_000 // the number of rows in one reply; a test makes it small
 type Ages struct {
 	Released time.Duration // the minimum time since the release
 
-	// Expired is how long ago a failed holder's lease must have ended before its rows are pruned. For a claim that was
-	// never confirmed, it is the minimum age of the claim. If Expired is zero, the rows of failed holders are not
-	// pruned.
+	// Expired is how long ago a failed holder's lease must have expired before the lock is pruned. For a claim that was
+	// never confirmed, it is the minimum age of the claim. If Expired is zero, only released locks are pruned.
 	Expired time.Duration
 }
 
-// Check returns an error if an age is too short. Before a candidate claims the lock of a failed holder, it waits for the
-// lease to expire, and then for the lock delay, which is at most MaxLease. If the lease expired MaxLease ago, no candidate
-// is still waiting, so the rows are no longer needed.
+// Check returns an error if an age is too short. After the lease of a failed holder has expired, candidates wait for
+// the lock delay, which is at most MaxLease, before they claim the lock. If the lease expired at least MaxLease ago,
+// the lock delay is over, so the rows are no longer needed.
 func (a Ages) Check() error {
 	switch {
 	case a.Released < 0:
@@ -39,7 +38,7 @@ func (a Ages) Check() error {
 }
 
 // are reports whether the lock in a row may be old enough to be pruned. It is a first filter, before the lease rows are
-// read. It skips the locks of groups, because a member's row shows whether the member's term has ended.
+// read. It skips the locks of groups, because the row of a former member shows that the member's term has ended.
 func (a Ages) are(row table.Row, at time.Time) bool {
 	if _, part := table.PartOf(row.Name); part || row.Token.IsZero() || table.CheckKey(row.Name) != nil {
 		return false
@@ -51,10 +50,13 @@ func (a Ages) are(row table.Row, at time.Time) bool {
 }
 
 // end returns the observation of a lock, including all its lease rows, and reports whether the lock is old enough to be
-// pruned. It reports false if the lock has a lease row for a token other than the lock row's token. This happens only
-// if the table was changed by hand, and the next claim of the lock will clean up. It also reports false if the lease
-// row can't be read, or if the lock was broken less than MaxLease ago. In the latter case, the former holder may still
-// need the record of the break, to find out whether its own release was applied.
+// pruned. However old the lock is, end reports false in these cases:
+//
+//   - A lease row can't be read.
+//   - The lock has a lease row for a token other than the lock row's token. This happens only if the table was changed
+//     by hand.
+//   - The lock was broken less than MaxLease ago. The former holder may still need the record of the break, to find out
+//     whether its own release was applied.
 func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	o, err := rows.Lock(name)
 	leases := rows.Leases(name)
@@ -71,8 +73,8 @@ func (a Ages) end(name string, rows table.Rows) (table.Observation, bool) {
 	return o, rows.At.Sub(o.Heartbeat) >= o.LeaseRecord.Lease+a.Expired
 }
 
-// Prunable yields the locks that are old enough to be pruned, in the order of their names. It yields batches of up to
-// 200 locks, which can be passed to Table.Prune. Prunable reads each lock again with its lease rows.
+// Prunable yields the locks that are old enough to be pruned, sorted by name, in batches of up to 200. Each batch can
+// be passed to Table.Prune. Before Prunable yields a lock, it reads the lock again, together with the lease rows.
 func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.Observation, error] {
 	return scan(ctx, t, "", ages.are, func(names []string, about time.Time) (seen []table.Observation, err error) {
 		keys := table.WithLeases(names, about)
@@ -89,9 +91,9 @@ func Prunable(ctx context.Context, t table.Table, ages Ages) iter.Seq2[[]table.O
 	})
 }
 
-// StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200, which can be passed to Queue.
-// A ticket counts as abandoned once it has expired. A ticket without an expiry time counts as abandoned MaxLease after
-// it was last written. If the waiter is still running, it writes its ticket again.
+// StaleTickets yields the writes that delete abandoned tickets, in batches of up to 200. Each batch can be passed to
+// Table.Queue. A ticket counts as abandoned once it has expired or, if it has no expiry time, MaxLease after it was
+// last written. If the waiter is still running, it writes its ticket again.
 func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, error] {
 	stale := func(row table.Row, at time.Time) bool {
 		t, _, _ := table.TicketOf(row)
@@ -105,7 +107,8 @@ func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, e
 	})
 }
 
-// scan reads the rows whose keys begin with the prefix, and yields what use returns for each batch of the chosen keys.
+// scan reads the rows whose keys begin with the prefix, and selects rows with the function choose. It passes the keys
+// of these rows to the function use in batches, and yields the results.
 func scan[T any](ctx context.Context, t table.Table, prefix string, choose func(table.Row, time.Time) bool, use func(keys []string, at time.Time) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for last, full := prefix, true; full; {

@@ -30,9 +30,9 @@ func queuesIn(rows table.Rows) queues {
 	return q
 }
 
-// waiters returns the tickets for each lock in names, which must be sorted. A semaphore's queue is listed under the
-// first of its slots in names. The result also includes locks that have a queue and are not in names, if their names
-// begin with prefix.
+// waiters returns the tickets for each lock in names. The names must be sorted. The tickets of a semaphore are listed
+// under the first of its slots in names. A lock that has a queue but is not in names is included if its name begins
+// with prefix.
 func (q queues) waiters(names []string, prefix string) map[string][]table.Ticket {
 	all, known := map[string][]table.Ticket{}, map[string]bool{}
 	if len(q) == 0 {

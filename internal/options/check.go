@@ -27,7 +27,7 @@ func (c *Config) SetLease(d time.Duration) { setLease(c, fmt.Sprintf("WithLease(
 // SetDuration implements WithDuration.
 func (c *Config) SetDuration(ms int64) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
-	if c.Require(ms >= -most && ms <= most, "WithDuration(%d): the lease, in milliseconds, must be at most %v", ms, maxLease) {
+	if c.Require(ms >= -most && ms <= most, "WithDuration(%d): the lease is in milliseconds, and must be positive and at most %v", ms, maxLease) {
 		setLease(c, fmt.Sprintf("WithDuration(%d)", ms), time.Duration(ms)*time.Millisecond)
 	}
 }

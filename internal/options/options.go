@@ -28,10 +28,10 @@ import (
 const DefaultLease = 10 * time.Second
 
 // defaultBatch is how many partitions one commit moves by default. Such a commit writes a few thousand columns. Spanner
-// allows 80,000, but reads would have to wait for a commit of that size.
+// allows 80,000, but a commit of that size would delay reads.
 const defaultBatch = 500
 
-// Config contains the settings that the options make. Only Table changes it after New has returned.
+// Config contains the settings that the options make. The method Table also sets gate and site.
 type Config struct {
 	Lock
 	Elector
@@ -97,15 +97,15 @@ type Seams struct {
 	Requests *batch.Requests                 // sends the requests if they are shared; nil: the instance for the client and the table
 	Look     time.Duration                   // the longest pause between two polls while no holder answers; 0: the default
 	HoldOff  func(name string) time.Duration // returns how long to leave a lock to other candidates; may be nil
-	Owner    string                          // on whose behalf it claims; each owner can have few claims in flight; "": the process itself
+	Owner    string                          // on whose behalf it claims; each owner can have only a few claims in flight; "": the process itself
 	Mute     <-chan struct{}                 // ends the heartbeats once it is closed
 	Happened func(elect.TermEvent)           // called for each event of a term, from other goroutines; must not block
 }
 
-// OnReturn says what a member of a group does if the work on a partition returns early.
+// OnReturn says how a member of a group reacts if the work on a partition returns early.
 type OnReturn int
 
-// The work begins again, the partition stays without work, or the partition is released for a while.
+// The reactions: the work begins again, the partition stays without work, or it is released for a while.
 const (
 	BeginAgain OnReturn = iota
 	KeepIdle
@@ -117,11 +117,12 @@ func (o OnReturn) String() string {
 	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
 }
 
-// Option is a setting. The public packages return it as one of their types, which name the kinds of locks that have
-// this setting. Tests, and processes that hold locks on behalf of others, pass it to any constructor.
+// Option is a setting. The public packages return an Option as one of their interfaces, which determine the kinds of
+// locks that accept it. Tests, and processes that hold locks on behalf of others, pass an Option itself, which every
+// constructor accepts.
 type Option func(*Config)
 
-// The kinds of locks that an option can be for. The compiler names the missing method if an option is not for a kind.
+// The kinds of locks that an option can be for. If an option is not for a kind, the compiler names the missing method.
 type (
 	ForElectors interface{ forElectors() }
 	ForLocks    interface{ forLocks() }
@@ -132,7 +133,7 @@ func (Option) forElectors() {}
 func (Option) forLocks()    {}
 func (Option) forGroups()   {}
 
-// Join returns an option that makes all the settings.
+// Join returns an option that makes the settings of all the given options.
 func Join[O any](opts ...O) Option {
 	return func(c *Config) {
 		for i, opt := range opts {

@@ -86,8 +86,8 @@ func (a *assigning) keep(c class) []int {
 }
 
 // quotas returns how many partitions each member may own in total, counting this class and the classes assigned before
-// it. A member that already owns more than its quota gets nothing from this class. The quotas of the other members are
-// then computed again, without that member and its partitions.
+// it. A member that has more than its quota from the earlier classes gets nothing from this class. The quotas of the
+// other members are then computed again, without that member and its partitions.
 func (a *assigning) quotas(c class, kept []int) []int {
 	quota := make([]int, len(a.members))
 	for in := slices.Clone(c.eligible); ; {
@@ -105,8 +105,8 @@ func (a *assigning) quotas(c class, kept []int) []int {
 }
 
 // split divides the total number of partitions among the members with the given indexes. A member on trial gets at most
-// one partition, and the other members share the rest. The caller sets trial if all members are on trial. Then none of
-// them is limited.
+// one partition, and the other members share the rest. If all eligible members are on trial, the caller sets trial, and
+// none of them is limited.
 func (a *assigning) split(total int, in, kept, quota []int, trial bool) {
 	in = slices.Clone(in)
 	for n := 0; n != len(in) && !trial; {
@@ -135,10 +135,10 @@ func (a *assigning) weights(in []int) (sum int) {
 // share returns a member's share of total, rounded down. The argument sum is the sum of all weights.
 func share(total, weight, sum int) int { return int(int64(total) * int64(weight) / int64(sum)) }
 
-// level divides the total number of partitions in proportion to the members' weights and rounds each quota down. It
-// then gives the remaining partitions, one each, to some of the members. Members that own more than their rounded
-// quotas come first, so that as few partitions as possible move. Members on trial come after members that are otherwise
-// equal.
+// level divides the total number of partitions in proportion to the members' weights, and rounds each quota down. It
+// then gives the remaining partitions, one each, to members whose quotas were rounded. Members that own more than their
+// rounded quotas come first, so that as few partitions as possible move. Both among these and among the others, members
+// on trial come last.
 func (a *assigning) level(total int, in, kept, quota []int) {
 	left, sum := total, a.weights(in)
 	fraction := make([]int64, len(a.members))
@@ -169,9 +169,9 @@ func (a *assigning) level(total int, in, kept, quota []int) {
 	}
 }
 
-// giveUp takes partitions away from members that own more than their quotas. It starts with partitions whose former
-// owner has returned, continues with partitions whose former owner is still absent, and ends with all others. This way,
-// members that return one after another get their own partitions back.
+// giveUp takes partitions away from members that own more than their quotas. It first takes partitions whose former
+// owner has returned and has room for them, then partitions whose former owner is still absent, and then all others. In
+// this way, members that return one after another get their own partitions back.
 func (a *assigning) giveUp(c class, room []int) {
 	var over []int
 	for _, i := range c.entries {
@@ -199,7 +199,7 @@ func (a *assigning) giveUp(c class, room []int) {
 	}
 }
 
-// bringHome assigns partitions to the members that had them and have returned. It returns the remaining entries.
+// bringHome assigns partitions to former owners that have returned. It returns the entries that are still unassigned.
 func (a *assigning) bringHome(pool, room []int) []int {
 	return slices.DeleteFunc(pool, func(i int) bool {
 		home := a.home[i]

@@ -8,7 +8,7 @@ import (
 )
 
 // version is the version of the hash function and of the algorithm of Next. It is part of a list's digest, because two
-// versions could compute different plans from the same names. Each version therefore needs its own digest.
+// versions could compute different plans from the same names.
 const version = "3"
 
 // List is a list of partitions. Members with the same list compute the same digest, regardless of the order of the

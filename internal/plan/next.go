@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// Next returns the plan that follows p for these members. Members with different lists compute the same plan, except
-// for names that are missing from p and appear only in a member's own list. If p is nil, no member is known to own any
-// partitions.
+// Next returns the plan that follows p for these members. Members with different lists compute the same plan once p
+// includes their lists. A nil p assigns no partitions.
 //
-// Next reports false if this member can't compute the plan. This happens if p was published without hashes, and is
-// based on a list that this member does not have. Another member has that list, and will publish a plan with hashes,
-// which all members can read.
+// Next reports false if this member can't compute the plan, because p was published without hashes and is based on a
+// list that only other members have. One of those members will publish a plan with hashes, which all members can read.
 func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	q := counting(members)
 	switch {
@@ -32,7 +30,8 @@ func (p *Plan) Next(l List, members []Member, now time.Time) (*Plan, bool) {
 	return q, true
 }
 
-// follow adds the entries of p and the names in the list to q. It records the owner and former owner of each entry.
+// follow adds to q the names in the list, and the entries of p that are still in any list. It records the owner and the
+// former owner of each entry.
 func (q *Plan) follow(p *Plan, l List, now time.Time) *assigning {
 	s := q.succeed(p, l.digest, now)
 	a := &assigning{Plan: q, load: make([]int, len(q.members))}
@@ -74,7 +73,7 @@ type succession struct {
 	until map[string]int64 // until when the identities of evicted members are kept
 }
 
-// An heir is the successor of a member in the next plan.
+// An heir says who inherits the partitions of a member of the previous plan.
 type heir struct {
 	member int32  // the index of the same member, or of the member that now has its slot, or none
 	former string // the identity of the member, if it was evicted
@@ -106,9 +105,9 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 	for _, m := range p.members {
 		h := heir{member: int32(q.index(m.Slot))}
 		if h.member == none || q.members[h.member].ID != m.ID {
-			// The slot now belongs to a different member, which inherits the slot's partitions. But if that member has
-			// returned after an eviction or has moved from another slot, it has partitions of its own and inherits
-			// none.
+			// The slot may now belong to a different member, which inherits the partitions of the slot. But if that
+			// member has returned after an eviction or has moved from another slot, it has partitions of its own and
+			// inherits none.
 			if h.member != none && was[q.members[h.member].ID] {
 				h.member = none
 			}
@@ -125,8 +124,8 @@ func (q *Plan) succeed(p *Plan, own string, now time.Time) succession {
 }
 
 // of returns the entry that replaces e in the next plan. If the former owner of e is a member again, it also returns
-// that member's index. An entry can record only one former owner. If several owners were evicted in sequence, the entry
-// records the first of these owners.
+// that member's index. If several owners of a partition were evicted one after another, the entry records only the
+// first of them.
 func (s succession) of(e entry) (next entry, home int32) {
 	next, home = entry{hash: e.hash, owner: none}, none
 	for i, bit := range s.lists {

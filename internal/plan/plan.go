@@ -1,8 +1,8 @@
 // Package plan determines who is in a group and which partitions each member should own. It encodes this plan as text
 // that members can publish. It never waits or reads a clock. docs/groups.md explains the plan.
 //
-// Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and slots
-// alone would also move partitions that could stay where they are.
+// Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and
+// slots alone would also move partitions that could stay where they are.
 package plan
 
 import (
@@ -30,7 +30,7 @@ type Member struct {
 	Keep   time.Duration
 }
 
-// Plan is an assignment of partitions to members. It never changes.
+// Plan is an assignment of partitions to members. It is immutable.
 type Plan struct {
 	members []Member         // ordered by slot
 	lists   []string         // the members' lists, ascending; each is a bit in entry.lists
@@ -49,9 +49,9 @@ type entry struct {
 	former string // the identity of the evicted member that had the partition, if it is kept
 }
 
-// Of returns a plan that assigns each partition to the member that owns it at present. A group's first plan is based on
-// this plan. The function owner returns the slot of the member that owns partition i according to that partition's
-// rows, or false if no member owns it.
+// Of returns a plan that assigns each owned partition to its current owner. If a group has no usable plan, its next
+// plan is based on this one. The function owner returns the slot of the member that owns partition i according to that
+// partition's rows, or false if no member owns it.
 func Of(l List, members []Member, owner func(i int) (slot int, ok bool)) *Plan {
 	p := counting(members)
 	owners := slices.Repeat([]int{none}, len(l.hashes))
@@ -86,8 +86,8 @@ func counting(members []Member) *Plan {
 	return p
 }
 
-// carried returns the lists that a plan includes. A plan includes at most maxLists lists. If there are more, carried
-// leaves out the lists with the fewest members, and their members are assigned nothing.
+// carried returns the lists that a plan includes. If the members have more than maxLists lists, carried leaves out the
+// lists with the fewest members. Members with those lists are assigned nothing.
 func carried(members []Member) []string {
 	count := map[string]int{}
 	for _, m := range members {
@@ -128,7 +128,7 @@ func (p *Plan) Members() []Member {
 }
 
 // Same reports whether two plans have the same members and assign the same partitions to them. It ignores a former
-// owner that only one of the plans records, because plans remember former owners only for a limited time.
+// owner that only one of the plans records, because a plan remembers former owners only for a limited time.
 func (p *Plan) Same(q *Plan) bool {
 	if p == nil || q == nil {
 		return p == q

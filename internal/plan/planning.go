@@ -11,7 +11,7 @@ import (
 )
 
 // Planning is a member's view of which partitions are assigned to which member. It contains the published plan, and the
-// next plan for the members that are present. A Planning is never modified. Each poll produces a new one.
+// next plan for the members that count. A Planning is immutable. Each poll produces a new one.
 type Planning struct {
 	Setting  Setting
 	Head     table.Token   // the token of the published plan; 0: no plan
@@ -76,7 +76,8 @@ func (p Planning) read(s table.GroupSnapshot, bodyRead bool) Planning {
 }
 
 // counted returns the members that count. The plan assigns partitions only to these members. docs/groups.md states the
-// rules. The age of the last heartbeat does not matter, because a member remains present until it is evicted.
+// rules. The age of the last heartbeat does not matter, because a member whose lease has expired keeps its partitions
+// until it is evicted.
 func (p Planning) counted(s table.GroupSnapshot) (members []Member) {
 	oldest := table.TokenAt(s.At)
 	for _, o := range s.Members {
@@ -127,8 +128,8 @@ func (p Planning) Evicted(slots []string) Planning {
 	return p.follow()
 }
 
-// waitFor returns how much longer the group must wait for more members, because it is new or all members in its plan
-// have left. The documentation of group.WithInitialDelay states the rules.
+// waitFor returns how much longer the group must wait for more members. A group waits if it is new, or if all members
+// in its plan have left. The documentation of group.WithInitialDelay states the rules.
 func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	for _, m := range p.members {
 		if slices.ContainsFunc(p.known.Members(), func(k Member) bool { return k.Slot == m.Slot && k.Token == m.Token }) {
@@ -145,8 +146,8 @@ func (p Planning) waitFor(s table.GroupSnapshot) time.Duration {
 	return max(min(last.Time().Add(set.Delay).Sub(s.At), first.Time().Add(max(set.Lease, set.Delay)).Sub(s.At)), 0)
 }
 
-// follow computes the next plan from the published plan. If there is no published plan, the next plan is unknown. Until
-// the first plan is published, no member claims or releases anything.
+// follow computes the next plan from the published plan. If no usable plan is published, the next plan is unknown, and
+// no partition is claimed or moved until a member has published one.
 func (p Planning) follow() Planning {
 	p.Next = nil
 	if p.known != nil {
@@ -163,9 +164,9 @@ func (p Planning) follow() Planning {
 	return p
 }
 
-// ToPublish returns the plan that this member should publish now, or false if there is none. A group's first plan is
-// built from the current owners of the partitions, so ToPublish then needs a snapshot of all partitions. lockOf(i)
-// returns the lock name of partition i.
+// ToPublish returns the plan that this member should publish now, or false if there is none. If the group has no usable
+// plan, the new plan is based on the current owners of the partitions, so ToPublish needs a snapshot of all partitions.
+// lockOf(i) returns the lock name of partition i.
 func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i int) string) (next *Plan, ok bool) {
 	switch {
 	case p.TurnIn() > 0:
@@ -186,8 +187,8 @@ func (p Planning) ToPublish(s table.GroupSnapshot, allRead bool, lockOf func(i i
 	return owners.Next(p.Setting.List, p.members, s.At)
 }
 
-// ReadsAll reports whether the next poll must read all partitions, because it is this member's turn to publish the
-// first plan.
+// ReadsAll reports whether the next poll must read all partitions, because it is this member's turn to publish a plan
+// and there is no usable plan to follow.
 func (p Planning) ReadsAll() bool { return p.known == nil && p.TurnIn() == 0 }
 
 // ReadsBody reports whether the next poll must read the body of the plan.

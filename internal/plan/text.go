@@ -25,13 +25,13 @@ var ErrNewer = errors.New("plan: written by a newer version")
 // The text of a plan has three lines: the version, a header in JSON, and the entries in base64. An entry consists of
 // these fields:
 //
-//	hash     8 bytes, ascending   only if the header's h is true
-//	lists    one bit per list     only if the header's h is true
-//	owner    index + 1, or 0
-//	former   index + 1, or 0      only if the header lists evicted members
+//	hash     8 bytes, ascending                           only if the header's h is true
+//	lists    one bit per list                             only if the header's h is true
+//	owner    the member's index in m, plus 1; 0: none
+//	former   the identity's index in f, plus 1; 0: none   only if f is not empty
 //
 // All numbers except the hash are varints. If all members have the same list, and the plan contains exactly the names
-// in that list, the hashes are omitted, because these members can compute them.
+// in that list, hash and lists are omitted, because these members can compute them.
 type header struct {
 	Lists   []string       `json:"l,omitempty"`
 	Members []headerMember `json:"m,omitempty"`
@@ -87,7 +87,7 @@ func (p *Plan) Encode() string {
 	return fmt.Sprintf("%d\n%s\n%s", format, head, base64.RawStdEncoding.EncodeToString(body))
 }
 
-// decodeHeader refuses fields that this build does not know, because it would drop them when it publishes the plan again.
+// decodeHeader refuses unknown fields, because this build would drop them when it publishes the plan again.
 func decodeHeader(s string) (h header, err error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.DisallowUnknownFields()
@@ -101,8 +101,8 @@ func decodeHeader(s string) (h header, err error) {
 }
 
 // Decode parses the text of a plan for a member with the list l. If the text has no hashes and was written for a
-// different list, the returned plan has the members but not their partitions. If this build is too old for the plan's
-// version, Decode returns ErrNewer.
+// different list, the returned plan contains the members but not their partitions. If this build does not support the
+// version of the text, Decode returns ErrNewer.
 func Decode(s string, l List) (*Plan, error) {
 	version, rest, _ := strings.Cut(s, "\n")
 	if v, err := strconv.ParseUint(version, 10, 32); err != nil || v == 0 {

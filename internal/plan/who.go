@@ -24,8 +24,8 @@ func Living(s table.GroupSnapshot) (n int) {
 	return n
 }
 
-// Present reports whether row o belongs to a member that is present. A member is present if it was not evicted and has
-// not announced that it is leaving.
+// Present reports whether row o belongs to a member that is present. A member is present until it announces that it is
+// leaving, releases its slot, or is evicted.
 func Present(o table.Observation) bool { return isMember(o) && !o.Leaving() }
 
 func isMember(o table.Observation) bool {
@@ -116,9 +116,12 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may try to claim. These are all slots up to number h+1+more,
-// where h is the highest slot in use, except slots whose members may still be acting. The caller passes the process's
-// most recent slot as last.
+// Slots returns the slots that the process with this id may compete for. Some of them may be held. These are the slots
+// up to number h+1+more, where h is the highest slot that has a row or is in the published plan. The caller passes the
+// process's most recent slot as last.
+//
+// Slots leaves out a slot whose rows can't be read. It also leaves out a slot whose rows were deleted by hand, as long
+// as another member may still be acting.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {
@@ -138,17 +141,17 @@ func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int)
 	return names
 }
 
-// mayAct reports whether o is the row of another member that may still be acting although its lease row was deleted by
+// mayAct reports whether o is the row of another member that may still be acting after its lease row was deleted by
 // hand. Such a member may not notice the deletion until its lease expires.
 func (m *Memory) mayAct(o table.Observation, id string) bool {
 	lease := m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}]
 	return o.Confirmed() && o.LeaseRecord == nil && o.Writer != id && o.At.Sub(o.Heartbeat) < lease
 }
 
-// waitsFor reports whether a slot cannot be claimed yet because its row has vanished. Spindle never deletes such a row,
-// so a person must have deleted it. The slot's member may act until its lease expires. That lease is unknown, so
-// waitsFor assumes the longest known lease. The wait begins again when a newer lease row shows that the slot had
-// another member.
+// waitsFor reports whether a slot can't be claimed yet because its lock row has vanished. Spindle never deletes the
+// lock row of a slot, so a person must have done so. The slot's member may act until its lease expires. That lease is
+// unknown, so waitsFor assumes the longest known lease. The wait begins again if a newer lease row shows that the slot
+// had another member.
 func (m *Memory) waitsFor(s table.GroupSnapshot, name string, inUse bool) bool {
 	o, had := s.Members[name], table.LeaseRef{Name: name}
 	for token := range o.OrphanLeases {

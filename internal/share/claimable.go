@@ -21,8 +21,8 @@ type history struct {
 	plain   table.Token   // the token of the last plain lock that was logged because it had the partition's name
 }
 
-// learn records what a snapshot shows about a partition. The lease parameter is the lease of the partition's current
-// owner. The history keeps this lease in case the partition's rows are deleted, because the owner may then continue to
+// learn records what a snapshot shows about a partition. The lease parameter is the longest lease that the current
+// owner can have. The history keeps it in case the partition's rows are deleted, because the owner may then continue to
 // act until its deadline.
 func (h *history) learn(o table.Observation, lease time.Duration) {
 	switch {
@@ -42,7 +42,7 @@ type Judge struct {
 	Memory   *plan.Memory   // of the judging member, in case rows vanish
 }
 
-// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must first have passed o
+// claimableIn returns how long after the snapshot the partition o can be claimed. The caller must already have passed o
 // to h.learn. The judging member must not be acting on the partition, and must have no request for it in progress.
 //
 // If the answer depends on lease rows that can't be read, claimableIn returns never and the reason.
@@ -88,7 +88,7 @@ func (j Judge) withoutRow(o table.Observation, h history, unreadable error) (wai
 }
 
 // freeBy returns how long a partition with the lease record p remains taken. If the record names a member, this depends
-// on that member's term. Otherwise the record belongs to a plain lock, whose lease expires p.Lease after the given
+// on that member's term. Otherwise, the record belongs to a plain lock, whose lease expires p.Lease after the given
 // heartbeat.
 func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 	if with, is := table.MemberOf(p.With); is {
@@ -100,10 +100,10 @@ func (j Judge) freeBy(p table.LeaseRecord, heartbeat time.Time) time.Duration {
 // freeWith returns the wait for a partition that the given member owns. The partition is free as soon as the member's
 // lock row shows that the member's term has ended.
 //
-// If the lock row is missing, it was deleted by hand, and the member may act until its lease expires. That lease is not
-// known for certain, so freeWith assumes the longest of three leases: the one that the caller passes, the last known
-// lease of the member, and the judging member's own lease. The wait begins when the row was first found missing. If the
-// caller passes never, freeWith returns never for a missing row.
+// If the lock row is missing, it was deleted by hand, and the member may act until its lease expires. The member's
+// lease is not known for certain, so freeWith assumes the longest of three: the lease that the caller passes, the last
+// known lease of the member, and the judging member's own lease. The wait begins when the row was first found missing.
+// If the caller passes never, freeWith returns never for a missing row.
 func (j Judge) freeWith(with table.LeaseRef, leases time.Duration) time.Duration {
 	o := j.Snapshot.Members[with.Name]
 	switch since, missing := j.Memory.Missing[with]; {

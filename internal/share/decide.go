@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// partitionView summarizes what a poll has read about one partition. It is zero if the poll did not read the partition.
+// partitionView is what a poll has read about one partition. If the poll did not read it, only later can be set.
 type partitionView struct {
 	read       bool
 	later      bool          // skipped, because too many partitions are wanted; a later poll reads it
@@ -17,7 +17,7 @@ type partitionView struct {
 	row        table.Observation
 }
 
-// taken reports whether another holder has the partition: a member, or an operator's plain lock.
+// taken reports whether another holder has the partition: a member or a plain lock.
 func (x partitionView) taken() bool {
 	return x.read && x.unreadable == nil && !x.own && (x.wait == never || x.wait > 0 && x.row.Confirmed())
 }
@@ -25,12 +25,12 @@ func (x partitionView) taken() bool {
 // Special values for the pause before the next poll of a partition. A pause of 0 means an immediate poll.
 const (
 	NoLook  = never             // no partition needs a poll
-	awaited = time.Duration(-1) // another member owns it; the pause grows with the time waited so far
+	awaited = time.Duration(-1) // it is not known when it can be claimed; the pause grows with the time waited so far
 )
 
-// decideEntry returns a partition's next state, and how long to pause before the partition is polled again.
-// TestTheTableOfTheDecision lists all its decisions. If it returns awaited, the caller chooses the length of the pause.
-// The parameter room says whether one more partition may start to move now.
+// decideEntry returns a partition's next state, and how long to pause before the partition is polled again. If the
+// pause is awaited, the caller chooses its length. The parameter room says whether one more partition may start to move
+// now. TestTheTableOfTheDecision lists all decisions.
 func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next time.Duration) {
 	switch e.State {
 	case Free:
@@ -94,13 +94,13 @@ type Facts struct {
 	Planned   bool // the assignment of partitions to members is known
 	Acting    bool // the term is held and continues
 	Leaving   bool // the term is being given up
-	Moving    bool // a batch of partitions is moving, so that no more may start to move now
+	Moving    bool // a batch of partitions is moving, so no other may start to move now
 	Batch     int  // the maximum number of partitions in a commit
 	Now       elect.Instant
 }
 
-// Many returns how many partitions start to move together: half as many as one commit could release. A larger batch
-// would take longer, and no work runs on any of its partitions until all of them have moved.
+// Many returns how many partitions start to move together: half as many as one commit could release. The larger the
+// batch, the longer its partitions are without work.
 func (f Facts) Many() int { return max(f.Batch/2, 1) }
 
 // Decisions are the actions to take after one poll.
@@ -108,14 +108,14 @@ type Decisions struct {
 	Claim, Reconcile []table.Observation // sorted by name
 	Revoke           []*Entry
 	Taken            []*Entry      // this member wants them, but another holder has them
-	Again            bool          // poll again immediately, before taking any other action
+	Again            bool          // poll again immediately, before any claim or reconciliation
 	Next             time.Duration // the shortest pause that a partition needs, or NoLook
-	Awaits           bool          // another member owns a partition that this member wants
+	Awaits           bool          // the pause of some partition is awaited
 	More             bool          // this member wants more partitions than the poll has read
 }
 
-// Decide applies the decision table to every partition in the inventory. It also records what the poll has shown about
-// partitions that need no request.
+// Decide applies the decision table to every partition in the inventory. For partitions that need no request, it also
+// records the new state.
 func (f Facts) Decide(j Judge) Decisions {
 	window, all := f.window()
 	d := f.decide(func(e *Entry) partitionView { return f.view(j, e, !all) })

@@ -43,7 +43,7 @@ func (all Entries) Overdue(now elect.Instant, lease time.Duration) (first *Entry
 }
 
 // Holds returns two numbers: how many partitions the member owns, and how many it is acting on. The first number
-// includes partitions that it has stopped acting on.
+// includes partitions that are revoked but not released yet.
 func (all Entries) Holds() (owned, acted int) {
 	for _, e := range all {
 		if e.Assigned != nil {

@@ -19,7 +19,7 @@ type Fitness struct {
 // Ending describes how a term ended.
 type Ending struct {
 	Lasted  time.Duration
-	Silence time.Duration // the time since any request was last acknowledged
+	Silence time.Duration // the time since the last acknowledged poll, claim or heartbeat
 	Useless bool          // the term was given up as useless, or ended shortly before that
 }
 
@@ -51,7 +51,7 @@ func (f *Fitness) Recovered() { f.Trial, f.pause = false, 0 }
 type Conduct struct {
 	Lease time.Duration
 	Began elect.Instant
-	Acked elect.Instant // just before the last acknowledged request was sent, not counting heartbeats
+	Acked elect.Instant // just before the last acknowledged poll or claim was sent
 	Trial bool
 	Since elect.Instant // the first failure since the last success; zero: none
 	Err   error         // the last failure since the last success
@@ -66,8 +66,8 @@ type failure struct {
 	alone bool          // at least once on its own
 }
 
-// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempts. The argument
-// alone says whether each partition has failed on its own.
+// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempt. The argument alone
+// says whether each of the partitions counts as having failed on its own.
 func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*Entry) {
 	if c.Since == (elect.Instant{}) {
 		c.Since, c.failures = now, map[*Entry]failure{}
@@ -95,10 +95,9 @@ func (c *Conduct) Absolve(taken []*Entry) {
 	}
 }
 
-// FailingSince returns when the member began to fail, or zero if it does not fail. A member that owns partitions fails
-// only if two partitions have failed on their own. A single such partition may be one that no member can claim, and it
-// may have been failing for a long time. For such a member, FailingSince therefore returns when the second partition
-// first failed.
+// FailingSince returns when the member began to fail, or zero if it is not failing. A member that owns partitions
+// counts as failing only if at least two partitions have failed on their own, because a single one may be a partition
+// that no member can claim. FailingSince then returns when the second of them first failed.
 func (c *Conduct) FailingSince(has int) elect.Instant {
 	if has == 0 {
 		return c.Since

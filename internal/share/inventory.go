@@ -34,7 +34,7 @@ type Entry struct {
 	Paused      Pause       // whether the program has paused it
 	Assigned    *Assignment // for Held, Revoking and Releasing
 	Busy        *Assignment // the assignment of this or an earlier term whose work has not returned
-	EarlyReturn Suspicion   // set if its work returned early and the option is Release
+	EarlyReturn Suspicion   // set if its work stalled, or returned early and the option is Release
 	Suspect     Suspicion   // set if it can't be claimed or released
 
 	changed int     // the number of the last poll sent before the state changed
@@ -121,9 +121,9 @@ func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
 	v.become(Revoking, e)
 }
 
-// Release returns revoked partitions whose work has returned, up to the given number, and marks them as being released.
-// It also reports whether there are more such partitions, and whether any can't be released because its lease row is
-// missing.
+// Release marks up to the given number of revoked partitions as being released, and returns them. It chooses partitions
+// whose work has returned or that were let go. It also reports whether there are more of them, and whether any of them
+// can't be released because its lease row is missing.
 func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
 	for _, e := range v.All {
 		switch {
@@ -157,7 +157,7 @@ func (v *Inventory) Clear(entries ...*Entry) {
 	}
 }
 
-// Claim marks free partitions for claiming, and returns their rows, grouped into commits. A commit has at most the given
+// Claim marks partitions as being claimed, and returns their rows, grouped into commits. A commit has at most the given
 // number of rows, and each suspect partition gets a commit of its own.
 func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table.Observation) {
 	var together []table.Observation
@@ -173,7 +173,8 @@ func (v *Inventory) Claim(rows []table.Observation, most int) (commits [][]table
 	return slices.AppendSeq(commits, slices.Chunk(together, most))
 }
 
-// Reconcile marks partitions as being reconciled, because their rows name this member. It returns the rows by commit.
+// Reconcile marks partitions as being reconciled, because their rows name this member. It returns the rows, grouped
+// into commits.
 func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Observation {
 	for _, o := range rows {
 		v.become(Reconciling, v.byLock[o.Name])
@@ -181,8 +182,9 @@ func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Obse
 	return slices.Collect(slices.Chunk(rows, most))
 }
 
-// Sends reports whether a queued claim or reconciliation of the partition must still be sent. A claim is sent only
-// while the term continues. Sends ends a claim that must not be sent.
+// Sends reports whether a queued claim or reconciliation of the partition must still be sent. A claim is sent only if
+// the term goes on, the partition is still wanted, and earlier work on it has returned. Sends ends a claim that must
+// not be sent.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
 	case e.State == Reconciling:

@@ -44,11 +44,11 @@ func (f Facts) Wanted() (wanted []*Entry) {
 }
 
 // window returns the wanted partitions that the next poll reads, and whether these are all wanted partitions. It
-// returns all of them if there are only a few. It also does so if every partition in the last window could be claimed,
-// as when a group starts.
+// returns all of them if there are at most four times as many as one commit can claim. It also does so if every
+// partition in the last window could be claimed, as when a group starts.
 //
-// Otherwise, window returns the first partitions by name, because they are released first. It adds the next section of
-// the rest, because work on the first partitions may hang.
+// Otherwise, window returns the first partitions by name, because members release partitions in this order. It adds a
+// different section of the rest for each poll, because work on the first partitions may hang.
 func (f Facts) window() (window []*Entry, all bool) {
 	wanted, n := f.Wanted(), 2*f.Batch
 	if len(wanted) <= 2*n || f.Inventory.open {
@@ -77,8 +77,8 @@ func (v *Inventory) Learn(s table.GroupSnapshot, m *plan.Memory) {
 	}
 }
 
-// Lost returns the partitions that the member acts on although a poll has shown that their lease rows are missing.
-// These rows were deleted by hand.
+// Lost returns the partitions that the member acts on although a poll has shown that their lease rows are missing. Such
+// rows were deleted by hand.
 func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
 	for _, e := range v.All {
 		if e.State == Held {
@@ -90,7 +90,8 @@ func (v *Inventory) Lost(s table.GroupSnapshot) (lost []*Entry) {
 	return lost
 }
 
-// PlainLocks returns the plain locks that have a partition's name, sorted by name. It returns each lock once per term.
+// PlainLocks returns the plain locks that have a partition's name and are held, sorted by name. It returns each term of
+// such a lock only once.
 func (v *Inventory) PlainLocks(s table.GroupSnapshot) (plain []table.Observation) {
 	for lock, o := range s.Partitions {
 		e := v.byLock[lock]

@@ -8,7 +8,8 @@ import (
 )
 
 // Suspicion records that a partition could not be claimed or released. Such a partition is suspect. It is tried again
-// in a commit of its own, at growing intervals.
+// in a commit of its own, at growing intervals. A Suspicion is also used to record that a partition's work stalled or
+// returned early.
 type Suspicion struct {
 	Since elect.Instant // the time of the first failure; zero: no failure
 	Err   error

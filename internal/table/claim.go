@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrChanged means that a lock has changed since it was observed, so nothing was claimed.
+// ErrChanged means that a lock has changed since it was observed, or may have changed.
 var ErrChanged = errors.New("the lock changed since it was observed")
 
 // ErrSuperseded means that a token is no longer valid and will never be valid again.
@@ -53,8 +53,8 @@ func (t Table) claim(ctx context.Context, step, id string, all bool, seen []Obse
 
 // replace runs one transaction that makes the given writes for each observed lock. It skips locks that have changed
 // since they were observed, and fails with ErrChanged if no lock is left. If all is set, it fails even if only one lock
-// has changed. It reads the lock rows and, for each lock without a lock row, the lease rows of all terms that may have
-// begun since the observation.
+// has changed. It reads the lock rows. For each lock that had no lock row, it also reads the lease rows of all terms
+// that may have begun since the observation.
 func (t Table) replace(ctx context.Context, step string, seen []Observation, all bool, writes func(Observation) []Write, also ...Write) ([]Observation, time.Time, error) {
 	keys := Keys{Names: namesOf(seen)}
 	for _, o := range seen {
@@ -92,7 +92,7 @@ func unchanged(o Observation, rows Rows) bool {
 	return !slices.ContainsFunc(rows.leases[o.Name], func(lease Row) bool { return !slices.Contains(o.Orphans, tokenOf(lease.Name)) })
 }
 
-// drop returns the writes that delete all observed lease rows. The caller must have waited until orphan leases have expired.
+// drop returns the writes that delete all observed lease rows. Any orphan leases must have expired.
 func drop(o Observation) (writes []Write) {
 	if o.Exists {
 		writes = append(writes, Write{Kind: Delete, Name: LeaseKey(o.Name, o.Token)})
@@ -103,20 +103,21 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant the holder of the named locks, which it has claimed under the token. It inserts a lease row
-// with the lease record for each lock. Confirm fails with ErrSuperseded if the claim of one of the locks is no longer
-// there, or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written. After
-// any other error, the claimant can send a heartbeat to find out whether the confirmation was applied.
+// Confirm makes the claimant the holder of the named locks, which it has claimed under the token. It inserts a lease
+// row with the lease record for each lock. Confirm fails with ErrSuperseded if the claim of one of the locks no longer
+// exists or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
+// After any error except ErrAborted, the confirmation may still have been applied, and the claimant can send a
+// heartbeat to find out.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.confirm(ctx, "confirm", token, p, true, names)
 	return err
 }
 
 // ConfirmPartitions confirms partitions that were claimed under the token, and returns their names. It skips partitions
-// whose claim is no longer there or is already confirmed, and fails with ErrSuperseded if no partition remains.
+// whose claim no longer exists or is already confirmed, and fails with ErrSuperseded if no partition remains.
 //
 // The commit fails if the member's term has ended, because it requires the member's lease row. The transaction does not
-// read that row. If it did, heartbeats would have to wait for the transaction.
+// read that row, because the member's heartbeats would then conflict with the transaction.
 func (t Table) ConfirmPartitions(ctx context.Context, member LeaseRef, p LeaseRecord, token Token, names ...string) (confirmed []string, err error) {
 	p.With = member.Key()
 	return t.confirm(ctx, "confirm-partitions", token, p, false, names, requireLease(member.Name, member.Token))
@@ -138,10 +139,11 @@ func (t Table) confirm(ctx context.Context, step string, token Token, p LeaseRec
 }
 
 // Withdraw frees the named locks that are still claimed or held under the token. If there is no such lock, it returns
-// ErrSuperseded. A claimant calls Withdraw if it can't confirm its claim, or does not know whether it has confirmed it.
+// ErrSuperseded. A claimant calls Withdraw if it can't confirm its claim, or does not know whether the claim is
+// confirmed.
 //
-// Unlike Release, Withdraw leaves the claimant's id in the row, because a withdrawal does not mean that the previous
-// holder gave the lock back.
+// Unlike Release, Withdraw leaves the claimant's id in the lock row, because a withdrawal does not mean that the
+// previous holder has released the lock.
 func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error {
 	_, _, err := each(ctx, t, "withdraw", Keys{Names: names}, names, false, ErrSuperseded, func(name string, rows Rows) []Write {
 		if row := rows.byName[name]; TokenAt(row.Token) == token && !row.Heartbeat.IsZero() {
@@ -153,8 +155,8 @@ func (t Table) Withdraw(ctx context.Context, token Token, names ...string) error
 }
 
 // Disown frees the observed locks that the candidate with this id has claimed but not confirmed, unless their tokens
-// have changed since then. A candidate calls Disown if its claim was applied but the reply was lost. Disown fails with
-// ErrChanged if there is no such lock.
+// have changed since the observation. A candidate calls Disown if its claim was applied but the reply was lost. Disown
+// fails with ErrChanged if there is no such lock.
 func (t Table) Disown(ctx context.Context, id string, seen ...Observation) error {
 	_, _, err := each(ctx, t, "withdraw", Keys{Names: namesOf(seen)}, seen, false, ErrChanged, func(o Observation, rows Rows) []Write {
 		if row := rows.byName[o.Name]; row.Writer == id && bare(row, o.Token) {
@@ -173,9 +175,9 @@ func bare(row Row, token Token) bool {
 	return TokenAt(row.Token) == token && row.Heartbeat.Equal(row.Token)
 }
 
-// each runs one transaction for all items. It calls a function to get the writes for each item, commits them together
-// with the other writes, and returns the items that need writes. It fails with the given error if no item needs writes.
-// If all is set, it also fails if any item needs no writes.
+// each runs one transaction for all items. It calls the given function for each item, commits the returned writes
+// together with the additional ones, and returns the items that have writes. It fails with the given error if no item
+// has writes. If all is set, it also fails if any item has none.
 func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T, all bool, none error, writes func(T, Rows) []Write, also ...Write) (done []T, at time.Time, err error) {
 	at, err = t.change(ctx, step, keys, func(rows Rows) (made []Write, err error) {
 		done = nil
@@ -192,7 +194,8 @@ func each[T any](ctx context.Context, t Table, step string, keys Keys, items []T
 	return done, at, err
 }
 
-// change runs one transaction. It reads the keys, passes the rows to a function, and commits the returned writes.
+// change runs one transaction. It reads the keys, passes the rows to the given function, and commits the writes that
+// the function returns.
 func (t Table) change(ctx context.Context, step string, keys Keys, writes func(rows Rows) ([]Write, error)) (time.Time, error) {
 	return t.Store.Transact(ctx, step, func(ctx context.Context, r Reader) ([]Write, error) {
 		rows, err := r.Read(ctx, keys)
@@ -211,9 +214,8 @@ func namesOf(seen []Observation) []string {
 	return names
 }
 
-// Prune deletes the rows of the observed locks and returns the number of locks that it deleted. It skips a lock,
-// without an error, if the lock was claimed or received a heartbeat after it was observed. In both cases, the lock row
-// has changed.
+// Prune deletes the rows of the observed locks, and returns the number of locks that it pruned. It skips a lock,
+// without an error, if a claim, a heartbeat or a release has changed the lock row since the observation.
 func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 	pruned, _, err := t.replace(ctx, "prune", seen, false, func(o Observation) []Write {
 		if !o.Exists {

@@ -10,7 +10,7 @@ import (
 )
 
 // A lock can have a row such as "nightly!done", which records the last completed key. The row's token is the token of
-// the holder that did the work, its heartbeat is the time of the record, and the writer contains the key and the
+// the holder that did the work, and its heartbeat is the time of the commit. The writer column contains the key and the
 // holder's id. Only the current holder of the lock can write the row, so a late write can't replace a newer key. The
 // row never expires, and Prune does not delete it.
 
@@ -27,7 +27,7 @@ var (
 	ErrDone = errors.New("the key is already done")
 
 	// ErrPassed means that the work for a larger key is already done. The work for the smaller key must not run any
-	// more. It may have run before.
+	// more, although it may have run before.
 	ErrPassed = errors.New("a larger key is already done")
 )
 
@@ -57,7 +57,7 @@ type doneJSON struct {
 //
 // There is one exception. The last completed tick can be up to half a period in the future. If the schedule's period
 // changes, the new ticks should not have to wait until that time. So Forbids allows a smaller tick if it has a
-// different period and was not yet due when the last tick was recorded.
+// different period and was not yet due when the last completed tick was recorded.
 func (d Done) Forbids(due Due) error {
 	switch {
 	case d.Key == "":
@@ -93,7 +93,7 @@ func (t Table) Done(ctx context.Context, bound Bound, name string) (Done, time.T
 
 func DoneRow(name string) string { return name + doneSuffix }
 
-// decodeDone returns an error if it can't read the row. If the row counted as empty, the work would be done again.
+// decodeDone returns an error if it can't read the row. If such a row counted as empty, the work would be done again.
 func decodeDone(row Row) (Done, error) {
 	j := doneJSON{Period: "0s"} // for rows without a period
 	err := json.Unmarshal([]byte(row.Writer), &j)
