@@ -27,7 +27,7 @@ type Decision struct {
 	Also    []table.Write // more writes for the claim's commit
 	Urgency Urgency       // of the claim
 	Wait    time.Duration // if there is nothing to claim: until the next poll at the latest
-	Err     error         // why nothing is claimed, if waiting does not change that
+	Err     error         // why nothing is claimed, if waiting alone does not help
 }
 
 // Choose decides what to do about the locks that a poll has shown.
@@ -45,15 +45,15 @@ func All(seen []LockView) Decision {
 	return Decision{Claim: seen}
 }
 
-// Try polls the locks once, and claims the locks that the function choose selects. If there is nothing to claim,
-// Step.Pause says when to call Try again. The pause is at most maxPause. If maxPause is zero, the longest pause is a
-// third of the shortest lease of the candidate and the holders. If a holder's lease can expire sooner, the pause ends
-// when the lease expires, or a short random time later.
+// Try polls the locks once, and claims the locks that the function choose selects. If Step.Term is nil, Step.Pause is
+// the time to wait before the next call of Try. The pause is at most maxPause or, if maxPause is zero, a third of the
+// shortest lease of the candidate and the holders. If the locks can be claimed sooner, the pause ends then, or a short
+// random time later. While a holder is leaving, pauses are usually shorter (see watch).
 //
-// A claim may have to wait for its place in the gate. If it has waited for more than lease/50, Try polls and decides again,
-// because the first poll may be out of date.
+// A claim may have to wait for a place in the gate. If it has waited for more than lease/50, Try polls and decides
+// again, because the first poll may be out of date.
 //
-// The poll and the wait end when ctx ends. See claim for what the end of ctx does to a claim.
+// If ctx ends, the poll and the wait for a place end. See claim for what happens to a claim.
 func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Duration) Step {
 	step, d := c.poll(ctx, choose, maxPause)
 	if d.Claim == nil {
@@ -65,7 +65,7 @@ func (c *Candidate) Try(ctx context.Context, choose Choose, maxPause time.Durati
 		return Step{Seen: step.Seen, Err: err}
 	}
 	defer p.leave()
-	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // others wait until this poll has been answered
+	if c.Clock.Now().Ran(polled) > c.LeaseRecord.Lease/50 { // other claims wait until this poll has been answered
 		if step, d = c.poll(table.Apart(ctx, 1), choose, maxPause); d.Claim == nil {
 			return step
 		}
@@ -123,16 +123,17 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen []LockView, d Decision,
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is how many claims in a row a candidate can lose to other candidates before Try returns an error. Losing
-// this often is unusual. Even among a thousand candidates, one holds the lock after a few claims.
+// lostInARow is the number of consecutive lost claims at which Try begins to return errors. So many losses are unusual.
+// Even among a thousand candidates, one holds the lock after a few claims, and the others then count from zero.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
 const longestSpread = time.Second
 
-// spread returns a random time to wait after a lease ends, because many candidates know when it ends. The time is at
-// most a fiftieth of the last holder's lease, or one second if that is shorter. The maximum doubles with each lost
-// claim until a candidate holds the lock. Otherwise, a very large number of candidates would keep colliding.
+// spread returns a random time to wait after the locks become free, because many candidates know when that happens. The
+// maximum is a fiftieth of the shortest lease of the last holders, or one second if that is shorter. It doubles with
+// each consecutive lost claim, up to a quarter of that lease or ten seconds. Otherwise, a very large number of
+// candidates would keep colliding.
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {

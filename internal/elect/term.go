@@ -11,10 +11,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrExpired is the reason for a term that ended by itself, at its deadline by the local clock.
+// ErrExpired is the reason for the end of a term whose deadline has passed by the local clock.
 var ErrExpired = errors.New("the lease expired: no heartbeat was acknowledged in time")
 
-// ErrStalled is the reason for a term whose work has made no progress for too long.
+// ErrStalled is the reason for the end of a term whose work has made no progress for too long.
 var ErrStalled = errors.New("the work stalled")
 
 // Term is one period of holding locks, from the confirmation to the release or loss.
@@ -30,8 +30,8 @@ type Term struct {
 }
 
 // life is the state of a term. A term is held first, then possibly draining, and finally ended. It never returns to an
-// earlier phase. Any goroutine can read the state. Only the term's owner changes the state, directly or through a
-// Keeper or a fence.
+// earlier phase. Any goroutine can call the methods, because a term's owner, Keeper, fences and deadline timer all
+// change the state.
 type life struct {
 	clock    Clock
 	lease    time.Duration
@@ -41,7 +41,7 @@ type life struct {
 	deadline *time.Timer             // ends the term on time, even if its keeper is blocked
 	refused  atomic.Pointer[Instant] // when the term was found to be superseded
 
-	moving   sync.Mutex // held while the state changes
+	moving   sync.Mutex // locked while the state changes
 	standing atomic.Pointer[standing]
 }
 
@@ -55,7 +55,8 @@ func within(ctx context.Context) cancelable {
 	return cancelable{ctx, cancel}
 }
 
-// standing is the state of a term. It is immutable, and each change replaces it with a new one.
+// standing contains the parts of a term's state that change together. It is immutable: each change replaces it with a
+// new one.
 type standing struct {
 	phase        phase
 	acknowledged Instant // the instant before the last acknowledged heartbeat was sent
@@ -99,14 +100,15 @@ func (t *Term) Token() table.Token { return t.token }
 // Names returns the names of its locks.
 func (t *Term) Names() []string { return t.names }
 
-// Context returns the work's context. It ends with the term, or at CancelWork, and its cause is the reason.
+// Context returns the work's context. It ends with the term, or earlier if CancelWork or Stall is called. Its cause is
+// the reason.
 func (t *life) Context() context.Context { return t.work }
 
 // Over returns a context that ends with the term. Its cause is the reason.
 func (t *life) Over() context.Context { return t.over }
 
-// Held reports whether the work may act. It may act until the deadline passes, something else ends the term, or the
-// work stalls. Held is also true for a draining term.
+// Held reports whether the work may act. It returns true until the deadline passes, the term ends for another reason,
+// or the work stalls. It still returns true while the term is draining, unless the work has stalled.
 func (t *life) Held() bool { return t.Left() > 0 }
 
 // Left returns the time until the deadline. The result is zero or negative once the term has ended or its work has stalled.
@@ -117,7 +119,8 @@ func (t *life) Left() time.Duration {
 	return t.lasts()
 }
 
-// lasts returns how long the locks stay held for other processes, even if the work has stalled.
+// lasts returns the time until the deadline, even if the work has stalled: for other processes, the locks are still
+// held.
 func (t *life) lasts() time.Duration { return t.left(t.standing.Load(), t.clock.Now()) }
 
 func (t *life) left(s *standing, now Instant) time.Duration {
@@ -127,10 +130,11 @@ func (t *life) left(s *standing, now Instant) time.Duration {
 	return Limit(t.lease) - now.Since(s.acknowledged)
 }
 
-// Secure reports whether the last heartbeat was acknowledged and at least half of the lease is left.
+// Secure reports whether the last heartbeat was acknowledged and more than half of the lease is left.
 func (t *life) Secure() bool { return !t.inJeopardy() && t.Left() > t.lease/2 }
 
-// Age returns the time since the last acknowledged heartbeat was sent.
+// Age returns the time since the last acknowledged heartbeat was sent. Once the term has ended or the work has stalled,
+// Age returns a value just above Limit.
 func (t *life) Age() time.Duration { return Limit(t.lease) - t.Left() }
 
 // Silence returns how long the machine has run since the last acknowledged heartbeat was sent, even if the term has
@@ -157,16 +161,17 @@ func (s *standing) expired() error {
 // rate.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }
 
-// CancelWork cancels only the work's context. The locks stay held until the work has returned.
+// CancelWork cancels only the work's context. The term continues, so that the locks stay held until the work has
+// returned.
 func (t *life) CancelWork(reason error) {
 	if t.advance(draining) {
 		t.work.cancel(reason)
 	}
 }
 
-// Stall cancels the work's context because the work makes no progress. From now on, nobody may act under the term. The
-// locks stay held until the work has returned, but heartbeats end after one more lease. Stall returns false if the term
-// had already ended. Any goroutine may call it.
+// Stall cancels the work's context because the work makes no progress. After that, nobody may act under the term.
+// Heartbeats continue for at most one more lease, so that the locks stay held while the work returns. Stall returns
+// false if the term had already ended.
 func (t *life) Stall(reason error) bool {
 	now := t.clock.Now()
 	was := t.move(func(s *standing) bool {
@@ -183,7 +188,7 @@ func (t *life) Stall(reason error) bool {
 // Stalled returns the reason that was passed to Stall, or nil.
 func (t *life) Stalled() error { return t.standing.Load().stalled }
 
-// End ends the term for all goroutines. It leaves the locks in the table as they are.
+// End ends the term for all goroutines. It does not change the table.
 func (t *life) End(reason error) {
 	if t.advance(ended) {
 		t.deadline.Stop()
@@ -191,8 +196,8 @@ func (t *life) End(reason error) {
 	}
 }
 
-// Supersede ends the term because a read has shown, by the given instant, that its lease row is gone. Any goroutine may
-// call it.
+// Supersede ends the term because a read has shown that its lease row is gone. The argument at is a time after that
+// read.
 func (t *life) Supersede(at Instant) {
 	t.refused.CompareAndSwap(nil, &at)
 	t.End(table.ErrSuperseded)
@@ -206,9 +211,9 @@ func (t *life) advance(to phase) bool {
 	})
 }
 
-// extend moves the deadline, unless the deadline has already passed. A term that has ended must not be revived, because
-// its work may already have noticed the end. extend reports whether the term was in jeopardy, and whether the deadline
-// was moved.
+// extend moves the deadline, unless the deadline has passed or the term has ended. A term that has ended must not be
+// revived, because its work may already have noticed the end. extend reports whether it moved the deadline and, if so,
+// whether the term was in jeopardy.
 func (t *life) extend(sent Instant) (was, extended bool) {
 	now := t.clock.Now()
 	extended = t.move(func(s *standing) bool {
@@ -232,9 +237,9 @@ func (t *life) endanger(failed error) (was, goesOn bool) {
 	return was, goesOn
 }
 
-// move changes the term's state. A goroutine that sees one of the term's contexts end also sees the new state. The
-// function passed to move must not read the clock, because the machine might be suspended in the middle of the read,
-// while other goroutines wait for the mutex.
+// move changes the term's state. Its callers cancel contexts only afterwards, so a goroutine that sees one of the
+// term's contexts end also sees the new state. The function to must not read the clock. A simulation may stop a
+// goroutine there, while other goroutines wait for the mutex.
 func (t *life) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -25,10 +25,10 @@ func (p Pause) Left(c Clock) time.Duration {
 	return p.length - c.Now().Since(p.since)
 }
 
-// Yield keeps the candidate from claiming a lock that it has just given up. This cool-down ends when another candidate
-// holds the lock, or after a time limit. The limit is a third of the lease if the lock is known to have been released,
-// and one lease duration otherwise. The argument asked is the handover request that the candidate accepted, or "" if
-// there was none.
+// Yield keeps the candidate from claiming a lock that it has just given up. This cool-down ends when a poll finds that
+// another candidate holds the lock, or after a time limit. The limit is a third of the lease if the lock is known to
+// have been released, and one lease duration otherwise. The argument asked is the handover request that the candidate
+// accepted, or "" if there was none.
 func (c *Candidate) Yield(released bool, asked table.Request) {
 	length := c.LeaseRecord.Lease
 	if released {
@@ -38,18 +38,18 @@ func (c *Candidate) Yield(released bool, asked table.Request) {
 	c.preference.spurned = asked == table.ByPreference
 }
 
-// yieldedTo is called when another candidate holds a lock. It ends a cool-down that was begun by Yield.
+// yieldedTo is called when another candidate holds a lock. It ends a cool-down that Yield began.
 func (m *memory) yieldedTo() {
 	if m.yielded {
 		m.coolDown, m.yielded = Pause{}, false
 	}
 }
 
-// Rest makes the candidate leave its locks to others for the given time. Unlike Yield, Rest does not end when another
-// candidate holds a lock.
+// Rest makes the candidate leave its locks to others for the given time. Unlike the cool-down that Yield begins, this
+// time does not end early when another candidate holds a lock.
 func (c *Candidate) Rest(length time.Duration) { c.rest = PauseFor(c.Clock, length) }
 
-// cool begins a cool-down that does not end before its time.
+// cool begins a cool-down that does not end early.
 func (c *Candidate) cool(length time.Duration) {
 	c.coolDown, c.yielded = PauseFor(c.Clock, length), false
 }
@@ -69,15 +69,15 @@ type past struct {
 	term     *Term         // the last term, until the candidate competes again
 	unkept   table.Token   // own, if that term expired because heartbeats failed
 	yieldFor time.Duration // how long the candidate then lets other candidates go first
-	expired  int           // how many terms in a row expired for that reason
+	expired  int           // how many terms expired for that reason since the last term of ten lease durations
 }
 
 func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
 // settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
-// lock but not to keep it. Such a candidate must not win again and again while other candidates are able to keep the
-// lock. So it has to wait until its lease expires, as the others do. After two such terms in a row, it waits even
-// longer, so that the others can claim first. A term that lasts ten lease durations resets the count.
+// lock but not to keep it. Such a candidate must not win again and again while others are able to keep the lock. It
+// therefore has to wait until its lease expires, as the others do. From the second such term on, it waits even longer,
+// so that the others can claim first. A term that heartbeats extended for ten lease durations resets the count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {
@@ -115,9 +115,10 @@ func (p *preference) looked(now Instant, err error) {
 }
 
 // known is how many lease durations a candidate of higher priority needs to prove itself. Such a candidate asks for a
-// handover only after it has polled successfully for that long. A holder that ignores such requests accepts them again
-// only after a candidate of higher priority has held the lock for that long. A candidate that can't keep the lock never
-// holds it for that long, even if its last heartbeats commit late.
+// handover only after it has polled successfully for that long. A candidate that has yielded in vain ignores such
+// requests for a while. It stops doing so once a candidate of higher priority has held the lock for that long. A
+// candidate that gets no heartbeat acknowledged does not hold the lock for that long, even if its last heartbeats
+// commit late.
 const known = 3
 
 // see makes the candidate accept preferences again if an observation shows that a candidate of higher priority has held
@@ -130,8 +131,8 @@ func (p *preference) see(o table.Observation, rank int) {
 }
 
 // ignoreFor returns how long a new term ignores preferences, which are handover requests from candidates of higher
-// priority. Such a candidate might be able to poll and ask, but not to hold the lock. If the holder never ignored its
-// requests, it would yield, win the lock back, and yield again, forever.
+// priority. Such a candidate might be able to poll and ask, but not to hold the lock. A holder that never ignored its
+// requests would yield, win the lock back, and yield again, forever.
 func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	if p.spurned {
 		p.ignoring = min(max(2*p.ignoring, 10*lease), max(longestIgnore, 10*lease))
@@ -140,9 +141,9 @@ func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 	return p.ignoring
 }
 
-// prefer asks a holder of lower priority to hand the lock over, once per term. The candidate must first poll
-// successfully for three lease durations. If it has led before, only the time since its last term counts. If the reply
-// to the request is lost, the candidate asks again at its next poll.
+// prefer asks each holder of lower priority to hand its lock over, once per term. The candidate must first poll
+// successfully for three lease durations. If it has led before, only the time since its last term counts. If a request
+// fails, the candidate asks again after its next poll.
 func (c *Candidate) prefer(ctx context.Context, seen []LockView) {
 	p := &c.preference
 	if p.sick || c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {

@@ -1,6 +1,6 @@
 // Package fair decides when a waiter may try to claim a lock. Waiters take turns in the order of their tickets in the
-// table, but a waiter can pass others that are dead or slow. All functions are pure, and package wait acts on their
-// results. The chapter on queues in docs/locks.md explains the rules.
+// table, but a waiter can overtake others that are dead or too slow. All functions are pure, and package wait acts on
+// their results. The chapter on queues in docs/locks.md explains the rules.
 //
 // line.go decides which waiter is next, and pace.go decides how often a waiter polls.
 package fair
@@ -16,7 +16,7 @@ import (
 
 // Line is a queue as one poll found it, from the point of view of one of its waiters or of a newcomer.
 type Line struct {
-	Own     table.Ticket   // the waiter's ticket as it was read; a newcomer has no ticket, hence no nonce, and comes last of its priority
+	Own     table.Ticket   // the waiter's ticket as it was read; a newcomer has no ticket and no nonce, and comes last among waiters of its priority
 	Tickets []table.Ticket // the first tickets, or all of them
 	End     string         // the key up to which all tickets were read, or "" if there are no more
 	At      time.Time      // the time of the poll, by Spanner's clock
@@ -25,7 +25,7 @@ type Line struct {
 // Has reports whether the waiter's own ticket was read.
 func (l Line) Has() bool { return slices.ContainsFunc(l.Tickets, l.Own.Same) }
 
-// Beyond reports whether there may be tickets before the waiter's own that were not read.
+// Beyond reports whether there may be tickets ahead of the waiter's own that were not read.
 func (l Line) Beyond() bool {
 	return l.End != "" && (l.Own.Nonce == "" || l.Own.Row() > l.End)
 }
@@ -74,19 +74,19 @@ func (l Line) Place() int {
 	return len(l.Before())
 }
 
-// counts reports whether the waiters behind a ticket have to let it go first. A ticket that has expired does not count. The
-// ticket of a set, which waits for several locks at once, counts only while the set is ready: it is first in all of its
-// queues, and has recently written this into the ticket. If other sets counted, a lock could stay idle for a set that
-// can't proceed, and sets could wait for each other in a cycle.
+// counts reports whether the waiters behind a ticket have to let it go first. A ticket that has expired does not count.
+// A set, which waits for several locks at once, is ready while it is first in all of its queues and has recently
+// written this into its tickets. Only then do its tickets count. Otherwise, a lock could stay idle for a set that can't
+// proceed, and sets could wait for each other in a cycle.
 func (l Line) counts(t table.Ticket) bool { return !t.Expired(l.At) && (!t.Set || l.isReady(t)) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
 
-// readyFor returns the remaining time for which no other waiter may pass the ticket of a set.
+// readyFor returns how much longer the ticket of a ready set counts, unless the set renews it.
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(2 * t.Grace).Sub(l.At) }
 
-// Passed returns the tickets that the waiter deletes when it claims the lock: the tickets ahead of it, except the
-// tickets of sets, and all expired tickets.
+// Passed returns the tickets of other waiters that the waiter deletes when it claims the lock. These are all expired
+// tickets, and the tickets ahead of its own, except the tickets of sets.
 func (l Line) Passed() []table.Ticket {
 	return append(without(l.Before(), func(t table.Ticket) bool { return t.Set }), l.Expired()...)
 }
@@ -114,10 +114,10 @@ type Gap struct {
 // Wait returns how much longer the waiter must wait before it may claim a free lock. If the result is zero or negative,
 // the waiter may claim the lock now.
 //
-// The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock:
-// log2(1+n) times the longest grace period among them, and more if a ready set is among them. The sum of their grace
-// periods would be too long if many of them had died. If not all tickets ahead were read, the waiter does not know n,
-// so it waits for an additional random time.
+// The head of the queue does not wait. Any other waiter gives the n waiters ahead of it time to claim the lock. This
+// time is log2(1+n) times the longest grace period among them, and possibly more if a ready set is among them. The sum
+// of their grace periods would be too long if many of them had died. If some tickets ahead may not have been read, n is
+// MostTickets, and the waiter waits for an additional random time.
 func (l Line) Wait(gap Gap, random func(time.Duration) time.Duration) time.Duration {
 	before, free := l.Before(), gap.Lasts
 	place := l.Place()
@@ -147,9 +147,10 @@ func AfterSlots(before []table.Ticket) time.Duration {
 	return time.Duration(len(before)) * longest(before, math.MaxInt64)
 }
 
-// longestFor returns how long other waiters leave a free lock to a ready set. The set may still have to wait for another of
-// its locks. The longer the set has already waited, the longer the free lock is left to it, up to one minute. Without this
-// limit, there could be a deadlock, because the holder of the other lock may itself be waiting for the free lock.
+// longestFor returns the longest time for which other waiters leave a free lock to a ready set. The set may still have
+// to wait for another of its locks. The longer the set has already waited, the longer the free lock is left to it, up
+// to one minute. Without this limit, there could be a deadlock, because the holder of the other lock may itself be
+// waiting for the free lock.
 func (l Line) longestFor(t table.Ticket) time.Duration {
 	return min(max(l.At.Sub(t.Time.Time())/16, table.MaxGrace), time.Minute)
 }
@@ -165,11 +166,12 @@ func longest(before []table.Ticket, held time.Duration) time.Duration {
 }
 
 // Slot chooses a free slot of a semaphore for the waiter. The argument free says how long each free slot has been free.
-// All waiters must pass the slots in the same order. Each waiter ahead of this one is expected to take one slot. But
-// for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
+// All waiters must list the slots in the same order. Each waiter ahead of this one is expected to take one slot.
+// However, for every grace period that a slot stays free, Slot assumes that one of those waiters has died.
 //
-// If there is a slot for the waiter, Slot returns the slot's index and the number of waiters that this waiter passes.
-// Otherwise it reports false and returns how long the waiter should pause before it polls again.
+// If there is a slot for the waiter, Slot returns the slot's index in free, and the number of waiters that this waiter
+// overtakes. Otherwise, it reports false and returns how long the waiter should pause before it polls again. This pause
+// is zero if no slot is free.
 func (l Line) Slot(free []time.Duration) (slot, passed int, wait time.Duration, ok bool) {
 	if len(free) == 0 {
 		return 0, 0, 0, false

@@ -13,10 +13,10 @@ type Pace struct {
 	Locks     int           // the number of locks that the waiter polls
 }
 
-// Pause returns how long the waiter pauses between polls, given its place in the queue and how long the lock has been
-// held. The first waiter pauses for 1/16 of the time that the lock has been held, within limits. Waiters further back
-// pause longer, because they only need to notice when they become first. A waiter for many locks polls less often,
-// because each poll reads the rows of all these locks.
+// Pause returns how long the waiter pauses between polls, given its place in the queue and the time since the lock last
+// changed hands. The first waiter pauses for 1/16 of that time, within limits. Waiters further back usually pause
+// longer, because they only need to notice when they become first. The lower limit grows with the number of locks that
+// the waiter polls, because each poll reads the rows of all of them.
 func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	head := min(max(held/16, shortest, time.Duration(p.Locks)*100*time.Microsecond), p.longest())
 	if place == 0 {
@@ -26,8 +26,9 @@ func (p Pace) Pause(place int, held time.Duration) time.Duration {
 	return min(behind, max(min(p.Lease/10, time.Second), head))
 }
 
-// Grace returns the longest time for which later waiters leave a free lock to this waiter. However long the lock was held,
-// this is long enough for the waiter to poll, notice that the lock is free, and claim it.
+// Grace returns the grace period that the waiter writes into its ticket, which is how long later waiters should leave a
+// free lock to it. However long the lock was held, this is enough time for the waiter to poll, notice that the lock is
+// free, and claim it, unless a round trip takes more than a second.
 func (p Pace) Grace() time.Duration { return min(2*p.longest()+3*p.RoundTrip, table.MaxGrace) }
 
 // longest returns the longest pause of the first waiter in a queue.
@@ -36,10 +37,10 @@ func (p Pace) longest() time.Duration { return min(max(p.Lease/20, shortest), ti
 // shortest is the shortest pause of the first waiter in a queue.
 const shortest = 2 * time.Millisecond
 
-// graceOf returns how long later waiters leave a lock to the waiter with the given ticket. The argument held is the
-// longest time for which the lock may have been held before it became free. A waiter's pauses grow with the time for
-// which the lock is held, so the waiter needs less time after a short hold. A set, or a waiter of an older version,
-// gets the whole grace of its ticket, because its pauses are not known.
+// graceOf returns how long later waiters leave a lock to the waiter with the given ticket, including the waiter's
+// priority delay. The argument held is the longest time for which the lock may have been held before it became free. A
+// waiter's pauses grow with the time for which the lock is held, so the waiter needs less time after a short hold. A
+// set, or a waiter of an older version, gets the whole grace period of its ticket, because its pauses are not known.
 func graceOf(t table.Ticket, held time.Duration) time.Duration {
 	delay := longestDelay * time.Duration(min(max(t.Rank, 0), table.MaxRank)) / table.MaxRank
 	if t.Set || t.RoundTrip == 0 {
@@ -49,5 +50,5 @@ func graceOf(t table.Ticket, held time.Duration) time.Duration {
 }
 
 // longestDelay is the longest time for which a candidate of the lowest priority leaves a free lock to candidates of
-// higher priority. A candidate that has not seen the last holder's lease waits less.
+// higher priority. The actual time depends on the last holder's lease, which a ticket does not contain.
 const longestDelay = time.Second

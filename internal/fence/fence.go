@@ -1,5 +1,5 @@
-// Package fence protects an application's commits. A protected commit fails unless the given locks are still held under
-// the given token. The root package and package lock use it.
+// Package fence protects an application's commits. A protected commit fails unless the given locks are held under the
+// given tokens.
 package fence
 
 import (
@@ -22,17 +22,17 @@ import (
 // ErrFenced means that a commit's token is not valid, or is no longer valid.
 var ErrFenced = errors.New("fenced: the lock is not held under this token")
 
-// errInMemory is the error for locks that have no client, which exist only in tests.
-var errInMemory = errors.New("this lock table is in memory, so only the token was checked and nothing was written; spindletest.New provides a database")
+// errInMemory says that a commit was not sent because its locks have no client. Such locks exist only in tests.
+var errInMemory = errors.New("this lock table is in memory, so only the token was checked and nothing was written; use spindletest.New, which provides a database")
 
-// errNotRun is the error of a transaction on locks that have no client, while its token is valid.
-var errNotRun = errors.New("this lock table is in memory and can't run a transaction, so its function was not called; use spindletest.New, which provides a database")
+// errNotRun is the error of a transaction whose token is valid, but whose locks have no client.
+var errNotRun = errors.New("this lock table is in memory and can't run a transaction, so the transaction's function was not called; use spindletest.New, which provides a database")
 
 // errNoFence is the error of a commit for which no fence was given.
 var errNoFence = errors.New("spindle: apply: no lock was given: pass at least one lock to fence the commit")
 
-// A Fence contains the names of locks in one table, and the token under which they must be held. With the zero token,
-// its methods fail without a request to Spanner.
+// A Fence contains the names of locks in one table, and the token under which they must be held. If the token is zero,
+// Apply and ReadWriteTransaction fail without a request to Spanner.
 type Fence struct {
 	Table table.Spanner
 	Names []string
@@ -86,9 +86,9 @@ func (fs Fences) mutations() (all []*spanner.Mutation) {
 	return all
 }
 
-// withoutDatabase returns the result of a commit that is not sent to Spanner, because a fence is invalid or all locks
-// are in memory. If the commit must be sent, answered is false. For locks in memory, withoutDatabase only checks the
-// tokens, because there is no database to write to.
+// withoutDatabase returns the result of a commit that is not sent to Spanner, because it can't succeed or because all
+// locks are in memory. If the commit must be sent, answered is false. For locks in memory, withoutDatabase only checks
+// the tokens, because there is no database to write to.
 func (fs Fences) withoutDatabase(ctx context.Context, began time.Time) (answered bool, at time.Time, err error) {
 	if len(fs) == 0 {
 		return true, at, errNoFence
@@ -120,7 +120,8 @@ func databaseOf(f Fence) string {
 	return f.Table.DB.DatabaseName()
 }
 
-// classify returns the error of the first fence whose token is not valid. If all tokens are valid, it returns err.
+// classify returns the error of the first fence whose token is not valid or can't be checked. If there is none, or if
+// no fence can have caused err, it returns err.
 func (fs Fences) classify(ctx context.Context, began time.Time, err error) error {
 	for _, f := range fs {
 		if found := f.classify(ctx, began, err); found != err {
@@ -131,7 +132,8 @@ func (fs Fences) classify(ctx context.Context, began time.Time, err error) error
 }
 
 // ReadWriteTransaction is like Client.ReadWriteTransaction, but the transaction is serializable and protected by the
-// fence. If fn fails, ReadWriteTransaction returns fn's error unchanged.
+// fence. If fn fails, ReadWriteTransaction returns fn's error unchanged, unless the client runs fn again after the
+// error.
 func (f Fence) ReadWriteTransaction(ctx context.Context, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	began := time.Now()
 	switch answered, _, err := (Fences{f}).withoutDatabase(ctx, began); {
@@ -175,7 +177,7 @@ func retry(ctx context.Context, run func() (time.Time, error)) (time.Time, error
 	}
 }
 
-// checkInMemory returns an error unless all locks are held under the token. The locks must be in memory.
+// checkInMemory returns an error unless all locks are held under the token. The fence must have no client.
 func (f Fence) checkInMemory(ctx context.Context, began time.Time) error {
 	if f.Table.Memory == nil {
 		return f.Wrap(errInMemory)
@@ -191,8 +193,8 @@ func (f Fence) checkInMemory(ctx context.Context, began time.Time) error {
 	return nil
 }
 
-// notRun returns the error of a transaction that no database can run. It also passes the error to the table in memory,
-// so that a test fails even if the code under test ignores the error.
+// notRun returns the error of a transaction that can't run because its locks are in memory. It also passes the error to
+// the table in memory, so that a test fails even if the code under test ignores the error.
 func (f Fence) notRun() error {
 	err := f.Wrap(errNotRun)
 	if test, ok := f.Table.Memory.(interface{ NotRun(error) }); ok {
@@ -201,9 +203,9 @@ func (f Fence) notRun() error {
 	return err
 }
 
-// classify finds out why a commit was refused. The commit may have failed because of the fence, but also because of the
-// rows that the application wrote, and Spanner's error can look the same in both cases. So classify reads the lease
-// rows to check whether the token is still valid.
+// classify finds out whether the fence refused a commit. The commit may also have failed because of the rows that the
+// application wrote, and Spanner's error can look the same in both cases. So classify reads the lease rows to check
+// whether the token is still valid.
 func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	if !refusal(err) {
 		return err
@@ -229,7 +231,7 @@ func (f Fence) gone() {
 }
 
 // fenced returns the error for a commit that the fence refused, and records the refusal in the telemetry. The argument
-// err is Spanner's error, or nil if the commit was not sent, and began is the time at which the commit began.
+// err is the underlying error, or nil if there is none, and began is the time at which the commit began.
 func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	refused := fmt.Errorf("token %v: %w", f.Token, ErrFenced)
 	if err != nil {
@@ -243,7 +245,7 @@ func (f Fence) fenced(ctx context.Context, began time.Time, err error) error {
 	return refused
 }
 
-// refusal reports whether a commit failed because of the contents of the database.
+// refusal reports whether a commit may have failed because of the contents of the database.
 func refusal(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.InvalidArgument:

@@ -13,7 +13,7 @@ type Inbox[E any] struct {
 // NewInbox returns an empty Inbox.
 func NewInbox[E any]() *Inbox[E] { return &Inbox[E]{ready: make(chan struct{}, 1)} }
 
-// Put adds an event. It reports false if the Inbox is closed, so that the event will not be received.
+// Put adds an event. If the Inbox is closed, Put drops the event and reports false.
 func (i *Inbox[E]) Put(e E) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -25,8 +25,8 @@ func (i *Inbox[E]) Put(e E) bool {
 	return true
 }
 
-// Ready returns a channel that receives a value when Next has an event to return or the Inbox has been closed.
-// Sometimes it also receives a value when the Inbox is empty.
+// Ready returns a channel that receives a value when Next has an event to return or the Inbox has been closed. It may
+// also receive a value when there is no event.
 func (i *Inbox[E]) Ready() <-chan struct{} { return i.ready }
 
 // Next returns the oldest event, if there is one.

@@ -32,8 +32,8 @@ func (m *Mailbox) Put(kind int, at time.Time, e elect.Event) {
 	m.Inbox.Put(e)
 }
 
-// drain waits until the observer has received all events, and then stops the Mailbox. It waits for at most one lease
-// duration. If the observer takes longer, drain returns an error and a channel that is closed when the observer has
+// drain closes the Mailbox, and waits until the observer has handled all earlier events. It waits for at most one lease
+// duration. If the observer takes longer, drain returns an error, and a channel that is closed when the observer has
 // returned.
 func (m *Mailbox) drain(lease time.Duration, clock elect.Clock) (<-chan struct{}, error) {
 	if m == nil {

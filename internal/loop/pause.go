@@ -9,7 +9,7 @@ import (
 
 // Pause makes waiting callers pause when work keeps failing, so that they do not retry it back to back. A caller pauses
 // each time it sees that the lock was released and the work was not recorded as done. The first pause is at most an
-// eighth of Longest. The pauses double with each failure, up to Longest.
+// eighth of Longest. The limit doubles with each further failure, up to Longest.
 //
 // A caller does not pause if it arrives after the failure, or if it has waited for a killed holder's lease to expire.
 type Pause struct {
@@ -27,12 +27,13 @@ type Pause struct {
 // LongestPause returns the longest pause for locks with the given lease.
 func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
-// Asked begins the wait. The argument last is the work that was last recorded as done, and now is the time of that read.
+// Asked begins the wait. The arguments are the result of a read: the work that was last recorded as done, and the time
+// of the read by Spanner's clock.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
-// Choose returns a function that claims the lock once the lock is free and the pause has ended. Only then does it call
-// look, which can make an RPC and returns the last completed work. If forbids returns an error for that work, the lock
-// is not claimed.
+// Choose returns a function that decides to claim the lock once the lock is free and the pause has ended. Only then
+// does this function call look, which can make an RPC and returns the last completed work and the time of the read. If
+// look fails, or forbids returns an error for that work, the function decides not to claim.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)

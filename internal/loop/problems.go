@@ -15,8 +15,8 @@ import (
 )
 
 // Problems logs errors. Each kind of error is logged once as a warning, and after that only at Debug until the next
-// success. Single failures are normal in a network, so the first failure in a row is also logged only at Debug, unless
-// Spanner refused the request.
+// success. Single failures are normal in a network, so the first failure after a success is also logged only at Debug,
+// unless Spanner refused the request.
 type Problems struct {
 	Log  *slog.Logger
 	What string // what can't be done, such as "compete for the lock"

@@ -52,8 +52,8 @@ func (p *Pulse) Age(c elect.Clock) (time.Duration, bool) {
 }
 
 // Check returns nil if age is less than three lease durations, or less than 10 s if that is longer. Otherwise, it
-// returns an error that says what is wrong, since when, and which error the loop reported last. The argument what is the
-// first part of that text, such as "no poll has succeeded".
+// returns an error that says what is wrong and since when. This error wraps the last error that the loop has noted
+// since its last success, if any. The argument what is the first part of the text, such as "no poll has succeeded".
 func (p *Pulse) Check(c elect.Clock, lease, age time.Duration, what string) error {
 	if age < max(3*lease, 10*time.Second) {
 		return nil

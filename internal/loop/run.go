@@ -21,14 +21,15 @@ import (
 // ErrRunning is returned by Run if an earlier Run has not ended.
 var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop runs in the background until ctx has ended and its loop has stopped. The channel late is closed at the end of
-// the grace period. If the caller's work has not returned by then, the Loop returns a function that waits for it.
+// Loop is the background part of a Run. It returns after ctx has ended, once the caller's work has returned, or once
+// late has been closed at the end of the grace period. If the work has not returned by then, overdue is a function that
+// waits for it. Otherwise, overdue is nil.
 type Loop func(ctx context.Context, late <-chan struct{}, events *Mailbox) (overdue func(), err error)
 
-// Runs manages the Runs of one value, of which only one can be active at a time.
+// Runs manages the Runs of one Lock or Group. Only one of them can be active at a time.
 type Runs struct {
 	Pulse
-	running atomic.Bool // until the caller's code has returned too
+	running atomic.Bool // true until the caller's code has returned, too
 }
 
 // Settings are the settings of a Run.
@@ -81,7 +82,7 @@ func (r *Runs) Start(ctx context.Context, done []chan<- error, s Settings, run L
 	return nil
 }
 
-// AndWait calls a Run and waits until it ends.
+// AndWait starts a Run, waits until it ends, and returns its result.
 func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) error) error {
 	done := make(chan error, 1)
 	if err := run(ctx, done); err != nil {
@@ -90,7 +91,8 @@ func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) err
 	return <-done
 }
 
-// report sends the result of Run to done. It waits at most one lease duration, because nothing may ever receive the result.
+// report sends the result of Run to done. It waits for at most one lease duration, because it is possible that nothing
+// receives the result.
 func report(err error, done []chan<- error, s Settings) {
 	if len(done) == 0 {
 		if err != nil {
@@ -124,7 +126,7 @@ func check(ctx context.Context, done []chan<- error) error {
 
 // Overdue returns the error for code that has not returned in time.
 func Overdue(what string, lease time.Duration) error {
-	return fmt.Errorf("%s has not returned within one lease duration (%v) after it was told to stop", what, lease)
+	return fmt.Errorf("%s has not returned within one lease duration (%v) after Run's ctx ended", what, lease)
 }
 
 // gracePeriod returns a channel that is closed when d has passed after the end of ctx, unless forget is called first.

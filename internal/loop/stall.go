@@ -11,13 +11,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Stall watches whether one call of the work makes progress. Time in which the machine was suspended, or in which this
-// process did not run, does not count.
+// Stall watches whether one call of the work makes progress. Time in which the machine was suspended, or this process
+// could not run, does not count if it was longer than an eighth of the limit.
 type Stall struct {
 	Work  context.Context // the work's; may be nil
 	Clock elect.Clock
 	Limit time.Duration                  // how long the work may make no progress; 0: forever
-	Slow  func(idle, left time.Duration) // called each time half of the limit has passed
+	Slow  func(idle, left time.Duration) // called each time half of the limit has passed without progress
 	End   func(reason error)             // called once if the work has stalled; like Slow, from another goroutine
 
 	last atomic.Int64 // the monotonic clock at the last progress
@@ -33,7 +33,7 @@ func LogSlow(log *slog.Logger) func(idle, left time.Duration) {
 // ErrNoWork means that progress was reported outside of any work under a lock.
 var ErrNoWork = errors.New("there is no work to report progress for: pass the context that the work's function received, or use its Term or Partition")
 
-// Progress records that the work makes progress. If the work's context has ended, it returns the cause.
+// Progress records that the work has made progress. If the work's context has ended, Progress returns the cause.
 func (s *Stall) Progress() error {
 	switch {
 	case s == nil:
@@ -52,8 +52,8 @@ func (s *Stall) Idle() time.Duration {
 	return s.Clock.Now().Ran(elect.Instant{Mono: s.last.Load()})
 }
 
-// Watch begins to watch the work. Once the work has returned, the caller must call stop, which waits for a running call
-// of End.
+// Watch begins to watch the work. Once the work has returned, the caller must call stop, which waits until no call of
+// Slow or End is running.
 func (s *Stall) Watch() (stop func()) {
 	if s.Limit == 0 {
 		return func() {}

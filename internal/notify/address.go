@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// ErrAddress means that an address is not of the form host:port with an IP address.
-var ErrAddress = errors.New("is not an IP address with a port of at least 1024, such as 10.0.0.7:7700, [fd00::7]:7700 or :7700")
+// ErrAddress means that notifications can't use an address.
+var ErrAddress = errors.New("is not an IP address with a port of at least 1024, such as 10.0.0.7:7700 or [fd00::7]:7700")
 
-// ErrNoAddress means that a machine has no address that others could send to.
+// ErrNoAddress means that no address is known to which other processes could send.
 var ErrNoAddress = errors.New("this machine has no default route, so it is not known which of its addresses other processes can reach: name one, such as 10.0.0.7:7700")
 
 // IsAddress reports whether Listen accepts an address.
@@ -29,12 +29,12 @@ func parse(addr string) (netip.AddrPort, error) {
 	}
 	at, bad := netip.ParseAddrPort(net.JoinHostPort(host, port))
 	if err != nil || bad != nil || at.Addr().Zone() != "" || at.Addr().IsMulticast() || 0 < at.Port() && at.Port() < leastPort {
-		return netip.AddrPort{}, fmt.Errorf("notification address %q %w", addr, ErrAddress)
+		return netip.AddrPort{}, fmt.Errorf("notification address %q %w; to listen on all addresses of this machine, give only a port, such as :7700", addr, ErrAddress)
 	}
 	return at, nil
 }
 
-// announced returns the address to which other processes should send. If name is set, this is the address in name,
+// announced returns the address to which other processes should send. If name is not empty, this is the address name,
 // whose port is optional. Otherwise, it is the address to which the socket is bound or, if the socket listens on all
 // addresses, the local address of the default route.
 func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
@@ -49,7 +49,7 @@ func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
 		at, err = netip.AddrPortFrom(ip, bound.Port()), nil
 	}
 	if err != nil || !usable(at, at) {
-		return netip.AddrPort{}, fmt.Errorf("other processes can't use the announced notification address %q, because it is local or %w", name, ErrAddress)
+		return netip.AddrPort{}, fmt.Errorf("other processes can't send to the announced notification address %q, because it is unspecified, link-local or multicast, or %w", name, ErrAddress)
 	}
 	return at, nil
 }
@@ -74,7 +74,7 @@ func routed(port uint16) (netip.AddrPort, error) {
 const leastPort = 1024
 
 // usable reports whether a process at own may send to an address that a row of the table or a message contains. Without
-// this check, anybody who can write rows could make this process send to a broadcast address or a system service.
+// this check, anybody who can write rows could make this process send to a broadcast address or to a system service.
 func usable(own, to netip.AddrPort) bool {
 	a := to.Addr()
 	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLinkLocalUnicast() &&

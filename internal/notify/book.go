@@ -66,7 +66,8 @@ func (n *Notifier) Hold(locks ...Term) (b Book) {
 	return b
 }
 
-// noteTickets records the waiters whose tickets the poll before the claim has read, and tells them that the lock is taken.
+// noteTickets records the waiters whose tickets the poll before the claim has read. It tells them that the lock is
+// taken, except for sets, which keep polling.
 func (p *page) noteTickets() {
 	ahead := uint32(0)
 	for _, t := range p.Waiters[:min(len(p.Waiters), table.MostTickets)] {
@@ -141,7 +142,7 @@ func (p *page) receive(m message, b []byte, from netip.AddrPort) fate {
 // asks records that the waiter has asked, and where the answer goes.
 func (e *entry) asks(m message, answer contact, now elect.Instant) {
 	e.contact, e.last = answer, contact{}
-	if answer.at != m.from { // behind a translation of addresses
+	if answer.at != m.from { // the waiter is behind network address translation
 		e.contact.at, e.last = m.from, answer
 	}
 	e.seq, e.asked, e.rank, e.set = m.seq, now, m.rank, m.flags&unready != 0
@@ -149,8 +150,8 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 }
 
 // answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says
-// so. Answers to waiters that are not in the Book are limited like unsolicited messages, because somebody may have
-// repeated an old question.
+// that the lock is free. Such answers, and answers to waiters that are not in the Book, are limited like unsolicited
+// messages, because somebody may have repeated an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {
@@ -181,9 +182,9 @@ func (p *page) lately(e *entry) bool {
 }
 
 const (
-	mostFirst  = 8 // waiters that are told that a lock is free
+	mostFirst  = 8 // waiters in a queue that are told that a lock is free, at most
 	enough     = 3 // no more are told once this many have asked lately
-	remembered = 2 // leases for which a holder answers questions about a term that is over
+	remembered = 2 // leases for which a holder answers questions about a term that is over, at most
 )
 
 // Leaving tells the followers that the leader is about to hand the lock over.
@@ -199,8 +200,8 @@ func (b Book) Leaving() {
 }
 
 // Free tells the next waiters that the locks are free. Call it when the release has been applied, or when its outcome
-// is unknown. The argument done says whether the term has recorded a key as done. If it has, Free tells all waiters,
-// because they may be waiting for that key.
+// is unknown. The argument done says whether the term has recorded a key as done. If it has, Free tells all waiters in
+// the Book, because they may be waiting for that key.
 func (b Book) Free(done bool) {
 	for _, p := range b {
 		p.n.do(func() { p.free(done) })

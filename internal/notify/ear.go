@@ -45,7 +45,7 @@ type Ear struct {
 
 	polled elect.Instant     // when the last poll began
 	told   bool              // the waiter polls because a message has said that a lock is free
-	vain   window            // polls because of messages that have found nothing new
+	vain   window            // polls that messages caused and that found nothing new
 	passed map[string]passed // by lock
 }
 
@@ -64,14 +64,14 @@ func (n *Notifier) Listen(p Place, lease time.Duration) *Ear {
 }
 
 const (
-	mostVain  = 3                    // polls that messages may cause for nothing in 0.3 leases
-	soonest   = 2 * time.Millisecond // between two polls because of messages
+	mostVain  = 3                    // polls in 0.3 leases that messages may cause in vain
+	soonest   = 2 * time.Millisecond // the shortest time between two polls that messages cause
 	mostAsked = 32                   // locks whose holders a waiter asks
-	repeats   = 3                    // of a question that is not answered
+	repeats   = 3                    // how often an unanswered question is repeated
 	relays    = 3                    // waiters ahead to which a message is passed on
 )
 
-// interval returns how often a waiter asks, and how long an answer stays valid.
+// interval returns the longest time between two questions of a waiter. An answer stays valid slightly longer.
 func interval(lease time.Duration) time.Duration { return min(lease/4, 20*time.Second) }
 
 // Learn tells the Ear what a poll has shown.
@@ -142,7 +142,8 @@ func (e *Ear) hangUp(l *line) {
 }
 
 // inVain counts a poll that a message caused and that found nothing new. After too many such polls, the waiter ignores
-// messages about the tokens that its polls have shown, and polls as it would without messages.
+// messages that say that its locks are free, and polls as it would without messages. It listens again to messages about
+// a lock when the lock changes hands.
 func (e *Ear) inVain() {
 	add(e.n.vain)
 	if !e.vain.admits(e.n.clock.Now(), mostVain-1, mostVain*e.lease/10) {
@@ -162,10 +163,10 @@ func (e *Ear) passOn(lock id, token table.Token, ahead []table.Ticket) {
 	}
 }
 
-// Free is called when a poll has found a lock free while other waiters are ahead. It tells the first of those waiters,
-// once for each token, because they may poll seldom. Free returns how long this waiter must leave the lock to them. If
-// the last holder told this waiter how long to wait, Free returns zero after that time, because the holder has told the
-// other waiters, too.
+// Free is called when a poll has found a lock free. If other waiters are ahead, it tells the first of them, once for
+// each token, because they may poll seldom. Free returns how long this waiter must leave the lock to them. If the last
+// holder told this waiter how long to wait, Free returns zero after that time, because the holder has told the other
+// waiters, too.
 func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace time.Duration) (wait time.Duration) {
 	if e == nil || len(ahead) == 0 {
 		return 0
@@ -186,7 +187,7 @@ func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace t
 }
 
 // told reports whether this process has freed the lock. If so, it has already told the waiters. The argument token is
-// the lock row's token since the release.
+// the token in the lock row since the release.
 func (n *Notifier) told(lock id, token table.Token) bool {
 	return slices.ContainsFunc(n.talkers[lock], func(t talker) bool {
 		p, ok := t.(*page)
@@ -198,7 +199,8 @@ func (n *Notifier) told(lock id, token table.Token) bool {
 const headStart = 30 * time.Millisecond
 
 // taken records that another waiter has claimed the lock. The message counts as an answer from the new holder, unless
-// this waiter is next. In a semaphore's queue, the next waiter polls instead, because another slot may be free.
+// this waiter is next. The next waiter ignores the message or, in a semaphore's queue, polls, because another slot may
+// be free.
 func (e *Ear) taken(l *line, m message) fate {
 	switch {
 	case m.token <= l.Token || m.ahead > uint32(len(l.Ahead)):

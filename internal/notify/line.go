@@ -42,7 +42,7 @@ func (l *line) ask() {
 		l.first, l.asked = l.last, n.clock.Now()
 	}
 	n.post(l.says(waiting), l.contact, true)
-	// At the last repeat, at most a quarter of the interval has passed, even if answers have been slow.
+	// A waiter without an answer gives up after at most a quarter of the interval, or 50 ms if that is longer.
 	l.later(time.Duration(l.sent) * max(min(2*l.trip, interval(l.shorter())/40), 5*time.Millisecond))
 }
 
@@ -70,7 +70,7 @@ func (l *line) tick() {
 	l.ear.alarm()
 }
 
-// untilQuestion returns the time until the next question. The first waiter in line asks more often.
+// untilQuestion returns the time until the next question. A waiter that is first in line asks more often.
 func (l *line) untilQuestion() time.Duration {
 	every := interval(l.shorter())
 	if len(l.Ahead) == 0 && !l.ear.seen.Follower || l.alone {
@@ -135,7 +135,7 @@ func (l *line) receive(m message, b []byte, _ netip.AddrPort) fate {
 	return valid
 }
 
-// heard records that the holder has answered a question. The answer's age counts from the question.
+// heard records that the holder has answered a question. The holder counts as alive at the time of the question.
 func (l *line) heard(m message) fate {
 	if m.token != l.Token || m.seq < l.first || m.seq > l.last {
 		return stale
@@ -158,8 +158,8 @@ func (l *line) hears(at elect.Instant) {
 	l.later(l.untilQuestion())
 }
 
-// leaves records that the leader is about to hand the lock over. The follower then polls immediately, and sees the
-// announcement in the lock row.
+// leaves records that the leader is about to hand the lock over. The follower polls as soon as it can. Until the lock
+// changes hands, it then polls at the normal pace, because the announcement may not be in the lock row yet.
 func (l *line) leaves() {
 	if !l.leaving {
 		l.leaving = true
@@ -167,7 +167,7 @@ func (l *line) leaves() {
 	}
 }
 
-// pollIn makes the next poll begin within d.
+// pollIn makes the next poll due after d, unless it is due sooner.
 func (l *line) pollIn(d time.Duration) {
 	at := later(l.ear.n.clock.Now(), d)
 	if l.early == (elect.Instant{}) || l.early.Since(at) > 0 {

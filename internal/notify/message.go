@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Size is the size of every message, in bytes. An answer is as long as its question, so nobody can use a Notifier to send
-// more to a third party than it received.
+// Size is the size of every message, in bytes. An answer is as long as its question, so that an answer to a forged
+// address does not amplify an attack.
 const Size = 128
 
 // version is the first byte of every message.
@@ -42,7 +42,7 @@ const (
 	unready                    // waiting: it waits for several locks, and is not first in all their queues
 )
 
-// message is a datagram. Names of locks never cross the network.
+// message is a datagram. It contains a hash of the lock's name, not the name.
 type message struct {
 	kind   kind
 	flags  flags
@@ -72,7 +72,7 @@ type waiter struct {
 	nonce uint64
 }
 
-// waiterOf reports false if the ticket's nonce is not of the form that this program gives it.
+// waiterOf reports false if the ticket's nonce does not have the form that this program uses.
 func waiterOf(t table.Ticket) (waiter, bool) {
 	nonce, err := strconv.ParseUint(t.Nonce, 36, 64)
 	return waiter{t.Time, nonce}, err == nil

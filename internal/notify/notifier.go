@@ -1,6 +1,6 @@
-// Package notify sends datagrams that tell waiters that a lock is free, or that its holder is alive. Waiters then poll
-// less often. A message can affect only the time of a waiter's next poll or claim. A lost, late, repeated or forged
-// message costs extra requests or a bounded delay. Messages never decide who holds a lock.
+// Package notify sends datagrams that tell waiters that a lock is free, or that its holder is alive, so that waiters
+// can poll less often. A message can affect only the time of a waiter's next poll or claim. A lost, late, repeated or
+// forged message costs extra requests or a bounded delay. Messages never decide who holds a lock.
 //
 // A Notifier has one socket. For each lock, it records what waiters of this process have heard (Ear), and which waiters a
 // holder in this process must notify (Book). Its mutex guards these records, and no message is sent while the mutex is held.
@@ -73,8 +73,8 @@ const (
 	mostTold    = 64     // waiters that a process remembers for one lock, or tells that a key is done
 )
 
-// New returns a Notifier. It announces own as its address, and calls send for each message; send must not block for
-// long. The caller must pass messages that arrive at own to Receive.
+// New returns a Notifier. The Notifier announces own as its address, and calls send for each message to another
+// address. The function send must not block for long. The caller must pass messages that arrive at own to Receive.
 func New(own netip.AddrPort, clock elect.Clock, send func(b []byte, to netip.AddrPort)) *Notifier {
 	n := &Notifier{own: own, send: send, hangUp: func() {}, clock: clock}
 	n.talk = talk{talkers: map[id][]talker{}, counters: uncounted, limits: limits{unasked: map[netip.Addr]*window{}}}
@@ -82,8 +82,8 @@ func New(own netip.AddrPort, clock elect.Clock, send func(b []byte, to netip.Add
 	return n
 }
 
-// do runs f while it holds the mutex, and then sends the messages that f has queued. A message to this process itself
-// is delivered directly, which can queue further messages.
+// do runs f while holding the mutex, and then sends the messages that f has queued. A message to this process itself is
+// delivered directly, which can queue further messages.
 func (n *Notifier) do(f func()) {
 	n.mu.Lock()
 	f()
@@ -185,8 +185,9 @@ func (n *Notifier) receive(b []byte, from netip.AddrPort) fate {
 	return outcome
 }
 
-// post sends a message. It does not use the network for a message to this process itself. The argument asked says
-// whether the message is a question, or answers a valid question.
+// post queues a message for do, which sends it. It does not use the network for a message to this process itself. The
+// argument asked says whether the message is a question, or the answer to a waiter in the Book. Other messages are
+// limited, and dropped beyond that limit.
 func (n *Notifier) post(m message, to contact, asked bool) {
 	if to.at != n.own {
 		if !usable(n.own, to.at) || !asked && !n.sentTo(to.at.Addr()).admits(n.clock.Now(), mostUnasked, time.Second) {

@@ -9,9 +9,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. Without an IP address,
-// the socket listens on all addresses, and port 0 means any free port. The argument announce is the address to which other
-// processes send. If announce is empty, they send to the address in listen, or to the local address of the default route.
+// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. Without an IP
+// address, the socket listens on all addresses, and port 0 means any free port. The argument announce is the address to
+// which other processes send. If announce is empty, they send to the address in listen or, if the socket listens on all
+// addresses, to the local address of the default route.
 func Listen(listen, announce string) (*Notifier, error) {
 	at, err := parse(listen)
 	if err != nil {
@@ -23,7 +24,7 @@ func Listen(listen, announce string) (*Notifier, error) {
 	}
 	conn, err := net.ListenUDP("udp", local)
 	if err != nil {
-		return nil, fmt.Errorf("%w: choose an address of this machine and a free port, or port 0 for any", err)
+		return nil, fmt.Errorf("%w; choose an address of this machine and a free port, or port 0 for any free port", err)
 	}
 	bound := netip.AddrPortFrom(at.Addr(), conn.LocalAddr().(*net.UDPAddr).AddrPort().Port())
 	own, err := announced(bound, announce)
@@ -52,7 +53,7 @@ func (n *Notifier) serve(conn *net.UDPConn) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil { // any other error is about one earlier message
+		if err == nil { // any other error is about a single message
 			n.Receive(b[:size], from)
 		}
 	}

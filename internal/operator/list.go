@@ -17,7 +17,7 @@ type State string
 
 const (
 	Free        State = "free"        // it has no row, because it was never claimed or its row was deleted
-	Held        State = "held"        // its holder's last heartbeat is within the lease
+	Held        State = "held"        // its holder's lease has not expired
 	Leaving     State = "leaving"     // it is held, but its holder has announced that it will release it
 	Expired     State = "expired"     // its holder's lease has expired, and it has not been claimed since
 	Released    State = "released"    // its last holder released it
@@ -27,8 +27,9 @@ const (
 	Unreadable  State = "unreadable"  // its lease row has a newer format or no valid lease
 )
 
-// Listing is a lock as operators see it, including its lease row. The listing of a partition contains the partition's
-// own token, but the heartbeat, the holder and the lease record are copied from the member that holds the partition.
+// Listing is a lock as operators see it, including its lease row. If a member holds a partition, the token in the
+// partition's listing is the partition's own. The heartbeat, the holder and the lease record are copied from the
+// member.
 type Listing struct {
 	table.Observation
 	Unreadable error          // why the lease record can't be read
@@ -96,8 +97,9 @@ func (l Listing) idle() bool {
 	return (l.State() == Released || l.State() == Free) && !l.IsPart() && len(l.Waiters) == 0
 }
 
-// List reads all locks whose names begin with the prefix at one instant, and returns them in the order of their names.
-// If a lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
+// List returns all locks whose names begin with the prefix, in the order of their names. It reads them in one snapshot,
+// at the returned time. However, the waiters, and a few locks that must be read again, can come from later snapshots
+// (see read). If a lock's rows can't be decoded, that lock's listing says so, and List still succeeds.
 //
 // If all is false, List omits released locks, and locks whose only row records the last completed key. It always
 // includes locks with waiters. It also includes all locks of groups, because the states of a group's locks depend on
@@ -110,8 +112,8 @@ func List(ctx context.Context, t table.Table, prefix string, all bool) ([]Listin
 // ListWith is like List, but always includes the named locks, even if they are released or have no rows. It makes
 // additional requests for named locks that the first request did not return.
 //
-// If all is false, ListWith also includes locks with a record of a completed key. It reports such locks as free, even
-// if they were released.
+// If all is false, ListWith also includes locks with a record of a completed key. It reports the released ones among
+// them as free, unless they are named or have waiters.
 func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	found, at, err := read(ctx, t, prefix, all, named...)
 	return slices.DeleteFunc(found, func(l Listing) bool {
@@ -132,7 +134,7 @@ func read(ctx context.Context, t table.Table, prefix string, all bool, named ...
 		return nil, rows.At, err
 	}
 	names, tickets := namesIn(rows, prefix), rows
-	if prefix != "" { // the tickets of these locks do not begin with it, and no step relies on the snapshot that they come from
+	if prefix != "" { // the keys of tickets do not begin with the lock's name, and no step relies on the snapshot that they come from
 		if tickets, err = t.Read(ctx, "list", table.Present, table.Keys{All: true, Prefix: table.TicketPrefix}); err != nil {
 			return nil, rows.At, err
 		}
@@ -185,7 +187,7 @@ func keysOf(names []string, about time.Time) table.Keys {
 func namesIn(rows table.Rows, prefix string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range rows.All {
-		// The lease rows of lock a begin with a_, but its name does not.
+		// The keys of lock A's lease rows begin with A_, but the lock's name does not.
 		if role, lock := table.RoleOf(row.Name); role != table.OfPlan && role != table.OfTicket && strings.HasPrefix(lock, prefix) {
 			names[lock] = true
 		}
