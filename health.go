@@ -9,13 +9,13 @@ import (
 )
 
 // Health returns nil if this Lock competes for the lock or holds it, and has succeeded within the time limit: three
-// lease durations, or 10 s if that is longer. For a follower, success means that it polls the lock, and also claims the
-// lock if it is free. For a leader, success means that a heartbeat is acknowledged. A leader in jeopardy is therefore
-// still healthy, and a short outage of Spanner does not make a Lock unhealthy. Time during which the machine was
-// suspended is not counted, and changes of the wall clock don't matter.
+// lease durations, or 10 s if that is longer. A follower succeeds if it polls the lock, and claims the lock when it is
+// free. A leader succeeds if a heartbeat is acknowledged. A leader in jeopardy is therefore still healthy, and a short
+// outage of Spanner does not make a Lock unhealthy. Changes of the wall clock don't matter. On most systems, time
+// during which the machine was suspended is not counted.
 //
-// An error from Health says what is wrong and since when. Possible reasons: Spanner can't be reached, a free lock can't
-// be claimed, or the leader function has not returned within the time limit after its term ended or its ctx was
+// An error from Health says what is wrong and since when. The possible reasons are that Spanner can't be reached, that
+// a free lock can't be claimed, and that the leader function has not returned within the time limit after its ctx was
 // canceled. Health also returns an error while Run is not active.
 //
 // Health makes no RPC, and may be called from any goroutine.
@@ -48,7 +48,8 @@ func (l *Lock) Health() error {
 func (l *Lock) Live(*http.Request) error { return l.Health() }
 
 // Leading returns nil while HasLock returns true, and an error otherwise. Use it as a readiness probe if only the
-// leader should receive requests. After a change of leader, requests go to the old leader until the next probe.
+// leader should receive requests. After a change of leader, requests may still go to the old leader until its next
+// probe.
 func (l *Lock) Leading(*http.Request) error {
 	if l.err != nil {
 		return l.err

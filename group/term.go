@@ -18,11 +18,11 @@ import (
 
 // errUseless ends the term of a member that cannot claim or release any partition, so that other members can take over
 // its share.
-var errUseless = errors.New("no partition could be claimed or released for two lease durations")
+var errUseless = errors.New("no partition could be claimed or released for at least one lease duration")
 
 // term serves one term of a member. When the term ends, the member loses its partitions. A single goroutine runs the
-// term's loop and owns its state, except for the fields that assignment.valid reads. Requests to Spanner run in other
-// goroutines.
+// term's loop and owns its state. Other goroutines, such as those of requests to Spanner, read only fields that are
+// atomic or do not change.
 type term struct {
 	m       *member
 	lease   *elect.Keeper
@@ -39,8 +39,8 @@ type term struct {
 }
 
 // leave is the state of a term that is being given up, either because Run's ctx has ended or because the member cannot
-// do its work. To inform the other members, the member announces that it is leaving and publishes a plan without
-// itself.
+// do its work. Unless all work returns first, the member announces to the others that it is leaving, and publishes a
+// plan without itself.
 type leave struct {
 	why     error // nil: the term continues
 	marked  bool  // the announcement was sent
@@ -75,8 +75,8 @@ func (t *term) facts() share.Facts {
 }
 
 // run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
-// returned. The result describes how the term ended. The error is not nil if the member was stopped but its lock could
-// not be released.
+// returned. It does not wait for work beyond the grace period or leave.limit. The result describes how the term ended.
+// The error is not nil only if ctx has ended and the member's lock could not be released.
 func (t *term) run(ctx context.Context) (share.Ending, error) {
 	t.lease.Start()
 	defer t.polls.readDeadline.Stop()
@@ -234,8 +234,8 @@ func (t *term) handleRequests() {
 	t.polls.soon(0)
 }
 
-// end ends the term. If the term was lost, end leaves the member's lock to expire. Otherwise, it releases the lock
-// together with all of the member's partitions.
+// end ends the term. If the term was lost, or if work has not returned in time, end leaves the member's lock to expire.
+// Otherwise, it releases the lock together with all of the member's partitions.
 func (t *term) end(ctx context.Context, lost error) (share.Ending, error) {
 	owned, _ := t.m.inventory.All.Holds()
 	e := t.conduct.Ending(t.polls.clock.Now(), t.lease.Age(), owned, errors.Is(t.leave.why, errUseless))
@@ -279,8 +279,9 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", spindle.ErrStopped, context.Cause(ctx))
 }
 
-// stop begins to give up the term because ctx has ended. With WithHandover, it first announces that the member is
-// leaving, and work continues until the other members have had time to see the announcement.
+// stop begins to give up the term because ctx has ended. With WithHandover, if there is work to hand over, stop only
+// announces that the member is leaving. The work is revoked once the other members have had time to see the
+// announcement, or earlier if heartbeats fail. In all other cases, stop revokes all work immediately.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
 	c := t.send.config
@@ -295,8 +296,8 @@ func (t *term) stop(ctx context.Context) {
 	t.upkeep.mark()
 }
 
-// giveUp begins to give up the term because of a problem, while Run continues. It revokes all work. The member's lock
-// is released once all work has returned.
+// giveUp begins to give up the term because of a problem, while Run continues. It revokes all work. If all work returns
+// in time, the member's lock is then released.
 func (t *term) giveUp(why error) {
 	t.leave.why = why
 	if errors.Is(why, errReadDeadline) {
@@ -306,8 +307,8 @@ func (t *term) giveUp(why error) {
 	t.m.report(t)
 }
 
-// revokeTerm revokes all of the member's partitions. If the work on one partition is slow to return, the other partitions
-// are released without waiting for it.
+// revokeTerm revokes all of the member's partitions. If the work on one partition is slow to return, the other
+// partitions are released without waiting for that work.
 func (t *term) revokeTerm(reason error) {
 	for _, e := range t.m.inventory.All {
 		if e.State == share.Held {

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// upkeep keeps the rows of the group up to date for the other members and for operators: it publishes plans, evicts dead
+// upkeep keeps the group's rows up to date for the other members and for operators. It publishes plans, evicts dead
 // members, marks paused partitions, sets the member's weight, and announces that the member is leaving. At most one
 // request of each kind is in progress.
 type upkeep struct {
@@ -52,8 +52,8 @@ func (u *upkeep) ended(what string, err error) bool {
 	return err == nil
 }
 
-// publish publishes the next plan if it is this member's turn. To publish a group's first plan, it needs a poll that
-// has read all partitions.
+// publish publishes the next plan if it is this member's turn. A group's first plan requires a poll that has read all
+// partitions.
 func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 	if u.publishing || u.t.leaving() {
 		return
@@ -67,7 +67,7 @@ func (u *upkeep) publish(s table.GroupSnapshot, allRead bool) {
 	}
 }
 
-// sendPlan replaces the published plan, unless it has changed since the last poll.
+// sendPlan replaces the published plan with next, unless the published plan has changed since the last poll.
 func (u *upkeep) sendPlan(next *plan.Plan) {
 	u.publishing = true
 	body, seen := next.Encode(), u.planning.Head
@@ -83,8 +83,8 @@ func (u *upkeep) sendPlan(next *plan.Plan) {
 	})
 }
 
-// publishWithout publishes a plan that assigns no partitions to this member. The other members see the plan at their
-// next poll, even in a group so large that they rarely read each other's rows.
+// publishWithout publishes a plan that assigns no partitions to this member. The other members notice the plan at their
+// next poll, even if the group is so large that they rarely read each other's rows.
 func (u *upkeep) publishWithout() {
 	if u.publishing {
 		return
@@ -94,7 +94,7 @@ func (u *upkeep) publishWithout() {
 	}
 }
 
-// evict ends the terms of dead members in a single commit, so that other members can claim their partitions.
+// evict ends the terms of dead members in a single commit, so that living members can claim the partitions.
 func (u *upkeep) evict(dead []table.Observation) {
 	if len(dead) == 0 || u.evicting {
 		return
@@ -116,8 +116,9 @@ func (u *upkeep) evict(dead []table.Observation) {
 	})
 }
 
-// weigh writes the program's weight into the member's own row, if the last poll read a different weight. The next poll
-// shows whether a late write has undone this change.
+// weigh writes the weight that the program has set into the member's own lease row, if the last poll read a different
+// weight. If an earlier write commits late and undoes the change, the next poll shows it, and the member calls weigh
+// again.
 func (u *upkeep) weigh(own table.Observation) {
 	weight := u.t.m.candidate.LeaseRecord.Weight
 	if u.weighing || u.t.leaving() || own.Token != u.t.own.Token || own.LeaseRecord == nil || cmp.Or(own.LeaseRecord.Weight, 1) == cmp.Or(weight, 1) {
@@ -133,8 +134,8 @@ func (u *upkeep) weigh(own table.Observation) {
 }
 
 // showPaused marks the paused partitions in the table, so that operators do not mistake them for partitions without a
-// holder. If another member still has a partition, showPaused marks it after a later poll. The argument contains the
-// members' rows from the last poll, which show whose terms have ended.
+// member. If another member still has a partition, showPaused marks it after a later poll. The argument members
+// contains the rows from the last poll, which show whose terms have ended. It can be nil.
 func (u *upkeep) showPaused(members map[string]table.Observation) {
 	t, names := u.t, u.t.m.inventory.Unmarked()
 	if names == nil || u.marking || t.leaving() {

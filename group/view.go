@@ -39,9 +39,8 @@ type Member struct {
 }
 
 // Members returns the members of a group and the partitions of each member, all at the same instant. It reads every row
-// of the group. Usually, there are two rows for each partition, including partitions that are no longer in any list.
-// The first 50,000 rows take one RPC, and each further 50,000 rows take one more. The RPCs are sent in sequence, and
-// read the same snapshot.
+// of the group, in one RPC. Usually, there are two rows for each partition, including partitions that are no longer in
+// any list.
 //
 // Members does not require a running Group.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {

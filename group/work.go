@@ -30,13 +30,14 @@ func (a *assignment) valid() bool {
 	return a.ctx.Err() == nil && a.in.lease.Held() && a.in.polls.left() > 0
 }
 
-// outcome is the result of an assignment's work, or the reason why the work must end. The zero outcome only wakes the loop.
+// outcome is the result of an assignment's work, or the reason why the work must end. The zero outcome only wakes the
+// loop.
 type outcome struct {
 	of     *assignment
 	lasted time.Duration // how long the work was running
 
-	// The field must is the reason why work that may still be running has to end. Either the work has stalled, or a
-	// write was refused because the partition's lease row is missing. If the work has returned, the field is nil.
+	// The field must is nil if the work has returned. Otherwise, it is the reason why the work has to end: the work has
+	// stalled, or a read has shown that the partition's lease row is missing.
 	must error
 }
 
@@ -71,9 +72,9 @@ func (t *term) beginWork(e *share.Entry) {
 	}
 }
 
-// work calls the program's function for the partition. It logs an early return, the first time as a warning and later
-// at level Debug. Unless WithEarlyReturn says otherwise, it calls the function again. It returns the duration of the
-// last call.
+// work calls the program's function for the partition. It logs each early return, the first one as a warning and later
+// ones at level Debug. Unless WithEarlyReturn says otherwise, it then calls the function again. It returns the duration
+// of the last call.
 func (a *assignment) work() (lasted time.Duration) {
 	c, p := a.in.send.config, a.partition()
 	pause, level := elect.Backoff{Max: c.Lease}, slog.LevelWarn
@@ -109,14 +110,14 @@ func (t *term) endWork(e *share.Entry, reason error) {
 	}
 }
 
-// collect handles work that has returned. If all revoked work has now returned, the revoked partitions are released
-// immediately. Otherwise, they are released after lease/50, so that the same commit covers work that returns within
-// that time.
+// collect handles work that has returned or has to end. If all revoked work has now returned, the revoked partitions
+// are released immediately. Otherwise, the partitions whose work has returned are released after lease/50. The same
+// commit then covers work that returns within that time.
 func (t *term) collect() {
 	for _, o := range t.m.takeReturned() {
 		a, e := o.of, o.of.entry
 		switch {
-		case o.must != nil && (e.Assigned != a.hold || e.State != share.Held): // it has been told to end
+		case o.must != nil && (e.Assigned != a.hold || e.State != share.Held): // the work has already been told to end
 		case a.in != t:
 			t.polls.soon(0) // the partition can be claimed now
 		case e.Assigned != a.hold:

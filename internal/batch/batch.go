@@ -1,6 +1,6 @@
 // Package batch combines requests that the locks of one process make to the same lock table. Heartbeats that are sent
-// at about the same time share one commit, and polls share one read. This delays a request by a few milliseconds at
-// most, which the protocol tolerates because any request can be slow.
+// at about the same time share one commit, and polls share one read. Requests.Store says for how long this delays a
+// request. The protocol tolerates the delay, because any request can be slow.
 //
 //   - batch.go: decides which requests are combined
 //   - commits.go: combines heartbeats
@@ -33,14 +33,16 @@ type Requests struct {
 	reads   gathering[*read]
 }
 
-// longestWindow limits how long a request waits for others.
+// longestWindow limits the window of each store (see Requests.Store).
 const longestWindow = 5 * time.Millisecond
 
 // Store returns a store for locks with the given lease. It combines their heartbeats and polls with the requests of all
 // other stores that this method has returned. All of these stores must use the same table.
 //
-// The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it. A
-// poll is sent immediately, unless another poll is in progress or polls were combined within the last window.
+// The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it.
+// While earlier heartbeats are unanswered, it waits for the answers instead, for up to lease/50, or for up to lease/10
+// if the gate limits the claims. A poll is sent immediately, unless the previous read is unanswered or combined several
+// polls. In that case, the poll waits until one window after the previous read was sent.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
 	return &store{Store: s, requests: r, window: min(longestWindow, lease/50), lease: lease}
 }
@@ -52,8 +54,8 @@ type store struct {
 	lease    time.Duration
 }
 
-// busy returns how long a heartbeat waits for earlier heartbeats to be answered. If transactions abort each other, the
-// heartbeat waits longer, because another commit would only cause more aborts.
+// busy returns how long a heartbeat waits, at most, for earlier heartbeats to be answered. It waits longer if the gate
+// limits the claims: transactions then abort each other, and another commit would only cause more aborts.
 func (s *store) busy() time.Duration {
 	if s.requests.Claims.Bounded() {
 		return s.lease / 10
@@ -94,7 +96,7 @@ func (s *store) Commit(ctx context.Context, step string, writes []table.Write) e
 	}
 }
 
-// Of returns the Requests for the locks in a table that use this client. The Requests live as long as the client.
+// Of returns the Requests for all locks that use this client and this table. The Requests live as long as the client.
 func Of(db *spanner.Client, tableName string) *Requests {
 	key := tableOf{weak.Make(db), table.Canonical(tableName)}
 	processWide.Lock()

@@ -23,11 +23,12 @@ type commit struct {
 // maxWrites limits a commit to 500 locks, because each heartbeat has two writes for each name.
 const maxWrites = 1000
 
-// commitAll sends heartbeats in as few commits as their size limit allows.
+// commitAll sends heartbeats in as few commits as possible. The size of a commit is limited, and its heartbeats must
+// have the same number of attempts.
 //
 // If a shared commit fails or is not answered soon, the keepers send its heartbeats again. Second attempts share
-// commits of half the maximum size, third attempts share commits of a quarter, and so on. So one row that can't be
-// written does not cost all locks their leases. Heartbeats with different numbers of attempts do not share a commit.
+// commits of half the maximum size, third attempts share commits of a quarter, and so on. As a result, one row that
+// can't be written does not cost all locks their leases.
 func commitAll(all []*commit) {
 	var sent sync.WaitGroup
 	all = slices.DeleteFunc(all, func(c *commit) bool { return c.ctx.Err() != nil })

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// gathering collects requests of one kind until the first of their windows ends.
+// gathering collects requests of one kind, and sends them together.
 type gathering[R any] struct {
 	mu      sync.Mutex
 	waiting []R
@@ -21,10 +21,10 @@ type gathering[R any] struct {
 	answered func() // called when all sends have been answered
 }
 
-// add queues a request and returns immediately. When the window of any queued request ends, all queued requests are
-// passed to the function send, which runs in its own goroutine.
+// add queues a request and returns immediately. When the window of any queued request ends, the function send is called
+// with all queued requests, in its own goroutine.
 //
-// While other requests are in progress, a request waits for their answers, but at most for the duration busy.
+// While earlier requests are in progress, the request waits for their answers instead, for at most the duration busy.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +36,8 @@ func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 }
 
 // addPromptly is like add, but sends a request immediately if two conditions are met. First, no other request is in
-// progress or waiting. Second, the previous request was sent alone or more than one window ago.
+// progress or waiting. Second, the previous request was sent alone or more than one window ago. Otherwise, the request
+// waits until one window after the previous one was sent.
 func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +56,7 @@ func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
 		return
 	}
 	if g.timer != nil {
-		g.timer.Stop() // if it has already fired, its flush finds no request, or only some
+		g.timer.Stop() // if it has already fired, the requests are sent early, which does no harm
 	}
 	g.ends = ends
 	g.timer = time.AfterFunc(time.Until(ends), func() { g.flush(send) })
@@ -87,7 +88,8 @@ func (g *gathering[R]) send(all []R, send func([]R)) {
 	}()
 }
 
-// parts divides requests into parts of one class each. The size of a part is at most the maximum for its class.
+// parts divides requests into parts of one class each. The size of a part is at most the maximum for its class, unless
+// a single request is larger.
 func parts[R any](all []R, class, size func(R) int, most func(class int) int) (parts [][]R) {
 	slices.SortStableFunc(all, func(a, b R) int { return class(a) - class(b) })
 	sum := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// read is one candidate's request.
+// read is one lock's request for rows.
 type read struct {
 	ctx   context.Context
 	store table.Store
@@ -18,17 +18,18 @@ type read struct {
 	bound table.Bound
 	keys  table.Keys
 
-	// The answer, once answered is closed.
+	// These fields contain the answer once answered is closed.
 	rows     []table.Row
 	at       time.Time
 	err      error
 	answered chan struct{}
 }
 
-// maxKeys limits the size of a combined read, so that no candidate waits for thousands of rows of other candidates.
+// maxKeys limits the number of keys in a combined read, so that no candidate waits for thousands of rows of other
+// candidates.
 const maxKeys = 1000
 
-// readAll combines the requests into as few reads as their number and bounds allow.
+// readAll answers the requests with as few reads as maxKeys and the requests' bounds allow.
 func readAll(all []*read) {
 	bound := func(r *read) int { return int(r.bound) }
 	size := func(r *read) int { return len(r.keys.Names) + len(r.keys.Ranges) }
@@ -39,8 +40,8 @@ func readAll(all []*read) {
 	sent.Wait()
 }
 
-// readTogether answers all requests from one snapshot. If the limit cuts off some rows, it sends each request
-// separately.
+// readTogether answers all requests from one snapshot. If the limit may have cut off some rows, it sends each request
+// separately instead.
 func readTogether(all []*read) {
 	merged := merge(all)
 	contexts := make([]context.Context, len(all))
@@ -71,8 +72,8 @@ func readEach(all []*read) {
 	sent.Wait()
 }
 
-// merge returns the keys of all requests. The limit is the sum of the requests' limits, or no limit if any
-// request has none.
+// merge returns the keys of all requests. Their limit is the sum of the requests' limits. If any request has no limit,
+// the merged keys have none.
 func merge(all []*read) table.Keys {
 	var keys table.Keys
 	names, ranges, limited := map[string]bool{}, map[table.Range]bool{}, true

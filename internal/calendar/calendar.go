@@ -1,4 +1,4 @@
-// Package calendar finds the times that a cron line names in a time zone, such as 3:00 in Berlin each day.
+// Package calendar finds the times that a cron line names in a time zone, such as every day at 3:00 in Berlin.
 package calendar
 
 import (
@@ -15,17 +15,18 @@ import (
 
 // Line is a cron line in a time zone.
 //
-// Package cron does not define what happens to times that do not exist or come twice. So Line asks package cron for wall-clock
-// times: times in UTC that have the zone's date and time of day. Each wall-clock time exists, and comes once.
+// Package cron does not define what happens at times that do not exist, or that occur twice, because clocks were
+// changed. Line therefore asks package cron for wall-clock times: times in UTC that have the zone's date and time of
+// day. In UTC, every time of day exists and occurs once.
 type Line struct {
 	times  *cron.SpecSchedule
 	zone   *time.Location
-	hourly bool // the line names every hour, so all times that clocks show count, and no others
+	hourly bool // the line names every hour, so a time that occurs twice is due twice, and a skipped time is not due
 }
 
 const everyHour = 1<<24 - 1
 
-// Parse returns an error for a line that can't be read, or that never comes due.
+// Parse returns the line in the time zone. It returns an error if the line is invalid or never comes due.
 func Parse(line string, zone *time.Location) (Line, error) {
 	if zone == nil {
 		return Line{}, errors.New("the time zone is nil; pass time.UTC, or a zone from time.LoadLocation")
@@ -35,12 +36,12 @@ func Parse(line string, zone *time.Location) (Line, error) {
 	}
 	parsed, err := cron.ParseStandard(line)
 	if err != nil {
-		return Line{}, fmt.Errorf("cron line %q: %w; a line has five fields: minute, hour, day of the month, month and day of the week, from 0 for Sunday to 6", line, err)
+		return Line{}, fmt.Errorf("cron line %q: %w; a line has five fields: minute, hour, day of the month, month, and day of the week (0 to 6, from Sunday)", line, err)
 	}
 	times, ok := parsed.(*cron.SpecSchedule)
 	switch {
 	case !ok:
-		return Line{}, fmt.Errorf("cron line %q: @every counts from when a program starts, so machines would not agree; use a fixed period instead", line)
+		return Line{}, fmt.Errorf("cron line %q: @every counts from the start of the program, so machines would not agree on the times; use a fixed period instead", line)
 	case times.Next(time.Unix(0, 0).UTC()).IsZero():
 		return Line{}, fmt.Errorf("cron line %q never comes due: no month that it names has such a day", line)
 	}
@@ -81,7 +82,7 @@ func (l Line) next(now time.Time) time.Time {
 	wall := wallOf(from)
 	begin, end := from.ZoneBounds()
 	if shown := wallOf(begin.Add(-1)); !l.hourly && wall.Before(shown) {
-		wall = shown // clocks were set back, so that the times up to this one come twice
+		wall = shown // clocks were set back, so the times up to this one occur twice
 	}
 	for {
 		next := l.times.Next(wall)

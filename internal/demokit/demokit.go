@@ -1,5 +1,5 @@
-// Package demokit supports the examples and spindle demo. It starts an emulator, runs child processes, and prints what
-// happens to them on a timeline. Do not copy code from this package into your own program.
+// Package demokit supports the examples and the command spindle demo. It starts an emulator, runs child processes, and
+// prints what happens to them on a timeline. Do not copy code from this package into your own program.
 package demokit
 
 import (
@@ -20,8 +20,8 @@ import (
 // Table is the name of the lock table that Open creates.
 const Table = "locktable"
 
-// Play runs a story until it ends or the user presses Ctrl+C. If the story returns an error, Play prints the error and
-// exits. A second Ctrl+C ends the process immediately.
+// Play runs a story until it ends or the user presses Ctrl+C. If the story fails or is interrupted, Play prints a
+// message and exits. A second Ctrl+C ends the process immediately.
 func Play(story func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)

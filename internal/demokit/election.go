@@ -11,11 +11,12 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Rejected follows the token in a process's report that its write came too late.
+// Rejected follows the token in a report that a write under this token was rejected.
 const Rejected = "rejected"
 
-// An Election is the story of three processes that compete for one lock: one is killed, one is paused, and one loses the
-// lock in another way. Each time, another process takes over. A process that has the lock reports its token repeatedly.
+// An Election is the story of three processes that compete for one lock. The first holder is killed, the second is
+// paused, and the third loses the lock in another way. Each time, another process takes over. A process that has the
+// lock reports its token repeatedly.
 type Election struct {
 	*Story
 	Lease time.Duration
@@ -27,7 +28,7 @@ type Election struct {
 	token     spindle.Token // that token
 	marks     int           // the number of reports with that token
 	since     time.Time
-	rejected  *Child   // the process that reported a rejected write last
+	rejected  *Child   // the last process that reported a rejected write
 	tokens    []string // of all terms
 }
 
@@ -38,7 +39,8 @@ func NewElection(lease time.Duration, works string, fence bool) *Election {
 	return e
 }
 
-// Begin starts the processes A, B and C with the arguments that args returns for each. It returns once A works.
+// Begin starts the processes A, B and C with the arguments that args returns for each. It returns once A has worked for
+// a while.
 func (e *Election) Begin(ctx context.Context, args func(name string) []string) error {
 	for _, name := range []string{"A", "B", "C"} {
 		c, err := e.Start(ctx, name, args(name)...)
@@ -62,8 +64,8 @@ func (e *Election) Holder() *Child { return e.holder }
 // Token returns the token under which that process works.
 func (e *Election) Token() spindle.Token { return e.token }
 
-// Next calls the given function, which must make the working process lose the lock. It returns how long it takes until
-// another process begins to work.
+// Next calls the given function, which must make the working process lose the lock. It returns how long it took until
+// another process began to work.
 func (e *Election) Next(ctx context.Context, do func(holder *Child) error) (time.Duration, error) {
 	at := time.Now()
 	if err := do(e.holder); err != nil {
@@ -75,7 +77,8 @@ func (e *Election) Next(ctx context.Context, do func(holder *Child) error) (time
 	return e.since.Sub(at), e.marksUntil(ctx, 5)
 }
 
-// Pause pauses the process that works until another process works, and then resumes it.
+// Pause pauses the working process, and resumes it once another process works. It prints the given text, which says
+// what happens in the meantime.
 func (e *Election) Pause(ctx context.Context, then string) (time.Duration, error) {
 	paused := e.holder
 	e.Say("", Bad, "kill -STOP %d: %s", paused.Pid(), then)
@@ -93,7 +96,7 @@ func (e *Election) Pause(ctx context.Context, then string) (time.Duration, error
 	return took, e.marksUntil(ctx, e.marks+4)
 }
 
-// GoHome stops the processes that still run, the working one last.
+// GoHome stops the processes that are still running, and stops the working process last.
 func (e *Election) GoHome(ctx context.Context) error {
 	e.Say("", Plain, "the end: SIGTERM stops the waiting processes first, and then the working one")
 	waiting := slices.DeleteFunc(slices.Clone(e.processes), func(c *Child) bool { return c == e.holder || c.Gone() })
@@ -132,7 +135,7 @@ func (e *Election) hear(r Report) error {
 	line, late := strings.CutSuffix(r.Line, " "+Rejected)
 	var token spindle.Token
 	if _, err := fmt.Sscan(line, &token); err != nil {
-		return fmt.Errorf("%s reported %q, which is no token: %w", r.Child.Name, r.Line, err)
+		return fmt.Errorf("%s reported %q, which is not a token: %w", r.Child.Name, r.Line, err)
 	}
 	switch {
 	case late:

@@ -15,7 +15,7 @@ const (
 	// Glance is the interval at which a story calls Look.
 	Glance = 50 * time.Millisecond
 
-	// patience is how long a story waits for its next step. A second or two is enough, unless the machine is busy.
+	// patience is how long a story waits for its next step. A few seconds are enough, unless the machine is busy.
 	patience = 2 * time.Minute
 )
 
@@ -41,7 +41,7 @@ type Child struct {
 	gone  bool
 }
 
-// A Report is a line that a child printed. The last report of a child is that it has ended.
+// A Report is a line that a child printed. The last report of a child says that the child has ended.
 type Report struct {
 	Child *Child
 	Line  string

@@ -28,7 +28,8 @@ const (
 )
 
 // A Timeline prints events to standard output, each with the number of seconds since the timeline began. It uses
-// colours if standard output is a terminal and NO_COLOR is not set. Only the goroutine that plays the story may use it.
+// colours if standard output is a terminal that supports them and NO_COLOR is not set. Only the goroutine that plays
+// the story may use it.
 type Timeline struct {
 	began    time.Time
 	terminal bool
@@ -61,7 +62,7 @@ func (t *Timeline) Say(who string, s Style, format string, args ...any) {
 	}
 }
 
-// Draw prints a line unchanged, so its parts can have different styles.
+// Draw prints a line without wrapping or painting it, so that its parts can have different styles.
 func (t *Timeline) Draw(who, format string, args ...any) {
 	t.head(who)
 	fmt.Printf(format+"\n", args...)

@@ -5,7 +5,8 @@
 //   - clock.go: the time; tests replace only the clock and the table's Store
 //   - observer.go: reading the state of locks; history.go: deciding when a lock is free
 //   - claim.go, free.go: winning a lock; step.go: one poll, and the claim that may follow it
-//   - yield.go: when a candidate leaves a lock to other candidates
+//   - gate.go: how many claims are sent at once; patience.go: when to give up because Spanner refuses requests
+//   - yield.go: when a candidate leaves a lock to other candidates; handover.go: what it does when a holder leaves
 //   - term.go: the phases of a term; keep.go: its heartbeats; end.go: its announcement and its release
 package elect
 
@@ -58,8 +59,8 @@ type Queue interface {
 	Learns(answer *table.Beside) // is called when the poll has been answered
 }
 
-// Again returns a copy of c that can compete for the locks once more. The copy keeps the cool-down, but nothing that c
-// has read about the locks.
+// Again returns a copy of c that can compete for the locks once more. The copy keeps c's pauses and what c knows about
+// its own terms, but not the rows that c has read.
 func (c *Candidate) Again() Candidate {
 	again := *c
 	again.observer, again.contests, again.retry = observer{}, 0, Backoff{}
@@ -112,7 +113,7 @@ func (c *Candidate) Look(ctx context.Context) ([]LockView, error) {
 	return views, nil
 }
 
-// recognise updates the candidate if a different candidate holds the lock.
+// recognise notes that another candidate holds the lock, if one does.
 func (c *Candidate) recognise(o table.Observation) {
 	if o.Confirmed() && o.Token != c.past.own {
 		c.yieldedTo()

@@ -16,13 +16,13 @@ type claimant struct {
 	names []string
 }
 
-// claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, claim finishes
-// the attempt in progress but does not start another. A claim that stopped halfway would block the other candidates
-// until its lease expired. The term does not depend on ctx.
+// claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, claim does not
+// stop halfway, because an unconfirmed claim would block the other candidates until it expired. However, claim no
+// longer repeats a claim or a confirmation that fails. The term does not end with ctx.
 //
-// If First(err) is true, another candidate claimed the locks first. If the confirmation fails for any other reason, the
-// candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease duration, because
-// they might be able to confirm a claim.
+// If First(err) is true, another candidate has probably claimed the locks first. If the confirmation fails for any
+// other reason, the candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease
+// duration, because they might be able to confirm a claim.
 func (c *Candidate) claim(ctx context.Context, on table.Table, seen ...LockView) (*Term, error) {
 	observed, names := make([]table.Observation, len(seen)), make([]string, len(seen))
 	for i, s := range seen {
@@ -78,17 +78,19 @@ func (c claimant) begin(ctx context.Context, token table.Token, sent Instant) *T
 	return t
 }
 
-// First reports whether err means that another candidate was first.
+// First reports whether err means that another candidate was first. It also returns true for an aborted claim, because
+// another candidate has probably claimed the same lock.
 func First(err error) bool {
 	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
 }
 
 // confirm confirms a claim, and returns the time just before it sent the request that succeeded.
 //
-// If the confirmation is refused or its outcome is unknown, confirm sends a heartbeat, which succeeds only if the lease
-// rows were inserted. A refusal alone proves nothing, because the Spanner client may have sent the commit twice. The
-// first commit may have been applied, and only the second one refused. Meanwhile, the locks are safe, because no other
-// candidate can claim them until the lease of the unconfirmed claim expires.
+// After most errors, confirm sends a heartbeat, which succeeds only if the lease rows were inserted. Even an error that
+// rejects the confirmation proves nothing, because the Spanner client may have sent the commit twice. The first commit
+// may have been applied, and only the second one rejected. Meanwhile, the locks are safe. Other candidates wait until
+// the unconfirmed claim has expired. Once one of them claims the locks, neither the confirmation nor the heartbeat can
+// succeed.
 func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()
@@ -145,8 +147,8 @@ func (s stamp) Transact(ctx context.Context, step string, fn func(context.Contex
 
 // disown frees the candidate's own claims whose replies were lost, and reports whether there were any. The candidate
 // then leaves the locks alone until those claims would have expired, and for at least a third of its lease. Without
-// this pause, a candidate that keeps losing replies would claim the locks again each time its own lease expired, and
-// candidates with longer leases would never get them.
+// this pause, a candidate that keeps losing replies could claim the locks again and again, and keep them from the other
+// candidates.
 //
 // If another candidate uses the same id by mistake, disown can free that candidate's claim.
 func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bool) {
@@ -170,7 +172,7 @@ func (c *Candidate) disown(ctx context.Context, seen []LockView) (coolingDown bo
 }
 
 // withdraw frees locks whose confirmation failed, even if the confirmation turns out to have been applied. The
-// candidate then cools down for one lease duration, or for at most a minute if Spanner refused the confirmation.
+// candidate then cools down for one lease duration, but for at most a minute if Spanner refused the confirmation.
 // Refusals arrive quickly, so even a candidate that claims once a minute leaves the locks free nearly all the time.
 func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	length := c.LeaseRecord.Lease
@@ -181,8 +183,8 @@ func (c claimant) withdraw(ctx context.Context, token table.Token, why error) {
 	c.insist(ctx, func(ctx context.Context) error { return c.Table.Withdraw(ctx, token, c.names...) })
 }
 
-// insist repeats the step that frees the locks, because other transactions of this process might abort it. After the
-// time limit of one attempt, insist gives up, and the locks expire.
+// insist repeats the step that frees the locks, because a conflict with another transaction might abort it. After the
+// time limit of one attempt, insist gives up, and leaves the locks to expire.
 func (c claimant) insist(ctx context.Context, free func(context.Context) error) {
 	_ = c.try(ctx, func(ctx context.Context) error {
 		return Insist(ctx, c.Clock, Attempt(c.LeaseRecord.Lease), free)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock supplies the time and random durations. Safety depends only on the clock's rate during one lease, and never on the
-// time that the clock shows.
+// Clock supplies the time and random durations. Safety depends only on the clock's rate during one lease, and never on
+// the time that the clock shows.
 type Clock interface {
 	Now() Instant
 	Timer(time.Duration) *time.Timer
@@ -15,18 +15,19 @@ type Clock interface {
 	Random(time.Duration) time.Duration // at least 0 and less than the argument
 }
 
-// Instant is one reading of both clocks of a machine, in nanoseconds. The monotonic clock stops while the machine is
-// suspended. The wall clock keeps running, but it can be set by hand.
+// Instant is one reading of both clocks of a machine, in nanoseconds. On most systems, the monotonic clock stops while
+// the machine is suspended. The wall clock keeps running, but it can be set by hand.
 type Instant struct{ Wall, Mono int64 }
 
-// Since returns the time elapsed since start. It uses the clock that shows the larger difference. A clock that stopped
-// or was set back therefore can't prolong a lease, and a clock that was set forward can only shorten it.
+// Since returns the time elapsed since start, by the clock that shows the larger difference. If one clock has stopped
+// or was set back, the lease still ends on time by the other clock. A clock that was set forward can only shorten a
+// lease.
 func (i Instant) Since(start Instant) time.Duration {
 	return time.Duration(max(i.Wall-start.Wall, i.Mono-start.Mono))
 }
 
-// Ran returns how long the machine has been running since the given instant, not counting the time while it was
-// suspended. No lease may depend on the result.
+// Ran returns how long the machine has been running since the given instant, by the monotonic clock. On most systems,
+// this does not include time during which the machine was suspended. No lease may depend on the result.
 func (i Instant) Ran(since Instant) time.Duration { return time.Duration(i.Mono - since.Mono) }
 
 // Time returns the wall clock's time.
@@ -92,7 +93,8 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 func (b *Backoff) Reset() { b.next = 0 }
 
 // Remind calls a function while work has not returned after its context was canceled. The first call comes after one
-// lease, and another follows each time the wait has doubled. Remind returns when ctx ends.
+// lease duration, and another follows each time the wait has doubled. Remind returns when ctx ends, so the caller must
+// end ctx when the work returns.
 func Remind(ctx context.Context, c Clock, lease time.Duration, say func(waited time.Duration)) {
 	for waited, next := time.Duration(0), lease; ; waited, next = next, 2*next {
 		if Sleep(ctx, c, next-waited); ctx.Err() != nil {

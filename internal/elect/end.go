@@ -11,13 +11,13 @@ import (
 
 // announce marks the term as leaving. Followers that see the mark poll more often, so they notice the release almost
 // immediately. After committing the mark, announce waits for a third of the lease plus the announcement's round trip,
-// so that every follower that polls on schedule sees the mark.
+// so that every follower that polls at least three times per lease sees the mark.
 //
 // announce returns early if ctx or the term ends, or if it can't commit the mark within a third of the lease. It also
 // returns early if heartbeats are failing and the remaining time is needed to stop the work.
 //
-// Once announce has been called, the term must end, even if announce fails. Otherwise, a delayed commit could mark a
-// term that is not leaving.
+// Once announce has been called, the term must end, even if the commit seemed to fail. Otherwise, a delayed commit
+// could mark a term that is not leaving.
 func (k *Keeper) announce(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, k.lease/3)
 	defer cancel()
@@ -86,7 +86,7 @@ func (k *Keeper) asked(ctx context.Context) (table.Request, error) {
 }
 
 // Release ends the term, frees its locks, and makes the given writes in the same commit. It retries until ctx ends or
-// the locks would expire anyway. It fails with table.ErrSuperseded if the term had already ended.
+// the locks would expire anyway. It fails with table.ErrSuperseded if the term's token was no longer valid.
 func (t *Term) Release(ctx context.Context, reason error, also ...table.Write) error {
 	on := t.table.And(also...)
 	return t.giveBack(ctx, reason, func(ctx context.Context, names ...string) error { return t.free(ctx, on, names...) })
@@ -122,8 +122,8 @@ func (t *Term) Recorded(ctx context.Context, key string) bool {
 }
 
 // giveBack repeats the step that frees the locks until it succeeds, ctx ends, or the locks would expire anyway. If the
-// step is refused because the token is no longer valid, giveBack checks whether an earlier attempt was applied and only
-// its reply was lost. The Spanner client may resend the commit even within a single call.
+// step fails because the token is no longer valid, giveBack checks whether an earlier attempt was applied and only its
+// reply was lost. The Spanner client may resend the commit even within a single call.
 func (t *Term) giveBack(ctx context.Context, reason error, free func(context.Context, ...string) error) error {
 	last, left := t.standing.Load(), t.lasts()
 	t.End(reason)
@@ -163,7 +163,7 @@ func Insist(ctx context.Context, clock Clock, lease time.Duration, free func(con
 }
 
 // released reports whether the locks of this term, which has ended, were released under its token. It returns false if
-// it can't find out before ctx ends.
+// it can't find out.
 func (t *Term) released(ctx context.Context) (yes bool) {
 	_ = Insist(ctx, t.clock, t.lease, func(ctx context.Context) (err error) {
 		yes, err = t.table.GivenBack(ctx, t.token, t.reclaims, t.names...)

@@ -27,12 +27,13 @@ func (c claimant) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
 
-// claimFree claims the locks by a blind commit, which it resends until it knows the outcome. It returns the time from
-// which the term's deadline is measured. If a heartbeat has shown that the claim won, this is the time before that
-// heartbeat. Otherwise, it is the time before the first attempt, because any of the attempts may have been applied.
+// claimFree claims the locks by a blind commit. It resends the commit until it knows the outcome, ctx ends, or the term
+// would be over. It returns the time from which the term's deadline is measured. If a heartbeat has shown that the
+// claim won, this is the time before that heartbeat. Otherwise, it is the time before the first attempt, because any of
+// the attempts may have been applied.
 //
-// Another claimant may have chosen the same token. So this claimant does nothing under the token until an attempt has
-// been acknowledged, or until it has read its own nonce in the lease row.
+// Another claimant may have chosen the same token. This claimant therefore does nothing under the token until an
+// attempt has been acknowledged, or until it has read its own nonce in the lease row.
 func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant, error) {
 	running := context.WithoutCancel(ctx)
 	sent := c.Clock.Now()
@@ -71,8 +72,9 @@ func (c claimant) claimFree(ctx context.Context, claim table.FreeClaim) (Instant
 	}
 }
 
-// resolve finds out whether a claim has won. If so, resolve sends a heartbeat, and also returns the time just before
-// that heartbeat. If the claim has lost, First(err) is true. In all other cases, the claim might still win.
+// resolve finds out whether a claim has won. If so, resolve sends a heartbeat. It reports true, and the time just
+// before the heartbeat, only if the heartbeat succeeds. If the claim has lost, First(err) is true. In all other cases,
+// the claim may have won or might still win.
 func (c claimant) resolve(ctx context.Context, claim table.FreeClaim) (won bool, beat Instant, err error) {
 	switch outcome, err := c.outcome(ctx, claim); {
 	case err != nil || outcome == table.Open:
@@ -93,7 +95,8 @@ func (c claimant) outcome(ctx context.Context, claim table.FreeClaim) (outcome t
 	return outcome, err
 }
 
-// giveUp makes sure that a claim can no longer be applied, or releases the locks if it was applied already.
+// giveUp retracts a claim, so that it can no longer be applied, or releases the locks if it was applied already. If
+// neither succeeds in time, any locks that the claim wins are left to expire.
 func (c claimant) giveUp(ctx context.Context, claim table.FreeClaim) {
 	c.insist(ctx, func(ctx context.Context) error {
 		retracted := c.Table.Retract(ctx, claim)
@@ -112,7 +115,8 @@ func (c claimant) giveUp(ctx context.Context, claim table.FreeClaim) {
 	})
 }
 
-// hopeless reports whether it is pointless to repeat a step, because the request is wrong or the table is gone.
+// hopeless reports whether it is pointless to repeat a step, because the request is wrong, or the table or database is
+// gone.
 func hopeless(err error) bool {
 	fault := table.FaultOf(err)
 	return fault.Kind == table.Lasting || fault == table.NoTable || fault == table.NoDatabase

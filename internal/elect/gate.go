@@ -9,14 +9,14 @@ import (
 )
 
 // Gate limits how many claims one Spanner client sends to a table at once. Without it, the claims of a thousand new
-// locks would abort each other and the claims of other processes. A claim has a place in the gate until it is confirmed,
-// so confirmations never wait. The zero value is ready to use. A nil Gate has no limit.
+// locks would abort each other and the claims of other processes. A claim keeps its place in the gate while it is being
+// confirmed, so confirmations never wait for a place. The zero value is ready to use. A nil Gate has no limit.
 //
-// At first, there is no limit. An abort is wasted if the next poll shows that no other candidate took the lock. The
-// gate counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had
-// wasted aborts, the new limit is the largest number of claims in flight, multiplied by the share of the other claims.
-// After several samples without wasted aborts, the limit is doubled. Spanner itself aborts few claims of different
-// locks, but the emulator runs only one transaction at a time.
+// At first, there is no limit. An abort is wasted if the next poll shows that the lock can still be claimed. The gate
+// counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had wasted
+// aborts, the new limit is the largest number of claims in flight, reduced by the share of these claims. After 16
+// samples in which claims had to wait and no abort was wasted, the limit is doubled. Spanner itself aborts few claims
+// of different locks, but the emulator runs only one transaction at a time.
 type Gate struct {
 	mu      sync.Mutex
 	flying  int               // claims that have a place
@@ -29,7 +29,7 @@ type Gate struct {
 	typical time.Duration     // how long a claim and its confirmation take
 
 	sample
-	calm int // how many samples had no wasted abort since the limit last changed
+	calm int // how many samples had waiting claims and no wasted abort since the limit last changed
 }
 
 // sample is what has happened since the gate last considered the limit.
@@ -121,7 +121,8 @@ func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	}
 }
 
-// join puts the place into the queue. The first place of each owner comes before any owner's second place, and so on.
+// join puts the place into the queue. Among equally urgent places, the first place of each owner comes before any
+// owner's second place, and so on.
 func (p *place) join(name string) {
 	if p.owners == nil {
 		p.owners = map[string]*owner{}

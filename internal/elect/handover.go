@@ -7,8 +7,8 @@ import (
 )
 
 // signal asks for handovers and names a successor during the pause before the next poll. It returns the rest of the
-// pause. Pauses are short while a holder is leaving, so naming a successor may take longer than the pause. Naming a
-// successor may take a tenth of the lease, because the other followers poll no more often.
+// pause. Pauses are short while a holder is leaving, so naming a successor may take up to a tenth of the lease. Once
+// there is a successor, the other followers poll no more often than that.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {
@@ -33,13 +33,14 @@ func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	}
 }
 
-// watch returns the pause before the next poll of a lock whose holder is leaving.
+// watch returns the pause before the next poll of a lock whose holder is leaving, or the longest duration if there is
+// no such lock.
 //
-// The holder keeps the lock for a third of its lease after its announcement. So no poll is needed until a third of the
-// lease has passed since the last poll that did not show the announcement. After that, the successor polls every
-// lease/100, and the other followers poll every lease/10 in case the successor has died. If there is no successor yet,
-// all followers poll every lease/50. If the holder takes longer than one lease duration, the polls become less and less
-// frequent.
+// After its announcement, the holder usually keeps the lock for a third of its lease. No poll is therefore needed until
+// a third of the lease has passed since the last poll that did not show the announcement. After that, the successor
+// polls every lease/100, and the other followers poll every lease/10 in case the successor has died. If there is no
+// successor yet, all followers poll every lease/50. If the holder takes longer than one lease duration, the polls
+// become less and less frequent.
 func (c *Candidate) watch(seen []LockView) time.Duration {
 	pause := time.Duration(math.MaxInt64)
 	for _, s := range seen {

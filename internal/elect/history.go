@@ -14,8 +14,8 @@ type lockHistory struct {
 	holder table.Token        // the token of the holder that wrote record
 	record *table.LeaseRecord // nil if none was read
 
-	// assumedLease is the last known holder's lease, or zero once there is evidence that its term has ended. Missing
-	// rows are not such evidence, because a holder whose rows were deleted acts until its deadline.
+	// assumedLease is the last known holder's lease, or zero once there is evidence that the holder's term has ended.
+	// Missing rows are not such evidence, because a holder whose rows were deleted may act until its deadline.
 	assumedLease time.Duration
 	absence
 	taken bool          // the lock had not been given back when its row was last seen
@@ -75,9 +75,9 @@ func (h *lockHistory) learn(o table.Observation, r rules) {
 	}
 }
 
-// miss records that the lock row is missing. The holder can no longer extend its lease, but may act until it expires.
-// So the candidate waits for one lease duration after the first poll that found the row missing. If a poll finds a new
-// orphan lease, the wait starts again.
+// miss records that the lock row is missing. A holder can then no longer extend its lease, but may act until the lease
+// expires. The candidate therefore waits for the assumed lease after the first poll that found the row missing. If a
+// poll finds a new orphan lease, the wait starts again.
 func (h *lockHistory) miss(o table.Observation, r rules) {
 	if h.absent.IsZero() || !h.knows(o.OrphanLeases) {
 		h.absent, h.orphanLeases = o.At, o.OrphanLeases
@@ -136,8 +136,8 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 // priorityDelay returns how long the candidate waits so that candidates of higher priority can claim first. For the
 // lowest priority, the delay is a fiftieth of the last holder's lease, or one second if that is shorter.
 //
-// The delay does not depend on the candidate's own lease. If it did, a candidate of high priority with a long lease
-// would come after a candidate of low priority with a short one.
+// If the candidate has seen a holder, the delay does not depend on the candidate's own lease. If it did, a candidate of
+// high priority with a long lease would come after a candidate of low priority with a short one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }

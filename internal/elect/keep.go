@@ -28,21 +28,22 @@ type TermEventKind int
 const (
 	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, although the one before it was
 	Safe                            // a heartbeat was acknowledged again
-	Beat                            // a heartbeat was sent, acknowledged or not, and the term continues
+	Beat                            // a heartbeat was acknowledged or has failed, and the term continues
 	Lost                            // the term has ended
 	Requested                       // another process has asked for the locks
 	Announced                       // the followers have seen the announcement, or the wait for them has ended
 )
 
 // Keeper maintains a term while its owner does other work. It sends heartbeats, polls for handover requests, and
-// announces that the term is about to end. All methods except Start must be called from the owner's goroutine.
+// announces that the term is about to end. The owner must call Start first. Only the owner's goroutine may then call
+// WatchRequests, Announce and Stop.
 type Keeper struct {
 	*Term
 	Interval time.Duration         // between heartbeats
 	InPhase  bool                  // all terms of this process with this interval send their heartbeats at the same times
 	Mute     <-chan struct{}       // once it is closed, no more heartbeats are sent, so the term expires; may be nil
 	Notify   func(TermEvent)       // called from other goroutines; must not block
-	Before   func(context.Context) // if not nil, called before each heartbeat; ctx ends with the term, or at Stop
+	Before   func(context.Context) // if not nil, called before each heartbeat; ctx ends with the work's context, or at Stop
 
 	ctx     context.Context // for everything that the keeper runs
 	quit    context.CancelFunc
@@ -61,7 +62,8 @@ func (k *Keeper) Start() {
 	k.all.Go(k.renew)
 }
 
-// WatchRequests polls for handover requests until the holder accepts one or the work's context ends.
+// WatchRequests polls for handover requests until the holder accepts one, the work's context ends, or the owner calls
+// Stop.
 func (k *Keeper) WatchRequests() {
 	k.all.Go(func() {
 		if by := k.requested(k.ctx); by != "" {
@@ -80,8 +82,8 @@ func (k *Keeper) Announce() {
 }
 
 // Stop stops the keeper's goroutines and waits for them. It cancels any heartbeat in progress. Such a heartbeat does no
-// harm, even if it is applied later. If the term is still held, Stop returns nil, and Notify will not be called when
-// the term ends. Otherwise, Stop returns why the term ended.
+// harm, even if it is applied later. If the term is still held, Stop returns nil, and Notify is not called when the
+// term ends. Otherwise, Stop returns why the term ended.
 func (k *Keeper) Stop() error {
 	k.quit()
 	close(k.left)
@@ -103,8 +105,9 @@ type attempt struct {
 
 var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
 
-// renew sends heartbeats until the term ends or the owner stops the keeper. If an attempt is not answered soon, renew
-// sends another attempt, but still waits for the first answer, because a server under load may answer late.
+// renew sends heartbeats until the term ends or the owner stops the keeper. It also stops once Mute is closed, or one
+// lease after the work has stalled. If an attempt is not answered soon, renew sends another attempt, but still accepts
+// the first answer, because a server under load may answer late.
 func (k *Keeper) renew() {
 	ctx := within(context.WithoutCancel(k.ctx))
 	defer ctx.cancel(errUnanswered)
@@ -197,8 +200,8 @@ func (k *Keeper) send(ctx context.Context, before []attempt, answers chan<- atte
 	return a, nil
 }
 
-// patience returns how long to wait for the answer to an attempt before the next attempt is sent. When the second
-// attempt is sent, at least a third of the lease is left.
+// patience returns how long to wait for the answer to an attempt before the next attempt is sent. With the default
+// heartbeat interval, at least a third of the lease is left when the second attempt is sent.
 func (k *Keeper) patience() time.Duration {
 	return max(min(k.lasts()*3/8, k.lease/4), k.lease/50)
 }
@@ -230,9 +233,9 @@ func (k *Keeper) learn(a attempt) error {
 	return nil
 }
 
-// Ended returns when the term ended, without reading the clock. If Spanner refused a heartbeat, this is the time just
-// before that heartbeat was sent. If a fence found the lease row missing, it is the instant that was passed to
-// Supersede. Otherwise, it is the deadline.
+// Ended returns when the term ended, without reading the clock. If a heartbeat found that the token was no longer
+// valid, this is the time just before that heartbeat was sent. If a fence found the lease row missing, it is the
+// instant that was passed to Supersede. Otherwise, it is the deadline.
 func (k *Keeper) Ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
 		return *sent
@@ -250,8 +253,8 @@ func (k *Keeper) notify(e TermEvent) {
 
 // untilBeat returns the time until the next heartbeat. If InPhase is set, heartbeats are due when the monotonic clock
 // reaches a multiple of the interval. Otherwise, the next heartbeat is due one interval after the last acknowledged
-// heartbeat was sent, give or take a random 5 %. The random part keeps locks that were elected together from always
-// sending their heartbeats together.
+// heartbeat was sent, plus or minus a random time of up to 5 %. The random time keeps terms that began together from
+// always sending their heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

@@ -13,9 +13,9 @@ type observer struct {
 	seen map[string]*lockHistory // nil if nothing was seen
 }
 
-// observe reads the lock rows. It also reads the lease rows if it has not read the locks before, if a lock row was
-// missing at the last poll, or if the lock rows do not show who the holder is. Each read is a snapshot. If a later read
-// fails, the candidate remembers the earlier results, which can only make it more cautious.
+// observe reads the lock rows. It also reads the lease rows if it has not read the locks before, if a lock row is
+// missing or was missing at the last poll, or if the lock rows do not show who the holder is. Each read is a snapshot.
+// If a later read fails, the candidate remembers the earlier results, which can only make it more cautious.
 func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if b.seen == nil || slices.ContainsFunc(c.Names, b.missed) { // the wall clock only limits the range of keys to read
 		return on.LookAtLeases(ctx, c.Clock.Now().Time(), c.Names...)
