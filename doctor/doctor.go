@@ -2,7 +2,7 @@
 // that your program will use, and with the program's permissions.
 //
 // [Run] performs the steps of the lock protocol on temporary rows and checks the results. It takes a few seconds, and
-// makes a few hundred small reads and commits. It never touches the rows of a lock.
+// makes a few hundred small reads and commits. It never touches the rows of your locks.
 //
 // docs/spanner.md lists what locks require of Spanner, and which check verifies each requirement.
 package doctor
@@ -49,7 +49,7 @@ type Report struct {
 	Clock      *Clock      `json:"clock,omitempty"`       // Spanner's clock, compared with this machine's
 }
 
-// OK reports whether no check has failed. A check that could not be made does not count as failed.
+// OK returns true if no check has failed. A check that could not be made does not count as failed.
 func (r Report) OK() bool { return r.Err() == nil }
 
 // Err returns an error that names the failed checks and their findings, or nil if no check has failed.
@@ -66,20 +66,20 @@ func (r Report) Err() error {
 	return fmt.Errorf("doctor: %d of %d checks failed on table %s: %w", len(failed), len(r.Checks), r.Table, errors.Join(failed...))
 }
 
-// limit is the time limit for a run, not including the final cleanup.
+// limit is the time limit for a run. It does not include the final cleanup.
 const limit = 3 * time.Minute
 
 // Run checks a database and its lock table. It needs the same permissions as a process that competes for a lock. If it
 // also has permission to read the table's schema, it verifies the schema. Run stops after three minutes or when ctx ends.
 //
-// Run returns an error if some checks could not be made, for example because an argument is invalid, because the
-// database cannot be reached or stops responding, or because ctx ends. The report still contains the results of the
-// other checks. A failed check does not make Run return an error. To find out whether a check has failed, call
-// [Report.Err].
+// Run returns an error if an argument is invalid, if ctx ends, or if a problem that may be temporary prevents a check,
+// for example if the database cannot be reached or stops responding. The report still contains the results of the other
+// checks. A failed check does not make Run return an error. Neither does a missing permission, although it may prevent
+// checks. To find out whether a check has failed, call [Report.Err].
 //
-// Run deletes its rows before it returns, even if ctx has ended. If the process is killed, a few rows whose names begin
-// with spindle-doctor/ remain in the table. No lock uses them, and later runs delete them once they are ten minutes
-// old according to Spanner's clock.
+// Run deletes its rows before it returns, even if ctx has ended. If the process is killed or the deletion fails, some
+// rows whose names begin with spindle-doctor/ remain in the table. No lock uses them. Later runs delete them once they
+// are ten minutes old by Spanner's clock.
 func Run(ctx context.Context, db *spanner.Client, tableName string) (Report, error) {
 	if db == nil {
 		return Report{}, errors.New("doctor: the Spanner client is nil; create one with spindle.Open")

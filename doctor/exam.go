@@ -29,8 +29,8 @@ type exam struct {
 	clock      *Clock
 }
 
-// probe checks one assumption. It does not run if a check that it needs has failed, because it would then fail for the
-// same reason.
+// probe checks one assumption. It does not run if a check that it needs has failed or could not be made, because it
+// would then fail for the same reason. For the only exception, see missing.
 type probe struct {
 	name  string
 	needs []string
@@ -39,7 +39,7 @@ type probe struct {
 	do    string
 }
 
-// finding is the error of a probe whose assumption does not hold, or holds only in part.
+// finding is the error with which a probe reports a verdict other than OK.
 type finding struct {
 	verdict          Verdict
 	found, means, do string // means and do replace the probe's own, unless empty
@@ -47,10 +47,10 @@ type finding struct {
 
 func (f *finding) Error() string { return f.found }
 
-// stop is the panic that ends a probe early. Only must starts it, and only attemptProbe recovers from it.
+// stop is the panic that ends a probe early. Only attemptProbe recovers from it.
 type stop struct{ error }
 
-// must ends the probe if err is not nil. It is called in the probe's own goroutine.
+// must ends the probe if err is not nil. Call it only in the probe's own goroutine, where attemptProbe can recover.
 func must(err error) {
 	if err != nil {
 		panic(stop{err})
@@ -79,7 +79,7 @@ func warn(format string, args ...any) {
 	must(&finding{verdict: Warning, found: fmt.Sprintf(format, args...)})
 }
 
-// errNotTheQuestion is the failure of a step that only prepares a probe.
+// errNotTheQuestion is the error of a step that only prepares a probe. It does not show that the assumption is wrong.
 var errNotTheQuestion = errors.New("the check could not be prepared")
 
 func prepared[T any](v T, err error) T {
@@ -100,7 +100,8 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes as many checks as possible. If some are missing, it returns the reason.
+// run makes as many checks as possible. If ctx ended or a problem that may be temporary prevented a check, run returns
+// the reason.
 func (e *exam) run() error {
 	if err := e.reach(); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (e *exam) run() error {
 	return cmp.Or(context.Cause(e.ctx), e.gap)
 }
 
-// reach returns an error if the database cannot be reached, so that no check can be made.
+// reach returns an error if the database cannot be reached, in which case no check can be made.
 func (e *exam) reach() error {
 	_, _, err := e.Read(e.ctx, "doctor", table.Strong, table.Keys{Names: []string{e.base}})
 	switch table.FaultOf(err) {
@@ -126,7 +127,7 @@ func (e *exam) reach() error {
 
 func (e *exam) check(p probe) Check {
 	if need := e.missing(p); need != "" {
-		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("this can't be checked until %q is ok", need)}
+		return Check{Name: p.name, Verdict: NotChecked, Found: fmt.Sprintf("this can't be checked until the check %q succeeds", need)}
 	}
 	found, err := attemptProbe(e, p)
 	var f *finding
@@ -157,7 +158,8 @@ func attemptProbe(e *exam, p probe) (found string, err error) {
 	return p.run(e), nil
 }
 
-// missing returns the first check that the probe needs and that is not ok, or "".
+// missing returns the name of the first check that prevents the probe from running, or "" if the probe can run. A check
+// that the probe needs prevents it from running if the check failed or could not be made.
 func (e *exam) missing(p probe) string {
 	for _, need := range p.needs {
 		if need == checkReplies && e.unanswered > 0 || need == checkPermissions && e.denied > 0 {
@@ -170,7 +172,7 @@ func (e *exam) missing(p probe) string {
 	return ""
 }
 
-// passing reports whether an error may be temporary, so that it says nothing about an assumption.
+// passing reports whether an error may be temporary and therefore says nothing about the assumption.
 func passing(err error) bool {
 	fault := table.FaultOf(err)
 	return fault.Kind == table.Outage || fault == table.NoCredentials || errors.Is(err, errNotTheQuestion) || errors.Is(err, context.Canceled) ||
@@ -196,7 +198,7 @@ func (e *exam) checks() []Check {
 	return all
 }
 
-// cleanUp deletes the rows of this run, and of earlier runs that were killed.
+// cleanUp deletes the rows of this run, and the stale rows that earlier runs left behind.
 func (e *exam) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), attempt)
 	defer cancel()
@@ -216,9 +218,9 @@ func (e *exam) cleanUp() {
 	}})
 }
 
-// sweep deletes all rows of this run, and the stale rows of other runs. It returns how many rows of other runs it
-// deleted. To tell whether a row is stale, it compares the row's token with the timestamp of the read, because both are
-// times by Spanner's clock.
+// sweep deletes all rows of this run and the stale rows of other runs. It returns the number of stale rows. To tell
+// whether a row is stale, it compares the row's token with the timestamp of the read, because both are times by
+// Spanner's clock.
 func (r *recorder) sweep(base string) (old int, err error) {
 	for {
 		rows, at, err := r.Read(r.ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
@@ -253,7 +255,7 @@ func now(columns ...string) (set []table.Cell) {
 	return set
 }
 
-// insert commits one of this run's rows, blindly, and returns it.
+// insert inserts one of this run's rows in a blind commit, reads the row back, and returns it.
 func (e *exam) insert(name, writer string) table.Row {
 	set := append(now(table.ColHeartbeat, table.ColToken), table.Cell{Column: table.ColWriter, Value: writer})
 	must(e.Commit(e.ctx, "doctor", []table.Write{{Kind: table.Insert, Name: name, Set: set}}))
@@ -266,7 +268,7 @@ func (e *exam) read(bound table.Bound, keys table.Keys) ([]table.Row, time.Time)
 	return rows, at
 }
 
-// row reads one of this run's rows, which must exist.
+// row reads one of this run's rows. The check fails if the row is not there.
 func (e *exam) row(name string) table.Row {
 	rows, _ := e.read(table.Strong, table.Keys{Names: []string{name}})
 	if len(rows) != 1 {
@@ -307,8 +309,8 @@ func (e *exam) take(name string, claim func([]table.Observation) (table.Token, e
 	return token, err
 }
 
-// retry runs a step, and runs it again if it failed because of a concurrent transaction. The emulator runs only one
-// transaction at a time, and aborts or loses any others.
+// retry runs a step, and runs it again if it failed because of a concurrent transaction. It makes up to 20 attempts.
+// The emulator runs only one transaction at a time, and aborts or loses all others.
 func retry(try func() error) (err error) {
 	for range 20 {
 		if err = try(); !overrun(err) {
@@ -332,7 +334,8 @@ func (e *exam) pause(d time.Duration) {
 	}
 }
 
-// await calls done for up to five seconds, until done returns true. Reads can be slightly stale, and miss a new commit.
+// await calls done repeatedly until it returns true, and gives up after five seconds. A call may return
+// false at first, because reads can be slightly stale and miss a new commit.
 func (e *exam) await(done func() bool) bool {
 	for start := time.Now(); !done(); e.pause(100 * time.Millisecond) {
 		if time.Since(start) > 5*time.Second || e.ctx.Err() != nil {
@@ -348,8 +351,8 @@ const attempt = 5 * time.Second
 // recorder gives the probes access to the lock table. It counts denied requests and commits without a timestamp, which
 // separate checks report.
 //
-// Once its context has ended, recorder starts no more requests, but it lets a request in progress finish. If it
-// abandoned a commit, that commit could still be applied after the cleanup.
+// Once its context has ended, recorder starts no more requests, but it gives a request in progress the time to finish.
+// If it abandoned a commit, the commit could still be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner

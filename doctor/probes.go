@@ -17,7 +17,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// The names of the checks that others need, or that are special.
+// The names of checks that other checks need, or that the code treats specially.
 const (
 	checkTable       = "table"
 	checkPermissions = "permissions"
@@ -41,13 +41,13 @@ var (
 	noExpiry   = "the lease of a dead holder never expires; locks are safe, but no other process takes over"
 	slowOnly   = "locks are safe, but slower than they should be"
 	slowFree   = "locks from package lock are safe, but acquiring one takes twice as many requests"
-	roleAdvice = "grant roles/spanner.databaseUser on the database, or grant SELECT, INSERT, UPDATE and DELETE on the table to the database role"
+	roleAdvice = "grant roles/spanner.databaseUser on the database, or grant SELECT, INSERT, UPDATE and DELETE on the table to the program's database role"
 )
 
 var probes = []probe{
 	{checkTable, nil, schema, "claims or releases will fail", "run spindle init to create a missing table; ddl.Verify lists the changes that an existing table needs"},
 	{checkPermissions, []string{checkTable}, permissions, "this process can't compete for locks", roleAdvice},
-	{checkReplies, nil, replies, "the outcome of a commit without a timestamp is unknown, so a process cannot use it to acquire or keep a lock",
+	{checkReplies, nil, replies, "if the reply to a commit has no timestamp, the outcome is unknown, so a process can't use the commit to acquire or keep a lock",
 		"update cloud.google.com/go/spanner to the latest version; older versions don't send the second commit request that Spanner may ask for"},
 	{checkTimestamps, allowed, timestamps, "tokens may repeat or decrease, and a claimant may not recognize its own claim", tellTeam},
 	{checkUpdate, allowed, keyOnlyUpdate, unfenced, tellTeam},
@@ -59,7 +59,7 @@ var probes = []probe{
 	{"free rows", append(slices.Clip(steps), checkPresent), freeRows, anOutlaw, tellTeam},
 	{"queue", append(slices.Clip(allowed), checkPresent), queue, "locks are safe, but processes that wait for a lock from package lock may acquire it in any order", reportIt},
 	{"strong", timed, strong, "a superseded holder may not notice that its token is invalid, and may continue until the fence refuses its writes", tellTeam},
-	{"clock", []string{checkTable, checkPermissions, checkPresent}, clockRate, "if the clock of a lock's holder runs too slow, its HasLock may still return true after another process has acquired the lock; fenced writes are not affected", "fix this machine's clock; check its time source, and if this is a virtual machine, check the host as well"},
+	{"clock", []string{checkTable, checkPermissions, checkPresent}, clockRate, "if the holder's clock runs too slow, the holder's HasLock may still return true after another process has acquired the lock; fenced writes are not affected", "fix this machine's clock: check its time source and, if this is a virtual machine, the host"},
 	{"many keys", allowed, manyKeys, "a member may not see all members and partitions of its group, so don't use groups; locks are not affected", tellTeam},
 	{"group", steps, group, "two members of a group may work on the same partition until the fence refuses the writes of one of them", tellTeam},
 	{"round trips", append(slices.Clip(allowed), checkOptimistic), measure, "the shortest lease that this database allows could not be determined", "run doctor again"},
@@ -83,8 +83,8 @@ func schema(e *exam) string {
 var permission = regexp.MustCompile(`\bspanner\.[a-z]+\.[A-Za-z]+`)
 
 // permissions performs each kind of step that a candidate performs, and checks only whether the step is allowed. It
-// takes the names of missing permissions from Spanner's errors. If an error names no permission, the check names what
-// the step needs.
+// takes the names of missing permissions from Spanner's errors. If an error names no permission, permissions reports
+// the one that the step needs.
 func permissions(e *exam) string {
 	name := e.base + "/permissions"
 	keys := table.Keys{Names: []string{name}}
@@ -160,7 +160,8 @@ func timestamps(e *exam) string {
 	return fmt.Sprintf("the timestamps of %d consecutive commits increased, were in whole microseconds, and matched the stored values", n)
 }
 
-// follows checks that the timestamp returned by a commit is later than the previous one and equal to the stored one.
+// follows checks that a commit returned a timestamp that is in whole microseconds, later than the previous commit's,
+// and equal to the stored one.
 func follows(last, at, stored time.Time) {
 	switch {
 	case !stored.Equal(at):
@@ -168,7 +169,7 @@ func follows(last, at, stored time.Time) {
 	case at.Nanosecond()%1000 != 0:
 		refute("the timestamp of a commit, %v, is not in whole microseconds", at.UTC())
 	case !at.After(last):
-		refute("a commit after %v has the timestamp %v", last.UTC(), at.UTC())
+		refute("the commit after the one at %v has the timestamp %v, which is not later", last.UTC(), at.UTC())
 	}
 }
 
@@ -187,7 +188,7 @@ func keyOnlyUpdate(e *exam) string {
 		refute("an update of a row that does not exist was committed")
 	case !errors.Is(err, table.ErrMissing) && spanner.ErrCode(err) == codes.NotFound:
 		must(&finding{Warning, "Spanner's error does not indicate that a row is missing: " + oneLine(err),
-			slowOnly + ", because a holder has to read its lease row to find out whether it was superseded", reportIt})
+			slowOnly + ", because a holder must read its lease row to find out whether it was superseded", reportIt})
 	case !errors.Is(err, table.ErrMissing):
 		must(err)
 	case e.row(name) != before:
@@ -196,7 +197,7 @@ func keyOnlyUpdate(e *exam) string {
 	return "a key-only update changes nothing if the row exists, and fails the whole commit if the row is missing"
 }
 
-// never is a token that no holder is ever given.
+// never is a token that no holder ever gets.
 const never table.Token = 1
 
 // lateRelease sends a release for a term that has ended, to imitate a duplicate that arrives late.
@@ -225,11 +226,11 @@ func optimistic(e *exam) string {
 	for range 5 {
 		var waited bool
 		if took, waited = e.overtake(name); !waited {
-			return fmt.Sprintf("a commit took %v although an optimistic transaction had read the same row, and the transaction was aborted", round(took))
+			return fmt.Sprintf("a commit took only %v although an optimistic transaction had read the same row, and the transaction was aborted", round(took))
 		}
 	}
 	panic(stop{&finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
-		"if a candidate dies during a claim, other heartbeats and claims wait for ten seconds, until Spanner aborts the candidate's transaction",
+		"if a candidate dies during a claim, heartbeats and other claims wait for up to ten seconds, until Spanner aborts the candidate's transaction",
 		"use leases of 30 s or longer, and report this output"}})
 }
 
