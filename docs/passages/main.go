@@ -1,5 +1,5 @@
-// Passages prints random passages of this project for a reader who is new to it: paragraphs of documents, comments, and
-// messages of the program.
+// Passages prints random passages of this project for a reader who is new to it. A passage is a paragraph of a document,
+// a comment, or a message of the program.
 //
 //	go run ./docs/passages -n 40 -seed 1
 //

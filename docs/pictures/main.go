@@ -1,8 +1,9 @@
-// Pictures draws the pictures of the documents: each docs/pictures/NAME.txt becomes NAME.svg.
+// Pictures draws the documents' pictures: it turns each docs/pictures/NAME.txt into NAME.svg.
 //
 //	go run ./docs/pictures
 //
-// A description has one line for each element of the picture. Times are in the unit of span, which draws an axis.
+// A description has one line for each element of the picture. The line span draws an axis and names the unit of time.
+// Without it, the picture has no axis and is 100 units wide.
 //
 //	text: what the picture shows, for readers who can't see it
 //	span: 18 seconds
@@ -10,7 +11,7 @@
 //	bar: 0 8 holds leads        from, to, style (holds, waits, free, plain), label
 //	dots: 0 6.7 3.3 heartbeats  from, to, distance, label
 //	mark: 8 kill -9             time, label
-//	tell: 8 web-2 8.4 label     an arrow to another lane, which is declared above or below
+//	tell: 8 web-2 8.4 label     an arrow to another lane: time, lane, time of arrival, label
 package main
 
 import (
@@ -48,7 +49,7 @@ const style = `<style>
 func main() {
 	descriptions, err := filepath.Glob("docs/pictures/*.txt")
 	if err == nil && len(descriptions) == 0 {
-		err = errors.New("no descriptions: run this in the root of the repository")
+		err = errors.New("found no docs/pictures/*.txt: run this program in the root of the repository")
 	}
 	for _, path := range descriptions {
 		var text []byte
@@ -69,7 +70,7 @@ func main() {
 	}
 }
 
-// picture is a picture while it is drawn.
+// picture collects the elements of a picture.
 type picture struct {
 	about string
 	span  float64 // 0: there is no axis, and the width is 100
