@@ -16,24 +16,24 @@ import (
 type FaultKind int
 
 const (
-	Unclassified FaultKind = iota // not from Spanner, or an answer, such as that another candidate was first
-	Outage                        // Spanner can't answer now; waiting helps
-	Refusal                       // something is missing or not permitted; may pass, for example when credentials are renewed
+	Unclassified FaultKind = iota // not from Spanner, or an expected answer, for example that another candidate was first
+	Outage                        // Spanner can't carry out the request now; waiting usually helps
+	Refusal                       // something is missing or not permitted; this may change, for example when credentials are renewed
 	Lasting                       // the request, the table or the client is wrong; waiting does not help
 )
 
 // Fault is one of the things that can be wrong with a request to Spanner.
 type Fault struct {
 	Kind    FaultKind
-	Setup   bool   // if even the first request fails this way, somebody has probably made a mistake
+	Setup   bool   // if the first request fails this way, the setup is probably wrong
 	Hint    string // advice for programmers
-	Command string // the same advice, for users of the command
+	Command string // advice for users of the command
 }
 
-// The faults. FaultOf tells them apart.
+// FaultOf returns one of these faults.
 var (
 	NotAFault     = &Fault{}
-	noRow         = &Fault{} // an answer too: the token is no longer valid
+	noRow         = &Fault{} // an expected answer too: a row does not exist, usually because the token is no longer valid
 	Passing       = &Fault{Kind: Outage}
 	Unreachable   = &Fault{Kind: Outage, Command: "the database can't be reached"}
 	Exhausted     = &Fault{Kind: Outage, Hint: overloaded, Command: overloaded}
@@ -48,14 +48,14 @@ var (
 	NoSession = &Fault{Kind: Refusal, Hint: "the Spanner client has lost its session, for example because the database was dropped and created again; create a new client"}
 	NotFound  = &Fault{Kind: Refusal}
 	NoClient  = &Fault{Kind: Lasting, Hint: "the Spanner client was closed while it was still in use; close it only after Run has ended and all locks are released"}
-	Nested    = &Fault{Kind: Lasting, Hint: "ctx is the context of a transaction's function; use a context from outside the transaction"}
-	BadTable  = &Fault{Kind: Lasting, Hint: "check that it is a lock table; ddl.Verify says what is wrong with it",
+	Nested    = &Fault{Kind: Lasting, Hint: "ctx is the context that a transaction passed to its function; use a context from outside the transaction"}
+	BadTable  = &Fault{Kind: Lasting, Hint: "the table might not be a lock table; ddl.Verify says what is wrong with it",
 		Command: "this might not be a lock table; to check its schema, run spindle init"}
 	Wrong = &Fault{Kind: Lasting} // the error says what is wrong, for example with a row
 )
 
 const (
-	overloaded  = "Spanner refuses requests because a quota or the instance's capacity is used up"
+	overloaded  = "Spanner is refusing requests because a quota or the instance's capacity is used up"
 	credentials = "check the client's credentials: they are missing, have expired, or can't be renewed"
 	login       = "; to get credentials, run gcloud auth application-default login; to use an emulator, set SPANNER_EMULATOR_HOST"
 )
@@ -102,12 +102,13 @@ func answered(err error) *Fault {
 	return NotAFault
 }
 
-// Spanner returns the same code for a missing row, table, database, session or transaction, and its texts have changed
-// over time. The protocol acts on the error only if a row, table, database or instance is missing. If the error names
-// the type of the missing resource, the text alone is not enough: the type must match too.
+// Spanner returns the same code whether a row, table, database, session or transaction is missing, and its error texts
+// have changed over time. From such an error, a holder concludes that it has lost its lock only if a row, table,
+// database or instance is missing. If the error names the type of the missing resource, the type must match, except for
+// a missing table, which is recognized by the text alone.
 //
-// A database, table or column can itself have "transaction" in its name. That name always follows a colon or a word
-// such as "table", so the patterns ignore the word there.
+// A database, table or column can be named "transaction". Such a name always follows a colon or a word such as "table",
+// so the patterns ignore the word "transaction" there.
 var (
 	rowMissing      = regexp.MustCompile(`(?s)^(Row .* is missing\b|Table \S+: Row .* not found)`)
 	goneText        = regexp.MustCompile(`^(Table|Database|Instance) not found`)
@@ -116,13 +117,13 @@ var (
 	named           = regexp.MustCompile(`^(?i)[^:]*\b(database|table|column|index|instance)\b`)
 )
 
-// closedTexts are the texts of the errors that a client itself returns after this process has closed it. Some of these
-// errors are returned only by calls that were in progress when the client was closed.
+// closedTexts contains parts of the errors that a Spanner client itself returns after this process has closed it. Some
+// of these errors are returned only by calls that were in progress when the client was closed.
 var closedTexts = map[codes.Code]string{
 	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
 }
 
-// faultByText tells apart the faults that share a code, by the text and the type of the missing resource.
+// faultByText uses the text and the type of the missing resource to distinguish faults that share a code.
 func faultByText(code codes.Code, desc, kind string) *Fault {
 	switch {
 	case closedTexts[code] != "" && strings.Contains(desc, closedTexts[code]):
@@ -147,42 +148,43 @@ func faultByText(code codes.Code, desc, kind string) *Fault {
 	return NotFound
 }
 
-// Missing reports whether err means that a row, the table or the database does not exist. It returns false if a session
-// or transaction was lost, or if the error does not say what is missing.
+// Missing reports whether err means that a row, the table, the database or its instance does not exist. It returns
+// false if a session or transaction was lost, or if the error does not say what is missing.
 func Missing(err error) bool {
 	switch answered(err) {
 	case noRow, NoDatabase:
 		return true
-	case NoTable: // some commits of mutations return InvalidArgument
+	case NoTable: // NotFound, or InvalidArgument from some commits of mutations
 		return statusOf(err).Code() != codes.FailedPrecondition
 	}
 	return false
 }
 
-// namedRow matches the texts of Spanner and of the emulator for a missing row. No part of the key can be mistaken for
-// the table, because the table comes after the key in Spanner's text and before the key in the emulator's.
+// namedRow matches the texts in which Spanner and the emulator report a missing row. No part of the key can be mistaken
+// for the table, because the table follows the key in Spanner's text and precedes the key in the emulator's text.
 var (
 	namedRow = regexp.MustCompile(`(?s)^(?:Row \[(.*)\] in table (\S+) is missing\b|Table (\S+): Row \{String\((.*)\)\} not found\b)`)
 	leaseKey = regexp.MustCompile(`_[0-9]{16}["']?$`)
 )
 
-// LeaseMissing reports whether err means that a lease row in that table does not exist. The row can belong to any lock.
+// LeaseMissing reports whether err means that a lease row of some lock does not exist in the given table.
 func LeaseMissing(err error, table string) bool {
 	is := namedRow.FindStringSubmatch(statusOf(err).Message())
 	return is != nil && answered(err) == noRow && leaseKey.MatchString(is[1]+is[4]) &&
 		Canonical(strings.Trim(is[2]+is[3], "\"`")) == Canonical(table)
 }
 
-// The emulator runs only one transaction at a time, and may discard another one that is waiting. Where Spanner would
-// return ABORTED, the emulator then returns NOT_FOUND or FAILED_PRECONDITION, with one of these texts.
+// The emulator runs only one transaction at a time, and may discard another one that is waiting. For a discarded
+// transaction, it may return NOT_FOUND or FAILED_PRECONDITION with one of these texts, where Spanner would return
+// ABORTED.
 var dropped = regexp.MustCompile(`^(Transaction not found|Invalid transaction ID|Cannot read or query using a transaction ` +
 	`after it has been committed or rolledback|Cannot commit a transaction after it has been rolled back)`)
 
 // Dropped reports whether err means that the emulator has discarded the request's transaction without applying any of
 // it.
 //
-// Dropped returns false if the client sent the request more than once. In that case, the first attempt may have
-// committed the transaction, and the error may only mean that the second attempt no longer found it. The number of the
+// Dropped returns false if the client sent the request more than once. In that case, an earlier attempt may have
+// committed the transaction, and the error may mean only that a later attempt no longer found it. The number of the
 // attempt is the last number in the request's id.
 func Dropped(err error) bool {
 	//lint:ignore SA1019 no other type in the client has the request id
@@ -192,7 +194,7 @@ func Dropped(err error) bool {
 		strings.HasSuffix(said.RequestID, ".1") && dropped.MatchString(said.Desc)
 }
 
-// statusOf returns the status in err, without the texts that wrap it. It returns nil, which means OK, if there is none.
+// statusOf returns the status in err, without the texts that wrap it. If there is none, it returns nil, meaning OK.
 func statusOf(err error) *status.Status {
 	var said interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &said) {
@@ -201,8 +203,8 @@ func statusOf(err error) *status.Status {
 	return said.GRPCStatus()
 }
 
-// resourceKind returns the type of the resource that err is about, or "". Only the innermost error has the details,
-// because the client's own error does not pass them on.
+// resourceKind returns the type of the resource that err is about, or "" if err does not say. Only the innermost error
+// has the details, because the client's own error does not pass them on.
 func resourceKind(err error) string {
 	for ; err != nil; err = errors.Unwrap(err) {
 		said, ok := err.(interface{ GRPCStatus() *status.Status })

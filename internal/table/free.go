@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A lock that changes hands often is released with a *free row*. The next holder can then claim the lock with a single
-// blind commit, without a transaction or a confirmation.
+// ReleaseFree leaves a *free row*, so that the next holder can claim the lock with a single blind commit, without a
+// transaction or a confirmation.
 //
-// After such a release, the lock row has a token F and no heartbeat. The free row has the key name_F, which would
-// otherwise be the key of a holder's lease row. It records that the lock is free. Only one claim can use the row,
-// because the claim's commit deletes the row and fails if the row no longer exists. The same commit inserts the
-// claimant's lease row, under a token that the claimant has chosen.
+// After such a release, the lock row has a token F and no heartbeat. The free row has the key name_F, which looks like
+// the key of a lease row. It records that the lock is free. Only one claim can use the row, because the claim's commit
+// deletes the row and fails if the row no longer exists. The same commit inserts the claimant's lease row, under a
+// token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
 // applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
 
-// tokenAge is how old a chosen token is when the claimant observes the lock. The token is always in the past, because
-// Spanner rejects timestamps in the future.
+// tokenAge is how old a chosen token is when the claimant observes the lock. If the lock was released more recently
+// than that, the token is younger. It must be in the past, because Spanner rejects timestamps in the future.
 const tokenAge = time.Second
 
 // FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
@@ -28,13 +28,13 @@ const tokenAge = time.Second
 type FreeClaim struct {
 	Token  Token
 	id     string
-	record LeaseRecord // has a nonce, because claimants that poll at the same instant choose the same token
+	record LeaseRecord // has a nonce, because claimants that poll at the same instant can choose the same token
 	seen   []Observation
 }
 
 // NewFreeClaim returns a claim of the observed locks, which must have been observed at the same instant. It reports
-// false if one of the locks has to be claimed in the ordinary way. Such a lock has no free row, or a manual change has
-// left a free row with a future token.
+// false if one of the locks has to be claimed in the ordinary way. Such a lock has no free row, or has one whose token
+// a manual change has set to a future time.
 //
 // The claim's token is later than all earlier tokens of these locks. It must also be earlier than the heartbeat, which
 // is the claim's commit timestamp. Otherwise, the lock row would count as an unconfirmed claim, whose token equals its
@@ -56,8 +56,8 @@ func NewFreeClaim(id string, p LeaseRecord, seen ...Observation) (FreeClaim, boo
 func (c FreeClaim) Names() []string { return namesOf(c.seen) }
 
 // ClaimFree makes the claimant the holder of every lock in the claim, or of none, in one blind commit. If ClaimFree
-// returns nil, the claimant holds the locks. If it returns an error, the claimant may still hold them, because an
-// earlier attempt of the same commit may have been applied. The claimant must call Outcome to find out.
+// returns nil, the claim was applied. If it returns an error, this attempt or an earlier one may still have been
+// applied, or may be applied later. The claimant can call Outcome to find out.
 func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	var writes []Write
 	for _, o := range c.seen {
@@ -69,12 +69,13 @@ func (t Table) ClaimFree(ctx context.Context, c FreeClaim) error {
 	return t.Store.Commit(ctx, "claim", append(writes, t.also...))
 }
 
+// Outcome is what has become of a FreeClaim.
 type Outcome int
 
 const (
-	Open Outcome = iota // it has not been applied, but still can be
-	Won                 // it was applied, and its token is valid
-	Lost                // it will never be applied, or its token is no longer valid
+	Open Outcome = iota // the claim has not been applied, but still can be
+	Won                 // the claim was applied, and its token is valid
+	Lost                // the claim will never be applied, or its token is no longer valid
 )
 
 // Outcome reads the rows of the claimed locks and returns the outcome of the claim. Another claimant may have chosen
@@ -103,10 +104,10 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 }
 
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
-// locks with a free row of the next token, which records the same time of release.
+// locks with a free row of the next token. The new row records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. This claim, another claim, or an earlier attempt
-// to retract may have deleted it, and only Outcome can tell which of them did.
+// Retract fails with ErrChanged if the old free row no longer exists. The claim itself may have deleted that row, but
+// so may an earlier attempt of Retract or a step of another candidate. Outcome tells whether the claim was applied.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	t.also = nil
@@ -117,9 +118,9 @@ func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	return err
 }
 
-// refree returns the writes that replace a token's lease row or free row with a free row of the next token. The argument
-// since becomes the new row's heartbeat, and must be a time or Now. Programs that do not support free rows take the new
-// row for an ordinary lease row.
+// refree returns the writes that free a lock and replace the token's lease row or free row with a free row of the next
+// token. The argument since becomes the new row's heartbeat, and must be a time or Now. Programs that do not support
+// free rows take the new row for an ordinary lease row.
 func refree(h LeaseRef, lease time.Duration, since any) []Write {
 	next := h.Token + 1
 	return []Write{

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A group has two kinds of locks. A member's lock is its slot, such as "orders/member/0007", and has heartbeats like
-// any other lock. A partition's lock, such as "orders/partition/<p>", has no heartbeats. A member holds a partition's
-// lock only while it holds its own slot.
+// A group has two kinds of locks. A member's lock is its slot, such as "orders/member/0007". The member sends
+// heartbeats for it, as for any other lock. A partition's lock, such as "orders/partition/eu", gets no heartbeats after
+// its confirmation. A member holds a partition's lock only while it holds its own slot.
 //
-// A partition has the key of the member's lease row in two places: the writer column of its lock row, and its lease
-// record.
+// While a member holds a partition, the key of the member's lease row is in two places: in the writer column of the
+// partition's lock row, and in the partition's lease record.
 
 const MaxSlot = 9999
 
-// ErrGroup means that a lock is a member or a partition of a group. Candidates for other locks leave such a lock alone.
+// ErrGroup means that a lock is a slot or a partition of a group, but was observed or claimed as an ordinary lock.
 var ErrGroup = errors.New("belongs to a group: only members of the group can claim it, with package group")
 
 var (
@@ -33,13 +33,13 @@ func SlotName(group string, slot int) string {
 	return fmt.Sprintf("%smember/%04d", GroupPrefix(group), slot)
 }
 
-// PartitionName returns the name of a partition's lock. It escapes underscores in the partition's name. Otherwise the
-// rows of a partition such as "a_1" could be mistaken for lease rows of partition "a".
+// PartitionName returns the name of a partition's lock. It escapes underscores in the partition's name. Otherwise, the
+// lock row of a partition such as "a_1763645616123456" could be mistaken for a lease row of partition "a".
 func PartitionName(group, partition string) string {
 	return GroupPrefix(group) + "partition/" + strings.ReplaceAll(url.PathEscape(partition), "_", "%5F")
 }
 
-// A Part is a lock's role in a group. If Partition is empty, the lock is a member's slot. Otherwise it is the lock of
+// A Part is a lock's role in a group. If Partition is empty, the lock is a member's slot. Otherwise, it is the lock of
 // that partition.
 type Part struct {
 	Group     string
@@ -47,7 +47,7 @@ type Part struct {
 	Partition string
 }
 
-// PartOf returns the role that a lock's name gives it in a group. It reports false if the name is not part of a group.
+// PartOf returns the role in a group that a lock's name indicates. It reports false if the name indicates none.
 func PartOf(name string) (Part, bool) {
 	is := groupRow.FindStringSubmatch(name)
 	if is == nil || is[5] != "" {
@@ -84,7 +84,7 @@ func CheckPartition(group, partition string) error {
 	case partition == "":
 		return fmt.Errorf("a partition of group %.64q has no name: every name must have at least one byte", group)
 	case n > MaxName:
-		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock name would be %d bytes long (each /, _ and non-ASCII byte counts as three), and the maximum is %d; use a shorter partition name", partition, len(partition), group, n, MaxName)
+		return fmt.Errorf("partition %.32q (%d bytes) of group %.64q: its lock name would be %d bytes long (every byte other than letters, digits and -.~$&+=:@ counts as three), and the maximum is %d; use a shorter partition name", partition, len(partition), group, n, MaxName)
 	}
 	return cmp.Or(checkLength("partition", partition, MaxName), checkPrintable("partition", partition))
 }

@@ -10,26 +10,26 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// The Spanner client repeats a request that Spanner can't serve now. If the request then times out, the client returns
-// only DEADLINE_EXCEEDED, which does not say what is wrong. So the request's context has a place for the last answer,
-// and the interceptors in DialOptions store it there.
+// The Spanner client repeats a request that Spanner temporarily can't serve. If the request then times out, the client
+// may return only DEADLINE_EXCEEDED, which does not say what is wrong. Therefore, the request's context has a place for
+// the last answer, and the interceptors in DialOptions store it there.
 
 type heardKey struct{}
 
 // listen returns a context for one request, and a function that adds the last answer to the request's error if the
-// request has timed out. The error then has the answer's code. The function adds only answers that report an outage.
-// Other answers would mean that nothing was written, but this is not known after a timeout.
+// request has timed out or Spanner was unavailable. The error then has the answer's code. The function adds only
+// answers that report an outage. Other answers could mean that nothing was written, which is not known after a timeout.
 func listen(ctx context.Context) (context.Context, func(error) error) {
 	heard := new(atomic.Pointer[error])
 	return context.WithValue(ctx, heardKey{}, heard), func(err error) error {
 		if last := heard.Load(); last != nil && FaultOf(err) == Unreachable {
-			return fmt.Errorf("%w; the client repeated the request until its time was up: %w", spanner.ToSpannerError(*last), err)
+			return fmt.Errorf("%w; the client repeated the request until it timed out: %w", spanner.ToSpannerError(*last), err)
 		}
 		return err
 	}
 }
 
-// note keeps an answer for the request to which ctx belongs, and returns it.
+// note returns err. If err is an answer that reports an outage, note also stores it for ctx's request.
 func note(ctx context.Context, err error) error {
 	code := spanner.ErrCode(err)
 	if heard, ok := ctx.Value(heardKey{}).(*atomic.Pointer[error]); ok && code != codes.DeadlineExceeded && code != codes.Canceled && FaultOf(err).Kind == Outage {
@@ -38,7 +38,7 @@ func note(ctx context.Context, err error) error {
 	return err
 }
 
-// DialOptions make a client's connections note the last answer to each request of a Spanner.
+// DialOptions returns options that make a client's connections note the last answer to each request of a Spanner.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(noteAnswer), grpc.WithChainStreamInterceptor(noteStream)}
 }

@@ -8,7 +8,7 @@ import (
 
 // under makes one blind commit that requires the token's lease rows, and changes the locks' rows. It fails with
 // ErrSuperseded if the token is no longer valid. If the commit's error does not say what is missing, under reads the
-// lease rows to find out.
+// lease rows to find out whether they still exist.
 func (t Table) under(ctx context.Context, step string, token Token, names []string, change func(LeaseRef) []Write, also ...Write) error {
 	var writes []Write
 	for _, name := range names {
@@ -53,10 +53,10 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 
 type apartKey struct{}
 
-// Apart returns a context for a request that a Store must combine with few others or none. A poll is sent alone,
-// because other processes wait for it. For a heartbeat, n is the number of earlier attempts that were not acknowledged.
-// The larger n is, the fewer heartbeats share a commit, because a different heartbeat in the same commit may have
-// caused the failures.
+// Apart returns a context for a request that a Store must combine with few others or none. A poll with n > 0 is sent
+// alone, because other candidates wait for its answer. For a heartbeat, n is the number of earlier attempts that were
+// not acknowledged. The larger n is, the fewer heartbeats share a commit, because a different heartbeat in the same
+// commit may have caused the failures.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
 func ApartOf(ctx context.Context) int {
@@ -64,14 +64,15 @@ func ApartOf(ctx context.Context) int {
 	return n
 }
 
-// Announce marks the named locks as leaving. Heartbeats do not change the writer, so the mark stays until the end of
-// the term. The announcement does no harm if it is applied late or more than once.
+// Announce records that the holder of the named locks is leaving. Heartbeats do not change the writer column, so the
+// announcement stays until the end of the term. It does no harm if it is applied late or more than once.
 func (t Table) Announce(ctx context.Context, token Token, names ...string) error {
 	return t.under(ctx, "announce", token, names, mark(ColWriter, nil))
 }
 
-// Weigh changes a member's weight. The argument o is the member's lock. A commit that is applied late may undo a later
-// change, so after each poll, the member compares the weight in its row with the intended weight.
+// Weigh changes a member's weight. The argument o is an observation of the member's slot, with its lease record. A
+// commit that is applied late may undo a later change, so after each poll, the member compares the weight in its row
+// with the intended weight.
 func (t Table) Weigh(ctx context.Context, o Observation, weight int) error {
 	p := *o.LeaseRecord
 	p.Weight = weight
@@ -83,9 +84,9 @@ func (t Table) Weigh(ctx context.Context, o Observation, weight int) error {
 // succeeds is the prefix of a successor's id in the writer column. No id begins with it.
 const succeeds = "\n"
 
-// Succeed names the candidate that should take over from a leaving holder, so that the other candidates can poll less
-// often. If it is called for several candidates, the last call wins. The lock is not reserved for the successor, so any
-// candidate can claim it. Later terms are not affected.
+// Succeed records which candidate should take over from a leaving holder, so that the other candidates can poll less
+// often. If several candidates are recorded, the last one becomes the successor. The lock is not reserved for the
+// successor: any candidate can claim it. Later terms are not affected.
 func (t Table) Succeed(ctx context.Context, id, name string, token Token) error {
 	return t.under(ctx, "succeed", token, []string{name}, mark(ColWriter, succeeds+id))
 }
@@ -93,21 +94,21 @@ func (t Table) Succeed(ctx context.Context, id, name string, token Token) error 
 // A Request asks a holder to give up its lock.
 type Request string
 
-// The requests. Each one clears a column of the holder's lease row.
+// A request sets one column of the holder's lease row to NULL. The constant is the name of that column.
 const (
 	ByOperator   Request = ColToken     // an operator wants a different holder
 	ByPreference Request = ColHeartbeat // a candidate of higher priority wants the lock
 )
 
-// Ask records a request in the lease row of the current holder. The lease row exists exactly as long as the token is
-// valid, so a later holder never sees the request.
+// Ask records a request in the lease row of the holder that has the token. A later holder has a different lease row, so
+// it never sees the request.
 func (t Table) Ask(ctx context.Context, r Request, name string, token Token) error {
 	return t.under(ctx, "ask", token, []string{name}, func(h LeaseRef) []Write {
 		return []Write{{Kind: Update, Name: h.Key(), Set: []Cell{{string(r), nil}}}}
 	})
 }
 
-// Asked reports which requests to the holder are recorded in its lease row. It fails with ErrSuperseded if the token is no
+// Asked reports which requests are recorded in the holder's lease row. It fails with ErrSuperseded if the token is no
 // longer valid.
 func (t Table) Asked(ctx context.Context, name string, token Token) (operator, preference bool, err error) {
 	rows, _, err := t.Store.Read(ctx, "asked", Strong, Keys{Names: []string{LeaseKey(name, token)}})

@@ -12,10 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// Token is the commit timestamp of a claim in microseconds since 1970.
+// Token is a time in microseconds since 1970. The token of a term is the commit timestamp of its claim, unless the
+// claimant chose the token itself (see FreeClaim).
 type Token int64
 
-// TokenAt returns the token of a claim that was committed at t, or 0 if t is the zero time.
+// TokenAt returns the token for the time t, or 0 if t is the zero time.
 func TokenAt(t time.Time) Token {
 	if t.IsZero() {
 		return 0
@@ -45,7 +46,7 @@ func CheckName(name string) error {
 	return cmp.Or(CheckKey(name), checkPrintable("lock name", name))
 }
 
-// checkLength returns an error unless s has 1 to most bytes of UTF-8, because Spanner would reject anything else.
+// checkLength returns an error unless s is valid UTF-8 and has 1 to most bytes.
 func checkLength(what, s string, most int) error {
 	switch {
 	case s == "":
@@ -53,7 +54,7 @@ func checkLength(what, s string, most int) error {
 	case len(s) > most:
 		return fmt.Errorf("%s %.32q... has %d bytes, but at most %d are allowed", what, s, len(s), most)
 	case !utf8.ValidString(s):
-		return fmt.Errorf("%s %q has invalid UTF-8, which Spanner would reject", what, s)
+		return fmt.Errorf("%s %q is not valid UTF-8, which Spanner requires", what, s)
 	}
 	return nil
 }
@@ -61,7 +62,7 @@ func checkLength(what, s string, most int) error {
 func checkPrintable(what, s string) error {
 	if i := strings.IndexFunc(s, Unprintable); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(s[i:])
-		return fmt.Errorf("%s %.200q has %U at byte %d: control characters, line separators and bidirectional marks are not allowed", what, s, r, i)
+		return fmt.Errorf("%s %.200q contains %U at byte %d: control characters, line separators and bidirectional marks are not allowed", what, s, r, i)
 	}
 	return nil
 }
@@ -79,14 +80,14 @@ func CheckKey(name string) error {
 	}
 	switch {
 	case IsTicket(name):
-		return fmt.Errorf("lock name %q could be mistaken for the ticket of a waiter: it must not begin with %s", name, TicketPrefix)
+		return fmt.Errorf("lock name %q could be mistaken for a waiter's ticket: it must not begin with %s", name, TicketPrefix)
 	case leaseLike.MatchString(name):
-		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ and 16 or more digits",
+		return fmt.Errorf("lock name %q could be mistaken for the lease row of lock %q: it must not end in _ followed by 16 or more digits",
 			name, name[:strings.LastIndexByte(name, '_')])
 	}
 	switch role, lock := RoleOf(name); role {
 	case OfPlan:
-		return fmt.Errorf("lock name %.64q could be mistaken for the plan of a group: it must not end in %s", name, planSuffix)
+		return fmt.Errorf("lock name %.64q could be mistaken for a group's plan: it must not end in %s", name, planSuffix)
 	case OfDone, OfBreak:
 		return fmt.Errorf("lock name %.64q could be mistaken for an auxiliary row of lock %.64q: it must not end in %s or %s",
 			name, lock, doneSuffix, brokenSuffix)
@@ -94,9 +95,9 @@ func CheckKey(name string) error {
 	return nil
 }
 
-// Join combines parts into one name. Different parts never produce the same name. In each part, every character except
-// letters, digits and -_.~$&+=:@ is escaped. If the name would end in an underscore and 16 or more digits, that
-// underscore is escaped too.
+// Join combines parts into one name. Different lists of parts never produce the same name. In each part, every
+// character except ASCII letters, digits and -_.~$&+=:@ is escaped. If the name would end in an underscore and 16 or
+// more digits, that underscore is escaped too.
 func Join(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -107,7 +108,7 @@ func Join(parts ...string) string {
 
 func CheckTable(table string) error {
 	if !identifier.MatchString(table) {
-		return fmt.Errorf("table name %q is not an identifier: use only letters, digits and _, and do not start with a digit; a schema and a dot may come first", table)
+		return fmt.Errorf("table name %q is not an identifier: use at most 128 letters, digits and underscores, and do not start with a digit; a schema name and a dot may come first", table)
 	}
 	return nil
 }
@@ -137,8 +138,8 @@ const recent = time.Hour
 
 // newLeaseKeys returns the range of keys for the lease rows of all terms that began within one hour after the given
 // time. It is meant for transactions, so the range contains as few rows of other locks as possible. Another lock's row
-// can be in the range only if that lock's name is the given name, an underscore, and the first seven or more digits of a
-// timestamp in that hour.
+// can be in the range only if its key begins with the given name, an underscore, and the first digits of a timestamp in
+// that hour.
 func newLeaseKeys(name string, then time.Time) Range {
 	return Range{From: LeaseKey(name, TokenAt(then)), To: LeaseKey(name, TokenAt(then.Add(recent)))}
 }

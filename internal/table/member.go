@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// EvictMembers ends the terms of members whose leases have expired. It releases their lock rows and deletes their lease
-// rows, so that late heartbeats fail. EvictMembers skips members that have changed since they were observed, because
-// their leases may not have expired after all. It returns the names of the freed slots, and fails with ErrChanged if no
-// slot was freed.
+// EvictMembers ends the terms of members whose leases have expired. It releases their slots and deletes their lease
+// rows, so that late heartbeats fail. EvictMembers skips members whose lock rows have changed since they were observed,
+// because their leases may not have expired after all. It returns the names of the freed slots, and fails with
+// ErrChanged if no slot was freed.
 func (t Table) EvictMembers(ctx context.Context, dead ...Observation) (freed []string, err error) {
 	gone, _, err := t.replace(ctx, "evict", dead, false, func(o Observation) []Write {
 		return append(drop(o), release(LeaseRef{o.Name, o.Token})...)
@@ -26,10 +26,13 @@ func (t Table) ReleasePartitions(ctx context.Context, refs ...LeaseRef) error {
 	return t.Store.Commit(ctx, "release-partitions", writes)
 }
 
-// MarkPaused shows in the table that the member's program has paused partitions. It writes the member's key into the
-// lock row of each released partition, and returns the names of the partitions that are marked or have no row. It also
-// releases partitions whose rows name another member, if that member's term is over. The mark does not prevent a claim,
-// and a claim replaces it. The mark counts only until the marking member's term is over.
+// MarkPaused records in the table that the member's program has paused the given partitions. It releases each partition
+// whose lock row names a member's term that is over. It then marks each released partition that has a lock row: it
+// writes the key of the member's lease row into the writer column. MarkPaused returns the names of all partitions that
+// are now marked or have no lock row.
+//
+// A mark does not prevent a claim, and a claim replaces it. It counts only until the term of the member that wrote it
+// is over.
 func (t Table) MarkPaused(ctx context.Context, member LeaseRef, over func(LeaseRef) bool, partitions ...string) (marked []string, err error) {
 	_, err = t.change(ctx, "mark-paused", Keys{Names: partitions}, func(rows Rows) ([]Write, error) {
 		var writes []Write

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// Observation is the content of a lock row at one instant of Spanner's time.
+// Observation is the content of a lock's rows at one instant of Spanner's time.
 type Observation struct {
 	Name string
 	At   time.Time // the timestamp of the read
 
 	Exists    bool
 	Heartbeat time.Time // zero if the lock is released
-	Token     Token     // if the lock is released, the time of the release instead of a term's token
-	Writer    string    // the claimant's id; "" if the lock is released; "" or the successor if it is leaving
-	Freed     time.Time // when it was released, if its free row was read at the same instant, or zero
-	Began     time.Time // when its holder claimed it through a free row, if the lease row was read at the same instant
+	Token     Token     // of the term; after a release, the time of the release, or the free row's token
+	Writer    string    // the claimant's id, even after a withdrawal; "" after a release; "" or the successor if the holder is leaving; see also MarkPaused
+	Freed     time.Time // when the lock was released, if its free row was read at the same instant; otherwise zero
+	Began     time.Time // when the holder claimed the lock through a free row, if the lease row was read at the same instant; otherwise zero
 
 	// LeaseRecord is the record in the lease row, if that row was read at the same instant.
 	LeaseRecord *LeaseRecord
 
 	// OrphanLeases contains the lock's lease rows, by token, if none of them matches the lock row. This happens only
 	// after a manual change: either the lock row is missing, or the lock is held under a token that has no lease row.
-	// The holder may not have noticed yet. Orphans contains the tokens of these lease rows, and of free rows that match
-	// no lock row.
+	// The holder may not have noticed the change yet. Orphans contains the tokens of these lease rows, and of free rows
+	// that match no lock row.
 	OrphanLeases map[Token]LeaseRecord
 	Orphans      []Token
 }
@@ -33,8 +33,8 @@ type Observation struct {
 // Confirmed reports whether the lock has a holder.
 func (o Observation) Confirmed() bool { return !o.Heartbeat.IsZero() && !o.Bare() }
 
-// Bare reports whether the row is an unconfirmed claim. The claim writes its commit timestamp as both token and heartbeat,
-// and the confirmation writes a later heartbeat.
+// Bare reports whether the row is an unconfirmed claim. Such a claim writes its commit timestamp as both token and
+// heartbeat, and the confirmation writes a later heartbeat.
 func (o Observation) Bare() bool { return !o.Heartbeat.IsZero() && TokenAt(o.Heartbeat) == o.Token }
 
 // ReleasedAt returns the time at which the lock was released. If the lock has a free row that was not read, the result
@@ -46,8 +46,9 @@ func (o Observation) ReleasedAt() time.Time {
 	return o.Token.Time()
 }
 
-// Since returns the time at which the lock was claimed or released. The token contains this time, unless the claimant
-// chose the token itself.
+// Since returns the time at which the lock was claimed or released. This is the token's time, except after a claim
+// through a free row or a release that left one. In these cases, only the lease row or the free row contains the exact
+// time. If that row was not read, the result is too early.
 func (o Observation) Since() time.Time {
 	if o.Began.IsZero() {
 		return o.ReleasedAt()
@@ -79,8 +80,9 @@ func (o Observation) Holder() string {
 }
 
 // WithLeases returns the keys of the named locks' rows: the lock rows, and all lease rows that the locks can have at
-// the given time. The ranges also contain rows of other locks. For example, the range for job contains job_1 to job_179.
-// Do not read the ranges in a transaction, because a commit to one of these other rows would make the transaction fail.
+// the given time. The ranges also contain rows of other locks. For example, the range for job contains job_1 and
+// job_15. Do not read the ranges in a transaction, because a commit to one of these other rows would make the
+// transaction fail.
 func WithLeases(names []string, at time.Time) Keys {
 	keys := Keys{Names: names}
 	for _, name := range names {
@@ -106,7 +108,8 @@ func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ..
 	return rows.observations(names, err)
 }
 
-// Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations.
+// Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations. It does not read what
+// Beside asks for.
 func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
 	keys := Keys{Names: namesOf(before)}
 	for _, o := range before {
@@ -124,8 +127,8 @@ func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...strin
 	return rows.observations(names, err)
 }
 
-// Holders reads the held locks in the range, with their lease records, in one RPC. The range may contain the names of
-// unrelated locks. Holders ignores names for which the given function returns false.
+// Holders reads a range in one RPC. It returns the held locks whose leases have not expired, with their lease records.
+// The range may contain unrelated locks: Holders ignores names for which the given function returns false.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The limits of what holders and members write.
+// These limits apply to what holders and members write.
 const (
 	MaxLease  = 24 * time.Hour // keeps sums of leases and times far from overflow
 	MaxValue  = 64 << 10       // bytes of a holder's value
@@ -26,8 +26,8 @@ const (
 // LeaseRecord is the record that a holder writes into its lease row when its term begins. Only a member's weight can
 // change later.
 //
-// Three JSON keys are older than the glossary, and stay because existing rows have them: "obeys" says that the holder
-// accepts handovers, "deference" is the rank, and "plan" is the list digest.
+// Three JSON keys are older than the glossary, and are kept because existing rows contain them: "obeys" says that the
+// holder accepts requests for a handover, "deference" is the rank, and "plan" is the list digest.
 type LeaseRecord struct {
 	Lease time.Duration `json:"-"`               // the holder stops by itself if no heartbeat is acknowledged for this long
 	ID    string        `json:"id,omitempty"`    // the holder's id, or "" if only the lock row has it
@@ -45,9 +45,9 @@ type LeaseRecord struct {
 	Trial      bool          `json:"trial,omitempty"`  // the member is assigned one partition at most, because it achieved nothing in its last term
 	Keep       time.Duration `json:"-"`                // how long the member's share is remembered after the member has left
 
-	// With is the key of the member's lease row. It is set only for partitions of a group, because they have no
-	// heartbeats of their own. Lease is then the member's lease, and is written under a different JSON name. Programs
-	// that do not support groups can't read such a record, so they do not try to claim the partition.
+	// With is set only for partitions of a group, because they have no heartbeats of their own. It is the key of the
+	// member's lease row. Lease is then the member's lease, and is written under a different JSON key. Programs that do
+	// not support groups can't read such a record, so they do not try to claim the partition.
 	With string `json:"with,omitempty"`
 
 	Nonce  string `json:"nonce,omitempty"`  // identifies the lease row of a claim through a free row
@@ -64,11 +64,11 @@ type leaseRecordJSON struct {
 	LeaseRecord
 }
 
-// LockKind says what a lock is used for, if the lock's rows show it. For example, an elector's lock should always be
-// held, but a mutex is often free. The kind is shown to users and used in alerts. The protocol does not depend on it.
+// LockKind says what a lock is used for, if the lock's rows show it. The kind is shown to users and used in alerts: for
+// example, an elector's lock should always be held, but a mutex is often free. The protocol does not depend on it.
 type LockKind string
 
-// The kinds of locks. Programs of earlier versions do not record a lock's kind.
+// These are the kinds of locks. Programs of earlier versions do not record a lock's kind.
 const (
 	Elector   LockKind = "elector"
 	Exec      LockKind = "exec"
@@ -118,9 +118,9 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 	case err != nil:
 		err = fmt.Errorf("is not JSON such as {\"lease\":\"10s\"}: %w", err)
 	case what == "for" && !ok:
-		err = fmt.Errorf("has with %q, which is not the key of a member's lease row", j.With)
+		err = fmt.Errorf("has \"with\":%q, which is not the key of a member's lease row", j.With)
 	case unreadable != nil || lease <= 0 || lease > MaxLease:
-		err = fmt.Errorf("has %s %q, but a duration of at most %v was expected", what, given, MaxLease)
+		err = fmt.Errorf("has %q:%q, but a positive duration of at most %v was expected", what, given, MaxLease)
 	}
 	if err != nil {
 		return LeaseRecord{}, fmt.Errorf("lease row %q: lease record %q %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row",

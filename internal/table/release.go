@@ -23,8 +23,8 @@ func (t Table) Finish(ctx context.Context, token Token, lease time.Duration, nam
 	return t.release(ctx, "finish", token, lease, Now, []string{name}, record(name, token, due, id))
 }
 
-// release frees the locks. It leaves free rows if lease is not 0. If the key of a free row is already in use, for
-// example after a manual change, it leaves none. The argument since is the time of the release.
+// release frees the locks. It leaves free rows if lease is positive. If the key of a free row is already in use, for
+// example after a manual change, it leaves none. The argument since is the release time that the free rows record.
 func (t Table) release(ctx context.Context, step string, token Token, lease time.Duration, since any, names []string, also ...Write) error {
 	also = append(also, t.also...)
 	if lease > 0 {
@@ -36,18 +36,18 @@ func (t Table) release(ctx context.Context, step string, token Token, lease time
 	return t.under(ctx, step, token, names, release, also...)
 }
 
-// release returns the writes that free a lock. The token becomes the time of the release, so that Prune can compute how
-// long ago the release was. No lease row has this token.
+// release returns the writes that free a lock. The token becomes the time of the release, so that the row shows when
+// the lock was released. No lease row has this token.
 func release(h LeaseRef) []Write {
 	return []Write{{Kind: Delete, Name: h.Key()}, {Kind: Update, Name: h.Name, Set: []Cell{{ColHeartbeat, nil}, {ColToken, Now}, {ColWriter, nil}}}}
 }
 
-// An operator can take a lock away from its holder with Break. Break also writes an additional row, such as
-// "nightly!broken". The row's token is the token that the holder has lost, and its heartbeat is the time of the break.
+// An operator can take a lock away from its holder with Break. Break also writes a row such as "nightly!broken". The
+// row's token is the token that the holder has lost, and its heartbeat is the time of the break.
 //
-// This row helps a holder whose release is refused to tell whether an earlier attempt of the same release was applied.
-// Until the holder's lease expires, a candidate can claim the lock only after the holder's own release or after a
-// break. So if the lock has a later token and there was no break, the earlier attempt was applied.
+// If a holder's release is refused, this row helps the holder to tell whether an earlier attempt of the same release
+// was applied. Until the holder's lease expires, another candidate can claim the lock only after the holder's own
+// release or after a break. So if the lock has a later token and there was no break, the earlier attempt was applied.
 
 const brokenSuffix = "!broken"
 
@@ -60,11 +60,11 @@ func (t Table) Break(ctx context.Context, token Token, name string) error {
 }
 
 // GivenBack reports whether the caller itself has released the named locks, which it held under the token. The caller
-// must have found the token invalid before its lease expired. GivenBack returns true if every lock row exists with a
-// later token, and no lock was broken under this token or a later one.
+// must have learned before the end of its lease that the token is no longer valid. GivenBack returns true if every lock
+// row exists with a later token, and no lock was broken under this token or a later one.
 //
-// If id is not empty, GivenBack returns false if the candidate with this id holds one of the locks now. Such a
-// candidate can reclaim its own lock without releasing it.
+// If id is not empty, GivenBack also returns false if one of the locks is now claimed or held under this id. A
+// candidate with WithReclaim can claim a lock that is held under its own id, even if the lock was not released.
 func (t Table) GivenBack(ctx context.Context, token Token, id string, names ...string) (bool, error) {
 	var keys Keys
 	for _, name := range names {

@@ -29,7 +29,7 @@ type GroupSnapshot struct {
 // than to read a separate range for each partition.
 const manyRanges = 2000
 
-// LookAtGroup reads what the query asks for in one RPC.
+// LookAtGroup reads what the query asks for, normally in one RPC (see ReadAbout).
 func (t Table) LookAtGroup(ctx context.Context, group string, q GroupQuery) (GroupSnapshot, error) {
 	read, err := t.ReadAbout(ctx, "look", time.Now(), func(about time.Time) Keys { return q.keys(group, about) })
 	if err != nil {
@@ -112,8 +112,8 @@ func (r Rows) partsOf(group string) (names []string) {
 // the same token. Members read the head in every poll, and read the body only if the head's token has changed. The rows
 // have no heartbeat, and no lock can have their names.
 //
-// The plan only describes which member should own each partition. Which member actually owns a partition depends on the
-// partition's own rows.
+// The plan says only which member should hold each partition. The partition's own rows show which member actually holds
+// it.
 
 const planSuffix = "!plan"
 

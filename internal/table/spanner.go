@@ -17,21 +17,21 @@ import (
 )
 
 // Spanner is the Store for a table in a Spanner database. Its requests are tagged with the name of the protocol step.
-// They have high priority, so that the application's own load can't starve them. Only pruning and reads of the whole
-// table have low priority, because they can be large and no lease depends on them.
+// They have high priority, so that the application's own load can't starve them. Only pruning and reads of a whole
+// table or group have low priority, because they can be large and no lease depends on them.
 //
-// The steps use mutations and reads by key instead of SQL. As a result, lock names never become part of SQL text, and
-// both dialects use the same code. There are two exceptions: FenceStatement, for applications that use only SQL in
-// their transactions, and the query in busy.go, which lists held locks.
+// The steps use mutations and reads by key, which are the same in both dialects and keep lock names out of SQL text.
+// Only FenceStatement and the query in busy.go use SQL. FenceStatement is for applications that use only SQL in their
+// transactions, and the query lists held locks.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
 
-	// Memory contains the locks of a test without a client. Methods that send requests to Spanner do not use it.
+	// Memory contains the locks of a test that has no client. Methods that send requests to Spanner do not use it.
 	Memory Store
 }
 
-// readPriority returns the priority of a read. A read of the step "list" is large unless it reads locks by name.
+// readPriority returns the priority of a read. A read in the step "list" is large unless it reads locks by name.
 func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
 	if keys.All || step == "list" && len(keys.Names) == 0 {
 		return sppb.RequestOptions_PRIORITY_LOW
@@ -52,8 +52,7 @@ var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 // precommit token, which means that the client must send another request before anything is committed.
 var ErrNoTimestamp = errors.New("the reply to the commit has no timestamp: it is not known whether the commit was applied")
 
-// Acknowledged returns ErrNoTimestamp if a commit returned neither an error nor a timestamp. Without a timestamp, it is
-// not known whether anything was committed.
+// Acknowledged returns ErrNoTimestamp if a commit returned neither an error nor a timestamp.
 func Acknowledged(at time.Time, err error) (time.Time, error) {
 	if err == nil && at.IsZero() {
 		return at, ErrNoTimestamp
@@ -61,9 +60,9 @@ func Acknowledged(at time.Time, err error) (time.Time, error) {
 	return at, err
 }
 
-// An application may have configured its client with default settings for requests. Each request here specifies its own
-// settings, so the defaults never apply. Only the choice of replicas for snapshots is left to the client, because all
-// replicas return the same rows.
+// An application may have configured its client with default settings for requests. Each request here overrides the
+// defaults that could delay it, weaken a transaction or truncate a read. The choice of replicas for snapshots is left
+// to the client, because all replicas return the same rows.
 var (
 	noDelay = time.Duration(0)
 	prompt  = spanner.CommitOptions{MaxCommitDelay: &noDelay}
@@ -76,8 +75,8 @@ func readOptions(step string, keys Keys) *spanner.ReadOptions {
 		OrderBy: sppb.ReadRequest_ORDER_BY_PRIMARY_KEY}
 }
 
-// Read implements Store. It makes one request for any number of rows. Only a list of the held locks may need two
-// requests.
+// Read implements Store. It makes one request for any number of rows. A list of the held locks needs a second request
+// if the first one fails.
 func (s Spanner) Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error) {
 	if keys.All && keys.Busy && keys.Prefix == "" {
 		if rows, at, err := s.busy(ctx, step, bound, keys); err == nil || ctx.Err() != nil {
@@ -111,8 +110,8 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 	return explain(missing(err))
 }
 
-// Transact implements Store. The reads are optimistic, so a candidate that dies before its commit leaves no locks
-// behind, and no heartbeat waits for a commit that has not been sent yet.
+// Transact implements Store. The reads are optimistic: they lock no rows in the database. So a candidate that dies
+// before its commit blocks nobody, and no heartbeat waits for a commit that has not been sent yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
 	ctx, explain := listen(ctx)
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{
@@ -164,9 +163,9 @@ func (s Spanner) FenceStatement(dialect databasepb.DatabaseDialect, name string,
 	return spanner.Statement{SQL: sql, Params: map[string]any{"p1": LeaseKey(name, token)}}
 }
 
-// overtaken reports whether a commit failed because a row that the transaction read has changed in the meantime.
-// Spanner does not always report this as an abort. For example, if the transaction found a row missing and another
-// transaction then inserted the row, the error may be ALREADY_EXISTS.
+// overtaken reports whether a commit was not applied, typically because a row that the transaction read has changed in
+// the meantime. Spanner does not always report this as an abort. For example, if the transaction found a row missing
+// and another transaction then inserted the row, the error may be ALREADY_EXISTS.
 func overtaken(err error) bool {
 	switch spanner.ErrCode(err) {
 	case codes.Aborted, codes.AlreadyExists:
@@ -182,8 +181,8 @@ type reader struct {
 }
 
 // Read implements Reader. An application can configure its client for directed reads, which specify the replicas to
-// read from. Spanner allows directed reads only in read-only transactions. A request can replace this setting, but
-// can't remove it. So if a read is refused, it is repeated with a setting that names no replica.
+// read from. Spanner allows directed reads only in read-only transactions. A request can replace the client's setting,
+// but can't remove it. Therefore, a read that was refused is repeated with a setting that names no replica.
 func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	rows, err := r.readTwice(ctx, keys, nil)
 	if code := spanner.ErrCode(err); code == codes.InvalidArgument || code == codes.FailedPrecondition {
@@ -197,8 +196,8 @@ func (r *reader) Read(ctx context.Context, keys Keys) ([]Row, error) {
 	return rows, err
 }
 
-// readTwice repeats an aborted read, to find out the actual error. The first read in a transaction also begins the
-// transaction, and if it fails, the client reports every error as an abort. The second read runs in a transaction that
+// readTwice repeats an aborted read to find out the actual error. The first read in a transaction also begins the
+// transaction. If this read fails, the client reports any error as an abort. The second read runs in a transaction that
 // has already begun, so the client reports the actual error.
 func (r *reader) readTwice(ctx context.Context, keys Keys, directed *sppb.DirectedReadOptions) ([]Row, error) {
 	rows, err := r.read(ctx, keys, directed)
