@@ -10,24 +10,27 @@ import (
 )
 
 var (
-	// ErrRunning is returned by Run if an earlier Run of the same Lock has not ended, or if its work has not returned.
+	// ErrRunning is returned by Run if an earlier Run of the same Lock has not ended, or if the work of that Run has not
+	// returned.
 	ErrRunning = loop.ErrRunning
 
-	// ErrNoLeader is returned by Leader if no process holds the lock.
+	// ErrNoLeader is returned by Leader and RequestHandover if no process holds the lock.
 	ErrNoLeader = errors.New("no process holds the lock")
 
-	// ErrNotLeader is returned by StepDown if this Lock does not hold the lock.
+	// ErrNotLeader is returned by StepDown and Leading if this Lock does not hold the lock.
 	ErrNotLeader = errors.New("this process does not hold the lock")
 
 	// ErrHandoverUnsupported is returned by RequestHandover if the leader does not accept handover requests.
 	ErrHandoverUnsupported = errors.New("the leader does not accept handover requests, because it runs without WithHandover")
 
-	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in package lock, if the token is no
-	// longer valid because its term was superseded or released. Nothing was written, with one exception: see Apply.
+	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in packages lock and group, if the
+	// token is not valid, for example because its term was superseded or released. Nothing was written, with one
+	// exception that Lock.Apply describes.
 	ErrFenced = fence.ErrFenced
 
-	// ErrSuperseded reports that a term ended because another candidate claimed the lock or because the lock's row
-	// or the lock table was deleted. It is the Event.Err of a Lost event, and the cause of the leader function's ctx.
+	// ErrSuperseded reports that a term ended because another candidate claimed the lock, an operator released it, or
+	// the lock table or one of the lock's rows was deleted. Event.Err of the Lost event wraps it, and it is the cause of
+	// the leader function's ctx.
 	ErrSuperseded = table.ErrSuperseded
 
 	// ErrStopped reports that a term ended because Run's ctx ended. Event.Err also wraps the cause of that ctx.
@@ -37,8 +40,8 @@ var (
 	// or the leader function returned.
 	ErrSteppedDown = errors.New("stepped down")
 
-	// ErrExpired reports that a term ended because no heartbeat was acknowledged for a whole lease, measured by the
-	// local clock.
+	// ErrExpired reports that a term ended because no heartbeat was acknowledged before the term's deadline, by the
+	// local clock. In a group, it can also mean that no poll of the group was answered in time.
 	ErrExpired = elect.ErrExpired
 
 	// ErrStalled reports that the work made no progress for the time that WithStall sets. It is the cause of the work's

@@ -13,30 +13,33 @@ type EventKind int
 const (
 	// Elected means that this Lock now holds the lock, under Event.Token.
 	Elected EventKind = iota + 1
-	// Lost means that the term of Event.Token has ended. Event.Err gives the reason: ErrSuperseded, ErrExpired,
-	// ErrStalled, ErrSteppedDown or ErrStopped.
+	// Lost means that the term of Event.Token has ended. Event.Err wraps the reason: ErrSuperseded, ErrExpired,
+	// ErrStalled, ErrSteppedDown or ErrStopped. A member of a group also gives up its term if it can neither claim nor
+	// release partitions, and Event.Err then says so.
 	Lost
-	// Jeopardy means that a heartbeat failed with Event.Err. The lock is still held, but it will be lost at
-	// Event.Deadline unless a heartbeat is acknowledged before then.
+	// Jeopardy means that a heartbeat failed or was not answered in time, for the reason in Event.Err. The lock is still
+	// held, but it will be lost at Event.Deadline unless a heartbeat is acknowledged before then.
 	Jeopardy
-	// Safe means that a heartbeat was acknowledged again after Jeopardy.
+	// Safe means that, after Jeopardy, a heartbeat was acknowledged again.
 	Safe
 	// LeaderSeen means that another process holds the lock. Event.Leader describes that process.
 	LeaderSeen
 	// LeaderGone means that Event.Leader, the last known leader, no longer holds the lock. If a new leader is already
 	// known, the next Event is LeaderSeen, or Elected if this Lock is the new leader.
 	LeaderGone
-	// Leaving means that the leader has announced that it will soon release the lock. Until then, it still holds the
-	// lock. If the leader is another process, Event.Leader describes it. Otherwise, this Lock is the leader.
+	// Leaving means that the leader will soon release the lock, and announces this to the followers. Until the release,
+	// it still holds the lock. If the leader is another process, Event.Leader describes it. Otherwise, this Lock is the
+	// leader.
 	Leaving
 	// PartitionAssigned means that this member of a group now owns the partition Event.Partition, under Event.Token.
 	PartitionAssigned
 	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
-	// Event.Err is the cause. The partition becomes free once the work has returned.
+	// Event.Err is the cause. Unless the member's term is lost, other members can't claim the partition before the work
+	// has returned.
 	PartitionRevoked
 	// Stalled means that the work has made no progress for the time that WithStall sets. A Lost event follows at once,
-	// even if the work has not returned. In a group, Event.Partition names the work's partition. Instead of Lost, a
-	// PartitionRevoked event follows, unless one came earlier.
+	// even if the work has not returned. In a group, Event.Partition names the partition, and instead of Lost, a
+	// PartitionRevoked event follows, unless the partition was already being revoked.
 	Stalled
 )
 

@@ -395,7 +395,7 @@ var broken = []struct {
 			}
 			return do()
 		}}
-	}, "free rows", doctor.Failed, "claiming with a missing free row should have failed with NOT_FOUND, but got: <nil>"},
+	}, "free rows", doctor.Failed, "a claim whose free row is missing should have failed with NOT_FOUND; its error was: <nil>"},
 	{"times that have passed are refused", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 			if tag(r) == "spindle-claim" && slices.ContainsFunc(r.Mutations, isKeyOnly) {

@@ -7,10 +7,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// idle is a period without writes, in which the timestamp of a read should advance.
+// idle is how long advance waits between its two reads.
 const idle = 50 * time.Millisecond
 
-// advance returns how far the timestamp of reads advances while this process writes nothing.
+// advance returns how far the timestamps of reads advance while this process writes nothing.
 func (e *exam) advance(bound table.Bound) time.Duration {
 	keys := table.Keys{Names: []string{e.base}}
 	_, first := e.read(bound, keys)
@@ -45,21 +45,21 @@ func present(e *exam) string {
 	return advances(on, worst)
 }
 
-// advances judges reads with an exact staleness of zero, which locks use to detect an expired lease. The first argument
-// is how far the timestamps of these reads advanced while nothing was written. The second is how far a read lagged
-// behind an earlier commit in the worst case.
+// advances judges reads with an exact staleness of zero, which locks use to detect that a lease has expired. The first
+// argument is how far the timestamps of these reads advanced while this process wrote nothing. The second is the
+// longest time by which such a read lagged behind an earlier commit.
 func advances(on, worst time.Duration) string {
-	found := fmt.Sprintf("read timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
+	found := fmt.Sprintf("read timestamps advanced by %[2]v in %[1]v without writes", idle, round(on))
 	switch {
 	case on < idle/2:
-		refute("read timestamps advanced by only %[2]v during %[1]v without writes", idle, round(on))
+		refute("read timestamps advanced by only %[2]v in %[1]v without writes", idle, round(on))
 	case worst > time.Second:
-		must(&finding{Warning, fmt.Sprintf("reads lagged up to %v behind earlier commits", round(worst)),
-			slowOnly + ", because each takeover takes that much longer", reportIt})
+		must(&finding{Warning, fmt.Sprintf("reads lagged behind earlier commits by up to %v", round(worst)),
+			slowOnly + ", because takeovers can take that much longer", reportIt})
 	case worst > 0:
-		return found + fmt.Sprintf("; reads lagged up to %v behind earlier commits, which only makes takeovers slower", round(worst))
+		return found + fmt.Sprintf("; reads lagged behind earlier commits by up to %v, which delays takeovers but does no other harm", round(worst))
 	}
-	return found + ", and reads returned earlier commits"
+	return found + ", and reads saw all earlier commits"
 }
 
 func strong(e *exam) string {
@@ -75,10 +75,10 @@ func isStrong(on, worst time.Duration) string {
 	case worst > 0:
 		refute("the timestamp of a strong read is %v earlier than a commit that was acknowledged before the read began", round(worst))
 	case on < idle/2:
-		must(&finding{Note, fmt.Sprintf("strong reads returned earlier commits, but their timestamps advanced by only %[2]v during %[1]v without writes", idle, round(on)),
-			"locks are not affected, because they do not use strong reads to detect an expired lease", "nothing"})
+		must(&finding{Note, fmt.Sprintf("strong reads saw all earlier commits, but their timestamps advanced by only %[2]v in %[1]v without writes", idle, round(on)),
+			"locks are not affected, because they do not use strong reads to detect that a lease has expired", "nothing"})
 	}
-	return fmt.Sprintf("strong reads returned earlier commits, and their timestamps advanced by %[2]v during %[1]v without writes", idle, round(on))
+	return fmt.Sprintf("strong reads saw all earlier commits, and their timestamps advanced by %[2]v in %[1]v without writes", idle, round(on))
 }
 
 // Clock is a comparison of this machine's clock with Spanner's during the run.
@@ -96,9 +96,10 @@ const (
 	longestComparison = 20 * time.Second
 )
 
-// clockRate measures how fast this machine's clock runs compared with Spanner's. It samples both clocks twice. The
-// pause between the samples is long enough that the round trips add little uncertainty to the result. If the result is
-// still too uncertain, clockRate pauses again and takes a third sample.
+// clockRate measures how fast this machine's clock runs compared with Spanner's. It takes two samples of both clocks.
+// Slow round trips make the samples inexact, so the slower they are, the longer clockRate pauses between the samples.
+// If the result is still too uncertain, clockRate waits until longestComparison has passed since the first sample, and
+// then takes a third one.
 func clockRate(e *exam) string {
 	first := e.instant()
 	compare := func(pause time.Duration) Clock {
@@ -114,27 +115,27 @@ func clockRate(e *exam) string {
 	return c.judge()
 }
 
-// isKnown reports whether the measurement is precise enough for one of three verdicts: the clock is too slow, it is
-// too fast, or it is not too slow.
+// isKnown reports whether the measurement is precise enough to decide that this machine's clock is too slow, too fast,
+// or at least not too slow.
 func (c Clock) isKnown() bool {
 	return c.Drift-c.Within > maxDrift || c.Drift+c.Within < -maxDrift || c.Within <= maxDrift && c.Drift+c.Within <= maxDrift
 }
 
 func (c Clock) judge() string {
-	found := fmt.Sprintf("%+.2f%% ± %.2f%% over %v, offset %v", 100*c.Drift, 100*c.Within, round(c.Over), round(c.Offset))
+	found := fmt.Sprintf("drift %+.2f%% ± %.2f%% over %v, offset %v", 100*c.Drift, 100*c.Within, round(c.Over), round(c.Offset))
 	switch {
 	case c.Drift-c.Within > maxDrift:
 		refute("this machine's clock runs slower than Spanner's: %s", found)
 	case c.Drift+c.Within < -maxDrift:
 		must(&finding{Warning, "this machine's clock runs faster than Spanner's: " + found,
-			"a holder gives up its lock earlier than necessary, but two processes never hold the lock at the same time", "fix this machine's clock"})
+			"locks are safe, but a holder whose heartbeats fail gives up its lock earlier than necessary", "fix this machine's clock"})
 	case !c.isKnown():
-		must(&finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs more than 1 % slow", "run doctor again on a machine closer to the database"})
+		must(&finding{Note, "the round trips are too slow to measure the clock: " + found, "it is not known whether this machine's clock runs more than 1% slow", "run doctor again when round trips are faster, or check this machine's time synchronization"})
 	}
-	return found + ", which is within the limit"
+	return found + "; the drift is acceptable"
 }
 
-// sample is one reading of both clocks. Spanner's time was taken somewhere between the two local times.
+// sample is one reading of both clocks. Spanner's clock was read at some moment between the two local times.
 type sample struct {
 	sent, received time.Time
 	at             time.Time
@@ -153,7 +154,7 @@ func (e *exam) instant() (best sample) {
 	return best
 }
 
-// drift returns how much faster Spanner's clock ran than this machine's, as a fraction of this machine's elapsed time.
+// drift compares how far the two clocks advanced between two samples.
 func drift(first, last sample) Clock {
 	passed := float64(last.at.Sub(first.at))
 	longest, shortest := last.received.Sub(first.sent), last.sent.Sub(first.received)

@@ -12,7 +12,7 @@ import (
 // RoundTrip is how long requests of one kind took. The requests were sent one after another.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"` // the median, in nanoseconds
-	P99 time.Duration `json:"p99_ns"` // the 99th percentile, in nanoseconds
+	P99 time.Duration `json:"p99_ns"` // the 99th percentile, or the slowest of fewer than 100 requests, in nanoseconds
 	N   int           `json:"n"`      // how many requests there were
 }
 
@@ -37,15 +37,16 @@ type RoundTrips struct {
 	Transaction RoundTrip `json:"transaction"` // a claim or a confirmation, which is a read and a commit
 }
 
-// Lease returns the shortest lease that the measured round trips allow, which is ten times the duration of an election.
-// An election consists of an observation, a claim and a confirmation. Lease assumes that each of these steps is as slow
-// as the slowest one measured.
+// Lease returns the shortest lease that the measured round trips allow. This is ten times the duration of an election,
+// or ten times the duration of a heartbeat if that is longer, rounded up to a multiple of 100 ms. An election consists
+// of an observation, a claim and a confirmation. For each of these, and for a heartbeat, Lease uses P99.
 //
-// With this lease, a takeover takes at most 10% longer than the lease itself. A holder sends three heartbeats per
-// lease. A heartbeat may take six times as long as the slowest one measured, and still leave time for a retry.
+// With this lease, an election that is no slower than measured takes at most a tenth of the lease. By default, a holder
+// sends three heartbeats per lease. If one of them is not answered, at least a third of the lease is left for the next.
+// That is more than three times the P99 of a heartbeat.
 //
-// The result takes only the database into account. Also make the lease longer than any pause that the process should
-// survive, and longer than a failover of the database, which takes seconds.
+// The result takes only the database into account. Choose a lease that is also clearly longer than any pause during
+// which a process should keep its lock, and longer than a failover of the database, which takes seconds.
 func (r RoundTrips) Lease() time.Duration {
 	const step = 100 * time.Millisecond // the shortest lease that locks accept
 	election := r.Read.P99 + 2*r.Transaction.P99

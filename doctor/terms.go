@@ -21,7 +21,7 @@ func cycle(e *exam) string {
 	larger(first, second)
 	for step, err := range map[string]error{"heartbeat": e.table.Heartbeat(e.ctx, first, name), "release": e.table.Release(e.ctx, first, name)} {
 		if !errors.Is(err, table.ErrSuperseded) {
-			refute("a superseded holder's %s should have failed with ErrSuperseded, but got: %v", step, err)
+			refute("a superseded holder's %s should have failed with ErrSuperseded; its error was: %v", step, err)
 		}
 	}
 	if !get(e.table.Valid(e.ctx, second, name)) {
@@ -81,7 +81,7 @@ func landedBefore(next, last, token table.Token) {
 	}
 }
 
-// raced judges how many fenced commits succeeded and how many were refused.
+// raced ends the probe if no fenced commit succeeded, because the race then proves nothing.
 func raced(landed, refused int) string {
 	if landed == 0 {
 		must(fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion))
@@ -96,7 +96,7 @@ type fencedWriter struct {
 	last            table.Token // the timestamp of the last successful commit
 }
 
-// write commits until the fence refuses it, and at least once after over is closed.
+// write keeps committing until the fence refuses a commit. Once it finds that over is closed, it commits one last time.
 func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over <-chan struct{}) {
 	for last := false; !last && e.ctx.Err() == nil; {
 		select {
@@ -116,9 +116,9 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 	}
 }
 
-// freeRows checks the way in which package lock hands a released lock to the next holder. It acquires a lock, releases
-// it so that a free row remains, and claims it again in a commit that consumes the free row. It sends that commit
-// twice, to imitate a duplicated request.
+// freeRows checks how package lock hands a released lock to the next holder. It acquires a lock, releases it so that a
+// free row remains, and claims it again in a commit that deletes the free row. It sends that commit twice, to imitate a
+// duplicate request.
 func freeRows(e *exam) string {
 	name := e.base + "/free"
 	must(e.table.ReleaseFree(e.ctx, get(e.elect("first", name)), time.Minute, name))
@@ -137,13 +137,13 @@ func freeRows(e *exam) string {
 		does("claim", err)
 	}
 	if err := e.table.ClaimFree(e.ctx, claim); !isGone(err) {
-		refute("claiming with a missing free row should have failed with NOT_FOUND, but got: %v", err)
+		refute("a claim whose free row is missing should have failed with NOT_FOUND; its error was: %v", err)
 	}
 	if get(e.table.Outcome(e.ctx, claim)) != table.Won {
-		refute("a claim was applied, but a read of the lock did not find the claim's nonce")
+		refute("a claim was applied, but a read of the lease row did not find the claim's nonce")
 	}
 	if row := e.row(name); table.TokenAt(row.Token) != claim.Token || !row.Token.Before(row.Heartbeat) {
-		refute("after a claim, the lock row has heartbeat %v and token %v; want token %v and a later heartbeat", row.Heartbeat, row.Token, claim.Token.Time())
+		refute("after a claim, the lock row has heartbeat %v and token %v; expected token %v and a later heartbeat", row.Heartbeat, row.Token, claim.Token.Time())
 	}
 	must(e.table.ReleaseFree(e.ctx, claim.Token, time.Minute, name))
 	return "a released lock was claimed in one commit, and a duplicate of that commit was refused"
@@ -177,14 +177,14 @@ func queue(e *exam) string {
 		}
 	}
 	if len(found) < table.MostTickets {
-		warn("a read with a row limit returned only %[2]d tickets, although the queue has %[1]d", len(put), len(found))
+		warn("a read with a row limit returned %[2]d of %[1]d tickets, which is fewer than the limit", len(put), len(found))
 	}
 	return "reads return waiting processes in the order in which they arrived"
 }
 
-// group claims and confirms two partitions for a member, the way a group does. It confirms the first partition while
-// the member is in the group, and the second one after the member has left. The second confirmation must fail because
-// the member's lease row is missing, even though its transaction does not read that row.
+// group claims two partitions for a member, as the members of a group do. It tries to confirm the first one while the
+// member is in the group, and the second one after the member has left. The second confirmation must fail because the
+// member's lease row is missing, even though the transaction does not read that row.
 func group(e *exam) string {
 	name, first, second := e.base+"/group/member", e.base+"/group/first", e.base+"/group/second"
 	token := prepared(e.elect("member", name))
@@ -211,7 +211,8 @@ func (e *exam) claimPartition(member table.LeaseRef, name string) table.Token {
 	}))
 }
 
-// isRefused confirms a partition. It reports whether Spanner refuses because the member's lease row is missing.
+// isRefused tries to confirm a partition, and reports whether Spanner refused because the member's lease row is
+// missing.
 func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) bool {
 	err := retry(func() error {
 		_, err := e.table.ConfirmPartitions(e.ctx, member, table.LeaseRecord{Lease: limit}, token, name)
@@ -227,7 +228,7 @@ func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) 
 const (
 	manyNames  = 500
 	manyRanges = 500
-	everyNth   = 50 // every nth of the names and ranges exists
+	everyNth   = 50 // one in this many names and ranges has a row
 )
 
 // manyKeys reads many keys and key ranges in one snapshot, as the members of a group do. Most of these keys and ranges

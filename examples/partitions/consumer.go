@@ -20,7 +20,7 @@ const (
 	partitions = 16
 	lease      = 2 * time.Second
 
-	// idle is how long work pauses if there are no items, or after an error.
+	// idle is how long the work on a partition pauses if there are no new items, or after an error.
 	idle = pace
 )
 
@@ -60,7 +60,7 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 			err = c.commit(p, process(ctx, items))
 		}
 		if errors.Is(err, spindle.ErrFenced) {
-			c.late(p.Name()) // another process owns the partition now, and processes these items again
+			c.late(p.Name()) // the partition's next owner processes these items again
 		}
 		if err != nil || len(items) == 0 {
 			pause(ctx, idle) // uncommitted items are read again
@@ -69,11 +69,11 @@ func (c *consumer) work(ctx context.Context, p group.Partition) error {
 	return nil
 }
 
-// commit writes the results and the checkpoint atomically, so that a crash can't lose items or make the next owner
-// repeat them. If another process already owns the partition, commit writes nothing and returns spindle.ErrFenced.
+// commit writes the results and the checkpoint atomically, so a crash can neither lose results nor duplicate them. If
+// this process no longer owns the partition, commit writes nothing and returns spindle.ErrFenced.
 //
-// commit does not use the ctx passed to work, so items that were processed before ctx ended are still saved. The
-// timeout is short, because the next owner can't start before work returns.
+// commit does not use the ctx passed to work, so the results of items that were processed before ctx ended are still
+// saved. The timeout is short, because work must return before the partition can be handed over.
 func (c *consumer) commit(p group.Partition, done []item) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease/4)
 	defer cancel()

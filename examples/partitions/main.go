@@ -7,7 +7,7 @@
 //
 // The program starts an emulator and three processes, and shows which process owns each partition. One process is
 // killed, a fourth one joins, one is paused for longer than its lease, and one leaves. Items are appended to the queue
-// throughout, and each item is processed exactly once.
+// throughout, and each item gets exactly one result.
 //
 // The code to copy is in consumer.go.
 package main
@@ -36,8 +36,8 @@ func main() {
 	})
 }
 
-// takePart runs a process that the demonstration started. It reports late commits to its parent, which can't see them
-// in the table.
+// takePart runs one of the processes that the demonstration starts. It reports late commits to its parent process,
+// because refused commits leave no trace in the table.
 func takePart(ctx context.Context, path, id string) error {
 	db, err := spindle.Open(ctx, path, spindle.ClientOptions(lease)...)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	pace = 100 * time.Millisecond
 
 	// effort is how long it takes to process an item. It is slightly shorter than pace, so the processes are busy most
-	// of the time but still keep up.
+	// of the time but can keep up.
 	effort = 70 * time.Millisecond
 
 	batch = 5 // the maximum number of items in a commit
@@ -38,7 +38,7 @@ var tables = []string{
 // item is the position of an item in its partition, starting at 1.
 type item int64
 
-// next reads the items after the checkpoint of a partition.
+// next reads up to batch items after the checkpoint of a partition.
 func next(ctx context.Context, db *spanner.Client, part string) ([]item, error) {
 	query := spanner.Statement{
 		SQL: `SELECT i.position FROM items AS i JOIN checkpoints AS c ON c.part = i.part
@@ -70,7 +70,7 @@ func checkpoint(part string, i item) *spanner.Mutation {
 	return spanner.InsertOrUpdate("checkpoints", []string{"part", "position"}, []any{part, int64(i)})
 }
 
-// result inserts the result of an item. The commit fails if the item already has a result.
+// result returns a mutation that inserts the result of an item. Its commit fails if the item already has a result.
 func result(part string, i item, consumer string, token spindle.Token) *spanner.Mutation {
 	return spanner.Insert("results", []string{"part", "position", "consumer", "token"}, []any{part, int64(i), consumer, int64(token)})
 }
@@ -113,8 +113,8 @@ func processed(ctx context.Context, db *spanner.Client) (n int64, err error) {
 	return n, err
 }
 
-// audit counts the items and their results. disorder is the number of results that have a newer token than the next
-// result in the same partition. It should be 0.
+// audit counts the items and their results. disorder is the number of results that have a larger token than the next
+// result in the same partition. There should be none.
 func audit(ctx context.Context, db *spanner.Client) (items, results, disorder int64, err error) {
 	query := spanner.NewStatement(`SELECT (SELECT COUNT(*) FROM items), (SELECT COUNT(*) FROM results),
 		(SELECT COUNT(*) FROM results AS a JOIN results AS b ON a.part = b.part AND a.position + 1 = b.position WHERE a.token > b.token)`)

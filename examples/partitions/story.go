@@ -36,8 +36,8 @@ type story struct {
 
 	cast    map[string]part // the role of each child, by name
 	even    bool            // the running processes share the partitions evenly
-	drawn   picture         // the last
-	at      time.Time       // when it was printed
+	drawn   picture         // the picture that was drawn last
+	at      time.Time       // when it was drawn
 	backlog int64
 	late    int
 	vacant  vacancies
@@ -56,7 +56,7 @@ func tell(ctx context.Context) error {
 	s := &story{Story: demokit.NewStory(), cast: map[string]part{}}
 	s.Hear, s.Look = s.hear, s.look
 	s.Print(demokit.Bold, "Three processes consume a queue that is divided into %d partitions.", partitions)
-	s.Print(demokit.Bold, "Each item is processed exactly once, despite failures. The lease is %v.\n", lease)
+	s.Print(demokit.Bold, "Each item gets exactly one result, despite failures. The lease is %v.\n", lease)
 	var err error
 	if s.database, err = s.Open(ctx, tables...); err != nil {
 		return err
@@ -88,7 +88,7 @@ func tell(ctx context.Context) error {
 	return s.summarize(ctx)
 }
 
-// play plays the acts.
+// play starts the first three processes and then performs the acts.
 func (s *story) play(ctx context.Context) error {
 	children := map[string]*demokit.Child{}
 	for _, name := range []string{"A", "B", "C"} {
@@ -126,7 +126,7 @@ func (s *story) kill(ctx context.Context, c *demokit.Child) error {
 	if err := s.signal(ctx, c, syscall.SIGKILL, silently); err != nil {
 		return err
 	}
-	s.Say("", demokit.Good, "the other processes have taken over its partitions, which were idle for %s", demokit.InLeases(s.vacant.longest, lease))
+	s.Say("", demokit.Good, "the other processes have taken over the partitions, which were idle for %s", demokit.InLeases(s.vacant.longest, lease))
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (s *story) start(ctx context.Context, name string) (*demokit.Child, error) 
 	return child, err
 }
 
-// signal sends a signal to a child and records the child's new role. It returns when the running processes share the
+// signal records a child's new role and sends the child a signal. It returns when the running processes share the
 // partitions evenly.
 func (s *story) signal(ctx context.Context, c *demokit.Child, sig syscall.Signal, does part) error {
 	s.cast[c.Name] = does
@@ -192,7 +192,7 @@ func (s *story) settle(ctx context.Context) error {
 	return s.Until(ctx, func() bool { return s.even })
 }
 
-// hear handles a child's report of a late commit. The table does not show late commits.
+// hear handles a child's report of a late commit.
 func (s *story) hear(r demokit.Report) error {
 	if kind, partition, _ := strings.Cut(r.Line, " "); kind == "late" {
 		s.late++
@@ -201,7 +201,8 @@ func (s *story) hear(r demokit.Report) error {
 	return nil
 }
 
-// look reads the table and updates the picture. It draws the picture if it has changed or was last drawn a while ago.
+// look reads the group's state from the database. It draws a picture of the state if the picture has changed, or if the
+// last one was drawn at least a second ago.
 func (s *story) look(ctx context.Context) {
 	view, err := group.Members(ctx, s.db, demokit.Table, groupName)
 	if err != nil {
@@ -220,7 +221,7 @@ func (s *story) look(ctx context.Context) {
 	}
 }
 
-// see returns a picture of view, and determines whether the partitions are evenly shared.
+// see returns a picture of view, and sets s.even.
 func (s *story) see(view group.View) (now picture) {
 	for n := range now {
 		now[n] = nobody
@@ -253,8 +254,8 @@ func (s *story) see(view group.View) (now picture) {
 	return now
 }
 
-// gap describes the longest time in this act that a partition had no running owner. The picture is updated once every
-// Glance, so shorter times can't be measured.
+// gap describes the longest time in this act for which a partition had no running owner. The group is read once every
+// Glance, so times below two Glances can't be measured.
 func (s *story) gap() string {
 	if s.vacant.longest < 2*demokit.Glance {
 		return fmt.Sprintf("less than %v", 2*demokit.Glance)
@@ -271,8 +272,8 @@ func (s *story) summarize(ctx context.Context) error {
 		return fmt.Errorf("found %d items, %d results, and %d results in the wrong order; please report this as a bug", items, results, disorder)
 	}
 	s.Print(demokit.Plain, "")
-	s.Print(demokit.Bold, "Items   %d were appended and %d were processed, each exactly once", items, results)
+	s.Print(demokit.Bold, "Items   %d were appended; the table has %d results, one for each item", items, results)
 	s.Print(demokit.Bold, "Tokens  no item was processed under an older token than the item before it")
-	s.Print(demokit.Bold, "Fence   late commits that were refused after the pause: %d", s.late)
+	s.Print(demokit.Bold, "Fence   late commits that were refused: %d", s.late)
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Write writes an object under the token, and stores the token in the object's metadata. If the object already has a
-// higher token, Write returns spindle.ErrFenced. If another process changes the object after Write has read the
-// metadata, Cloud Storage refuses the write, and Write tries again.
+// higher token, the error wraps spindle.ErrFenced. If another process writes or deletes the object after Write has read
+// its metadata, Cloud Storage refuses the write, and Write tries again.
 func Write(ctx context.Context, object *storage.ObjectHandle, token spindle.Token, value []byte) error {
 	for {
 		unchanged := storage.Conditions{DoesNotExist: true}

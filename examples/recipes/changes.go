@@ -21,8 +21,8 @@ import (
 //   - parents lists the stream partitions that must be finished before this one is read.
 //   - finished is true once the stream partition has ended and all its changes are processed.
 //
-// Before the first run, insert one row with an empty token, and with the time from which to read the stream as its
-// position. Reading with an empty token returns the stream's first partitions.
+// Before the first run, insert one unfinished row with an empty token, any worker, no parents, and the time from which
+// to read the stream. Reading with an empty token returns the stream's first partitions.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
 	worker   STRING(MAX) NOT NULL,
@@ -31,15 +31,15 @@ const StreamTable = `CREATE TABLE orders_stream (
 	finished BOOL NOT NULL,
 ) PRIMARY KEY (token)`
 
-// A Stream consumes the change stream orders_changes. Its Work method is the work of a group (group.WithWork).
+// A Stream consumes the change stream orders_changes. Pass its Work method to group.WithWork.
 type Stream struct {
 	DB      *spanner.Client
 	Workers int // the group's partitions are group.Numbered(Workers)
 	Results func(Change) []*spanner.Mutation
 }
 
-// A Change is a data change record from the stream. It contains changes that one transaction made to one table. Cloud
-// Spanner's documentation also describes the fields that are not used here.
+// A Change is a data change record from the stream. It contains changes that one transaction made to one table. For the
+// fields that are not used here, see the documentation of Cloud Spanner.
 type Change struct {
 	CommitTimestamp time.Time `spanner:"commit_timestamp"`
 	Table           string    `spanner:"table_name"`
@@ -67,7 +67,7 @@ type cursor struct {
 	Position time.Time
 }
 
-// Work reads the stream partitions that belong to one partition of the group.
+// Work reads the stream partitions whose worker is the group's partition p.
 func (s *Stream) Work(ctx context.Context, p group.Partition) error {
 	for ctx.Err() == nil {
 		open, now, err := s.open(ctx, p.Name())

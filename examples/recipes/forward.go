@@ -13,8 +13,9 @@ import (
 // forwarded is the header that marks requests forwarded by a follower.
 const forwarded = "X-Forwarded-To-Leader"
 
-// Forward serves requests while this process leads. Otherwise, it forwards them to the URL that the leader published
-// with spindle.WithValue.
+// Forward returns a handler that serves requests while this process leads. Otherwise, the handler forwards them to the
+// URL that the leader published with spindle.WithValue. If no leader becomes known within patience, the handler replies
+// with status 503.
 func Forward(lock *spindle.Lock, patience time.Duration, work http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leads, _ := lock.HasLock(); leads {

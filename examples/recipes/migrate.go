@@ -17,8 +17,8 @@ type Migration struct {
 	Run     func(ctx context.Context, run lock.Run) error
 }
 
-// Migrate runs the migrations in order. It skips those that are already done, and waits for those that another process
-// is running. It returns when all migrations are done, or when one fails.
+// Migrate runs the migrations, which must be sorted by version. It skips those that are already done, and waits for
+// those that another process is running. It returns when all migrations are done, or at the first error.
 func Migrate(ctx context.Context, db *spanner.Client, migrations []Migration) error {
 	once := lock.NewOnce(db, "locktable", "migrations")
 	for _, m := range migrations {

@@ -15,8 +15,8 @@ import (
 )
 
 // InboxTables contains the DDL statements for three tables:
-//   - orders_inbox contains the records. A record stays in the shard that its key belonged to when it was written.
-//   - orders_numberings contains every number of shards that has been used, and the time when it was first used.
+//   - orders_inbox contains the records. A record stays in the shard that its key belonged to when Append wrote it.
+//   - orders_numberings contains every number of shards that has been used, and the time when its use began.
 //   - orders_positions contains each shard's checkpoint, which is the commit time of the last consumed record.
 var InboxTables = []string{
 	`CREATE TABLE orders_inbox (
@@ -41,7 +41,7 @@ type Shard struct{ N, Rest int }
 // Name returns the shard's name in the group's list, such as "8/3".
 func (s Shard) Name() string { return fmt.Sprintf("%d/%d", s.N, s.Rest) }
 
-// Shards returns the group's list of partitions, for one numbering or for both an old and a new one.
+// Shards returns the group's list of partitions for one number of shards, or for both the old number and the new one.
 func Shards(numberings ...int) group.Partitions {
 	var names []string
 	for _, n := range numberings {
@@ -78,9 +78,9 @@ func Renumber(ctx context.Context, db *spanner.Client, n int) error {
 	return err
 }
 
-// Append writes a record as part of a transaction. A transaction can append only one record for each key. Append reads
-// the number of shards, so if Renumber changes that number before the transaction commits, the transaction is retried.
-// Therefore, no record is added to an old shard after the change.
+// Append writes a record as part of a transaction. A transaction can append only one record for each key. Because
+// Append reads the number of shards, the transaction is retried if Renumber changes that number before the transaction
+// commits. Therefore, no record is added to an old shard after the change.
 func Append(ctx context.Context, txn *spanner.ReadWriteTransaction, key, value string) error {
 	all, err := numberings(ctx, txn)
 	if err != nil {
@@ -126,7 +126,7 @@ func numberings(ctx context.Context, from reader) (all []int, err error) {
 	return all, err
 }
 
-// An Inbox consumes the shards. Its Work method is the work of a group (group.WithWork) whose partitions are shards.
+// An Inbox consumes the shards. Pass its Work method to group.WithWork, for a group whose partitions are the shards.
 type Inbox struct {
 	DB      *spanner.Client
 	Results func([]Record) []*spanner.Mutation // gets the records of each key in commit order
@@ -173,9 +173,9 @@ func (b *Inbox) advance(ctx context.Context, p group.Partition) error {
 	return err // after spindle.ErrFenced, this process has lost the partition, and ctx has ended
 }
 
-// begun reports whether a shard can be consumed yet. A shard must wait until all records are consumed from the older
-// shards that contained its keys. begun first checks that the shard's own numbering exists, because no more records are
-// written to older shards once it exists.
+// begun reports whether a shard can be consumed yet. The older shards that contained its keys must be consumed first.
+// Until Renumber has been called with the shard's N, begun returns false, because records may still be added to the
+// older shards.
 func begun(ctx context.Context, now present, name string) (bool, error) {
 	var shard Shard
 	if _, err := fmt.Sscanf(name, "%d/%d", &shard.N, &shard.Rest); err != nil {
@@ -196,8 +196,8 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether n is no longer the number of shards, and all records in its shards have been consumed. These
-// shards can then be removed from the group's list.
+// Drained reports whether n is no longer the number of shards, and all records of those n shards have been consumed.
+// These shards can then be removed from the group's list.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
@@ -213,8 +213,8 @@ func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 }
 
 // left returns a shard's checkpoint and the unconsumed records, which are those after the checkpoint. It reads the
-// checkpoint before the records. If records are consumed between the two reads, left still returns them, but it never
-// misses an unconsumed record.
+// checkpoint first. It may therefore return records that were consumed between the two reads, but it never misses an
+// unconsumed record.
 func left(ctx context.Context, now present, name string) (from time.Time, records []Record, err error) {
 	if from, err = position(ctx, now, name); err != nil {
 		return from, nil, err

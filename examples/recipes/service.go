@@ -36,7 +36,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.seen, s.value = spindle.Token(token), value
 }
 
-// Put writes to a Service under the token. It returns spindle.ErrFenced if the service has seen a higher token.
+// Put writes to a Service under the token. If the service has seen a higher token, the error wraps spindle.ErrFenced.
 func Put(ctx context.Context, url string, token spindle.Token, value []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(value))
 	if err != nil {

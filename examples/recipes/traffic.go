@@ -6,8 +6,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Traffic serves requests only on the leader. Its readiness probe makes a Kubernetes Service send all requests to the
-// leader.
+// Traffic returns a handler that serves requests only while this process leads. The readiness probe fails on the other
+// processes, so a Kubernetes Service sends requests only to the leader.
 func Traffic(lock *spindle.Lock, work http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", spindle.Probe(lock.Live))
