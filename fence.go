@@ -15,21 +15,22 @@ import (
 )
 
 // Fence returns a mutation that changes no data, but makes the commit fail if token is not valid. A token is valid from
-// the election until the lock is released or claimed by another candidate. Use the mutation in a serializable
-// transaction in the lock's database, and buffer it before your own mutations. If the token is not valid, the whole
-// commit fails with NOT_FOUND for a row of the lock table. Use IsFenced to recognize this error. Fence makes no RPC,
-// and may be called from any goroutine.
+// the election until the lock is released or claimed again. Use the mutation in a serializable transaction in the
+// lock's database, and buffer it before your own mutations. If the token is not valid, the whole commit fails with
+// NOT_FOUND for a row of the lock table. Use IsFenced to recognize this error. Fence makes no RPC, and may be called
+// from any goroutine.
 //
-// After a newer term has begun, a commit that is fenced with an old token never succeeds, no matter what any clock says.
+// After a newer term has begun, a commit that is fenced with an old token never succeeds, no matter what any clock
+// says.
 func (l *Lock) Fence(token Token) *spanner.Mutation {
 	return l.spanner.Fence(l.name, table.Token(token))
 }
 
-// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, as with
-// database/sql or a driver for another language. While token is valid, the statement updates exactly one row, without
-// changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check the row
-// count. If the count is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction can
-// buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
+// FenceStatement is like Fence, but returns an SQL statement. It is for transactions that contain only SQL, for example
+// with database/sql or a driver for another language. While token is valid, the statement updates exactly one row,
+// without changing it. Otherwise it updates no row, but the transaction can still commit. You must therefore check the
+// row count. If the count is not one, roll back and return ErrFenced, which IsFenced recognizes. If your transaction
+// can buffer mutations, use Fence or ReadWriteTransaction instead. They work with DML too, and don't need this check.
 //
 // The transaction must be serializable. Run the statement as late as you can: once it has run, a release or claim of
 // the lock has to wait until the transaction ends. Heartbeats don't wait.
@@ -45,16 +46,17 @@ func (l *Lock) FenceStatement(dialect databasepb.DatabaseDialect, token Token) s
 }
 
 // Apply is like spanner.Client.Apply, but runs in a serializable transaction, and adds the fence to the mutations. If
-// Spanner rejects the commit, Apply checks whether the token is still valid. If it is not, the error wraps ErrFenced,
-// even if Spanner gave another reason, such as a row that a newer leader has already inserted. If the token is still
-// valid, an error about your own rows is returned unchanged.
+// Spanner rejects the commit because of the database's contents, Apply checks whether the token is still valid. If it
+// is not, the error wraps ErrFenced, even if Spanner gave another reason, such as a row that a newer leader has already
+// inserted. If the token is still valid, the error about your own rows is returned unchanged. If the check fails, the
+// error says so.
 //
 // ErrFenced also ends the token's term immediately, if this Lock still has that term. HasLock then returns false, and
 // the leader function's ctx ends.
 //
 // After ErrFenced, none of the mutations was applied. The only exception is spanner.ApplyAtLeastOnce: an earlier
-// attempt may have succeeded while the token was still valid. If ctx has ended before the call, Apply sends nothing, and
-// its error says so and wraps ctx's error and cause. After any other error, such as a timeout or a reply without a
+// attempt may have succeeded while the token was still valid. If ctx has ended before the call, Apply sends nothing,
+// and its error says so and wraps ctx's error and cause. After any other error, such as a timeout or a reply without a
 // timestamp, the mutations may have been applied.
 //
 // With the zero token, Apply returns ErrFenced without an RPC. On a spindletest.Fake, which has no database, Apply only
@@ -69,7 +71,8 @@ func (l *Lock) Apply(ctx context.Context, token Token, ms []*spanner.Mutation, o
 // ReadWriteTransaction is like spanner.Client.ReadWriteTransaction, but the transaction is serializable, and the fence
 // is added to fn's writes. It returns fn's error, or the same errors as Apply. The fence is checked when the
 // transaction commits. Until then, fn can still read with a token that is no longer valid, but its writes won't be
-// committed. A spindletest.Fake can't run a transaction: it fails the test, and does not call fn.
+// committed. A spindletest.Fake can't run a transaction: if the token is valid, it fails the test instead of calling
+// fn.
 func (l *Lock) ReadWriteTransaction(ctx context.Context, token Token, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	if l.err != nil {
 		return time.Time{}, l.err
@@ -107,8 +110,8 @@ type Fence interface {
 }
 
 // Apply is like Lock.Apply, but adds the fences of several locks. The locks may be in different tables of one database.
-// The mutations are applied only if all the tokens are still valid. If a token is not, the error wraps ErrFenced and
-// names the token's lock. Without any locks, Apply returns an error and applies nothing.
+// The mutations are applied only if all the tokens are still valid. If a token is not valid, the error wraps ErrFenced
+// and names the token's lock. Without any locks, Apply returns an error and applies nothing.
 func Apply(ctx context.Context, under []Holding, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	var fences fence.Fences
 	for i, h := range under {
@@ -127,14 +130,14 @@ func isNil(h Holding) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// IsFenced reports whether a transaction of your own failed because of its fence, and not because of your own rows. It
-// recognizes ErrFenced, and the NOT_FOUND error that Spanner returns for a lease row in lockTable. Pass the same table
-// name as to New. IsFenced makes no RPC.
+// IsFenced reports whether a transaction of your own failed because of its fence, and not because of the rows that it
+// wrote. It recognizes ErrFenced, and the NOT_FOUND error that Spanner returns for a lease row in lockTable. Pass the
+// same table name as to New. IsFenced makes no RPC.
 //
-// IsFenced sees only the error message, so it can miss a failed fence. Spanner reports a single reason even if there
-// are several. For example, if a newer holder has already inserted the row that you insert, Spanner may report
+// IsFenced sees only the error, so it can miss a failed fence. Spanner reports a single reason even if there are
+// several. For example, if a newer holder has already inserted the row that you insert, Spanner may report
 // ALREADY_EXISTS, and IsFenced returns false. It also returns false if the message does not contain the whole key; the
-// emulator truncates keys after 1024 bytes. Apply and ReadWriteTransaction don't have this limitation, because they
+// emulator truncates keys after 1024 bytes. Apply and ReadWriteTransaction don't have these limitations, because they
 // read the lock table.
 func IsFenced(err error, lockTable string) bool {
 	return errors.Is(err, ErrFenced) || table.LeaseMissing(err, lockTable)

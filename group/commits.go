@@ -11,14 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// lanes is the number of commits that claim or reconcile partitions at the same time.
+// lanes is the maximum number of commits that claim or reconcile partitions at the same time.
 const lanes = 4
 
 // commit is a set of partitions that are claimed or reconciled together. If the commit fails, each half of the set is
-// tried separately, so that one partition does not block the others.
+// tried separately, so that one partition does not block the others. The exception is a commit that failed because
+// another member had already changed the rows.
 type commit struct {
 	rows  []table.Observation // sorted by name, as the last poll read them
-	frees bool                // it reconciles the partitions
+	frees bool                // true: reconciles the partitions; false: claims them
 	ready elect.Pause         // the wait before it may start
 }
 
@@ -29,7 +30,7 @@ func (c *commit) entries(v *share.Inventory) (entries []*share.Entry) {
 	return entries
 }
 
-// add queues a commit. Smaller commits go first, because they are halves of failed ones.
+// add queues a commit. Smaller commits go first, because they may be halves of failed ones.
 func (m *moves) add(rows []table.Observation, frees bool, after time.Duration) {
 	c := &commit{slices.Clone(rows), frees, elect.PauseFor(m.t.polls.clock, after)}
 	slices.SortFunc(c.rows, func(a, b table.Observation) int { return cmp.Compare(a.Name, b.Name) })
@@ -47,8 +48,8 @@ func (m *moves) split(c *commit, after time.Duration) {
 	m.add(c.rows[half:], c.frees, after)
 }
 
-// dispatch starts queued commits until all lanes are busy. It first removes from a commit the partitions that no longer
-// have to be claimed or reconciled.
+// dispatch starts queued commits whose wait has ended, as many as width allows. From each commit, it first removes the
+// partitions that must no longer be claimed.
 func (m *moves) dispatch() {
 	for m.under < m.width() {
 		i := slices.IndexFunc(m.queue, func(c *commit) bool { return c.ready.Left(m.t.polls.clock) <= 0 })
@@ -98,7 +99,7 @@ func (m *moves) width() int {
 	return lanes
 }
 
-// left returns the time until a waiting commit can be started.
+// left returns the time until a queued commit can be started.
 func (m *moves) left() time.Duration {
 	if len(m.queue) == 0 || m.under > 0 && m.under >= m.width() {
 		return never
@@ -110,7 +111,7 @@ func (m *moves) left() time.Duration {
 	return max(soonest, m.paused.Left(clock))
 }
 
-// slow turns on or off the mode in which commits run one at a time, with pauses.
+// slow turns on or off the mode in which commits run one at a time, with a pause after each failure.
 func (m *moves) slow(single bool) {
 	if m.single = single; !single {
 		m.paused = elect.Pause{}

@@ -32,15 +32,15 @@ type Partitions struct{ names []string }
 // like part of a URL path, so "eu/west" becomes "eu%2Fwest". An underscore becomes "%5F". The name of the lock can be
 // at most 4096 bytes long.
 //
-// A rolling update can change the list, and can change it back. While members have different lists, each partition is
-// assigned to a member that has the partition in its list, and the shares are as even as the lists allow. A partition's
-// name must therefore identify the same work in all lists.
+// A rolling update can change the list, and can change it back. While members have different lists, at most six in all,
+// each partition is assigned to a member that has the partition in its list, and the shares are as even as the lists
+// allow. A partition's name must therefore identify the same work in all lists.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
-// Numbered returns the partitions "0" to "n-1". If a program uses n to map keys to partitions, for example by hash(key)
-// % n, a different n maps most keys to a different partition. To change n safely, stop the group first. Alternatively,
-// include n in the partition names, and drain the old partitions before work on the new ones begins, as docs/recipes.md
-// shows.
+// Numbered returns partitions with the names "0", "1" and so on, n in all. If a program uses n to map keys to
+// partitions, for example with hash(key)%n, a different n maps most keys to a different partition. To change n safely,
+// stop the group first. Alternatively, include n in the partition names, and drain the old partitions before work on
+// the new ones begins, as docs/recipes.md shows.
 func Numbered(n int) Partitions {
 	names := make([]string, min(max(n, 0), MaxPartitions+1))
 	for i := range names {
@@ -91,10 +91,10 @@ func (p *partition) holds() *assignment {
 //   - With WithHandover, a member announces in advance that it is going to stop, so that the other members can claim
 //     its partitions as soon as they are released.
 //   - With WithReclaim, a process that restarts with the same ID and the same list gets its partitions back
-//     immediately.
+//     immediately, unless its last term was shorter than its lease.
 //
-// The lease must be at least five times as long as a request to Spanner takes. With a shorter lease, no member gets any
-// partitions.
+// The lease must be at least five times as long as a request to Spanner takes. With a shorter lease, members may be
+// unable to claim partitions.
 //
 // Two Groups with the same name are two members of that group, even in one process.
 func New(db *spanner.Client, tableName, name string, partitions Partitions, opts ...Option) *Group {
@@ -118,11 +118,11 @@ func New(db *spanner.Client, tableName, name string, partitions Partitions, opts
 	return g
 }
 
-// check returns the names in sorted order. It refuses invalid ones.
+// check returns the names, sorted and without duplicates. It records in c what is wrong with the list.
 func (p Partitions) check(c *options.Config, group string) []string {
 	names := slices.Sorted(slices.Values(p.names))
 	c.Require(len(names) > 0, "the list of partitions is empty; a group needs at least one partition")
-	c.Require(len(names) <= MaxPartitions, "more than %d partitions; use larger partitions or several groups", MaxPartitions)
+	c.Require(len(names) <= MaxPartitions, "the list has more than %d partitions; use larger partitions or several groups", MaxPartitions)
 	for i, name := range names {
 		c.RefuseIf(table.CheckPartition(group, name))
 		if i > 0 && names[i-1] == name && (i < 2 || names[i-2] != name) {
@@ -133,11 +133,11 @@ func (p Partitions) check(c *options.Config, group string) []string {
 }
 
 // Has reports whether this member currently owns the partition, and returns its token. If the member does not own the
-// partition, the token is zero. Has returns false as soon as the partition is revoked. It is a local check, and needs
-// no RPC, mutex or allocation.
+// partition, the token is zero. Has returns false as soon as the partition is revoked or the member's term ends. It is
+// a local check, and needs no RPC, mutex or allocation.
 //
 // The answer may be out of date by the time the program acts on it. Fence every write that must not be committed after
-// the next owner's writes. With WithWork, the group waits until the work has returned before the partition moves.
+// the next owner's writes. Without WithWork, a partition can move while the program is still acting on it.
 func (g *Group) Has(partition string) (bool, spindle.Token) {
 	if p := g.byName[partition]; p != nil {
 		if a := p.holds(); a != nil {
@@ -163,20 +163,23 @@ func (g *Group) Held() []Partition {
 // it returns an error, nothing was started. Once started, the member keeps trying until ctx ends, even if Spanner
 // cannot be reached.
 //
-// When ctx ends, the contexts of all work are canceled. With WithHandover, this happens a third of a lease later. The
-// member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
-// WithHandover. Then it releases everything in one commit.
+// When ctx ends, the contexts of all work are canceled. With WithHandover, this happens about a third of a lease later.
+// The member continues to send heartbeats until all work has returned, for at most one lease duration, or two with
+// WithHandover. If some work does not return promptly, the other partitions are released without waiting for it. Once
+// all work has returned, one commit releases everything that is left.
 //
 // If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
-// could be released. In the latter case, the partitions become free when the member's lease expires. After the value
-// has been sent, the Spanner client may be closed, and Run may be called again. No goroutine is left, except that of
-// work or of an observer that still has not returned. Until such a goroutine ends, Run returns ErrRunning.
+// could be released or if the observer has not returned in time. Partitions that could not be released become free when
+// the member's lease expires. After the value has been sent, the Spanner client may be closed, and Run may be called
+// again. No goroutine is left, except for work or an observer that has not returned. Until then, Run returns
+// ErrRunning.
 //
 // The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, the value
 // is dropped and an error is logged.
 //
-// A new member gets no partitions during its first lease duration, unless the whole group is new. A process that
-// crashes each time it starts therefore takes no partitions from the other members.
+// A new member gets no partitions during its first lease duration, unless the whole group is new or WithReclaim gives
+// the member its partitions back. A process that crashes each time it starts therefore takes no partitions from the
+// other members.
 func (g *Group) Run(ctx context.Context, done ...chan<- error) error {
 	if g.err != nil {
 		return g.err

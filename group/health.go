@@ -18,7 +18,7 @@ type standing struct {
 	trouble  *trouble      // the problem that has lasted longest; nil: none
 	balanced bool          // this process is a member, and owns exactly the partitions that it should own
 	changed  chan struct{} // closed at the loop's next report
-	stuck    *trouble      // about the work that is longest overdue; nil: none
+	stuck    *trouble      // the work that has been overdue longest; nil: none
 }
 
 // trouble is a problem that should not last.
@@ -59,16 +59,16 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	note("the process has not been in the group", m.out, m.failing)
 	if t != nil {
 		_, acted := m.inventory.All.Holds()
-		note("no partition could be claimed or released", t.conduct.FailingSince(acted), t.conduct.Err)
+		note("it has been impossible to claim or release any partition", t.conduct.FailingSince(acted), t.conduct.Err)
 	}
 	name, suspicion := m.inventory.All.Oldest()
-	note(fmt.Sprintf("partition %q could not be claimed or released", name), suspicion.Since, suspicion.Err)
+	note(fmt.Sprintf("partition %q has been impossible to claim or release", name), suspicion.Since, suspicion.Err)
 	return worst
 }
 
 // Balanced blocks until this member owns exactly the partitions that it should own. This is the case if this process is
 // in the group, has claimed all partitions that are assigned to it, and has none that are about to move, according to
-// its last poll of the group. Paused partitions are ignored.
+// its last poll of the group. Paused partitions do not have to be claimed.
 //
 // Balanced returns an error if ctx ends, if Run was not called, or if Run has ended. It makes no RPC.
 func (g *Group) Balanced(ctx context.Context) error {
@@ -105,13 +105,13 @@ var errNotRunning = errors.New("the process is not in the group, because Run was
 // whichever is longer. The problems are:
 //
 //   - No poll of the group has succeeded.
-//   - The process is not in the group. Either it cannot join, or it stays out for a while because it could not claim or
-//     release any partition.
-//   - A partition that is assigned to the member could not be claimed or released.
+//   - The process is not in the group. Either it cannot join, or it stays out for a while because its terms have ended
+//     early.
+//   - A partition could not be claimed or released.
 //   - Work has not returned after its context was canceled.
 //
 // Time during which the machine was suspended does not count. Before Run is called and after Run has ended, Health
-// returns an error. It makes no RPC.
+// returns an error. Health makes no RPC.
 func (g *Group) Health() error {
 	if err := g.Live(nil); err != nil || g.err != nil {
 		return err
@@ -138,9 +138,9 @@ func (g *Group) check(t *trouble) error {
 }
 
 // Live is a liveness probe. To turn it into an http.Handler, call spindle.Probe(g.Live). While the member is running,
-// Live fails only if a restart of the process may help. A restart may help if work hangs. It may also help if polls of
-// the group fail, for example because the Spanner client has lost its session. A restart moves all partitions of the
-// member, not only the partition whose work hangs. Live ignores its argument and makes no RPC.
+// Live returns an error only if a restart of the process may help. A restart may help if work hangs. It may also help
+// if polls of the group fail, for example because the Spanner client has lost its session. A restart may move all
+// partitions of the member, not only the partition whose work hangs. Live ignores its argument and makes no RPC.
 func (g *Group) Live(*http.Request) error {
 	if g.err != nil {
 		return g.err
@@ -164,8 +164,8 @@ func (m *member) overdue() (first *share.Entry, n int) {
 	return m.inventory.All.Overdue(m.g.config.Clock.Now(), m.g.config.Lease)
 }
 
-// remind logs a warning about overdue work, because a partition cannot move until its work has returned. The first
-// warning comes after one lease duration, and another follows each time the wait has doubled.
+// remind logs a warning about overdue work, because the work keeps its partition from moving. The first warning comes
+// after one lease duration, and another follows each time the wait has doubled.
 func (m *member) remind() {
 	first, n := m.overdue()
 	if first == nil {
@@ -174,6 +174,6 @@ func (m *member) remind() {
 	}
 	if waited := m.g.config.Clock.Now().Ran(first.Busy.Since); waited >= 2*m.caller.reminded {
 		m.caller.reminded = waited
-		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, its partition can't move or be claimed again", "partition", first.Name, "waited", waited.Round(time.Millisecond), "partitions", n)
+		m.voice.log.Warn("work has not returned after its context was canceled; until it returns, this member can't claim the partition again, and releases it only if LetGo is called", "partition", first.Name, "waited", waited.Round(time.Millisecond), "partitions", n)
 	}
 }

@@ -195,7 +195,7 @@ func TestWorkThatHangsIsSaidWhileItsMemberCoolsDown(t *testing.T) {
 func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {
 		a := c.alone(2)
-		said := func() int { return strings.Count(a.log.String(), "its partition can't move or be claimed again") }
+		said := func() int { return strings.Count(a.log.String(), "this member can't claim the partition again") }
 		for _, hang := range []struct {
 			lasts       time.Duration
 			least, most int // log lines, after one lease and each time that the hang has lasted twice as long

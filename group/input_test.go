@@ -92,8 +92,8 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		a := c.start("a", Numbered(3))
 		c.sleep(3 * lease)
 		assert.Equal(t, []string{"0", "2"}, names(a.Held()))
-		assert.Equal(t, 1, strings.Count(a.log.String(), "an ordinary lock has the same name as a partition"), "said once")
-		assert.Regexp(t, `level=WARN msg="an ordinary lock has .* partition=1 lock=orders/partition/1 holder=plain token=\d+ partitions=1\n`, a.log.String())
+		assert.Equal(t, 1, strings.Count(a.log.String(), "a plain lock has the same name as a partition"), "said once")
+		assert.Regexp(t, `level=WARN msg="a plain lock has .* partition=1 lock=orders/partition/1 holder=plain token=\d+ partitions=1\n`, a.log.String())
 		has, _ := l.HasLock()
 		assert.True(t, has)
 		require.NoError(t, a.Pause("1")) // it does not claim it between the terms of the lock
@@ -104,7 +104,7 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		c.until(lease, "the lock", func() bool { has, _ := l.HasLock(); return has })
 		require.NoError(t, a.Resume("1"))
 		c.sleep(lease)
-		assert.Equal(t, 2, strings.Count(a.log.String(), "an ordinary lock has the same name as a partition"), "said again")
+		assert.Equal(t, 2, strings.Count(a.log.String(), "a plain lock has the same name as a partition"), "said again")
 		stop()
 		<-done
 		c.until(lease/2, "a to have all", spreadOver(3, a))

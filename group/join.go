@@ -59,10 +59,12 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 }
 
 // choose returns the slot to claim, or false if no slot is free. With WithReclaim, its first choice is the slot of a
-// member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free.
-// After that come the free slots below a slot in use, the highest first.
+// member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free and
+// no other member was faster. After that come the free slots below a slot in use, the highest first, and then the slots
+// above all slots in use, the lowest first. If other members keep being faster, choose picks at random from the first
+// several of these (see among).
 //
-// A free slot below a slot in use belonged to a member that has left. The new process is probably that member's
+// A free slot below a slot in use belonged to a member that has left or died. The new process is probably that member's
 // replacement, and it inherits the partitions that are assigned to the slot.
 func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool) {
 	m.candidate.LeaseRecord.Since = 0
@@ -105,5 +107,5 @@ func (m *member) choose(seen []elect.LockView, c *contest) (elect.LockView, bool
 
 // among returns the number of free slots from which the member chooses at random. It starts at 1 to keep slot numbers
 // low, because a used slot stays in the table forever. It doubles each time another member claims the chosen slot
-// first.
+// first, up to 256.
 func (c *contest) among() int { return 1 << min(c.lost, 8) }

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// metrics are the metrics of a group, in addition to the metrics of its member's lock.
+// metrics contains the metrics of a group, in addition to the metrics of the member's lock.
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter
@@ -21,12 +21,12 @@ type metrics struct {
 func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m := &metrics{about: metric.WithAttributeSet(s.Attributes(g.name))}
 	api := s.Meter()
-	// The number of partitions is an up-down counter, so that a backend adds up the values of two members in one
-	// process, and so that a view without the name attribute shows the total.
+	// The first two are up-down counters, and not gauges. The values of two members in one process are therefore added
+	// up, and a view without the name attribute shows the total.
 	partitions := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns.")))
-	paused := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that this process's program has paused.")))
-	members := telemetry.Made(api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were present when this process last polled the group.")))
-	m.moves = telemetry.Made(api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process claimed or released.")))
+	paused := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that the program has paused.")))
+	members := telemetry.Made(api.Int64ObservableGauge("spindle.group.members", metric.WithDescription("Members that were alive when this process last read the members' rows.")))
+	m.moves = telemetry.Made(api.Int64Counter("spindle.group.moves", metric.WithDescription("Partitions that this process has claimed or released.")))
 	m.reading = telemetry.Made(api.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		held := int64(0)
 		for _, p := range g.partitions {

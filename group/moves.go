@@ -14,15 +14,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// moves claims, revokes and releases the partitions of one term, and reconciles partitions whose rows name this member.
+// moves is the part of a term that claims, revokes and releases partitions. It also reconciles partitions whose rows
+// name this member.
 //
 // If thousands of partitions have to move, they move in batches. A partition is then without work only while its own
 // batch moves.
 type moves struct {
 	t        *term
-	revokes  alarm         // when to revoke the next batch; off: immediately
+	revokes  alarm         // when to revoke the next batch; off: after the next poll
 	releases alarm         // when to send the next release
-	redo     elect.Backoff // the pause before the poll that follows a failed commit
+	redo     elect.Backoff // the pauses of pollAgain
 
 	queue   []*commit     // commits that claim or reconcile partitions, and wait for a lane
 	under   int           // the number of such commits in progress
@@ -71,7 +72,7 @@ func (m *moves) why(e *share.Entry) error {
 	return ErrMoved
 }
 
-// revoke ends the work on a partition. The partition is released once the work has returned.
+// revoke cancels the work on a partition. The partition is released once the work has returned.
 func (m *moves) revoke(e *share.Entry, reason error) {
 	m.t.endWork(e, reason)
 	if e.Busy == nil {
@@ -85,7 +86,7 @@ func (m *moves) revokeMore() {
 	m.revokeAll(m.t.facts().ToRevoke())
 }
 
-// revokeAll revokes one batch of partitions. If the batch is full, the next batch follows after lease/50. If a release
+// revokeAll revokes the given partitions. If they are a full batch, the next batch follows after lease/50. If a release
 // succeeds before then, the method released sets a new time.
 func (m *moves) revokeAll(move []*share.Entry) {
 	for _, e := range move {
@@ -108,9 +109,9 @@ func (m *moves) lose(lost ...*share.Entry) {
 	}
 }
 
-// release sends one batch of releases for revoked partitions whose work has returned. It sends only one batch at a
-// time, so that the loop can do something else in between, such as a poll that is due. The member never acts under the
-// released tokens again, even if the release fails.
+// release sends one batch of releases for revoked partitions whose work has returned or that were let go. It sends only
+// one batch at a time, so that the loop can do something else in between, such as a poll that is due. The member never
+// acts under the released tokens again, even if the release fails.
 func (m *moves) release() {
 	t := m.t
 	m.releases.off()
@@ -118,7 +119,7 @@ func (m *moves) release() {
 		t.upkeep.mark()
 	}
 	if t.leave.pending {
-		return // mark releases them later; without the announcement, the plan would still assign the partitions to this member
+		return // mark schedules the release; before the announcement, the plan would still assign the partitions to this member
 	}
 	released, more, lost := t.m.inventory.Release(t.send.config.Batch)
 	if lost {
@@ -171,7 +172,7 @@ func (m *moves) reconciled(c *commit, err error) {
 	switch {
 	case err == nil:
 		m.succeeded()
-		m.pollAgain() // confirm that they are free
+		m.pollAgain() // check that they are free
 	case elect.First(err) && !errors.Is(err, table.ErrAborted):
 		m.pollAgain()
 	default:
@@ -211,7 +212,8 @@ func (m *moves) failed(c *commit, err error) {
 	}
 }
 
-// pollAgain polls after a pause, because a request has changed or may have changed the rows.
+// pollAgain schedules a poll after a request that has changed or may have changed rows. The pause before the poll grows
+// until something succeeds.
 func (m *moves) pollAgain() { m.t.polls.soon(m.redo.Pause(m.t.polls.clock)) }
 
 // succeeded records that a partition was claimed or released, or that there is nothing left to do.

@@ -121,7 +121,7 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 		for _, p := range rest {
 			assert.NotContains(t, p.log.String(), "msg=left")
 			if err := p.Health(); err != nil {
-				assert.ErrorContains(t, err, `partition "7" could not be claimed or released since `)
+				assert.ErrorContains(t, err, `partition "7" has been impossible to claim or release since `)
 				assert.NoError(t, p.Live(nil), "a restart would mend nothing")
 				sick++
 			}
@@ -222,7 +222,7 @@ func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 			a.link.Refuse(fleet.Refusing("look", errors.New("not today")))
 			c.until(lease+lease/50+hangs, "a to leave", func() bool { return strings.Contains(a.log.String(), "msg=left") })
 			c.until(lease/2+5*hangs, "b to have all", spreadOver(16, b))
-			assert.Contains(t, a.log.String(), "no poll of the group was answered in time")
+			assert.Contains(t, a.log.String(), "no poll of the group succeeded in time")
 			a.link.Refuse(nil)
 			c.clash = nil // the work that hangs has no partition any more
 			free()

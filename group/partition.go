@@ -23,7 +23,7 @@ var (
 
 // Partition is a partition that this member owns under one token. The group passes it to the function set by WithWork.
 // The function can use it until ctx is canceled. The methods of a Partition may be called from any goroutine. The zero
-// Partition owns nothing, so Spanner refuses its writes.
+// Partition owns nothing, so its writes fail.
 type Partition struct {
 	name  string
 	fence fence.Fence
@@ -37,7 +37,7 @@ func (p Partition) Name() string { return p.name }
 // tokens of the same partition.
 func (p Partition) Token() spindle.Token { return spindle.Token(p.fence.Token) }
 
-// Progress tells the group that the work makes progress (spindle.WithStall). See spindle.Term.Progress.
+// Progress tells the group that the work is making progress (spindle.WithStall). See spindle.Term.Progress.
 func (p Partition) Progress() error { return p.stall.Progress() }
 
 // Fence returns a mutation that changes nothing, but makes the commit that contains it fail if this member has released
@@ -60,8 +60,7 @@ func (p Partition) FenceStatement(dialect databasepb.DatabaseDialect) spanner.St
 
 // Apply is like spanner.Client.Apply, but it adds the fence to the mutations and makes the transaction serializable. A
 // program can use it to write a checkpoint and check the fence in the same commit. Apply returns the same errors as
-// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is no longer valid. If ctx ends
-// first, Apply returns ctx's error.
+// spindle.Lock.Apply, so errors.Is(err, spindle.ErrFenced) is true only if the token is not valid.
 func (p Partition) Apply(ctx context.Context, ms []*spanner.Mutation, opts ...spanner.ApplyOption) (time.Time, error) {
 	return p.fence.Apply(ctx, ms, opts...)
 }

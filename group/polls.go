@@ -15,14 +15,15 @@ import (
 )
 
 // manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more
-// members, each member reads these rows less often. Otherwise, the group's reads per second would grow with the square
-// of the number of members. Every poll still reads the head of the plan, so every member soon notices a new plan.
+// members, a member that waits for no partition reads these rows less often. Otherwise, the group's reads per second
+// would grow with the square of the number of members. Every poll still reads the head of the plan, so every member
+// soon notices a new plan.
 const manyMembers = 100
 
 // errReadDeadline ends the term of a member that could not poll the group in time.
-var errReadDeadline = fmt.Errorf("no poll of the group was answered in time, so this member had to stop: %w", spindle.ErrExpired)
+var errReadDeadline = fmt.Errorf("no poll of the group succeeded in time, so this member had to stop: %w", spindle.ErrExpired)
 
-// polls decides when a term polls the group, and what follows from what it reads.
+// polls is the part of a term that decides when to poll the group, and acts on what each poll has read.
 type polls struct {
 	t     *term
 	clock elect.Clock
@@ -52,14 +53,14 @@ func (p *polls) begin(t *term, now elect.Instant) {
 	p.next.set(p.clock, 0)
 }
 
-// soon schedules the next poll after the duration d, unless it is due earlier already.
+// soon schedules the next poll after the duration d, unless it is already due earlier.
 func (p *polls) soon(d time.Duration) { p.next.sooner(p.clock, d) }
 
-// aside schedules a poll after another member was faster. The pause is random, so that the members do not collide
-// again.
+// aside schedules a poll because another member was faster. The pause before the poll is random, so that the members do
+// not collide again.
 func (p *polls) aside() { p.soon(p.clock.Random(p.lease/50 + 1)) }
 
-// limit returns the time from sending a poll to the read deadline, at which the member stops by itself.
+// limit returns the time from sending a poll to the read deadline, at which the member stops acting.
 func (p *polls) limit() time.Duration { return elect.Limit(p.lease) }
 
 // left returns the time until the read deadline. Any goroutine may call it.
@@ -77,7 +78,8 @@ func (p *polls) extend(sent elect.Instant) bool {
 	return true
 }
 
-// late returns the reason for the end of a term at its read deadline: errReadDeadline, and why the last poll failed.
+// late returns the reason for the end of a term at its read deadline: errReadDeadline and, if the last poll failed, the
+// poll's error.
 func (p *polls) late() error {
 	if failed := p.failed.Load(); failed != nil {
 		return fmt.Errorf("%w; the last poll failed: %w", errReadDeadline, *failed)
@@ -85,8 +87,8 @@ func (p *polls) late() error {
 	return errReadDeadline
 }
 
-// beforeDeadline limits the duration d to part, or to lease/50 if that is longer. Callers pass a fraction of the time
-// until the read deadline, so that another poll is possible before the deadline.
+// beforeDeadline limits the duration d to part, or to lease/50 if that is longer. As part, callers pass a fraction of
+// the time until the read deadline, so that another poll is possible before the deadline.
 func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	if p.left() > 0 {
 		d = min(d, max(part, p.lease/50))
@@ -95,8 +97,9 @@ func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 }
 
 // patient returns the pause before the next poll of a partition that another member owns. It starts at lease/50,
-// because the partition will probably be released soon, and grows while the member waits. It is at least three times
-// the duration of the last poll, because frequent polls of many partitions would slow down their release.
+// because the partition will probably be released soon, and grows once the member has waited for a lease. It is at
+// least three times the duration of the last poll, because frequent polls of many partitions would slow down their
+// release.
 func (p *polls) patient() time.Duration {
 	every, waited := max(p.lease/50, 3*p.took), p.clock.Now().Since(p.changed)
 	if waited < p.lease {
@@ -105,8 +108,8 @@ func (p *polls) patient() time.Duration {
 	return max(waited/10, every)
 }
 
-// poll polls the group. If the member's own partitions were polled recently, the poll leaves them out, and reads only
-// the partitions that the member waits for.
+// poll polls the group. A poll that reads the members leaves out the member's own partitions if they were polled within
+// the last lease/5.
 func (p *polls) poll() {
 	t := p.t
 	sent := p.clock.Now()
@@ -132,7 +135,7 @@ func (p *polls) poll() {
 		}
 		if whole && !p.extend(sent) {
 			p.next.off()
-			t.lease.CancelWork(p.late()) // the timer has not fired; only the wall clock shows that the deadline has passed
+			t.lease.CancelWork(p.late()) // the timer may not have fired yet, if only the wall clock shows that the deadline has passed
 			return
 		}
 		t.m.g.runs.Beat(sent)
@@ -142,8 +145,9 @@ func (p *polls) poll() {
 	})
 }
 
-// seen handles the result of a poll. A poll may not have read the members, or not have read the new body of a plan that
-// has changed. After such a poll, seen only checks whether this member has lost any partitions.
+// seen handles the result of a poll. It decides about partitions only if the poll has read the members and, if the plan
+// has changed, the new body of the plan. After any other poll, seen only records what the poll has read, schedules the
+// next poll, and gives up partitions whose lease rows are missing.
 func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	t, up := p.t, &p.t.upkeep
 	if s.Members != nil {
@@ -151,7 +155,7 @@ func (p *polls) seen(s table.GroupSnapshot, q table.GroupQuery) {
 	}
 	up.plan(up.planning.After(s, q.Body || q.All))
 	if up.planning.Newer != nil {
-		t.m.voice.problems.Note(fmt.Errorf("the group's plan can't be read: %w; partitions do not move until this program is updated", up.planning.Newer))
+		t.m.voice.problems.Note(fmt.Errorf("the group's plan can't be used (%w); until this program is updated, this member keeps its partitions and claims no others", up.planning.Newer))
 	}
 	p.soon(p.normal(s))
 	t.moves.lose(t.m.inventory.Lost(s)...)
@@ -210,7 +214,7 @@ func (p *polls) conclude(s table.GroupSnapshot) {
 	}
 }
 
-// learn remembers what a poll shows about partitions and members in case their rows vanish. It logs what operators
+// learn remembers what a poll shows about partitions and members, in case their rows vanish. It logs what operators
 // should know.
 func (p *polls) learn(s table.GroupSnapshot) {
 	m := p.t.m
@@ -219,7 +223,7 @@ func (p *polls) learn(s table.GroupSnapshot) {
 	m.inventory.Learn(s, m.memory)
 	if plain := m.inventory.PlainLocks(s); len(plain) > 0 {
 		first := plain[0]
-		m.voice.log.Warn("an ordinary lock has the same name as a partition, so no member can work on the partition until that lock is released", "partition", m.inventory.Of(first.Name).Name,
+		m.voice.log.Warn("a plain lock has the same name as a partition, so no member can work on the partition until that lock is released or expires", "partition", m.inventory.Of(first.Name).Name,
 			"lock", first.Name, "holder", first.Holder(), "token", first.Token, "partitions", len(plain))
 	}
 	newer := 0
@@ -236,9 +240,9 @@ func (p *polls) learn(s table.GroupSnapshot) {
 }
 
 // normal returns the pause before the next poll of the group. Normally, it is a third of the shortest lease in the
-// group, but at least a tenth of this member's lease. It is shorter if another member's lease expires sooner. It is
-// also shorter if the plan starts to include this member sooner, because the other members then release this member's
-// share.
+// group, but at least a tenth of this member's lease. It is shorter if any of these happens sooner: another member's
+// lease expires, a new group stops waiting for members, it becomes this member's turn to publish a plan, or this member
+// begins to count, so that the other members release its share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf
@@ -249,8 +253,8 @@ func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 		}
 	}
 	least := lease / 10
-	// The read deadline counts from when the last complete poll was sent. Even if that poll was slow, the next complete
-	// poll must be sent early enough to meet the deadline.
+	// The read deadline counts from when the last poll of the member's own partitions was sent. Even if that poll was
+	// slow, the next such poll must be sent early enough to meet the deadline.
 	whole := max(lease/3-clock.Now().Since(*p.last.Load()), least)
 	pause := min(max(elect.Jitter(clock, shortest/3), least), whole)
 	for _, d := range []time.Duration{planning.Settling, planning.TurnIn()} {
@@ -263,7 +267,7 @@ func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 		pause = min(pause, max(left, elect.Jitter(clock, lease/50)))
 	}
 	if plan.Living(s) > manyMembers {
-		return pause // the other members' heartbeats are from an earlier poll
+		return pause // the next poll may not read the members, so it need not be early
 	}
 	for name, o := range s.Members {
 		left := leaseOf(o) - s.At.Sub(o.Heartbeat)

@@ -7,7 +7,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// requested holds the program's calls to Pause, Resume, LetGo and SetWeight until the loop handles them.
+// requested holds what the program asks for with Pause, Resume, LetGo and SetWeight. The loop reads it.
 type requested struct {
 	mu      sync.Mutex
 	changed bool
@@ -18,8 +18,8 @@ type requested struct {
 
 // Pause ends this member's work on a partition, and prevents new work on it until Resume is called. The work's context
 // is canceled with the cause ErrPaused, and the partition is released once the work has returned. The partition stays
-// assigned to this member, so no other member works on it either. However, if the plan assigns the partition to another
-// member later, that member works on it, because a pause affects only one member.
+// assigned to this member, so no other member works on it either. However, a pause affects only one member: if a later
+// plan assigns the partition to another member, that member works on it.
 //
 // A pause lasts until Resume is called, even if Run ends and is called again. The function Members, the spindle command
 // and the metrics count paused partitions separately from partitions without a member.
@@ -35,11 +35,11 @@ func (g *Group) Resume(partition string) error {
 }
 
 // LetGo releases a partition without waiting for its work to return. Use it if the work hangs and all its writes are
-// fenced. The work's context is canceled with the cause ErrLetGo, unless it is canceled already.
+// fenced. The work's context is canceled with the cause ErrLetGo, unless it is already canceled.
 //
-// If the partition has to move, its next owner gets it immediately. Anything that the old work does without a fence may
-// then overlap with the new work. If the partition stays assigned to this member, no member works on it until the old
-// work has returned.
+// If the partition has to move, its next owner can claim it immediately. Anything that the old work does without a
+// fence may then overlap with the new work. If the partition stays assigned to this member, no member works on it until
+// the old work has returned.
 //
 // LetGo returns immediately. It does nothing if this member does not own the partition. It returns an error if the
 // partition is not in this member's list.
@@ -47,13 +47,13 @@ func (g *Group) LetGo(partition string) error {
 	return g.request("let go", partition, func(r *requested) { r.let[partition] = true })
 }
 
-// SetWeight changes this member's weight to n. WithWeight sets the initial weight. The weight is in the member's row,
-// so the other members see the change at their next poll. Then only as many partitions move as the new shares require.
-// For example, a program can measure its machine's capacity, and use the capacity as the weight. Round the weight,
-// because each change can move partitions.
+// SetWeight changes this member's weight to n. WithWeight sets the initial weight. The member writes the new weight
+// into its row, and the other members see it when they next read that row. Then only as many partitions move as the new
+// shares require. For example, a program can measure its machine's capacity, and use the capacity as the weight. Round
+// the weight, because each change can move partitions.
 //
-// The weight stays set if Run ends and is called again. SetWeight returns immediately. It returns an error if n is not in
-// the range from 1 to 1000.
+// The weight stays set if Run ends and is called again. SetWeight returns immediately. It returns an error if n is not
+// in the range from 1 to 1000.
 func (g *Group) SetWeight(n int) error {
 	switch {
 	case g.err != nil:

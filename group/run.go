@@ -18,7 +18,7 @@ import (
 )
 
 // member runs the loop of one call to Run. It joins the group, serves a term until the term ends, cools down if
-// necessary, and joins again. Only the goroutine of the loop may access its state.
+// necessary, and joins again. Only the loop's goroutine may change its state.
 type member struct {
 	g         *Group
 	voice     voice
@@ -35,10 +35,10 @@ type member struct {
 	failing error         // why it last failed to join or lost its term
 }
 
-// caller is the state of the caller's work.
+// caller tracks how long the loop still waits for the caller's work.
 type caller struct {
 	gracePeriod <-chan struct{} // closed when the grace period of the work has ended
-	reminded    time.Duration   // how long work had been overdue when this was last logged
+	reminded    time.Duration   // how long the work had been revoked when remind last logged it
 }
 
 // voice reports what the member does to the log, the observer and the metrics.
@@ -132,7 +132,7 @@ func (m *member) coolDown(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// look polls the members, for a process that is not in the group.
+// look polls the members while this process is not in the group.
 func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	began := m.g.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, elect.Attempt(m.g.config.Lease))
@@ -146,7 +146,7 @@ func (m *member) look(ctx context.Context) (s table.GroupSnapshot, err error) {
 	return s, nil
 }
 
-// sleep waits between two terms. During the wait, it handles the return of the last term's work.
+// sleep waits while this process is not in the group. Meanwhile, it handles work of earlier terms that returns.
 func (m *member) sleep(ctx context.Context, d time.Duration) {
 	m.remind()
 	m.report(nil)
@@ -183,5 +183,5 @@ func (m *member) awaitWork() error {
 	if busy == nil {
 		return nil
 	}
-	return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after it was told to stop; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
+	return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after its context was canceled; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// requests runs a term's requests in separate goroutines, so that a hanging request does not block the term's loop. The
-// loop handles the reply to each request. A reply that arrives after the end of the term is dropped.
+// requests is the part of a term that sends requests to Spanner. Each request runs in its own goroutine, so that a
+// hanging request does not block the term's loop. The loop handles the reply to each request. A reply that arrives
+// after the end of the term is dropped.
 type requests struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -45,11 +46,11 @@ func do[T any](r *requests, limit time.Duration, step func(context.Context) (T, 
 	}()
 }
 
-// limit returns the time limit for a request that is neither a poll nor a claim.
+// limit returns the time limit for a request. Some requests have a shorter limit.
 func (r *requests) limit() time.Duration { return elect.Attempt(r.config.Lease) }
 
-// commitLimit returns the time limit for one commit. It is shorter than the time limit for a poll, so that there is
-// time to try the two halves of a failed commit.
+// commitLimit returns the time limit for each request of a commit. For most leases, it is shorter than the limit of
+// other requests, so that there is time to try the two halves of a failed commit.
 func (r *requests) commitLimit() time.Duration {
 	lease := r.config.Lease
 	return min(max(lease/5, time.Second), lease/2, elect.Attempt(lease))
@@ -62,7 +63,7 @@ type result struct {
 	confirmed []string
 }
 
-// commit claims and confirms the partitions of one commit, or frees them. It does not run in the loop.
+// commit claims and confirms the partitions of one commit, or frees them. It runs outside the loop's goroutine.
 func (r *requests) commit(ctx context.Context, c *commit) (reply result, err error) {
 	if c.frees {
 		if err = r.table.ReconcilePartitions(ctx, r.own, c.rows...); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// runs contains one row for each second in which the job ran. The primary key rejects a second run in the same second,
+// runs contains one row for each second for which the job ran. The primary key rejects another run for the same second,
 // and the fence rejects writes by former leaders.
 const runs = `CREATE TABLE IF NOT EXISTS runs (
 	second TIMESTAMP NOT NULL,
@@ -33,8 +33,8 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs the job every second until ctx ends. ctx ends when this replica loses the lock, or when it is stopped and
-// the other replicas have learned that it is leaving.
+// lead runs the job every second until ctx ends. ctx ends when this replica loses the lock, or when its job hangs. If
+// the replica is stopped, ctx ends only after the other replicas have had time to learn that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
@@ -52,8 +52,8 @@ func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	}
 }
 
-// sweep deletes old runs until ctx ends. It runs on every replica, but only the lock's holder deletes anything. It
-// polls HasLock, which makes no RPC. If the holder is paused after HasLock, the fence rejects its late write.
+// sweep deletes old runs until ctx ends. It runs on every replica, but only the lock's holder deletes anything. HasLock
+// makes no RPC. If the holder is paused after HasLock and loses the lock, the fence rejects its late write.
 func (r *replica) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		if held, token := r.lock.HasLock(); held {
@@ -69,7 +69,7 @@ func (r *replica) sweep(ctx context.Context) {
 	}
 }
 
-// job runs the job of one second. Its write commits only if this replica still leads.
+// job runs the job of the given second. Its write commits only if this replica still leads.
 func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
 	_, err := term.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(term.Token())}),

@@ -3,9 +3,9 @@
 //	export SPINDLE_DB=projects/P/instances/I/databases/D
 //	go run ./examples/scheduler -listen localhost:8080
 //
-// Start several replicas, each with its own address. On every replica, /leader shows the leader, and /jobs redirects to
-// it. If you stop the leader with Ctrl+C or SIGTERM, or kill it, another replica takes over. The job is in job.go, and
-// the pages are in web.go.
+// Start several replicas, each with its own address. Every replica shows the leader at /leader. The leader lists the
+// last runs at /jobs, and the other replicas redirect to it. If you stop the leader with Ctrl+C or SIGTERM, or kill it,
+// another replica takes over. The job is in job.go, and the pages are in web.go.
 package main
 
 import (
@@ -37,7 +37,7 @@ type replica struct {
 }
 
 func main() {
-	listen := flag.String("listen", "localhost:8080", "the address to serve on; other replicas redirect clients to it")
+	listen := flag.String("listen", "localhost:8080", "the address to serve on; while this replica leads, the others redirect clients to it")
 	flag.Parse()
 	ctx, quit := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer quit()
@@ -66,7 +66,7 @@ func run(ctx context.Context, listen, database string) error {
 	r.lock = spindle.New(db, "locktable", "scheduler",
 		spindle.WithLease(lease),
 		spindle.WithValue(r.url),    // the URL to which other replicas redirect
-		spindle.WithHandover(),      // when stopped, lead until the other replicas know of it
+		spindle.WithHandover(),      // when stopped, lead until the other replicas have had time to notice
 		spindle.WithStall(10*lease), // a replica whose job hangs does not keep the lock
 		spindle.WithLeader(r.lead))
 	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: 5 * time.Second}
@@ -81,7 +81,7 @@ func run(ctx context.Context, listen, database string) error {
 	log.Print("serving at ", r.url)
 	go func() { stop(server.Serve(listener)) }() // a replica that can't serve must not lead
 
-	err = <-done // the lock is released; until then, this replica may have been the leader and had to serve
+	err = <-done // until now, this replica may have been the leader, so it had to serve
 	stop(nil)
 	workers.Wait()
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)

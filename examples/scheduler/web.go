@@ -27,9 +27,10 @@ func (r *replica) handler() http.Handler {
 	return mux
 }
 
-// whoLeads returns a handler that calls handle with the most recent leader that the lock has seen. The handler makes no
-// RPC. If that leader has sent no heartbeat for its whole lease, it no longer leads, and the handler returns an error
-// instead. A leader that has just crashed still appears to lead, so clients must retry if a redirect gets no response.
+// whoLeads returns a handler that calls handle with the last leader that this replica has seen. The handler makes no
+// RPC. If this replica has learned nothing about the lock for the leader's whole lease, another replica may lead by
+// now, and the handler responds with an error instead. A leader that has just crashed still appears to lead, so clients
+// must retry if a redirect gets no response.
 func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		leader, age, ok := r.lock.Seen()

@@ -20,7 +20,7 @@ type candidate struct {
 	id       string // empty for the default
 	lease    time.Duration
 	create   bool
-	wrote    func(spindle.Token, error) // called after each write of the leader
+	wrote    func(spindle.Token, error) // called after each of the leader's writes
 	log      *slog.Logger
 }
 
@@ -53,15 +53,15 @@ func (c candidate) run(ctx context.Context) error {
 }
 
 // verify returns an error if the table is missing or wrong, or if the database can't be reached. Without this check,
-// the lock would not fail in these cases, but would log the error repeatedly.
+// the lock would only log these errors and keep trying.
 func (c candidate) verify(ctx context.Context, db *spanner.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return ddl.Verify(ctx, db, c.table)
 }
 
-// lead does the leader's work: it writes four times a second, and once more when ctx has ended. If the process was paused
-// for longer than the lease, that write comes too late, and only the fence can reject it.
+// lead does the leader's work: it writes about four times a second, and once more after ctx has ended. If the process
+// was paused for longer than the lease, another process may already lead, and only the fence can reject the late write.
 func (c candidate) lead(ctx context.Context, term spindle.Term) {
 	for {
 		ended := ctx.Err() != nil

@@ -14,11 +14,11 @@ const (
 	demoName  = "demo"
 )
 
-// demonstrate shows three processes that compete for a lock. This process only watches the lock, and does not compete.
+// demonstrate shows three processes that compete for a lock. This process only watches the lock.
 func demonstrate(ctx context.Context) error {
 	e := demokit.NewElection(demoLease, "leads", true)
 	e.Print(demokit.Bold, "Three processes compete for one lock. At most one of them leads at any time.")
-	e.Print(demokit.Plain, "If the leader crashes, no other process can lead until its %v lease expires.\n", demoLease)
+	e.Print(demokit.Plain, "After a crash, no process can lead until the leader's %v lease expires.\n", demoLease)
 	database, err := e.Open(ctx)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func demonstrate(ctx context.Context) error {
 
 func play(ctx context.Context, e *demokit.Election, lock *spindle.Lock) error {
 	var last time.Time // the last heartbeat of the process that is killed, by Spanner's clock
-	e.Say("", demokit.Bad, "kill -9 %d: no process leads until its lease expires", e.Holder().Pid())
+	e.Say("", demokit.Bad, "kill -9 %d: no process leads until the dead leader's lease expires", e.Holder().Pid())
 	crash, err := e.Next(ctx, func(c *demokit.Child) error {
 		if err := c.Signal(syscall.SIGKILL); err != nil {
 			return err

@@ -81,7 +81,7 @@ func compete(c candidate, inDemo bool) error {
 	return err
 }
 
-// report reports a write to the demonstration.
+// report tells the demonstration the result of a write.
 func report(token spindle.Token, err error) {
 	switch {
 	case err == nil:
