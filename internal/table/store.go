@@ -7,15 +7,17 @@ import (
 )
 
 var (
-	// ErrMissing is the error of a commit if a row to be updated, its table or the database does not exist. No part of
-	// the commit was applied.
+	// ErrMissing is the error of a commit if a row to be updated, its table or the database does not exist. The
+	// failed attempt applied nothing, but an earlier attempt of the same commit may have been applied.
 	ErrMissing = errors.New("the row, its table or the database does not exist")
 
-	// ErrNotFound is the error of a commit that failed because something does not exist, if Spanner does not say what.
-	// The missing thing may be a row, but also a session, for example.
+	// ErrNotFound is the error of a commit that failed because something does not exist, unless Spanner's answer
+	// clearly names a row, the table or the database. For example, a session may have been lost. However, a row may
+	// also be missing.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is the error of a commit that inserts a row that already exists. No part of the commit was applied.
+	// ErrExists is the error of a commit that inserts a row that already exists. The failed attempt applied nothing,
+	// but an earlier attempt of the same commit may have been applied.
 	ErrExists = errors.New("row already exists")
 
 	// ErrAborted is the error of a transaction that Spanner aborted because it conflicted with another transaction.
@@ -24,28 +26,28 @@ var (
 )
 
 // Store is the protocol's interface to Spanner. It consists of snapshot reads, blind commits, and read-write
-// transactions. In each method, step names the protocol step being performed. The name appears in Spanner's statistics.
+// transactions. In each method, step is the name of the protocol step, which appears in Spanner's statistics.
 type Store interface {
 	// Read returns the selected rows of one snapshot, and the timestamp of that snapshot. A commit that is not in the
 	// snapshot has a later timestamp.
 	Read(ctx context.Context, step string, bound Bound, keys Keys) ([]Row, time.Time, error)
 
-	// Commit applies all writes in order, or none of them. It may apply them more than once. Even after Commit has
-	// returned nil or an error, the writes may be applied again.
+	// Commit applies all writes in order, or none of them. It may apply them more than once. The writes may also be
+	// applied after Commit has returned, whether it returned nil or an error.
 	//
-	// Commit fails with ErrMissing if an Update finds no row, and with ErrExists if an Insert finds a row. It fails
-	// with ErrNotFound if something was not found, but the error does not say whether it was a row.
+	// Commit fails with ErrMissing or ErrNotFound if an Update finds no row, and with ErrExists if an Insert finds one.
 	Commit(ctx context.Context, step string, writes []Write) error
 
-	// Transact runs fn once, in a serializable transaction, and commits the writes that fn returns, at most once. It
-	// returns the commit timestamp. The transaction takes no locks before its commit. If a row that fn read changes
-	// before the commit, Transact fails with ErrAborted. If fn fails, Transact returns fn's error unwrapped and writes
-	// nothing. After any other error, the writes may have been committed.
+	// Transact runs fn in a serializable transaction, commits the writes that fn returns, and returns the commit
+	// timestamp. It runs fn at most once, and commits at most once. The transaction takes no locks before its commit.
+	//
+	// If a row that fn read changes before the commit, Transact fails with ErrAborted. If fn fails, Transact writes
+	// nothing and returns an error that wraps fn's error. After any other error, the writes may have been committed.
 	Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error)
 }
 
-// Via is a Store that passes all calls through one function. That function makes each call on a store of its choice,
-// once, repeatedly or not at all.
+// Via is a Store that passes all calls through one function. The function can make each call on any store, once,
+// repeatedly or not at all.
 type Via func(ctx context.Context, step string, call func(context.Context, Store) error) error
 
 func (v Via) Read(ctx context.Context, step string, bound Bound, keys Keys) (rows []Row, at time.Time, err error) {
@@ -83,18 +85,18 @@ type Keys struct {
 	Ranges []Range
 	All    bool
 
-	// With All, these fields select keys that begin with Prefix and are greater than After. Only the first Limit keys
-	// are selected, or all of them if Limit is 0. With Busy and no Limit, Read omits the rows for which Skips returns
-	// true.
+	// With All, only keys that begin with Prefix and are greater than After are selected. Limit is the maximum number
+	// of rows, or 0 if there is no maximum. With Busy, Read omits the rows for which Skips returns true. Busy must not
+	// be combined with After or Limit.
 	Prefix string
 	After  string
 	Limit  int
 	Busy   bool
 }
 
-// Skips reports whether Read omits the row because Busy is set. It returns true for the lock row and the free row of a
-// released lock. It returns false for rows of groups, because the row of a former member shows whether its partitions
-// are free.
+// Skips reports whether Read omits the row because Busy is set. With Busy, Skips returns true for the lock row and the
+// free row of a released lock, for the lock row after a withdrawn claim, and for plans. It returns false for the rows
+// of members and partitions, because the row of a former member shows whether its partitions are free.
 func (k Keys) Skips(row Row) bool {
 	if !k.Busy {
 		return false

@@ -1,5 +1,5 @@
-// Package table implements the steps of the protocol on the lock table, in the order of docs/locks.md. Other packages
-// contain the loops that run these steps. Every step that writes can handle several locks in one commit.
+// Package table implements the steps of the protocol on the lock table, which docs/locks.md describes. Other packages
+// contain the loops that run these steps. Most steps that write can handle several locks in one commit.
 package table
 
 import (
@@ -12,7 +12,8 @@ import (
 type Table struct {
 	Store Store
 
-	// Notify returns how to notify the writer of a row. It is nil if that is not possible.
+	// Notify returns the text that tells other processes how to notify the writer of a row. The field is nil if this
+	// process can't be notified.
 	Notify func(row string) string
 
 	beside *Beside
@@ -22,13 +23,13 @@ type Table struct {
 // Beside is what a poll reads besides the rows of its locks.
 type Beside struct {
 	Names  []string // the keys of other rows
-	Queues []Range  // of tickets; of each queue, the first MostTickets tickets are read, or a few more
+	Queues []Range  // of tickets; at least the first MostTickets tickets of each queue are read
 
 	Rows []Row     // the rows that were read
 	At   time.Time // zero until a poll has been answered
 }
 
-// Contact returns what a row says about how to notify its writer.
+// Contact returns what a row should say about how to notify its writer, or "" if that is not possible.
 func (t Table) Contact(row string) string {
 	if t.Notify == nil {
 		return ""
@@ -36,7 +37,8 @@ func (t Table) Contact(row string) string {
 	return t.Notify(row)
 }
 
-// Beside returns a Table whose polls also read b's keys and fill b, even if they can't decode the locks' rows.
+// Beside returns a Table whose polls also read b's keys. They store the rows in b even if a lock's rows can't be
+// decoded.
 func (t Table) Beside(b *Beside) Table {
 	t.beside = b
 	return t
@@ -48,7 +50,7 @@ func (t Table) And(also ...Write) Table {
 	return t
 }
 
-// Read reads the rows of one snapshot, and what Beside asks for.
+// Read reads the selected rows in one snapshot, and also what Beside asks for.
 func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (Rows, error) {
 	b := t.beside
 	if b == nil {
@@ -64,7 +66,8 @@ func (t Table) Read(ctx context.Context, step string, bound Bound, keys Keys) (R
 }
 
 // ReadAbout reads the current rows. The keys depend on an estimate of Spanner's time, because lease rows are read only
-// if their tokens are at most one day after the estimate. If the estimate is far too early, ReadAbout repeats the read.
+// if their tokens are at most one day after the estimate. If the estimate was more than 12 hours too early, ReadAbout
+// repeats the read.
 func (t Table) ReadAbout(ctx context.Context, step string, about time.Time, keys func(about time.Time) Keys) (Rows, error) {
 	for {
 		k := keys(about)

@@ -16,7 +16,7 @@ type Tick struct {
 
 func (t Tick) Check() error {
 	if t.Period < time.Second || t.Period%time.Second != 0 || t.Offset%time.Second != 0 || t.Offset.Abs() >= t.Period {
-		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the offset must be less than the period", t.Period, t.Offset)
+		return fmt.Errorf("invalid tick with a period of %v and an offset of %v: both must be whole seconds, the period must be at least one second, and the absolute value of the offset must be less than the period", t.Period, t.Offset)
 	}
 	return nil
 }
@@ -31,17 +31,18 @@ func (t Tick) Begin(now time.Time) time.Time {
 
 // A Schedule says what is due.
 type Schedule interface {
-	// Due returns the key that is due at the time now. If calls at this local time of day can get a wrong key, it also
-	// returns why.
+	// Due returns the key that is due at the time now. If calls at this local time of day can get a wrong key, Due also
+	// says why.
 	Due(now time.Time) (due Due, risk string)
 }
 
-// Named is a single key.
+// Named is a schedule with a single key.
 type Named string
 
 func (n Named) Due(time.Time) (Due, string) { return Due{Key: string(n)}, "" }
 
-// Due implements Schedule. Calls more frequent than once a minute probably do not follow a schedule, so they have no risk.
+// Due implements Schedule. It returns a risk only if Nearest is set and the period is at least a minute. Calls that are
+// more frequent probably do not follow a schedule.
 func (t Tick) Due(now time.Time) (due Due, risk string) {
 	begin := t.Begin(now)
 	due = Due{begin.Format(time.RFC3339), t.Period}
@@ -53,7 +54,7 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 		last = begin.Add(-t.Period)
 	}
 	if spring := t.nextSpring(now); !spring.IsZero() {
-		risk = fmt.Sprintf("if your timers fire at %s local time, two of these times are in one period when clocks are set forward on %s, and the work misses a run", now.Format("15:04"), spring.Format(time.DateOnly))
+		risk = fmt.Sprintf("if your timers fire at %s local time, two consecutive times fall into one period when clocks are set forward on %s, so the work misses a run", now.Format("15:04"), spring.Format(time.DateOnly))
 	}
 	return due, cmp.Or(Halfway(last, now, last.Add(t.Period)), risk)
 }
@@ -71,15 +72,15 @@ func Halfway(last, now, next time.Time) string {
 func margin(period time.Duration) time.Duration { return min(period/50, 5*time.Minute) }
 
 // nextSpring returns the next time within a year at which clocks are set forward and a schedule by local time misses a
-// run, or the zero time. At that time, two calls at the same local time as now are less than a period apart, and get
-// the same key.
+// run, or the zero time if there is none. The last call before that time and the first call after it, both at the
+// present local time of day, are then less than a period apart and get the same key.
 func (t Tick) nextSpring(now time.Time) time.Time {
 	_, present := now.Zone()
 	for _, at := now.ZoneBounds(); !at.IsZero() && at.Before(now.AddDate(1, 0, 0)); _, at = at.ZoneBounds() {
 		_, before := at.Add(-1).Zone()
 		_, after := at.Zone()
 		shift := time.Duration(after-before) * time.Second % t.Period
-		late := now.Add(time.Duration(present-before) * time.Second) // the time of day in winter; in summer, it is early
+		late := now.Add(time.Duration(present-before) * time.Second) // when calls come before the change; after it, they come earlier by shift
 		if m := margin(t.Period); shift > 0 && !t.Begin(late.Add(-shift-m)).Equal(t.Begin(late.Add(m))) {
 			return at
 		}
@@ -90,8 +91,9 @@ func (t Tick) nextSpring(now time.Time) time.Time {
 const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
-// beginnings of two periods, and timers should not fire at that time. So for periods of half an hour or more, the
-// offset moves the change away from all quarter hours of UTC, on which full hours fall in every time zone.
+// beginnings of two periods, and timers should not fire at that time. If the period is a multiple of half an hour, the
+// offset moves the change away from all quarter hours of UTC. In every time zone, full hours fall on quarter hours of
+// UTC.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0
@@ -101,7 +103,7 @@ func UsualOffset(period time.Duration) time.Duration {
 
 func isTick(key string) bool { return timeOf(key).UTC().Format(time.RFC3339) == key }
 
-// Comparable reports whether two keys can be ordered. Both of them must be ticks, or neither.
+// Comparable reports whether two keys can be ordered, which is the case if both of them are ticks or neither is.
 func Comparable(a, b string) bool { return isTick(a) == isTick(b) }
 
 // timeOf returns the beginning of the period with this key, or the zero time if the key is not a tick.

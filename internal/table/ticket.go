@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A waiter inserts a *ticket* into the table, which is a row with the key "!wait/QUEUE/TIME/NONCE". Tickets determine
+// A *ticket* is a row with the key "!wait/QUEUE/TIME/NONCE", which a waiter inserts into the table. Tickets determine
 // which process tries to claim a lock next. They do not determine whether a claim succeeds, because no claim checks
-// them. So a lost, late, repeated or forged ticket costs only time.
+// them. A lost, late, repeated or forged ticket therefore costs only time.
 //
 // All tickets have a common key prefix, so their key range contains no other rows. If the keys of tickets began with
 // the lock's name, the first poll of "job" would also read the tickets for "job_1".
@@ -25,13 +25,13 @@ const (
 	hashMark     = "#" // the prefix of hashed queue names, which no escaped name has
 )
 
-// MaxGrace caps how long later waiters leave a free lock to an earlier waiter, even if its ticket asks for more.
+// MaxGrace is the maximum grace of a ticket. If a ticket asks for more, it gets MaxGrace.
 const MaxGrace = 5 * time.Second
 
 // defaultGrace is the grace of a ticket that does not specify one or can't be read.
 const defaultGrace = 200 * time.Millisecond
 
-// lastsOfSet is how long a set's tickets count, including those of older versions, which do not write Lasts.
+// lastsOfSet is the lifetime of a set's tickets, including tickets of older versions, which do not write Lasts.
 const lastsOfSet = time.Minute
 
 // Slots is the end of the name of a semaphore's queue. The names of the semaphore's slots have four more digits.
@@ -55,7 +55,7 @@ type Ticket struct {
 	Nonce string `json:"-"` // identifies the process
 
 	ID        string        `json:"id,omitempty"`     // the waiter's id
-	Grace     time.Duration `json:"-"`                // how long the waiter can take to claim a free lock once it is first
+	Grace     time.Duration `json:"-"`                // how long the waiter may take to claim a free lock once it is first
 	RoundTrip time.Duration `json:"-"`                // how long a poll of the waiter takes; zero: unknown
 	Rank      int           `json:"rank,omitempty"`   // how far the waiter's priority is below the highest
 	Key       string        `json:"key,omitempty"`    // for a Once, the key to complete
@@ -75,9 +75,9 @@ type ticketJSON struct {
 	Ticket
 }
 
-// LastsFor returns how long a ticket of a waiter with the given lease counts after its last commit. The waiter renews
-// the ticket after a third of that time, so it keeps its place even if one renewal fails or the waiter is suspended for
-// one lease duration.
+// LastsFor returns how long a ticket counts after the commit that last wrote it, for a waiter with the given lease. The
+// waiter renews the ticket after a third of that time, so it keeps its place even if one renewal fails. Unless it waits
+// for a set of locks, it also keeps its place if it is suspended for one lease.
 func LastsFor(lease time.Duration, set bool) time.Duration {
 	if set {
 		return lastsOfSet
@@ -85,17 +85,17 @@ func LastsFor(lease time.Duration, set bool) time.Duration {
 	return max(3*lease, 30*time.Second)
 }
 
-// Expired reports whether the ticket no longer counts at the given time by Spanner's clock. A living waiter renews its
-// ticket in time, or as soon as it can. A renewed ticket counts again, at its old place.
+// Expired reports whether the ticket no longer counts at the given time by Spanner's clock. If the waiter renews the
+// ticket late, the ticket counts again, at its old place.
 func (t Ticket) Expired(at time.Time) bool { return t.Lasts > 0 && at.Sub(t.Beat) > t.Lasts }
 
 // TurnFor returns a ticket's Time for a wait that begins at the given time. Waiters of lower priority come after all
-// waiters of higher priority, as if they had arrived later. So the order of the keys is the order of the turns, for all
-// versions of this program.
+// waiters of higher priority, as if they had arrived later. As a result, every version of this program puts the tickets
+// in the right order by sorting their keys.
 func TurnFor(began Token, rank int) Token { return began + Token(rank)*behindAll }
 
 // behindAll is how much later a waiter appears to have arrived than a waiter of the next higher priority: about 20
-// years, which is longer than any wait. The number in a key then still has 16 digits until the year 2100.
+// years, which is longer than any wait. Until the year 2100, the time in a ticket's key still fits into 16 digits.
 const behindAll = Token(20 * 365 * 24 * time.Hour / time.Microsecond)
 
 // Since returns when the wait began, by Spanner's clock.
@@ -128,12 +128,12 @@ func (t Ticket) write(kind Kind) Write {
 
 func (t Ticket) Delete() Write { return Write{Kind: Delete, Name: t.Row()} }
 
-// placeLength is the maximum length of the part of a key that follows the queue: the time and a nonce of 63 bits.
+// placeLength is the maximum length of what follows the queue in a key: the time, and a nonce of 63 bits in base 36.
 const placeLength = len("/") + tokenDigits + len("/") + 13
 
 // QueuePrefix returns the prefix of the keys of all tickets in a queue. It escapes the queue's name, so that the prefix
-// of one queue is never the beginning of another queue's prefix. If the key would be too long, it uses a hash of the
-// name.
+// of one queue is never the beginning of another queue's prefix. If a key would be too long, QueuePrefix uses a hash of
+// the name instead.
 func QueuePrefix(queue string) string {
 	escaped := url.PathEscape(queue)
 	if len(TicketPrefix)+len(escaped)+placeLength > MaxKey {
@@ -163,9 +163,9 @@ func Tickets(queue string, rows []Row) (tickets []Ticket) {
 	return tickets
 }
 
-// TicketOf decodes a ticket, and returns the prefix of the keys of its queue. The field Queue is empty if the key
-// contains only a hash of the queue's name. If the content can't be read, TicketOf uses default values, and other
-// waiters soon pass the ticket. If the key is not valid, TicketOf reports false, and sets no field from the key.
+// TicketOf decodes a ticket, and returns the key prefix of its queue. The field Queue is empty if the key contains only
+// a hash of the queue's name. If the content can't be read, TicketOf uses default values, with which other waiters soon
+// overtake this one. If the key is not valid, TicketOf reports false, and sets no field from the key.
 func TicketOf(row Row) (t Ticket, prefix string, ok bool) {
 	t = content(row)
 	parts := strings.SplitN(strings.TrimPrefix(row.Name, TicketPrefix), "/", 3)
@@ -201,11 +201,11 @@ func content(row Row) Ticket {
 	return t
 }
 
-// MostTickets is the maximum number of tickets that are read from a queue.
+// MostTickets is how many tickets at the front of a queue a waiter takes into account. A poll may read more of them.
 const MostTickets = 32
 
-// readQueues reads keys and the first MostTickets tickets of each queue, or a few more. It usually makes one request. If
-// there are many rows, it reads the queues in separate requests, because they need not come from the same snapshot.
+// readQueues reads the keys, and at least the first MostTickets tickets of each queue. It usually makes one request. If
+// that would return too many rows, it reads the tickets in further requests. They need not come from the same snapshot.
 func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)
@@ -220,7 +220,7 @@ func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Key
 }
 
 // readTickets reads the first tickets of each queue. It bisects the queues to find the few that are long. If it read
-// each queue of a large set separately, the poll would time out.
+// each queue of a large set separately, the poll could time out.
 func readTickets(ctx context.Context, s Store, bound Bound, queues []Range) ([]Row, error) {
 	limit := 2 * MostTickets * len(queues)
 	if len(queues) == 1 {

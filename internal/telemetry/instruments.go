@@ -12,9 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter holds the instruments of one provider while any standings use them.
+// meter contains the instruments of one provider, as long as a lock has a standing with this provider.
 type meter struct {
-	provider metric.MeterProvider // nil: it can't be a key of a map, so the meter is for one Watch
+	provider metric.MeterProvider // nil if the provider can't be the key of a map; the meter is then for one Watch
 
 	terms, failures            metric.Int64Counter
 	term, wait, gap, heartbeat metric.Float64Histogram
@@ -32,7 +32,8 @@ type observables struct {
 	reading metric.Registration
 }
 
-// meters are shared, so that two candidates for the same lock in one process have one gauge.
+// meters contains the meters that the candidates of the process share. If each candidate had its own, two candidates
+// for one lock would report the lock's gauges twice.
 var meters = struct {
 	sync.Mutex
 	of map[metric.MeterProvider]*meter
@@ -61,8 +62,8 @@ func (w *Watch) enter() {
 }
 
 // change calls f for each lock of the Watch. If the meter then has no standings, change removes the meter's callback
-// from the provider. During the removal, it does not hold the standings' mutex, because the callback may be waiting for
-// the mutex.
+// from the provider. It does not hold the standings' mutex during the removal, because the callback may be waiting for
+// that mutex.
 func (m *meter) change(w *Watch, f func(*standing)) {
 	meters.Lock()
 	defer meters.Unlock()
@@ -74,7 +75,7 @@ func (m *meter) change(w *Watch, f func(*standing)) {
 
 var ofQueues = []float64{0, 1, 2, 4, 8, 16, table.MostTickets - 1}
 
-// The bounds of the buckets, in seconds. The default bounds are meant for milliseconds.
+// These are bounds of histogram buckets, in seconds. OpenTelemetry's default bounds are meant for milliseconds.
 var (
 	ofRPCs  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	ofGaps  = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60, 300, 3600}
@@ -92,7 +93,7 @@ func newMeter(provider metric.MeterProvider, api metric.Meter) *meter {
 		failures:  Made(api.Int64Counter("spindle.rpc.failures", metric.WithDescription("Requests to Spanner that failed, by step and code."))),
 		term:      histogram("spindle.term.duration", "How long the lock was held.", "s", ofWaits),
 		wait:      histogram("spindle.wait.duration", "How long the candidate waited for the lock.", "s", ofWaits),
-		gap:       histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the election, by Spanner's clock.", "s", ofGaps),
+		gap:       histogram("spindle.gap.duration", "Time from the previous holder's last heartbeat or release to the next claim, by Spanner's clock.", "s", ofGaps),
 		heartbeat: histogram("spindle.heartbeat.duration", "How long heartbeats took, by outcome.", "s", ofRPCs),
 		queue:     histogram("spindle.queue.length", "Number of processes that were already waiting for the lock when this process began to wait; 32 means 32 or more.", "{process}", ofQueues),
 	}
@@ -118,14 +119,15 @@ func (s Scope) Stalled(of ...attribute.KeyValue) {
 	}
 }
 
-// Report passes an error to OpenTelemetry's error handler, because a lock works without metrics.
+// Report passes an error to OpenTelemetry's error handler. It does not return the error, because locks work without
+// metrics.
 func Report(err error) {
 	if err != nil {
 		otel.Handle(err)
 	}
 }
 
-// Made returns an instrument that OpenTelemetry has made, and reports the error.
+// Made returns an instrument that OpenTelemetry has made, and reports the error, if any.
 func Made[I any](instrument I, err error) I {
 	Report(err)
 	return instrument

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Table returns a table that reports each step. The candidate of this watch must use it.
+// Table returns a table that reports each step to the Watch. The Watch's candidate must use this table.
 func (w *Watch) Table(t table.Table) table.Table {
 	store := t.Store
 	t.Store = table.Via(func(ctx context.Context, step string, send func(context.Context, table.Store) error) error {
@@ -63,7 +63,7 @@ func (w *Watch) beat(c call) {
 	}
 }
 
-// outcome returns the outcome of a call. If the call succeeded, this is the argument.
+// outcome returns the outcome of a call, which is the argument if the call succeeded.
 func (c call) outcome(done string) string {
 	switch {
 	case c.err == nil:
@@ -79,8 +79,8 @@ func (c call) outcome(done string) string {
 }
 
 // failure returns the status code of a failed call. It returns OK if another candidate was first or the token was
-// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call
-// for a reason other than a slow answer.
+// superseded, because these answers are part of normal operation. It also returns OK if the caller canceled the call,
+// unless the reason was a slow answer.
 func failure(ctx context.Context, err error) codes.Code {
 	cause := context.Cause(ctx)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// start begins a span about the locks. For a loop, the span begins a new trace, unless it is inside another span of the
-// Watch.
+// start begins a span about the locks. In a loop, the span begins a new trace, unless it is a child of another span of
+// the Watch.
 func (w *Watch) start(ctx context.Context, within trace.Span, what string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	switch {
 	case within != nil:
@@ -36,7 +36,8 @@ func (s Scope) named() []attribute.KeyValue {
 
 func ofToken(t table.Token) attribute.KeyValue { return keyToken.Int64(int64(t)) }
 
-// startCall begins the span of a call. It returns no span for the calls that a loop repeats all the time.
+// startCall begins the span of a call, if the call has one. Polls have none, and heartbeats have one only during an
+// election.
 func (w *Watch) startCall(ctx context.Context, step string) (context.Context, trace.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,8 +56,8 @@ func (w *Watch) startCall(ctx context.Context, step string) (context.Context, tr
 	return w.start(ctx, w.election, step)
 }
 
-// startElection begins the span of an election. The span's start time is the beginning of the first poll that led to
-// the claim. The span is created only at the claim, because not every poll leads to an election.
+// startElection begins the span of an election. The span's start time is the beginning of the attempt's first poll. The
+// span is created only at the claim, because not every poll leads to an election.
 func (w *Watch) startElection(ctx context.Context) {
 	var opts []trace.SpanStartOption
 	if w.looks != nil {
@@ -125,7 +126,7 @@ func (w *Watch) endElection(step elect.Step) {
 	w.election = nil
 }
 
-// Leaving begins the span of a handover, before the announcement. The span ends with the release.
+// Leaving begins the span of a handover, before the announcement. The span ends when the release succeeds.
 func (t *Term) Leaving(ctx context.Context) {
 	w := t.watch
 	w.mu.Lock()
@@ -144,7 +145,7 @@ func (w *Watch) endHandover(why string) {
 	}
 }
 
-// Fenced reports that a write under the token, which began at that time, was refused.
+// Fenced reports that a write under the token was refused. The write began at the given time.
 func (s Scope) Fenced(ctx context.Context, token table.Token, began time.Time, err error) {
 	count := fenced(s.Meter())
 	for _, lock := range s.Locks {

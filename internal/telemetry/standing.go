@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// about identifies a gauge.
+// about identifies a lock.
 type about struct{ table, lock string }
 
 // standing is this process's state for one lock.
@@ -39,7 +39,7 @@ func (s *standing) note(left time.Duration) {
 	}
 }
 
-// least returns the shortest remaining time of a lease, and resets it.
+// least returns the shortest remaining time of a lease since the previous call, and reports whether there is one.
 func (s *standing) least() (low time.Duration, noted bool) {
 	low, noted, s.noted = s.low, s.noted, false
 	return low, noted
@@ -59,7 +59,7 @@ func (s *standings) each(f func(*standing)) {
 	}
 }
 
-// update calls the function f for each lock of the Watch. It then forgets those locks that this process neither competes
+// update calls the function f for each lock of the Watch. It then forgets the locks that this process neither competes
 // for nor holds, and returns how many locks are left in s.
 func (s *standings) update(w *Watch, f func(*standing)) (left int) {
 	s.mu.Lock()

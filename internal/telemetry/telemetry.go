@@ -1,9 +1,9 @@
-// Package telemetry reports on locks to OpenTelemetry. It depends only on the OpenTelemetry API, and costs next to
+// Package telemetry reports on locks to OpenTelemetry. It uses OpenTelemetry's API but not its SDK, and costs next to
 // nothing unless the program has configured OpenTelemetry.
 //
 //   - telemetry.go: the reports on candidates and terms
 //   - instruments.go: the metrics; standing.go: the metrics that are read at collection
-//   - rpc.go: each request to the table, observed by a Store
+//   - rpc.go: the requests to the table
 //   - span.go: elections, handovers, releases, and refused writes
 //
 // A loop that uses the candidates and terms of internal/elect reports like this:
@@ -65,7 +65,7 @@ type Scope struct {
 	Loop bool
 }
 
-// Meter returns the meter for instruments that not every candidate has.
+// Meter returns the meter with which to create instruments.
 func (s Scope) Meter() metric.Meter {
 	if s.Meters == nil {
 		return otel.GetMeterProvider().Meter(library)
@@ -131,7 +131,7 @@ type Watch struct {
 	handover trace.Span
 }
 
-// Watch starts to report on a candidate. The candidate counts as waiting from now on.
+// Watch begins to report on a candidate. The candidate counts as waiting from now on.
 func (s Scope) Watch() *Watch {
 	w := &Watch{scope: s, tracer: s.Tracer(), since: time.Now()}
 	for _, lock := range s.Locks {
@@ -170,7 +170,7 @@ type Term struct {
 	once  sync.Once
 }
 
-// Elected starts to report on a term that the last attempt has won.
+// Elected begins to report on a term that the last attempt has won.
 func (w *Watch) Elected(t *elect.Term) *Term {
 	r := &Term{watch: w, term: t, began: time.Now()}
 	w.mu.Lock()
@@ -184,8 +184,8 @@ func (w *Watch) Elected(t *elect.Term) *Term {
 	return r
 }
 
-// Over reports the end of the term. Only the first call has an effect, and returns true. In a loop, the candidate now counts as
-// waiting again.
+// Over reports the end of the term. Only the first call has an effect, and only this call returns true. In a loop, the
+// candidate then counts as waiting again.
 func (t *Term) Over(why Reason) (first bool) {
 	t.once.Do(func() {
 		first = true
@@ -213,13 +213,14 @@ func (t *Term) Over(why Reason) (first bool) {
 	return first
 }
 
-// gap reports how long the term's locks had no holder, by Spanner's clock. A gap begins with the last holder's release,
-// or with its last heartbeat if it did not release the lock. A withdrawn claim is not a release.
+// gap reports how long each of the term's locks had no holder, by Spanner's clock. A gap begins with the last holder's
+// release, or with its last heartbeat if it did not release the lock. A withdrawn claim is not a release. The gap ends
+// with the term's claim.
 func (w *Watch) gap(t *elect.Term) {
 	for i, name := range t.Names() {
 		at := slices.IndexFunc(w.seen, func(s elect.LockView) bool { return s.Name == name })
 		if at < 0 || w.seen[at].Last.IsZero() || !w.scope.Loop && !w.waited {
-			continue // the lock is not known to have been held before, or to have been wanted
+			continue // no earlier holder is known, or the call did not have to wait
 		}
 		lock := w.locks[min(i, len(w.locks)-1)]
 		claimed := t.Token().Time()

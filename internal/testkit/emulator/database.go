@@ -16,8 +16,8 @@ import (
 )
 
 // CreateDatabase creates a database in a new instance, and applies the statements to it in order. It returns the
-// database's path, in the form projects/P/instances/I/databases/D, when the database is ready to use. If a statement
-// fails, CreateDatabase deletes the database and the instance again.
+// database's path, in the form projects/P/instances/I/databases/D, when the database is ready to use. If CreateDatabase
+// fails, it deletes the database and the instance again.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
 	path := "projects/spindle/instances/spindle-" + uuid.NewString() + "/databases/spindle"
 	err := e.CreateDatabaseAgain(ctx, path, dialect, statements...)
@@ -62,7 +62,7 @@ func (e *Emulator) DropDatabase(ctx context.Context, path string) error {
 	return nil
 }
 
-// cut splits a database path into projects/P/instances/I and D.
+// cut splits a database's path into the instance's path, projects/P/instances/I, and the database's id, D.
 func cut(path string) (parent, id string, err error) {
 	parent, id, ok := strings.Cut(path, "/databases/")
 	if !ok {
@@ -98,7 +98,7 @@ func (e *Emulator) createDatabase(ctx context.Context, parent, id string, dialec
 	defer admin.Close()
 
 	req := &databasepb.CreateDatabaseRequest{Parent: parent, DatabaseDialect: dialect}
-	// Only GoogleSQL accepts further statements with the first.
+	// Only GoogleSQL accepts further statements in the request that creates the database.
 	postgres := dialect == databasepb.DatabaseDialect_POSTGRESQL
 	if postgres {
 		req.CreateStatement = `CREATE DATABASE "` + id + `"`

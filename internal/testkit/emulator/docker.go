@@ -16,7 +16,7 @@ const imageName = "gcr.io/cloud-spanner-emulator/emulator"
 // containerPort is the port of the emulator inside its container.
 const containerPort = "9010"
 
-// docker is the path of a Docker client whose engine is running.
+// docker is the path of a Docker client whose engine answers.
 type docker string
 
 // findDocker returns the Docker client in PATH. It fails if there is none, or if its engine does not answer.
@@ -62,7 +62,7 @@ func (d docker) publishedAddress(ctx context.Context, container string) (string,
 	return addr, nil
 }
 
-// lastLine returns the last line that a failed command printed, or its error.
+// lastLine returns the last line that a failed command printed, or its error if it printed nothing.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if last := lines[len(lines)-1]; last != "" {

@@ -1,7 +1,7 @@
 // Package emulator finds, starts and stops Cloud Spanner emulators.
 //
-// An emulator that this package starts never outlives the process that started it, no matter how that process ends. A
-// watchdog, which runs in a session of its own, stops the emulator when the process ends.
+// An emulator that this package starts is stopped when the process that started it ends, no matter how that process
+// ends. A watchdog, which runs in its own session, stops the emulator.
 //
 // The package can start emulators only on Unix systems. On other systems, [Open] and [Shared] require that
 // SPANNER_EMULATOR_HOST names a running emulator.
@@ -24,7 +24,7 @@ import (
 // hostVariable is the environment variable that makes Spanner client libraries connect to an emulator.
 const hostVariable = "SPANNER_EMULATOR_HOST"
 
-// reachTimeout bounds how long an emulator that should be running may take to accept a connection.
+// reachTimeout is how long an emulator that should be running may take to accept a connection.
 const reachTimeout = 5 * time.Second
 
 // An Emulator is a running Cloud Spanner emulator. Its methods are safe for concurrent use.
@@ -47,7 +47,7 @@ func Open(ctx context.Context) (*Emulator, error) {
 // flags that Start itself sets.
 //
 // The emulator runs until [Emulator.Close] is called or this process exits. If no emulator is installed, the error says
-// how to install one. If the emulator exits before it answers, the error contains the emulator's output.
+// how to install one. If the emulator does not report that it listens, the error contains the emulator's output.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func given(ctx context.Context, value string) (*Emulator, error) {
 	return &Emulator{addr: addr}, nil
 }
 
-// reach waits until a gRPC server answers at addr.
+// reach waits until a gRPC server accepts a connection at addr, for at most reachTimeout.
 func reach(ctx context.Context, addr string) error {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 // watchdog is the shell script that runs an emulator and stops it when this process ends. Its arguments are the
 // emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe, and only this process has the write end. When this process ends for any
-// reason, the script therefore reads end of file. Descriptor 4 is the write end of a second pipe, and only the script
-// has it. When the script exits, this process reads end of file.
+// File descriptor 3 is the read end of a pipe, and only this process has the write end. The script therefore reads end
+// of file when this process ends for any reason. Descriptor 4 is the write end of a second pipe, and only the script
+// has it. This process therefore reads end of file when the script exits.
 //
-// STOP is replaced by the command that removes the emulator's container, if there is one. The script always kills the
-// emulator as well, because the script could wait forever if removing the container failed.
+// STOP is replaced by the command that removes the emulator's container, or by a colon if there is no container. The
+// script always kills the emulator as well. Otherwise, it could wait forever if removing the container failed.
 const watchdog = `
 stop() { STOP; kill -KILL $emulator; } 2>/dev/null
 trap stop HUP INT TERM
@@ -37,7 +37,7 @@ kill $guard 2>/dev/null
 // pollPause is the pause between two checks of a starting emulator.
 const pollPause = 10 * time.Millisecond
 
-// announcement matches the line that the emulator logs when it listens.
+// announcement matches the line that the emulator logs when it begins to listen.
 var announcement = regexp.MustCompile(`Server address: (\S+)\n`)
 
 // A process is a running watchdog with its emulator.
@@ -82,10 +82,10 @@ func spawn(c command) (*process, error) {
 
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script(c), "spindle-emulator"}, c.argv...)...)
 	cmd.Dir = "/"
-	// The emulator must not use this process's own output, because "go test" waits until no process holds that.
+	// The emulator must not use this process's own output, because "go test" waits until no process has it open.
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{aliveReader, endedWriter}
-	// The watchdog runs in its own session, so that it does not get signals from a terminal or to this process's group.
+	// The watchdog runs in its own session, so that signals from a terminal or to this process's group do not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	p := &process{cmd: cmd, alive: alive, ended: ended, log: log}
@@ -139,12 +139,12 @@ func (p *process) ready(ctx context.Context, c command) (string, error) {
 		return "", err
 	}
 	if err := reach(ctx, addr); err != nil {
-		return "", fmt.Errorf("emulator: %s says that it listens on %s, but %w", c.argv[0], addr, err)
+		return "", fmt.Errorf("emulator: %s was started and should listen on %s, but it can't be reached: %w", c.argv[0], addr, err)
 	}
 	return addr, nil
 }
 
-// announced waits for the address that the emulator prints when it listens.
+// announced waits for the address that the emulator prints when it begins to listen.
 func (p *process) announced(ctx context.Context) (string, error) {
 	for {
 		ended := p.endedWithin(pollPause)
@@ -173,7 +173,7 @@ func (p *process) endedWithin(d time.Duration) bool {
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// printed returns the emulator's output so far. It reads from offset 0 without moving the file's offset, because the
+// printed returns the emulator's output so far, up to one mebibyte. It does not move the file's offset, because the
 // emulator writes at that offset.
 func (p *process) printed() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(p.log, 0, 1<<20))

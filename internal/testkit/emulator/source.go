@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// binaryVariable is the environment variable that names the emulator's binary if it is not where gcloud installs it.
+// binaryVariable is the environment variable with the path of the emulator's binary. If it is set, no other place is
+// searched.
 const binaryVariable = "SPINDLE_EMULATOR"
 
 const binaryName = "emulator_main"
@@ -25,8 +26,8 @@ type source interface {
 type command struct {
 	argv []string
 
-	// stop is the argv of a command that stops the emulator. It is needed if the emulator continues to run when the
-	// process that argv started is killed, and is nil otherwise.
+	// stop is the argv of a command that stops the emulator. It is nil if killing the process that argv started is
+	// enough.
 	stop []string
 
 	// patience is how long the emulator may take until it answers.
@@ -44,7 +45,7 @@ func (b binary) command(flags []string) command {
 	return command{
 		// With port 0, the emulator picks a free port. This process must not pick one, because the emulator listens
 		// with SO_REUSEPORT. If two emulators got the same port, both would start without an error, and each would get
-		// half of the connections.
+		// about half of the connections.
 		argv:     append([]string{string(b), "--host_port", "127.0.0.1:0"}, flags...),
 		patience: 30 * time.Second,
 		address:  func(_ context.Context, announced string) (string, error) { return announced, nil },

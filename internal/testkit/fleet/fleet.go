@@ -27,7 +27,7 @@ import (
 // Lease is a machine's lease unless its options set a different one.
 const Lease = 10 * time.Second
 
-// Name is the name of the lock that all machines compete for.
+// Name is the name of the lock that machines compete for, except those that Named returns.
 const Name = "mylock"
 
 // Key returns the key of the lock's lease row under a token.
@@ -45,22 +45,23 @@ func InVirtualTime(t *testing.T, f func(*Fleet)) {
 	Bubble(t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
-// BesideOthers is like InVirtualTime, but for a test that runs in parallel with others: the process keeps its cores.
+// BesideOthers is like InVirtualTime, but for a test that runs in parallel with others. It changes no settings of the
+// process.
 func BesideOthers(t *testing.T, f func(*Fleet)) {
 	Within(longest, t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
-// inBubble is locked while a test is in Bubble.
+// inBubble is locked while a call of Bubble is running.
 var inBubble sync.Mutex
 
-// Bubble runs f in a bubble of package synctest. While f runs, the whole process uses one core, and rarely
-// collects garbage. In a large fleet, goroutines wake each other all the time. With more cores, each wake-up also wakes
-// a thread that finds nothing to do, which takes a third of the processor time. Tests that run in parallel must not call Bubble,
-// because each call would undo another's settings.
+// Bubble runs f in a bubble of package synctest. While f runs, the whole process uses one core and collects garbage
+// less often. In a large fleet, goroutines wake each other all the time. With more cores, each wake-up also wakes a
+// thread that finds nothing to do, which takes a third of the processor time. Tests that run in parallel must not call
+// Bubble, because each call would undo another call's settings.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if !inBubble.TryLock() {
-		t.Fatal("fleet.Bubble is called by two tests at the same time: use fleet.BesideOthers or synctest.Test in parallel tests")
+		t.Fatal("two tests called fleet.Bubble at the same time: use fleet.BesideOthers or synctest.Test in parallel tests")
 	}
 	defer inBubble.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -71,13 +72,13 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 // longest is more virtual time than any test needs.
 const longest = 10_000 * time.Hour
 
-// Within runs f in a bubble of package synctest, for at most the given virtual time. Without a limit, a test that waits for
-// something that never happens would run forever, as long as other timers keep firing.
+// Within runs f in a bubble of package synctest, for at most the given virtual time. Without a limit, a test that waits
+// for something that never happens would run forever, as long as other timers keep firing.
 func Within(limit time.Duration, t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		over := time.AfterFunc(limit, func() {
 			debug.SetTraceback("all")
-			panic(fmt.Sprintf("--- FAIL: %s: what it waits for has not happened in %v", t.Name(), limit)) // it could not end otherwise
+			panic(fmt.Sprintf("--- FAIL: %s: the test has not ended within %v of virtual time", t.Name(), limit)) // t.Fatal could not end the test
 		})
 		defer over.Stop()
 		f(t)
@@ -136,7 +137,8 @@ func (f *Fleet) End(ms ...*Machine) {
 	synctest.Wait()
 }
 
-// Until lets time pass until cond holds, and returns how much time passed.
+// Until lets time pass until cond returns true, and returns how much time has passed. If that takes longer than limit,
+// Until fails the test.
 func (f *Fleet) Until(limit time.Duration, cond func() bool) time.Duration {
 	f.T.Helper()
 	start := time.Now()
@@ -166,7 +168,7 @@ func (m *Machine) Token() spindle.Token {
 	return t
 }
 
-// Clock is a machine's clock. Tests can set its wall clock, and stop its monotonic clock.
+// Clock is a machine's clock. Tests can shift its wall clock and its monotonic clock.
 type Clock struct {
 	elect.SystemClock
 	Wall, Mono atomic.Int64 // offsets from the system clock, in nanoseconds
@@ -178,7 +180,7 @@ func (c *Clock) Now() elect.Instant {
 	return elect.Instant{Wall: i.Wall + c.Wall.Load(), Mono: i.Mono + c.Mono.Load()}
 }
 
-// Events contains the events that a machine's observer got.
+// Events contains the events that a machine's observer has received.
 type Events struct {
 	mu   sync.Mutex
 	list []spindle.Event
@@ -190,7 +192,7 @@ func (e *Events) add(ev spindle.Event) {
 	e.list = append(e.list, ev)
 }
 
-// All waits until the observer has got all events so far, and returns them in order.
+// All waits until the observer has received all events so far, and returns them in order.
 func (e *Events) All() []spindle.Event {
 	synctest.Wait()
 	e.mu.Lock()

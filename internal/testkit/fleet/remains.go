@@ -23,8 +23,8 @@ import (
 )
 
 // Context is a context that counts the callbacks registered on it, so that tests can detect callbacks that the library
-// leaves behind. A context derived from Context registers a callback, and so does context.AfterFunc. A callback is
-// counted until it is stopped or called.
+// leaves behind. Deriving a context from a Context registers a callback, and so does context.AfterFunc. A callback
+// counts until it is stopped or called.
 type Context struct {
 	context.Context
 	End context.CancelFunc
@@ -42,7 +42,7 @@ func NewContext() *Context {
 // the inner context directly, without calling AfterFunc.
 func (c *Context) Value(any) any { return nil }
 
-// AfterFunc registers a callback. Package context calls it for each callback.
+// AfterFunc registers a callback. Package context calls AfterFunc when it needs a callback on a Context.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.callbacks.Add(1)
 	over := sync.OnceFunc(func() { c.callbacks.Add(-1) })
@@ -116,8 +116,8 @@ func (r *Remains) Options() spindle.CommonOption {
 func (r *Remains) Metrics(t testing.TB) map[string]float64 { return r.reports.Metrics(t) }
 
 // Kept counts the resources that have not been released. These are callbacks on Ctx, callbacks registered with
-// OpenTelemetry, metric series of candidates and holders, and goroutines of the synctest bubble. It counts goroutines
-// by the function that they are running.
+// OpenTelemetry, metric series of candidates and holders, and goroutines of the synctest bubble. Kept counts goroutines
+// by the innermost function of this module on their stacks.
 func (r *Remains) Kept(t testing.TB) map[string]int {
 	t.Helper()
 	kept := goroutines()
@@ -137,7 +137,8 @@ var (
 	place  = regexp.MustCompile(`(?m)^(github\.com/spindle-lock/spindle\S*)\(`)
 )
 
-// goroutines waits until all of the bubble's goroutines are blocked, and counts them, except the caller's own.
+// goroutines waits until the bubble's other goroutines are blocked, and counts them. It leaves out the goroutines of
+// package testing.
 func goroutines() map[string]int {
 	synctest.Wait()
 	own := bubble.Find(stacks(false))
@@ -165,9 +166,9 @@ func stacks(all bool) []byte {
 	}
 }
 
-// Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If no run is, it returns two
-// different runs. Some runs may differ, because two events in the same nanosecond can occur in either order. But if a
-// choice did not come from the seed, every run would differ from all others.
+// Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If all runs differ, it returns two
+// of them. Even with one seed, some runs may differ, because two events in the same nanosecond can occur in either
+// order. But if a choice did not come from the seed, probably all runs would differ.
 func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	var runs []string
 	for range n {
@@ -190,8 +191,8 @@ func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 // given, or if SPINDLE_ALL_CASES is not set.
 func Brief() bool { return testing.Short() || !AllCases() }
 
-// Part returns all its arguments if SPINDLE_ALL_CASES is set. Otherwise, it returns a quarter of them, which each call
-// chooses at random.
+// Part returns all its arguments if SPINDLE_ALL_CASES is set. Otherwise, each call returns a quarter of them, chosen at
+// random, but at least one.
 func Part[T any](all ...T) []T {
 	if AllCases() {
 		return all

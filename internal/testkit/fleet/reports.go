@@ -29,7 +29,7 @@ type Reports struct {
 	spans  *tracetest.SpanRecorder
 }
 
-// NewReports sets up OpenTelemetry with the given views.
+// NewReports returns Reports whose metrics pass through the given views.
 func NewReports(views ...sdkmetric.View) *Reports {
 	r := &Reports{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	r.Meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader), sdkmetric.WithView(views...))
@@ -37,7 +37,7 @@ func NewReports(views ...sdkmetric.View) *Reports {
 	return r
 }
 
-// Options returns an option that makes a lock report here.
+// Options returns an option that makes a lock report to r.
 func (r *Reports) Options() spindle.CommonOption {
 	return spindle.Options(spindle.WithMeterProvider(r.Meters), spindle.WithTracerProvider(r.Tracers))
 }
@@ -97,8 +97,8 @@ func named(of attribute.Set) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// Spans returns the spans that have ended, in the order in which they began. A span is formatted as its name, its
-// outcome, an exclamation mark if it has an error, and its children in brackets.
+// Spans returns the spans that have ended as trees, in the order in which they began. A span is formatted as its name,
+// its outcome, an exclamation mark if it has an error, and its children in brackets.
 func (r *Reports) Spans() []string {
 	ended := r.Ended()
 	var roots []string

@@ -9,8 +9,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// remembered is how long the index keeps changes and deletions. A transaction that stays open longer is aborted, as in
-// Spanner.
+// remembered is how long the index remembers a deleted row. As in Spanner, a transaction that has been open longer may
+// be aborted.
 const remembered = time.Hour
 
 // index finds keys by range, and records when their rows last changed. The zero value is ready to use.
@@ -18,7 +18,7 @@ type index struct {
 	sorted    []string             // the keys of all rows, and of recently deleted rows
 	changed   map[string]time.Time // by key, the time of the last commit that changed the row
 	deleted   []deletion           // in the order of their times
-	forgotten time.Time            // the latest change that is no longer remembered
+	forgotten time.Time            // the time of the latest deletion that is no longer remembered
 }
 
 type deletion struct {
@@ -56,7 +56,7 @@ func (x *index) forget(d deletion) {
 	}
 }
 
-// names returns the selected keys, ignoring Limit and Busy. A key may occur twice.
+// names returns the selected keys, ignoring Limit and Busy. A key may occur twice, and may have no row.
 func (x *index) names(keys table.Keys) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if keys.All {

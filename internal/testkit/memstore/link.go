@@ -15,11 +15,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// ErrCut is returned to a caller whose request or reply was lost, once its ctx has ended.
+// ErrCut is an error that a caller can get when its ctx ends, if its request or the reply was lost. See Link.Wait.
 var ErrCut = spanner.ToSpannerError(status.Error(codes.DeadlineExceeded, "network is cut"))
 
-// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, hold, refuse, repeat
-// and count requests. Its methods are safe for concurrent use.
+// Link is a process's connection to a table, and implements table.Store. A test can make the link lose, hold, refuse
+// and repeat requests. The link also counts requests. Its methods are safe for concurrent use.
 type Link struct {
 	table.Store
 
@@ -42,8 +42,8 @@ type Sickness string
 var Sicknesses = []Sickness{Refused, Lost, Silent, Slow}
 
 // If a step is refused, it has no effect and returns an error. If it is lost, its request does not arrive. If it is
-// silent, it takes effect, but its reply does not arrive. If it is slow, it is applied late, even if the caller no
-// longer waits for it.
+// silent, it takes effect, but its reply does not arrive. If it is slow, it is applied late, even if its ctx has ended
+// by then.
 const (
 	Refused Sickness = "refused"
 	Lost    Sickness = "lost"
@@ -72,7 +72,7 @@ func (i illness) pass(ctx context.Context, l *Link, call func(context.Context) e
 	return l.Wait(ctx)
 }
 
-// Sicken makes every call of one step fail in the given way from now on. Late is the delay if how is Slow.
+// Sicken gives one step the given sickness from now on. The argument late is the delay if the sickness is Slow.
 func (l *Link) Sicken(step string, how Sickness, late time.Duration) {
 	l.change(func() { l.ill = illness{step, how, late} })
 }
@@ -98,7 +98,7 @@ func (l *Link) Hold() {
 	})
 }
 
-// Mend makes the link lose and hold no more messages.
+// Mend undoes Lose, Cut and Hold.
 func (l *Link) Mend() {
 	l.change(func() {
 		l.lose, l.reply = nil, nil
@@ -112,11 +112,12 @@ func (l *Link) Mend() {
 // Refuse makes the link answer a step with the error that answer returns for it, unless that error is nil.
 func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
 
-// After makes the link call f after each step was answered, before the caller sees the answer.
+// After makes the link call f when the table has answered a step, before the caller gets the answer. The link does not
+// call f for a sick step or a lost reply.
 func (l *Link) After(f func(step string)) { l.change(func() { l.after = f }) }
 
-// Again makes the link repeat a successful call if f returns true for the call's step. Spanner's client repeats a call
-// when a reply is lost.
+// Again makes the link repeat a successful call if f returns true for the call's step, as Spanner's client does when a
+// reply is lost.
 func (l *Link) Again(f func(step string) bool) { l.change(func() { l.again = f }) }
 
 // Counts returns how often each step was sent since the previous call to Counts.
@@ -126,7 +127,7 @@ func (l *Link) Counts() map[string]int {
 	return counts
 }
 
-// Once returns a function that returns true for the first call with that step.
+// Once returns a function that returns true only for the first call with that step.
 func Once(step string) func(string) bool {
 	var done atomic.Bool
 	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }

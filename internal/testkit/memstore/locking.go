@@ -9,8 +9,8 @@ import (
 
 // Locking is a table.Store that simulates how long messages, locks and commits take in Spanner, so that tests can show
 // how competing candidates slow each other down. Snapshot reads take no locks. A commit locks the rows that it writes
-// and the rows that must not have changed, and keeps the locks until it is applied or refused. Locks are granted in the
-// order of the requests.
+// and the rows that its transaction has read, and keeps the locks until it is applied or refused. Locks are granted in
+// the order of the requests.
 //
 // Where Spanner's behavior is not documented, Locking assumes the worst case. Even a commit that is going to fail waits
 // for its locks, and then holds them for the duration given by Refusal. A row has a single lock for all its columns.
@@ -19,8 +19,8 @@ type Locking struct {
 	OneWay time.Duration // the time that a message takes
 	Paxos  time.Duration // how long a commit keeps its locks before it is applied
 
-	// Refusal is how long a failing commit keeps its locks. A commit fails if a row that it has read has changed, or if
-	// it writes to a row that does not exist.
+	// Refusal is how long a failing commit keeps its locks. A commit fails if a row that its transaction has read has
+	// changed, if it updates a row that does not exist, or if it inserts a row that exists.
 	Refusal time.Duration
 
 	locks locks

@@ -22,8 +22,8 @@ import (
 
 // Store is a table.Store. The zero value is an empty table. Its true time is time.Now.
 type Store struct {
-	// OnCommit, if set, is called within each commit, with the rows before and after the commit. Each call costs a copy of
-	// the table.
+	// OnCommit, if set, is called within each commit, with the rows before and after the commit. Each call costs a copy
+	// of the table.
 	OnCommit func(step string, at time.Time, before, after map[string]table.Row)
 
 	// Idle makes strong reads return the timestamp of the last commit, as Spanner may do while nothing is written.
@@ -37,7 +37,7 @@ type Store struct {
 	mu    sync.Mutex
 	rows  map[string]table.Row
 	last  time.Time            // the last timestamp that was given out
-	shown map[string]table.Row // what OnCommit got last
+	shown map[string]table.Row // the rows that OnCommit got last
 	index index
 }
 
@@ -105,7 +105,7 @@ type Transaction struct {
 
 type txnRead struct {
 	keys table.Keys
-	at   time.Time // it has read the commits up to this time
+	at   time.Time // the read includes the commits up to this time
 }
 
 // Commit applies the writes. It returns table.ErrAborted if a row that the transaction read has changed since the read.
@@ -205,7 +205,7 @@ func (s *Store) commit(step string, writes []table.Write) (time.Time, error) {
 	return at, nil
 }
 
-// after returns the changed rows, by name, as they are after a commit of the writes. A deleted row is nil.
+// after returns the rows that the writes affect, by name, as they are after the commit. A deleted row is nil.
 func (s *Store) after(writes []table.Write, at time.Time) (map[string]*table.Row, error) {
 	after := map[string]*table.Row{}
 	for _, w := range writes {
