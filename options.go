@@ -70,9 +70,9 @@ func WithLease(d time.Duration) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetLease(d) })
 }
 
-// WithHeartbeat sets how often a holder renews its lease. The default is a third of the lease, and the maximum is nine
-// tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %. A heartbeat that fails is
-// retried sooner.
+// WithHeartbeat sets the interval at which a holder renews its lease. The default is a third of the lease, and the
+// maximum is nine tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %, except with
+// WithSharedRequests. A heartbeat that fails is retried sooner.
 func WithHeartbeat(d time.Duration) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetHeartbeat(d) })
 }
@@ -83,34 +83,35 @@ func WithHeartbeat(d time.Duration) CommonOption {
 // announcement of a handover (WithHandover). With a Notifier, the default is nine tenths of the lease while the holder
 // answers (WithNotifier). Messages can make a poll come sooner, but never delay it beyond the interval.
 //
-// If the holder's lease expires before the next poll is due, the candidate polls when the lease has expired, after a
-// short random delay. The delay is at most 1/50 of the lease, and never more than 1 s. It keeps candidates from all
-// claiming the lock at the same time.
+// If the lock can be claimed before the next poll is due, because the holder's lease expires, the candidate polls at
+// that time, after a short random delay. The delay is at most 1/50 of the holder's lease, and never more than 1 s. It
+// keeps candidates from all claiming the lock at the same time.
 func WithPoll(d time.Duration) Option {
 	return options.Option(func(c *options.Config) { c.SetPoll(d) })
 }
 
-// WithLockDelay makes candidates wait for d after a lease has expired before they claim the lock. Use it if the work
+// WithLockDelay makes a candidate wait for d after a lease has expired before it claims the lock. Use it if the work
 // can have effects that arrive late and can't be fenced. A lock that was released can be claimed without this delay.
 // The default is 0, and the maximum is 24 h. Use the same delay for every candidate.
 func WithLockDelay(d time.Duration) LockOption {
 	return options.Option(func(c *options.Config) { c.SetLockDelay(d) })
 }
 
-// WithID sets the id that identifies this process to other processes. The default id is unique and readable, because it
+// WithID sets the id that identifies this process to other processes. The default id is unique and readable: it
 // consists of the host name, the process id and a UUID. An id has 1 to 1024 bytes, and may contain the same characters
 // as a lock's name.
 func WithID(id string) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetID(id) })
 }
 
-// WithReclaim lets a candidate claim the lock immediately if the holder has the same id as the candidate. The candidate
-// waits neither for the holder's lease to expire nor for a lock delay. Use this option if the id survives a restart,
-// such as the name of a pod in a StatefulSet. WithReclaim requires WithID.
+// WithReclaim lets a restarted candidate claim the lock immediately if the holder has the same id as the candidate. The
+// candidate waits neither for the holder's lease to expire nor for a lock delay. Use this option if the id survives a
+// restart, such as the name of a pod in a StatefulSet. WithReclaim requires WithID.
 //
 // You must guarantee that two Locks with the same name and id never run at the same time. Before a Lock runs, every
 // earlier Lock with its id must have stopped, including its work. If two of them run at the same time, they keep taking
-// the lock from each other. Each time, both hold it for up to one heartbeat interval, and only fenced writes are safe.
+// the lock from each other. Each time, both act as the holder until the earlier one's next heartbeat fails, and only
+// fenced writes are safe.
 func WithReclaim() GroupOption {
 	return options.Option(func(c *options.Config) { c.Reclaim = true })
 }
@@ -122,23 +123,24 @@ func WithValue(value string) CommonOption {
 }
 
 // WithLeader sets the leader function. It runs once in each term, in its own goroutine, and receives that Term. Its ctx
-// ends when the function must stop. context.Cause then returns the reason:
-//   - ErrSuperseded if the lock was lost to another candidate
+// ends when the function must stop. The error that context.Cause then returns is or wraps the reason:
+//   - ErrSuperseded if the term's token is no longer valid, usually because another candidate has claimed the lock
 //   - ErrExpired if no heartbeat was acknowledged before the deadline
-//   - ErrStalled if the function has made no progress (WithStall)
+//   - ErrStalled if the function has made no progress for too long (WithStall)
 //   - ErrSteppedDown if the leader is giving up the lock because of StepDown or a handover request
 //   - the cause of Run's ctx if Run's ctx has ended; with WithHandover, the function's ctx ends some time after that
 //
-// On a machine that was suspended, ctx ends at the first heartbeat after the machine resumes, whereas HasLock returns
-// false immediately.
+// If a machine is suspended for longer than a lease, HasLock returns false as soon as the machine resumes. The function's
+// ctx may end later, but at the latest when the next heartbeat is due.
 //
-// Until the leader function has returned, the lock is not released, and this process does not claim the lock again. If
-// the function panics or calls os.Exit, the process ends and the lock expires.
+// Until the leader function has returned, the lock is not released, and this Lock does not claim it again. If the
+// function panics or calls os.Exit, the process ends and the lock expires.
 //
-// If the function returns before ctx ends, for example because it could not start its work, it gives up the lock, unless
-// WithKeepOnReturn is set. A function that works in other goroutines must therefore wait for ctx. The lock is released
-// immediately, and another candidate can lead. This process competes again after a pause of a third of the lease. The pause
-// doubles each time the function returns early, up to three leases. A term of at least three leases resets it.
+// If the function returns before ctx ends, for example because it could not start its work, the lock is released
+// immediately, unless WithKeepOnReturn is set. Another candidate can then lead. A function that works in other
+// goroutines must therefore wait for ctx. After an early return, this Lock competes again only after a pause. The first
+// pause is a third of the lease. Each further early return doubles the pause, up to three leases. A term of at least
+// three leases resets it.
 func WithLeader(lead func(ctx context.Context, term Term)) Option {
 	return options.Option(func(c *options.Config) {
 		c.Require(c.Lead == nil, "WithLeader is given twice; combine the two functions into one")
@@ -155,22 +157,23 @@ func WithKeepOnReturn() Option {
 }
 
 // WithStall makes holding the lock depend on the work's progress. By default, a holder whose work hangs keeps the lock
-// forever. With WithStall, no more than the given time may pass between two reports of progress. To report progress, the
-// leader function calls Term.Progress, the function of lock.Do or Once.Do calls lock.Progress, and the work of a group calls
-// Partition.Progress. The lock watches the work until it returns, even after its ctx has ended. The limit should be several
-// times the longest step of the work, and must be at least the heartbeat interval. An elector needs WithLeader.
+// for as long as its heartbeats succeed. With WithStall, no more than the given time may pass between two reports of
+// progress. To report progress, the leader function calls Term.Progress, the function of lock.Do or Once.Do calls
+// lock.Progress, and the work of a group calls Partition.Progress. The lock watches the work until the work returns,
+// even after its ctx has ended. The limit should be several times the longest step of the work, and must be at least
+// the heartbeat interval. An elector with WithStall needs WithLeader.
 //
 // After half of the limit without progress, a warning is logged. After the whole limit, ctx ends with the cause
 // ErrStalled, and HasLock returns false. The lock is released as soon as the work has returned. If the work has not
 // returned within one lease, heartbeats stop and the lease expires. Another process can then hold the lock while the
 // work still hangs, so only fenced writes are safe. This process does not compete until the work has returned.
 //
-// A partition of a group moves only after its work has returned, however long that takes. If its work stalls, only the
-// partition's ctx ends, and its member does not claim the partition again immediately. WithStall has no effect on locks
-// of package lock that are held without Do.
+// In a group, a stall ends only the ctx of the partition's work. As long as the member is alive, the partition moves
+// only after the work has returned, however long that takes. After that, the member does not claim the partition again
+// immediately. WithStall has no effect on locks of package lock that are held without Do.
 func WithStall(d time.Duration) CommonOption {
 	return options.Option(func(c *options.Config) {
-		if c.Require(d > 0, "WithStall(%v) must be at least a heartbeat interval; to let the work take any time, omit the option", d) {
+		if c.Require(d > 0, "WithStall(%v) must be at least a heartbeat interval; to set no limit, omit the option", d) {
 			c.Stall = d
 		}
 	})
@@ -178,9 +181,10 @@ func WithStall(d time.Duration) CommonOption {
 
 // WithHandover makes a leader announce that it is about to stop, so that during a rolling update the lock is almost
 // never without a leader. When Run's ctx ends, the leader makes the announcement and continues to work for a third of
-// the lease and one round trip. During that time, the followers see the announcement and start to poll frequently. Then
-// the leader cancels its work's context, and releases the lock once the work has returned. If the work returns earlier,
-// the leader releases the lock without further delay. The announcement delays the end of Run by at most one lease.
+// the lease and one round trip. During that time, the followers see the announcement. When the release is due, they
+// poll frequently. Then the leader cancels its work's context, and releases the lock once the work has returned. If the
+// work returns earlier, the leader releases the lock without further delay. The announcement delays the end of Run by
+// at most one lease.
 //
 // WithHandover also makes the leader accept handover requests from RequestHandover and from candidates with a higher
 // priority (WithPriority). A request has the same effect as a call to StepDown. To receive requests, the leader makes
@@ -193,10 +197,11 @@ func WithHandover() GroupOption {
 // candidates of higher priority. If a location, such as a distant region, should lead only when no better candidate is
 // available, give all its candidates a lower priority.
 //
-// A candidate asks a leader of lower priority to hand over the lock. It never asks a leader of the same priority. Leaders with
-// WithHandover comply. Before it asks, the candidate must have polled successfully for three lease durations. If it has led
-// before, only the time since its last term counts. When the lock becomes free, candidates of lower priority wait longer
-// before they poll. The additional wait is at most 1/50 of the last leader's lease, and never more than 1 s.
+// A candidate asks a leader of lower priority to hand over the lock, if that leader has WithHandover. It never asks a
+// leader of the same priority. Before it asks, the candidate must have polled successfully for three lease durations.
+// If it has led before, only the time since its last term counts. When the lock becomes free, candidates of lower
+// priority wait longer before they claim it. The additional wait is at most 1/50 of the last leader's lease, and never
+// more than 1 s.
 //
 // If the new leader can't keep the lock for three lease durations, the old leader may be elected again. To keep the
 // lock from moving back and forth, the old leader then refuses such requests for the first 10 leases of its new term.
@@ -218,17 +223,19 @@ func WithObserver(observe func(Event)) GroupOption {
 // WithSharedRequests lets locks of one process share requests. The locks must use the same Spanner client and the same
 // table, and all of them must have this option. For a few locks, the option saves little.
 //
-// Locks with the same lease send their heartbeats together, up to 500 in one commit. A thousand locks then need six
-// commits per lease instead of three thousand. A heartbeat may be delayed by up to 5 ms, or lease/50 if that is
-// shorter, so that it can join a commit. If one of the locks has been superseded, the commit fails, and is split into
-// smaller commits until that lock is found. Polls that are due within 5 ms of each other share one read.
+// Locks with the same heartbeat interval send their heartbeats together, up to 500 in one commit. At the default
+// interval, a thousand locks then need six commits per lease instead of three thousand. To join a commit, a heartbeat
+// waits for up to 5 ms, or lease/50 if that is shorter. While earlier heartbeats are unanswered, it waits for up to
+// lease/50, or lease/10 if transactions keep aborting each other. If one of the locks has been superseded, the commit
+// fails, and is split into smaller commits until that lock is found. Polls that are due within 5 ms of each other can
+// share one read.
 func WithSharedRequests() LockOption {
 	return options.Option(func(c *options.Config) { c.Shared = true })
 }
 
 // WithMeterProvider sets the provider for the lock's metrics, which docs/monitoring.md lists. The default is
-// OpenTelemetry's global provider, otel.GetMeterProvider(), so a program that has set up that provider does not need
-// this option.
+// OpenTelemetry's global provider, otel.GetMeterProvider(). A program that has set up that provider does not need this
+// option.
 func WithMeterProvider(p metric.MeterProvider) CommonOption {
 	return options.Option(func(c *options.Config) {
 		if c.Require(p != nil, "WithMeterProvider(nil): pass a provider, or omit the option to use the global provider; to measure nothing, pass noop.NewMeterProvider()") {
@@ -249,7 +256,8 @@ func WithTracerProvider(p trace.TracerProvider) CommonOption {
 }
 
 // WithLogger sets the lock's logger. The lock logs the beginning and the end of each term, and problems that need
-// attention, at level Info or above. It logs routine steps at level Debug. The default is slog.Default().
+// attention, at level Info or above. It logs routine steps at level Debug. For a lock of package lock, acquiring and
+// releasing are routine steps. The default is slog.Default().
 func WithLogger(log *slog.Logger) CommonOption {
 	return options.Option(func(c *options.Config) {
 		if c.Require(log != nil, "WithLogger(nil): pass a logger, such as slog.New(slog.DiscardHandler) to log nothing") {

@@ -115,7 +115,7 @@ func (e *elector) notice(s elect.LockView, began elect.Instant) {
 	}
 }
 
-// notLost returns err, or nil if the lock was superseded, so that nothing is left to release.
+// notLost returns err, or nil if the lock was superseded, because nothing is then left to release.
 func notLost(err error) error {
 	if errors.Is(err, ErrSuperseded) {
 		return nil
@@ -138,23 +138,23 @@ func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
 }
 
 // rest makes an elector leave the lock to other candidates after its leader function has ended a term by returning.
-// Each rest is longer than the one before. Unlike an ordinary Yield, a rest does not end when another candidate holds
-// the lock. Otherwise, two processes whose leader functions fail would pass the lock back and forth without a pause,
-// and a healthy candidate would rarely get the lock.
+// Each rest is longer than the one before, up to three leases. Unlike the cool-down after Yield, a rest does not end
+// when another candidate holds the lock. Otherwise, two processes whose leader functions fail would pass the lock back
+// and forth without a pause, and a healthy candidate would rarely get the lock.
 type rest struct {
 	began  elect.Instant // of the current term
 	length time.Duration // of the last rest; zero: none since the last term of three leases or more
 }
 
-// over is called at the end of each term. A term of three leases or more resets the rest.
+// over is called at the end of each term. A term of three leases or more resets the length of the rests.
 func (r *rest) over(at elect.Instant, lease time.Duration) {
 	if at.Ran(r.began) >= 3*lease {
 		r.length = 0
 	}
 }
 
-// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. The
-// first time, restNow logs this as a warning.
+// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. For the
+// first of several rests in a row, restNow then logs a warning.
 func (e *elector) restNow() {
 	r, lease, level := &e.rest, e.config.Lease, slog.LevelDebug
 	if r.length == 0 && e.config.Clock.Now().Ran(r.began) < 3*lease {

@@ -52,8 +52,8 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 }
 
 // Seen returns the last leader that Run has seen, and how long ago that was. The leader may be this Lock, in which case
-// Heartbeat is zero. If Run knows of no leader, ok is false: the lock is free, Run has not polled it yet, or Run has
-// ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
+// Heartbeat is zero. If Run knows of no leader, ok is false, for example because the lock is free, Run has not polled
+// it yet, or Run has ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
 // The age counts from the time at which the poll or heartbeat was sent. While Spanner can be reached, the age stays
 // below one poll interval (WithPoll; with a Notifier, 0.9 leases) plus two round trips. Messages do not reset the age.
@@ -107,10 +107,10 @@ func (l *Lock) wait(ctx context.Context, why string, enough func(*view) bool) er
 	}
 }
 
-// Leader reads the current leader from Spanner. It makes one RPC, or two if the leader has changed since the last call.
-// The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a candidate has
-// claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if Run was never
-// called, and may be called from any goroutine. A Notifier does not affect Leader.
+// Leader reads the current leader from Spanner. It usually makes one RPC, and one more if the leader has changed since
+// the last call. The error wraps ErrNoLeader if the lock is free, if the lease has expired by Spanner's clock, or if a
+// candidate has claimed the lock but not yet confirmed the claim. Leader returns early if ctx ends. It works even if
+// Run was never called, and may be called from any goroutine. A Notifier does not affect Leader.
 func (l *Lock) Leader(ctx context.Context) (Leader, error) {
 	if l.err != nil {
 		return Leader{}, l.err

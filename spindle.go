@@ -63,9 +63,9 @@ func (l *Lock) wrap(step string, err error) error {
 // memory.
 //
 // HasLock returns true only until the local deadline. The deadline is one lease after the last acknowledged heartbeat
-// was sent, minus 1 % in case the local clock runs slow. No other candidate can be elected before the deadline.
-// However, the answer may be out of date by the time you act on it. So fence every write that must not commit after
-// another process has taken over.
+// was sent, minus 1 % in case the local clock runs slow. Unless somebody releases or deletes the lock by hand, no other
+// candidate can be elected before the deadline. However, the answer may be out of date by the time you act on it.
+// Therefore, fence every write that must not commit after another process has taken over.
 func (l *Lock) HasLock() (bool, Token) {
 	t := l.view.Load().term
 	if t == nil || !t.Held() {
@@ -79,16 +79,16 @@ func (l *Lock) HasLock() (bool, Token) {
 // another process holds the lock, while Spanner can't be reached, and after the lock has been lost. It ends only when
 // ctx does.
 //
-// When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, a third
-// of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for at
-// most one lease after ctx has ended, or two with WithHandover. If the function has not returned by then, the lock is
-// not released: it expires one lease after its last heartbeat. A warning is logged halfway through this wait. Run does
-// not wait for work that only polls HasLock, so stop such work before you end ctx.
+// When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, about a
+// third of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for
+// at most one lease after ctx has ended, or two with WithHandover. If the function has not returned when half of that
+// time is over, a warning is logged. If it has not returned at the end, the lock is not released: it expires one lease
+// after its last heartbeat. Run does not wait for work that only polls HasLock, so stop such work before you end ctx.
 //
-// If done is given, it receives one value when the loop has ended: nil, or the reason why the lock could not be
-// released. In the latter case, the lock expires by itself. Once done has received the value, no goroutine is left, the
-// Spanner client may be closed, and Run may be called again. The only exception is a leader function or an observer
-// that has not returned: until it returns, Run returns ErrRunning.
+// If done is given, it receives one value when the loop has ended: nil, or an error that says what could not be
+// completed. A lock that could not be released expires by itself. Once done has received the value, no goroutine of the
+// Lock is left, the Spanner client may be closed, and Run may be called again. The only exception is a leader function
+// or an observer that has not returned: until it returns, Run returns ErrRunning.
 //
 // The done channel should have a buffer of one. If it is unbuffered and nothing receives from it for one lease, the
 // value is dropped and an error is logged.
@@ -104,8 +104,8 @@ func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	})
 }
 
-// RunAndWait is like Run, but returns only when the loop has ended, so it is suitable for an errgroup. If Run fails,
-// RunAndWait returns its error. Otherwise it returns the value that Run would send to done.
+// RunAndWait is like Run, but returns only when the loop has ended, which makes it suitable for an errgroup. If Run
+// fails, RunAndWait returns its error. Otherwise, it returns the value that Run would send to done.
 func (l *Lock) RunAndWait(ctx context.Context) error {
 	return loop.AndWait(ctx, l.Run)
 }

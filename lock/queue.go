@@ -10,8 +10,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. Only the
-// goroutine at the front of a queue competes with other processes.
+// queues holds the queues in which goroutines of this process compete for a lock, in order of arrival. For a mutex or a
+// set, only the goroutine at the front of the queue competes with other processes. For a semaphore, a goroutine can
+// also claim a free slot without queueing.
 var queues = struct {
 	sync.Mutex
 	byKey map[string]*queue
@@ -19,18 +20,18 @@ var queues = struct {
 
 type queue struct {
 	key   string
-	users int                  // the queue is deleted when the last one leaves
-	wants int                  // how many of them wait to reach the front
+	users int                  // how many goroutines use the queue; it is deleted when the last one leaves
+	wants int                  // how many of them are waiting to reach the front
 	turn  chan struct{}        // full if a goroutine is at the front; Go serves blocked senders in order of arrival
 	holds atomic.Pointer[held] // for a mutex: what the goroutine at the front holds
 	slots map[*waiter]string   // the slot of a semaphore that each goroutine holds or is about to claim
 	nonce string               // identifies the process in its tickets
 
-	// ticket is the process's ticket in the table, while one goroutine hands it to the next.
+	// ticket is the process's ticket in the table while one goroutine hands it on to the next. Otherwise, it is empty.
 	ticket table.Ticket
 }
 
-// join returns the queue with the given key. Each caller must leave the queue.
+// join returns the queue with the given key. Each caller must call leave later.
 func join(key string) *queue {
 	queues.Lock()
 	defer queues.Unlock()
@@ -43,7 +44,7 @@ func join(key string) *queue {
 	return q
 }
 
-// leave leaves the queue, and gives up the slot of w, if any.
+// leave makes w leave the queue, and gives up its slot, if any.
 func (q *queue) leave(w *waiter) {
 	queues.Lock()
 	defer queues.Unlock()
@@ -54,8 +55,8 @@ func (q *queue) leave(w *waiter) {
 }
 
 // enter waits until the caller is at the front of the queue, and returns the process's ticket. It reports false if ctx
-// ends first, or if the caller would have to wait although try is set. If it reports false, it returns the ticket only
-// if no other goroutine is left to take the ticket over.
+// ends first, or if try is set and the caller would have to wait. If it reports false, it returns the ticket only if no
+// other goroutine is left to take the ticket over.
 func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bool) {
 	waits := 0
 	select {
@@ -83,8 +84,9 @@ func (q *queue) enter(ctx context.Context, try bool) (own table.Ticket, front bo
 	return own, front
 }
 
-// next gives up the front of the queue, and leaves the ticket to the goroutine that follows. It reports false if no
-// goroutine is waiting. Goroutines that hold slots are still in the queue, but do not wait.
+// next gives up the front of the queue, and leaves the ticket to the goroutine that follows. If no goroutine is
+// waiting, next reports false, and the caller keeps the ticket. Goroutines that hold slots are still in the queue, but
+// do not wait.
 func (q *queue) next(own table.Ticket) (taken bool) {
 	queues.Lock()
 	if taken = q.wants > 0; taken {
@@ -96,7 +98,7 @@ func (q *queue) next(own table.Ticket) (taken bool) {
 	return taken
 }
 
-// behind returns how many goroutines of this process wait to reach the front of the queue.
+// behind returns how many goroutines of this process are waiting to reach the front of the queue.
 func (q *queue) behind() int {
 	queues.Lock()
 	defer queues.Unlock()
@@ -106,7 +108,7 @@ func (q *queue) behind() int {
 // isTaken reports whether a goroutine is at the front of the queue.
 func (q *queue) isTaken() bool { return len(q.turn) > 0 }
 
-// id returns the nonce of this process's tickets. It may be called only by the goroutine at the front of the queue.
+// id returns the nonce of this process's tickets. Only the goroutine at the front of the queue may call it.
 func (q *queue) id(c elect.Clock) string {
 	if q.nonce == "" {
 		q.nonce = wait.Nonce(c)

@@ -13,8 +13,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// seeker searches for a slot on behalf of one goroutine. The goroutine queues if no slot is free, or if another
-// goroutine is at the front of the queue. It makes way for the next goroutine as soon as it has claimed a slot.
+// seeker searches for a slot on behalf of one goroutine. The goroutine queues if it finds no slot that it can claim, or
+// if another goroutine is at the front of the queue. A call that must not wait returns instead. Once the goroutine has
+// claimed a slot, it makes way for the next goroutine.
 type seeker struct {
 	*Semaphore
 	*waiter
@@ -22,7 +23,7 @@ type seeker struct {
 	retry     elect.Backoff
 }
 
-// errFull means that no slot is free and the caller must not wait here.
+// errFull means that no slot can be claimed now, so the caller must queue or give up.
 var errFull = errors.New("no slot is free")
 
 func (s *Semaphore) seeker(try bool, garbage *atomic.Bool) *seeker {
@@ -52,7 +53,7 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 			return nil, errFull
 		case err != nil:
 			return nil, err
-		case t == nil: // another process claimed that slot first, but other slots may be free
+		case t == nil: // at the front of the queue, a call that must not wait has found no slot that it can claim
 			continue
 		}
 		k.pass()
@@ -63,8 +64,9 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 	}
 }
 
-// settle returns h if all holders know the slot that h holds (see wait.Slots.IsKnown). If a holder does not know the slot, or
-// if the slot is lost during the check, settle releases it. If settle then returns no error either, the caller tries again.
+// settle returns h if all holders know the slot that h holds (see wait.Slots.IsKnown). If a holder does not know the
+// slot, if the check fails, or if the slot is lost in the meantime, settle releases the slot. If settle returns neither
+// h nor an error, the caller tries again.
 func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 	known := false
 	err := k.persist(ctx, &k.waiter.patience, k.try, func(ctx context.Context) (err error) {
@@ -92,7 +94,7 @@ func (k *seeker) settle(ctx context.Context, h *held) (*held, error) {
 		go h.giveUp(ctx)
 		return nil, err
 	}
-	h.giveUp(ctx) // before the next attempt, because the candidate considers the slot free now
+	h.giveUp(ctx) // before the next attempt, because the candidate now considers the slot free
 	if byNewer {
 		elect.Sleep(ctx, k.config.Clock, k.retry.Pause(k.config.Clock))
 	}
@@ -106,8 +108,8 @@ func (h *held) giveUp(ctx context.Context) {
 	}
 }
 
-// pick selects a free slot that no other goroutine of this process has chosen. Otherwise, a goroutine that polled
-// before another goroutine's claim could choose the same slot.
+// pick selects a free slot that no other goroutine of this process has chosen. Without this check, a goroutine whose
+// poll preceded another goroutine's claim could choose the same slot.
 func (k *seeker) pick(seen []elect.LockView) elect.Decision {
 	free := k.slots.Free(&k.Place, seen)
 	queues.Lock()
@@ -128,11 +130,11 @@ func (k *seeker) pick(seen []elect.LockView) elect.Decision {
 	return d
 }
 
-// reason explains why free slots were not claimed, if another process gives the semaphore fewer slots.
+// reason explains why free slots were not claimed, if another process gives the semaphore fewer slots than this one.
 func (k *seeker) reason(seen []elect.LockView) string {
 	common := k.slots.Common(seen)
 	if common == len(k.slots.Names) {
 		return ""
 	}
-	return fmt.Sprintf(" (another process gives this semaphore %d slots, but this one gives it %d; while that process holds a slot, only the first %[1]d slots can be acquired)", common, len(k.slots.Names))
+	return fmt.Sprintf(" (another process gives this semaphore %d slots, but this process gives it %d; while the other process holds a slot, only the first %[1]d slots can be acquired; use the same size in all processes)", common, len(k.slots.Names))
 }

@@ -19,7 +19,7 @@ import (
 // If a holder crashes, its slot becomes free when the lease expires. All methods can be called from any goroutine.
 //
 // The goroutines of a process acquire free slots independently of each other. If no slot is free, they queue in order
-// of arrival. If another process claims a slot first, the goroutine that tried to claim it queues again.
+// of arrival. If another process claims a slot first, the goroutine that tried to claim it tries again.
 type Semaphore struct {
 	contender *contender
 	name      string
@@ -31,13 +31,13 @@ type Semaphore struct {
 // invalid, Acquire and TryAcquire return an error that describes the mistake.
 //
 // All processes should use the same n. During a rolling update that changes n, old and new processes both get permits.
-// While a process with a smaller n holds a slot, other processes claim only slots below that n, but keep any higher
-// slots that they already hold. There are never more holders than the largest n. A Semaphore logs a warning once for
-// each different n that it sees.
+// While a process with a smaller n holds a slot or waits for one, other processes claim only slots below that n, but
+// keep any higher slots that they already hold. There are never more holders than the largest n. A Semaphore logs a
+// warning once for each different n that it finds in use.
 func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Option) *Semaphore {
 	s := &Semaphore{name: name}
 	s.slots = wait.NewSlots(name, n, func(o table.Observation) {
-		s.contender.config.Log.Warn("another process gives this semaphore a different size; while both processes hold slots, only slots that exist in both sizes can be acquired",
+		s.contender.config.Log.Warn("another process gives this semaphore a different size; while the process with the smaller size holds a slot, only slots within that size can be acquired; use the same size in all processes",
 			"table", s.contender.about.Table, "lock", s.name, "id", s.contender.config.ID, "slots", len(s.slots.Names), "theirs", o.LeaseRecord.Slots, "holder", o.Holder())
 	})
 	s.contender = newContender(db, tableName, fmt.Sprintf("semaphore %.64q", name), []string{name}, opts, func(c *options.Config) {
@@ -50,16 +50,18 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Opt
 // Err returns an error that describes what is wrong with the arguments of NewSemaphore, or nil. It makes no RPC.
 func (s *Semaphore) Err() error { return s.contender.err }
 
-// Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and names the processes
-// that hold the slots. Acquire then deletes its place in the queue before it returns, as Mutex.Lock does. Errors that
-// waiting can't fix, such as a missing table, are returned immediately.
+// Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says what is in the
+// way, such as the processes that hold the slots. Acquire then deletes its place in the queue before it returns, as
+// Mutex.Lock does. It also treats errors as Mutex.Lock does. For example, if the table is missing when Acquire begins,
+// Acquire returns the error immediately.
 //
 // Inside a Do of the same semaphore, Acquire acquires another slot, and may have to wait for it. If nested calls of Do
 // already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of these calls uses a
 // smaller n, the smaller n counts.
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, false) }
 
-// TryAcquire acquires a slot if one is free, and reports whether it did. It does not wait.
+// TryAcquire acquires a slot if one is free, and reports whether it did. It does not wait, and leaves free slots to
+// waiters that come first.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, bool, error) {
 	p, err := s.acquire(ctx, true)
 	return p, p != nil, err
@@ -99,8 +101,8 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	return nil
 }
 
-// usable returns how many slots the caller can acquire. If ctx comes from a Do that holds a slot of the same semaphore
-// with a smaller size, only the slots of the smaller size can be acquired.
+// usable returns how many slots the caller can acquire at most. If ctx comes from a Do that holds a slot of the same
+// semaphore with a smaller size, only slots within the smaller size can be acquired.
 func (s *Semaphore) usable(ctx context.Context) int {
 	n := len(s.slots.Names)
 	for w := working(ctx); w != nil; w = w.within {
@@ -129,8 +131,9 @@ func (s *Semaphore) Permit(ctx context.Context) *Permit {
 	return s.permit(nil, wait.Slot(s.name, 0), nil)
 }
 
-// Permit is a slot of a semaphore, held from Acquire to Release. While it is held, it is renewed in the background. If a
-// Permit is dropped without Release, its slot stays held until the process ends, and a warning in the log says so.
+// Permit is a slot of a semaphore, held from Acquire to Release. While the slot is held, its lease is renewed in the
+// background. If a Permit is dropped without Release, its slot stays held until the process ends, and a warning in the
+// log says so.
 type Permit struct{ holding }
 
 // Release releases the slot in one RPC. If ctx ends before that is done, the slot is left to expire. If ctx has already

@@ -11,14 +11,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A Set is a group of locks that are acquired together or not at all, in one transaction and under one token. They are
-// also renewed and released together. Callers can ask for overlapping sets in any order. No caller holds part of a set while
-// it waits for the rest, so there is no deadlock.
+// A Set contains locks that are acquired together or not at all, under one token. They are also renewed and released
+// together. No caller holds part of a set while it waits for the rest. Callers that ask for overlapping sets therefore
+// can't deadlock, whatever the order of the names.
 type Set struct{ mutex }
 
-// All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500 names,
-// all different. Each lock gets a copy of the value (spindle.WithValue). All the names and values together must fit into one
-// commit of at most 100 MiB, because the locks are claimed in one transaction. In all other respects, All is like New.
+// All returns a Set of the given names. Each name can also be used by a Mutex or a spindle.Lock. There must be 1 to 500
+// names, all different. Each lock gets a copy of the value (spindle.WithValue). Together, the names and the copies of
+// the value may take at most about 90 MiB in the table, because one commit writes all of them. In all other respects,
+// All is like New.
 func All(db *spanner.Client, tableName string, names []string, opts ...Option) *Set {
 	names = slices.Sorted(slices.Values(names))
 	s := &Set{newMutex(newContender(db, tableName, fmt.Sprintf("set %.200q", names), names, opts, refuseSet(names)), names...)}
@@ -29,11 +30,12 @@ func All(db *spanner.Client, tableName string, names []string, opts ...Option) *
 const (
 	maxSet = 500
 
-	// maxCommit is a tenth less than the 100 MiB that Spanner accepts in one commit, to leave room for data that is not counted
-	// here. Spanner's other limit of 80,000 mutations is never reached, because a confirmation needs only six per name.
+	// maxCommit is a tenth less than the 100 MiB that Spanner accepts in one commit, to leave room for data that is not
+	// counted here. A set never reaches Spanner's other limit, 80,000 mutations per commit, because even a claim needs at
+	// most a few dozen per name.
 	maxCommit = 90 << 20
 
-	rowOverhead = 512 // for the two rows of each name: columns, times, the table's name, the encoding
+	rowOverhead = 512 // bytes for the two rows of each name: columns, times, the table's name, the encoding
 )
 
 // confirmation returns the approximate size, in bytes, of the commit that confirms a set.
@@ -60,7 +62,7 @@ func refuseSet(names []string) func(*options.Config) {
 }
 
 // Fence returns mutations that change nothing, but make a commit fail unless every lock of the set is still held under
-// its current token. See Mutex.Fence.
+// the set's current token. See Mutex.Fence.
 func (s *Set) Fence() []*spanner.Mutation {
 	return s.fence().Mutations()
 }

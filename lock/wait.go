@@ -13,8 +13,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// waiter is one call that waits for locks. Until it has the locks, only the goroutine started by its wait method
-// may use the waiter. After that, only the caller that releases the locks may use it.
+// waiter is one call that waits for locks. Until it has the locks, only the goroutine started by its wait method may
+// use the waiter. After that, only the caller that releases the locks may use it. Other goroutines may read its atomic
+// fields.
 type waiter struct {
 	line
 	place
@@ -23,20 +24,20 @@ type waiter struct {
 	try      bool                               // the call must not wait
 	since    elect.Instant
 	patience elect.Patience
-	found    atomic.Pointer[found] // nil until it is at the front of its process's queue
+	found    atomic.Pointer[found] // nil at first, and while other goroutines of its process are ahead of it
 	inTable  atomic.Bool           // its process may have a ticket
-	callers  []uintptr             // the stack when the call began to wait, see caller
+	callers  []uintptr             // the stack when the call began to wait (see caller)
 	garbage  *atomic.Bool          // set when the value that the call locks has become garbage
 }
 
-// line has what a waiter needs to queue among the processes.
+// line contains what a waiter needs to queue with other processes.
 type line struct {
 	*contender
 	wait.Place
 	watch *telemetry.Watch
 }
 
-// place has what a waiter needs to queue among the goroutines of its process.
+// place contains what a waiter needs to queue with other goroutines of its process.
 type place struct {
 	queue *queue
 	front bool      // the goroutine is at the front
@@ -64,9 +65,10 @@ func (s *contender) waiter(try bool, garbage *atomic.Bool, queues ...string) *wa
 	return w
 }
 
-// wait runs compete in a new goroutine. If ctx ends, this goroutine still releases the locks that it has claimed, deletes its
-// tickets, and leaves the process's queue. The program may exit after wait has returned, so wait allows time for deleting the
-// tickets: at most a tenth of the lease or 500 ms. If the last request failed, wait returns immediately.
+// wait runs compete in a new goroutine. If ctx ends, that goroutine still releases any locks that it has claimed,
+// leaves the process's queue, and deletes its tickets. The program may exit once wait has returned. Therefore, wait
+// first gives the goroutine time to delete the tickets: at most a tenth of the lease or 500 ms, whichever is shorter.
+// If the last request failed, wait returns immediately.
 func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held, error)) (*held, error) {
 	type result struct {
 		*held
@@ -78,7 +80,7 @@ func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held,
 		h, err := compete(ctx)
 		w.watch.Close()
 		if h == nil {
-			w.leave() // before the call returns, so that the next one of this process finds nobody in its way
+			w.leave() // before the call returns, so that it is not in the way of the process's next call
 		}
 		select {
 		case results <- result{h, err}:
@@ -112,7 +114,7 @@ func (w *waiter) wait(ctx context.Context, compete func(context.Context) (*held,
 }
 
 // enter waits until the goroutine is at the front of its process's queue, and takes over the ticket of the process. It
-// returns false if ctx ends first, or if it would have to wait although try is set.
+// returns false if ctx ends first, or if try is set and it would have to wait.
 func (w *waiter) enter(ctx context.Context) bool {
 	w.found.Store(nil)
 	if h := w.queue.holds.Load(); h != nil {
@@ -137,8 +139,8 @@ func (w *waiter) pass() {
 	w.front = false
 }
 
-// leave leaves the queue of the process. Only the first call has an effect. If w still has a ticket afterwards, no
-// other goroutine of the process wants it.
+// leave makes the waiter leave its process's queue. Only the first call has an effect. If the waiter still has a ticket
+// afterwards, no other goroutine of the process is waiting for it.
 func (w *waiter) leave() {
 	w.left.Do(func() {
 		w.pass()
@@ -146,7 +148,7 @@ func (w *waiter) leave() {
 	})
 }
 
-// lock acquires the locks. The caller is at the front of its process's queue until it unlocks them.
+// lock acquires the locks. The caller stays at the front of its process's queue until it unlocks them.
 func (w *waiter) lock(ctx context.Context) (*held, error) {
 	if !w.enter(ctx) {
 		if w.try {
@@ -165,7 +167,7 @@ func (w *waiter) lock(ctx context.Context) (*held, error) {
 	return h, nil
 }
 
-// candidate returns a candidate for the locks, whose polls also read the queues. FreeRows is set to save requests,
+// candidate returns a candidate for the named locks. Its polls also read the queues. FreeRows is set to save requests,
 // because these locks change hands often.
 func (w *waiter) candidate(names ...string) elect.Candidate {
 	c := w.config.Candidate(w.Table, names...)
@@ -176,9 +178,9 @@ func (w *waiter) candidate(names ...string) elect.Candidate {
 // acquire polls the locks until it can claim the ones that w.choose selects. w.choose must select nothing while other
 // waiters are ahead.
 //
-// If try is set, acquire returns no term if the locks are held or other waiters are ahead. It polls again only if its
-// claim failed, because Spanner may abort a claim on a free lock. If try is not set, a waiter that can't claim its
-// locks puts a ticket into the queues, unless another goroutine of this process already has one.
+// If try is set, acquire returns no term if the locks are held or other waiters are ahead. It then polls again only if
+// its claim was lost or aborted, because Spanner may abort a claim on a free lock. If try is not set, a waiter at the
+// front of its process's queue puts a ticket into the locks' queues, unless the process already has one.
 func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, error) {
 	defer w.Ear.Close()
 	var f found
@@ -230,8 +232,8 @@ func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, 
 
 func (w *waiter) note(f found) { w.found.Store(&f) }
 
-// attend updates the process's tickets in the queues. It does nothing unless the waiter is first among the process's
-// goroutines. If attend fails, the waiter tries again after the next poll.
+// attend updates the process's tickets in the queues. It does nothing unless the waiter is at the front of its
+// process's queue. If attend fails, the waiter tries again after the next poll, unless it gives up.
 func (w *waiter) attend(ctx context.Context, seen []elect.LockView) error {
 	if !w.front {
 		return nil
@@ -250,7 +252,7 @@ func (w *waiter) givesUp(step elect.Step) bool {
 	if step.Seen == nil {
 		return w.patience.Ends("poll", step.Err)
 	}
-	defer w.patience.Passed("poll") // afterwards, because the claim may be a part of the first attempt
+	defer w.patience.Passed("poll") // afterwards, because the claim may be part of the first attempt
 	return w.patience.Ends("claim", step.Err)
 }
 

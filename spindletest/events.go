@@ -36,8 +36,8 @@ func (e *Events) Option() spindle.GroupOption {
 	})
 }
 
-// Await waits for an event of the given kind and returns it. It considers only events that came after the event it
-// returned last. If no such event occurs within the given time, Await fails the test. In a testing/synctest bubble, the
+// Await waits for an event of the given kind and returns it. It considers only events that came after the event that it
+// last returned. If no such event occurs within the given time, Await fails the test. In a testing/synctest bubble, the
 // time is virtual, and advances while Await waits. Because Await may fail the test, call it only from the test's own
 // goroutine.
 func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Event {
@@ -63,7 +63,7 @@ func (e *Events) kinds() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.told) == 0 {
-		return "none (a later WithObserver option replaces the recorder)"
+		return "none (if the lock has a WithObserver option, pass the option of Events after it)"
 	}
 	kinds := make([]string, len(e.told))
 	for i, ev := range e.told {

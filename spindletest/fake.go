@@ -15,9 +15,10 @@ import (
 // or, in a testing/synctest bubble, the bubble's clock.
 //
 // A Fake has no database, so Apply and ReadWriteTransaction only check the token, for locks, mutexes, semaphores and
-// partitions alike. If the token is no longer valid, they return spindle.ErrFenced. Otherwise Apply returns a time and
-// no error, as if the commit had succeeded, but it applies no mutations. ReadWriteTransaction can't call its function,
-// so it returns an error and also fails the test. While the process is cut off, both methods block.
+// partitions alike. If the token is no longer valid, their error wraps spindle.ErrFenced. Otherwise, Apply returns a
+// time and no error, as if the commit had succeeded, but it applies no mutations. ReadWriteTransaction can't call its
+// function, so it returns an error and also fails the test. While the process is cut off, both methods block until
+// their ctx ends or Mend is called.
 //
 // Some things can't be tested with a Fake: ReadWriteTransaction; group.Members, because it needs a Spanner client;
 // commits with the mutations of Fence and Run.Done; and behavior that is specific to Spanner. Use [New] for such tests.
@@ -34,8 +35,8 @@ type Fake struct {
 // process that is still cut off. In a testing/synctest bubble, the cleanup then sleeps for a minute of virtual time, so
 // that everything that uses the test's context can end.
 //
-// The end of a context does not release a mutex or permit of package lock. Release them before the test ends. Otherwise,
-// the bubble reports a deadlock.
+// The end of a context does not release a mutex, set or permit of package lock. Release each of them before the test
+// ends. Otherwise, the bubble reports a deadlock.
 func NewFake(tb testing.TB) *Fake {
 	tb.Helper()
 	f := &Fake{tb: tb, store: &memstore.Store{}}
@@ -49,7 +50,7 @@ func NewFake(tb testing.TB) *Fake {
 			time.Sleep(time.Minute)
 		}
 		f.mu.Lock()
-		f.silent = true // after its end, a test must not be failed
+		f.silent = true // a test that has ended must not be failed
 		f.mu.Unlock()
 	})
 	return f
@@ -74,8 +75,8 @@ func (f *Fake) Process(id string) *Process {
 	return p
 }
 
-// notRun fails the test, because code that it tests relies on a transaction that was not run. It fails the test only
-// once, even if the code retries the transaction.
+// notRun fails the test, because the code under test relies on a transaction that was not run. It does so only once,
+// even if the code retries the transaction.
 func (f *Fake) notRun(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

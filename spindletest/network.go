@@ -13,7 +13,7 @@ import (
 )
 
 // A Network carries notifications between processes of a test, without sockets. It delivers each message after half a
-// millisecond, unless the test changes that. All methods may be called from any goroutine.
+// millisecond, unless the test changes the delay. All methods may be called from any goroutine.
 type Network struct {
 	mu        sync.Mutex
 	receivers map[netip.AddrPort]*notify.Notifier
@@ -28,8 +28,9 @@ func NewNetwork() *Network {
 	return &Network{receivers: map[netip.AddrPort]*notify.Notifier{}, silent: map[netip.AddrPort]bool{}, delay: time.Millisecond / 2}
 }
 
-// Process connects another process to the network. Pass the returned option to the process's locks instead of WithNotifier. To
-// cut the process off, call silence: after that, the process receives no messages, and nobody receives its messages.
+// Process connects another process to the network. Pass the returned option to the process's locks instead of
+// WithNotifier. To cut the process off, call silence. From then on, messages that it sends, or that are sent to it, are
+// lost.
 func (n *Network) Process() (option spindle.LockOption, silence func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,7 +44,7 @@ func (n *Network) Process() (option spindle.LockOption, silence func()) {
 	}
 }
 
-// Lose makes the network lose a share of all messages, from 0 to 1.
+// Lose makes the network lose the given share of all messages, from 0 to 1.
 func (n *Network) Lose(share float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +58,7 @@ func (n *Network) Delay(d time.Duration) {
 	n.delay = d
 }
 
-// Sent returns how many messages were sent.
+// Sent returns how many messages were sent, including lost ones.
 func (n *Network) Sent() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -23,16 +23,16 @@ func PostgreSQL() Option {
 	return func(c *config) { c.dialect = databasepb.DatabaseDialect_POSTGRESQL }
 }
 
-// WithDDL executes the statements in order, after the lock table has been created. The statements must be in the
-// database's dialect and have no final semicolons. If the option is given several times, all the statements are
+// WithDDL makes New execute the statements in order, after it has created the lock table. The statements must be in the
+// database's dialect, and must not end with semicolons. If the option is given several times, all the statements are
 // executed.
 func WithDDL(statements ...string) Option {
 	return func(c *config) { c.statements = append(c.statements, statements...) }
 }
 
-// Private starts a separate emulator for this database, even if SPANNER_EMULATOR_HOST is set. The emulator is stopped
-// after the test. Only a private emulator can be stopped earlier, with [Database.StopEmulator]. The optional flags,
-// such as "--enable_fault_injection", are passed to emulator_main.
+// Private makes New start a separate emulator for this database, even if SPANNER_EMULATOR_HOST is set. The emulator is
+// stopped after the test. Only a private emulator can be stopped earlier, with [Database.StopEmulator]. The optional
+// flags, such as "--enable_fault_injection", are passed to emulator_main.
 func Private(flags ...string) Option {
 	return func(c *config) { c.private, c.flags = true, flags }
 }

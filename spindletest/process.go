@@ -29,20 +29,21 @@ type Process struct {
 	cut, mend func()
 }
 
-// Option returns an option that every lock, mutex, semaphore and group of this process needs, in addition to its other
-// options. With this option, locks of different Processes compete as they would in different operating system
+// Option returns an option that every lock, mutex, set, semaphore and group of this process needs, in addition to its
+// other options. With this option, locks of different Processes compete as they would in different operating system
 // processes. The option also sets the id and, on a Fake, connects the lock to the Fake.
 func (p *Process) Option() spindle.CommonOption { return p.seam }
 
 // Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait
-// until their ctx ends. Every lock that the process holds is lost within one lease, measured by the process's own
-// clock, and the reason is spindle.ErrExpired. Once the lease has expired, other processes can claim the lock.
+// until their ctx ends or Mend is called. Unless Mend is called in time, the process loses every lock that it holds
+// within one lease, measured by its own clock, and the reason is spindle.ErrExpired. Once the lease has expired, other
+// processes can claim the lock.
 func (p *Process) Cut() { p.cut() }
 
 // Mend reconnects the process after Cut.
 func (p *Process) Mend() { p.mend() }
 
-// processes numbers all processes. Mutexes with the same number queue together, as in one real process.
+// processes numbers all processes. Goroutines whose locks have the same number queue together, as in one real process.
 var processes atomic.Int64
 
 func seam(id string, more func(*options.Config)) spindle.CommonOption {

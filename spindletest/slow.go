@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// slowRead is roughly how long a read takes after ten thousand commits. On a new emulator, a read takes less than a
-// millisecond.
+// slowRead is how long a read takes, at least, on an emulator that thousands of commits have made slow. On a new
+// emulator, a read takes less than a millisecond.
 const slowRead = 10 * time.Millisecond
 
 // tellIfSlow logs a message at the end of the test if the emulator has become slow. It measures several reads and uses
@@ -26,7 +26,7 @@ func (d *Database) tellIfSlow(slow time.Duration) {
 		fastest = min(fastest, time.Since(began))
 	}
 	if fastest >= slow {
-		d.tb.Logf("spindletest: the emulator at %s takes %v to read a row; a new emulator takes less than a millisecond. An emulator gets slower with each commit to any of its databases. Restart it, or give this test its own emulator with spindletest.Private()",
+		d.tb.Logf("spindletest: the emulator at %s takes %v to read a row; a new emulator takes less than a millisecond. An emulator gets slower with each commit to any of its databases. Restart this emulator, or give this test its own emulator with spindletest.Private()",
 			d.Host, fastest.Round(100*time.Microsecond))
 	}
 }

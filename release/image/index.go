@@ -46,7 +46,7 @@ func newImage(p program) (v1.Image, error) {
 		Config: v1.Config{
 			User:       user,
 			Entrypoint: []string{"/spindle"},
-			Env:        []string{"PATH=/"}, // kubectl exec ... -- spindle ls
+			Env:        []string{"PATH=/"}, // so that kubectl exec ... -- spindle ls works
 			WorkingDir: "/",
 			Labels:     labels(p.release),
 		},
@@ -58,7 +58,7 @@ func newImage(p program) (v1.Image, error) {
 	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: p.at}, CreatedBy: "spindle"}, MediaType: types.OCILayer})
 }
 
-// labels returns the annotations that the OCI image specification defines.
+// labels returns the image's labels. They are annotations that the OCI image specification defines.
 func labels(r release) map[string]string {
 	const home = "https://github.com/spindle-lock/spindle"
 	return map[string]string{
@@ -73,7 +73,7 @@ func labels(r release) map[string]string {
 	}
 }
 
-// writeLayout writes the index to a directory as an OCI layout, under the version as its name.
+// writeLayout writes the index to a directory as an OCI layout, with the version as its name.
 func writeLayout(dir string, index v1.ImageIndex, version string) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {

@@ -29,7 +29,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	f := flag.NewFlagSet("image", flag.ContinueOnError)
 	dir := f.String("layout", "", "write an OCI layout to the directory `DIR`")
-	repository := f.String("push", "", "push the image to `REPOSITORY`, under the version as its tag")
+	repository := f.String("push", "", "push the image to `REPOSITORY`, with the version as its tag")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// push pushes the index to the repository under its version, with the credentials that docker login stores. A version
-// never changes: push fails if the repository has another image under this version.
+// push pushes the index to the repository, with the version as its tag. It uses the credentials that docker login has
+// stored. A published version never changes: push fails if the tag already refers to another image.
 func push(ctx context.Context, repository string, index v1.ImageIndex, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version || module.IsPseudoVersion(version) {
-		return fmt.Errorf("%s is not a release: build the programs from a clean checkout of its tag", version)
+		return fmt.Errorf("%s is not a release: build the programs from a clean checkout of a release tag", version)
 	}
 	tag, err := name.NewTag(repository + ":" + version)
 	if err != nil {
@@ -33,7 +33,7 @@ func push(ctx context.Context, repository string, index v1.ImageIndex, version s
 	}
 	switch there, err := remote.Head(tag, options...); {
 	case err == nil && there.Digest != digest:
-		return fmt.Errorf("%s exists with another digest: %s instead of %s", tag, there.Digest, digest)
+		return fmt.Errorf("%s exists with another digest: %s instead of %s; publish the change under a new version", tag, there.Digest, digest)
 	case err == nil:
 		return nil
 	case !missing(err):
@@ -43,7 +43,7 @@ func push(ctx context.Context, repository string, index v1.ImageIndex, version s
 }
 
 // missing reports whether the registry lacks what it was asked for. Errors that deny access count too, because some
-// registries deny access to a missing repository. If access is really denied, the push fails.
+// registries deny access to a missing repository. If access is really denied, the push then fails.
 func missing(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && slices.Contains([]int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden}, e.StatusCode)

@@ -18,7 +18,7 @@ const user = "65532:65532"
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
 // files returns the program and the files that it needs, as a tar archive. The files belong to root and have no
-// timestamps, so that the same files give the same bytes.
+// timestamps, so that the same contents always give the same bytes.
 func files(p program) ([]byte, error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil {
@@ -50,7 +50,7 @@ func roots() string {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a bytes.Buffer accepts all
+			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a bytes.Buffer does not fail
 		}
 	}
 	return text.String()
