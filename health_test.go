@@ -146,7 +146,7 @@ func TestALeaderWhoseHeartbeatHangsIsUnhealthy(t *testing.T) {
 		require.False(t, a.Has())
 		require.NoError(t, a.Health())
 		time.Sleep(2 * fleet.Lease)
-		require.ErrorContains(t, a.Health(), "the last heartbeat of the ended term has not returned")
+		require.ErrorContains(t, a.Health(), "the last heartbeat of the ended term is still in progress")
 		a.Link.After(nil)
 		close(hang)
 		b.Until(fleet.Lease, a.Has)

@@ -32,7 +32,7 @@ type leader struct {
 	reminder reminder
 }
 
-// stop is the end of a term.
+// stop records how a term is being ended.
 type stop struct {
 	asked elect.Instant // when Run's ctx ended, or zero
 	why   error         // why the term is being given up; set once the work's context is canceled
@@ -45,7 +45,7 @@ type calls struct {
 	outcome *error // the result of every call; nil until it is known
 }
 
-// reminder logs that the work has not returned.
+// reminder is the timer of the log messages that say that the work has not returned.
 type reminder struct {
 	*time.Timer
 	waited time.Duration // the length of the wait at the next reminder
@@ -54,9 +54,9 @@ type reminder struct {
 // errReturned is the reason for a term that ended because its leader function returned.
 var errReturned = fmt.Errorf("%w: the leader function returned", ErrSteppedDown)
 
-// lead runs the term t, and returns once the term has ended and its work has returned. After Run's ctx has ended, lead
-// waits only for the grace period. It returns an error if the work did not return in this period or if the lock could
-// not be released.
+// lead runs the term t, and returns once the term has ended and its work has returned. Once Run's ctx has ended, lead
+// waits only for the grace period. It then returns an error if the work has not returned or if the lock could not be
+// released.
 func (e *elector) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil {
 		return notLost(e.release(ctx, t, context.Cause(ctx)))
@@ -105,7 +105,7 @@ func (l *leader) begin() {
 func (l *leader) work() {
 	defer func() {
 		if p := recover(); p != nil {
-			panic(p) // the process ends, with other goroutines of the work still running, so the lock must not be released
+			panic(p) // the process is about to end, but other goroutines of the work may still be running, so the lock must not be released
 		}
 		close(l.worked)
 		l.events.Put(event{what: returned})
@@ -256,7 +256,8 @@ func (l *leader) release(event) {
 	}
 }
 
-// stall publishes that this process no longer holds the lock, although the lock is released only once the work has returned.
+// stall publishes that this process may no longer act under the lock. The lock itself is released when the work
+// returns. If the work does not return within a lease, heartbeats end and the lock expires.
 func (l *leader) stall(e event) {
 	l.stop.why = e.Err
 	l.loop.lock.about.Stalled()
@@ -266,7 +267,7 @@ func (l *leader) stall(e event) {
 	l.remindLater()
 }
 
-// expire ends a term whose work does not return, and lets the lock expire.
+// expire ends a term whose work has not returned in time, and lets the lock expire.
 func (l *leader) expire(e event) {
 	at := l.loop.config.Clock.Now()
 	if reason := l.keeper.Stop(); reason != nil {
@@ -299,7 +300,7 @@ func (l *leader) lost(reason error, at elect.Instant) {
 }
 
 var (
-	errHangs   = errors.New("the last heartbeat of the ended term has not returned")
+	errHangs   = errors.New("the last heartbeat of the ended term is still in progress")
 	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate does not compete until it does")
 )
 
@@ -309,7 +310,8 @@ func (l *leader) abandon(event) {
 	l.stop.err = loop.Overdue("the leader function", l.loop.config.Lease)
 }
 
-// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry. Further calls do nothing.
+// over publishes the end of the term to HasLock and Seen, the log, the observer and telemetry. A second call for the
+// same term does nothing.
 func (l *leader) over(reason error, at elect.Instant) {
 	e, token := l.loop, l.keeper.Token()
 	if e.last == token {
@@ -342,8 +344,8 @@ func (l *leader) graceLeft() time.Duration {
 	return max(l.loop.config.Grace()-l.loop.config.Clock.Now().Ran(l.stop.asked), 0)
 }
 
-// remindLater starts the timer for the next reminder that the work has not returned. Once Run's ctx has ended, one
-// reminder is logged before the lock is left to expire.
+// remindLater starts the timer for the next reminder that the work has not returned. Once Run's ctx has ended, only one
+// reminder is logged, halfway through the rest of the grace period.
 func (l *leader) remindLater() {
 	l.reminder.waited = l.loop.config.Lease
 	if l.stopping() {
@@ -352,11 +354,12 @@ func (l *leader) remindLater() {
 	l.reminder.Reset(l.reminder.waited)
 }
 
-// remind logs that the work has not returned. Until it does, either no process can lead or this candidate can't.
+// remind logs that the work has not returned. Until it returns, no other candidate can be elected or, if the lock is
+// lost, this candidate can't be elected again.
 func (l *leader) remind() {
 	log := l.loop.log
 	if l.stopping() {
-		log.Warn("the leader function was told to stop but has not returned; if it does not return in the time that is left, the lock is not released but left to expire", "left", rounded(l.graceLeft()))
+		log.Warn("the leader function was told to stop but has not returned; if it does not return in the remaining time, the lock will not be released, but left to expire", "left", rounded(l.graceLeft()))
 		return
 	}
 	why := "the leader function was told to stop but has not returned; the lock stays held until it does"

@@ -18,7 +18,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// contender competes for the locks of a mutex, a set or a semaphore.
+// contender competes for the locks of a Mutex, a Set, a Semaphore or a Once.
 type contender struct {
 	what    string // its description in errors
 	config  options.Config
@@ -32,7 +32,8 @@ type contender struct {
 	key   string        // identifies the queue within one table
 }
 
-// newContender checks the arguments. After it has applied the options, it calls check, which can refuse them.
+// newContender returns a contender, and stores in it what is wrong with the arguments, if anything. If check is not
+// nil, it is called with the options, and can refuse them.
 func newContender(db *spanner.Client, tableName, what string, names []string, opts []Option, check func(*options.Config)) *contender {
 	c := options.New(opts)
 	c.Check(db, tableName, names...)
@@ -61,7 +62,7 @@ func (s *contender) wrap(step string, err error) error {
 	if hint := loop.Hint(err); hint != "" {
 		err = fmt.Errorf("%w (%s)", err, hint)
 	}
-	if step == "lock" { // the package's name says it
+	if step == "lock" { // the package's name already says this
 		return fmt.Errorf("lock: %s: %w", s.what, err)
 	}
 	return fmt.Errorf("lock: %s: %s: %w", step, s.what, err)
@@ -73,8 +74,9 @@ func (s *contender) fence(token spindle.Token, names ...string) fence.Fence {
 		Wrap: func(err error) error { return s.wrap("fence", err) }}
 }
 
-// heldByNewer reports whether err means that a newer version of this program wrote the rows of a lock. Such a lock counts as
-// held. In a rolling update, the older processes therefore wait until the lock is released. The first such error is logged.
+// heldByNewer reports whether err means that a newer version of this program wrote the rows of a lock. Such a lock
+// counts as held, so during a rolling update, older processes wait until it is released. The first such error is
+// logged.
 func (s *contender) heldByNewer(err error) bool {
 	if !errors.Is(err, table.ErrNewer) || permanent(err) {
 		return false
@@ -90,7 +92,8 @@ func (s *contender) patience() elect.Patience {
 	return elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 }
 
-// persist repeats a read until it succeeds, ctx ends, or waiting does not help. If try is set, it makes one attempt.
+// persist repeats a read until it succeeds, ctx ends, or waiting does not help. If try is set, it makes only one
+// attempt.
 func (s *contender) persist(ctx context.Context, patience *elect.Patience, try bool, read func(context.Context) error) error {
 	for retry := (elect.Backoff{Max: wait.MaxPause(&s.config)}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(s.config.Lease))

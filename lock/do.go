@@ -13,8 +13,8 @@ import (
 )
 
 // ErrLost reports that a lock was lost, or that other code unlocked it, while Do ran its function. The cause of the
-// function's context wraps ErrLost. After a loss, it also wraps the reason: spindle.ErrExpired, spindle.ErrSuperseded or
-// spindle.ErrStalled.
+// function's context wraps ErrLost. After a loss, it also wraps the reason: spindle.ErrExpired, spindle.ErrSuperseded
+// or spindle.ErrStalled.
 var ErrLost = errors.New("the lock was lost")
 
 // Locker is the argument of Do. It is a Mutex, a Set, a Semaphore, or a type that embeds one of them.
@@ -32,10 +32,10 @@ type Locker interface {
 // The context of fn, and every context derived from it, identifies the locks that Do holds. With such a context, the
 // lock's Apply and ReadWriteTransaction write under the token that this Do acquired, and never under a later one.
 // Semaphore.Permit returns this Do's permit. Lock and TryLock return ErrHeld if Do already holds the name, even through
-// a different Mutex or Set, because they would wait for fn while fn waits for them.
+// a different Mutex or Set. Otherwise, Lock would wait for fn while fn waits for Lock.
 //
 // If fn does not return after its context has ended, Do logs a warning after one lease duration, and again each time
-// that the wait has doubled.
+// the wait has doubled.
 //
 // Do releases only the lock that it acquired itself, never one that another goroutine has acquired since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
@@ -48,8 +48,8 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error
 
 // Progress tells the locks that the work is making progress (spindle.WithStall). Pass the context that the function got
 // from Do or Once.Do, or a context derived from it. If one Do runs inside another, Progress reports to the locks of
-// both calls. Once the function's context has ended, Progress returns the cause, so that a loop can stop. For any other
-// context, it also returns an error. It makes no RPC.
+// both calls. Once the function's context has ended, Progress returns the cause, so that a loop can stop. If the
+// context does not come from one of these calls, Progress returns an error. It makes no RPC.
 func Progress(ctx context.Context) error {
 	w := working(ctx)
 	if w == nil {
@@ -102,7 +102,7 @@ func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Co
 	}
 }
 
-// remind logs that fn has been told to stop and has not returned.
+// remind logs that fn has not returned since its context ended.
 func (own *work) remind(waited time.Duration) {
 	why := "the function that Do runs was told to stop but has not returned; the lock stays held until it does"
 	if own.isLost() {
@@ -111,10 +111,10 @@ func (own *work) remind(waited time.Duration) {
 	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.by.caller())
 }
 
-// work is one call of fn by Do, with the locks that it holds.
+// work is one call of fn by Do, with the locks that this Do holds.
 type work struct {
 	*held
-	of     *holding // the value that acquired the locks, which must not become garbage meanwhile
+	of     *holding // the value that acquired the locks; this reference keeps it from becoming garbage
 	permit *Permit  // for a semaphore
 	within *work    // the work whose function called this Do, or nil
 	stall  *loop.Stall
@@ -128,7 +128,7 @@ func working(ctx context.Context) *work {
 	return w
 }
 
-// work returns the work in ctx whose Do acquired s itself, or nil.
+// work returns the innermost work in ctx that acquired its locks through s, or nil.
 func (s *contender) work(ctx context.Context) *work {
 	w := working(ctx)
 	for w != nil && w.contender != s {
@@ -146,7 +146,7 @@ func (s *contender) ready(ctx context.Context, step string) error {
 }
 
 // ownIn returns which of the names are already held by the calls of Do that ctx comes from. The result by describes the
-// mutex, set or semaphore that holds the last of these names.
+// value that holds the last of these names, such as a mutex.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

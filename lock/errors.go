@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned by Unlock and Release if the lock is not held, because it was never acquired, was already
-	// released, or has been lost.
+	// ErrNotHeld is returned by Unlock, Release and Do if the lock is not held, because it was never acquired, was
+	// already released, or has been lost.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrHeld is returned by Lock and TryLock if they are called inside a Do that already holds the lock, through this
-	// value or a different one. Acquire and TryAcquire return it inside calls of Do that hold every slot. Otherwise, the
-	// caller would wait for itself.
+	// value or a different one. They also return it inside a Do that has lost the lock. Acquire and TryAcquire return
+	// ErrHeld inside calls of Do that hold every slot. In each case, the caller would wait for itself.
 	ErrHeld = errors.New("already held by the caller's own work")
 )
 
@@ -75,7 +75,7 @@ func (w *waiter) inProcess() string {
 	case garbage == w.garbage:
 		how = "by this same value under token %v; unlock it first"
 	case garbage.Load():
-		how = "by a value in this process under token %v that was never unlocked and is garbage now; release the lock with spindle release, or restart the process"
+		how = "under token %v by a value in this process that was never unlocked and is garbage now; release the lock with spindle release, or restart the process"
 	}
 	return fmt.Sprintf(" (%s "+how+"; it was locked %v ago, at %s)", what, h.term.Token(), h.age(), h.by.caller())
 }

@@ -66,7 +66,8 @@ func (h *held) lose(reason error) {
 	}
 }
 
-// stalled handles work that has made no progress. The locks stay held until the work has returned, or for another lease.
+// stalled handles work that has made no progress. The locks stay held until the work returns. If it does not return
+// within a lease, heartbeats end and the locks expire.
 func (h *held) stalled(reason error) {
 	if h.term.Stall(reason) {
 		h.about.Stalled()
@@ -83,8 +84,8 @@ func (h *held) age() time.Duration {
 	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
-// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It runs one lease after the
-// loss, then once per lease. The work has had this time to unlock the lock, because its context ended at the loss.
+// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It first runs one lease
+// after the loss, which gives the work time to unlock the lock. After that, it runs once per lease.
 func (h *held) overdue() {
 	if h.by.queue.holds.Load() != h {
 		return
@@ -97,14 +98,14 @@ func (h *held) overdue() {
 	}
 }
 
-// wanted is called when other goroutines of this process want a lock that this value may have lost. It logs a warning
-// once. If nothing can unlock the lock any more, it lets those goroutines acquire it.
+// wanted is called when another goroutine of this process wants the lock. If the lock was lost, wanted logs a warning
+// once or, if nothing can unlock the lock any more, lets the other goroutines acquire it.
 func (h *held) wanted() {
 	switch {
 	case !h.isLost():
 	case !h.by.garbage.Load():
 		h.blocks.Do(func() {
-			h.log(h.term).Warn("lost but not unlocked; other processes can acquire the lock, but other goroutines of this process have to wait until it is unlocked or Do returns")
+			h.log(h.term).Warn("lost but not unlocked; until it is unlocked or Do returns, other goroutines of this process can't acquire the lock, even when other processes can")
 		})
 	case h.leave():
 		_ = h.keeper.Stop()
@@ -137,8 +138,8 @@ func (h *held) leave() bool {
 }
 
 const (
-	// longestGiveBack limits how long Do spends on releasing its lock, even if its ctx has ended. A lock that can't be
-	// released in this time is left to expire.
+	// longestGiveBack limits how long a release by Do, or inside a Do, may take, even if ctx has ended. A lock that
+	// can't be released in this time is left to expire.
 	longestGiveBack = 10 * time.Second
 
 	// lateGiveBack is how long a release may take if its ctx has already ended, as in a deferred Unlock during a
@@ -147,8 +148,8 @@ const (
 	lateGiveBack = 3 * time.Second
 )
 
-// unlock releases the locks, and makes way for the next goroutine of the process. It puts a new ticket for that
-// goroutine at the end of the queues.
+// unlock releases the locks, and makes way for the next goroutine of the process. If a goroutine is waiting, unlock
+// puts a new ticket for it at the end of the queues.
 func (h *held) unlock(ctx context.Context) error {
 	if h == nil || !h.leave() {
 		return ErrNotHeld
@@ -177,7 +178,7 @@ func (h *held) giveBack(ctx context.Context, also ...table.Write) error {
 		if reason != nil {
 			return fmt.Errorf("%w: it was lost before: %w", ErrNotHeld, reason)
 		}
-	case <-ctx.Done(): // a heartbeat hangs, and does not end when it is told to
+	case <-ctx.Done(): // a heartbeat hangs, even though its context is canceled
 		h.log(h.term).Warn("left to expire", "reason", ctx.Err())
 		go func() {
 			h.book.Free(false)
@@ -201,9 +202,10 @@ func (h *held) giveBack(ctx context.Context, also ...table.Write) error {
 	return err
 }
 
-// last returns a context that limits how long the release of the locks may take. Inside a Do, only the deadline of ctx
-// counts, because ctx has already ended if the lock was lost. If the deadline has passed, or if ctx has ended outside a
-// Do, the limit is lateGiveBack.
+// last returns a context that limits how long the release of the locks may take. Inside a Do of the same value, the
+// limit is the deadline of ctx or longestGiveBack, whichever is sooner. The end of ctx does not count there, because Do
+// cancels ctx when the lock is lost. If the deadline has passed, or if ctx has ended outside such a Do, the limit is
+// lateGiveBack. Otherwise, the result is ctx itself.
 func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	on := context.WithoutCancel(ctx)
 	deadline, limited := ctx.Deadline()
@@ -218,8 +220,8 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(on, longestGiveBack)
 }
 
-// release releases the locks of a term whose keeper has stopped. It logs the outcome, because it may run in the
-// background without a caller that handles the error.
+// release releases the locks of a term that no keeper maintains any more. It logs the outcome, because it may run in
+// the background, where no caller handles the error.
 func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, also ...table.Write) (err error) {
 	if done.Key != "" {
 		err = t.Finish(ctx, errGivenBack, done, s.config.ID, also...)
@@ -237,8 +239,8 @@ func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, 
 	return err
 }
 
-// log returns a logger for the term. It uses an elector's keys, but a term with several locks has the key "locks"
-// instead of "lock".
+// log returns a logger for the term. It uses the same keys as an elector, but a term with several locks has the key
+// "locks" instead of "lock".
 func (s *contender) log(t *elect.Term) *slog.Logger {
 	names := slog.Any("locks", t.Names())
 	if len(t.Names()) == 1 {
@@ -254,9 +256,9 @@ func (h *held) fence() fence.Fence {
 	return f
 }
 
-// forget records that a locked value has become garbage, so that nothing can unlock it any more. This happens if a
-// goroutine returns early, or if its panic is recovered. forget does not release the lock, because a program may rely
-// on holding it until the program ends. The runtime calls forget in a separate goroutine.
+// forget records that a value has become garbage. If the value is still locked, nothing can unlock it any more. This
+// can happen if a goroutine returns early, or if its panic is recovered. forget does not release the lock, because a
+// program may rely on holding it until the program ends. The runtime calls forget in a separate goroutine.
 func forget(garbage *atomic.Bool) { garbage.Store(true) }
 
 var ownFunctions = reflect.TypeFor[Mutex]().PkgPath() + "."

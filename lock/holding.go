@@ -33,12 +33,13 @@ func (o *holding) end(ctx context.Context, h *held) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost returns a channel that is closed as soon as the lock is lost, because its lease expired or another process
-// claimed it. Releasing the lock does not close the channel. If the lock is not held, the channel is already closed.
+// Lost returns a channel that is closed as soon as the lock is lost, for example because its lease expired, another
+// process claimed it, or its work stalled. Releasing the lock does not close the channel. If a Mutex or a Set is not
+// held, the channel is already closed. The channel of a Permit stays open if the Permit is released before it is lost.
 //
 // After you have lost a Mutex or a Set, you must still call Unlock once the work has stopped. Until you do, other
 // goroutines of this process have to wait for the lock, even if they use a different Mutex or Set with the same name.
-// Other processes do not have to wait.
+// Other processes have to wait only until the lease has expired.
 func (o *holding) Lost() <-chan struct{} {
 	if h := o.now.Load(); h != nil && (!h.left.Load() || h.isPermit()) {
 		return h.lost

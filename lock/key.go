@@ -13,17 +13,19 @@ type Key struct {
 	err      error
 }
 
-// KeyOf returns a key with the given name, such as a version or a month. The name must be 1 to 1024 bytes long. Keys
-// are ordered by their bytes, so v9 comes after v10. Pad numbers with zeros to the same number of digits, as in v09.
+// KeyOf returns a key with the given name, such as a version or a month. The name must be 1 to 1024 bytes of UTF-8
+// without control characters. Keys are ordered by their bytes, so v9 comes after v10. Pad numbers with zeros to the
+// same number of digits, as in v09.
 func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name)} }
 
 // Tick returns a key for the period in which Do is called. The time comes from Spanner's clock, so the clocks of the
-// machines do not matter. The period must be a whole number of seconds. Periods are counted from Monday, 1 January of
-// the year 1, 0:00 UTC, plus an optional offset, which must be shorter than a period. For example, the periods of
+// machines do not matter. Periods are counted from Monday, 1 January of the year 1, 0:00 UTC, plus an optional offset,
+// which must be shorter than a period. Both must be whole numbers of seconds. For example, the periods of
 // Tick(24*time.Hour, 3*time.Hour) begin each day at 3:00 UTC.
 //
-// You can change the period, for example in a new version of the program. Ticks of the new period then count as passed
-// if they began before the last key was recorded. Later ticks run as usual. Do logs the change once.
+// You can change the period, for example in a new version of the program. A tick of the new period then counts as
+// passed if it began before the last key, and also before that key was recorded. All later ticks run as usual. Do logs
+// the change once.
 //
 // If each machine decides by its own clock when to call Do, as cron does, use Every instead. With Tick, machines whose
 // clocks differ slightly could call Do in different periods if they call around the beginning of a period.
@@ -35,16 +37,18 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 // time that is nearest to the call, by Spanner's clock. Calls for the same scheduled time get the same key if the
 // callers' clocks differ from Spanner's by less than half a period.
 //
-// The scheduled times are one period apart, each at the given offset from the beginning of a Tick. For example,
-// Every(24*time.Hour, 3*time.Hour) means 3:00 UTC each day, and Run.Key returns that time. Callers may skip scheduled times.
+// The scheduled times are the beginnings of the periods of a Tick with the same arguments. For example,
+// Every(24*time.Hour, 3*time.Hour) means 3:00 UTC each day, and Run.Key returns that time. Callers may skip scheduled
+// times.
 //
-// The key changes halfway between two scheduled times, so calls must not come close to that point. Do logs a warning, once for
-// each Once, if a call comes within period/50 (at most five minutes) of that point. It also warns if the next clock change in
-// the machine's time zone would move calls at this time of day that close. For schedules by local time, use Cron instead.
+// The key changes halfway between two scheduled times, so calls must not come close to that point. If the period is a
+// minute or longer, Do logs a warning, once for each Once, if a call comes within period/50 (at most five minutes) of
+// that point. It also warns if two calls at this local time of day would get the same key, or nearly so, when clocks
+// are next set forward. For schedules by local time, use Cron instead.
 //
 // A call always gets the key of the nearest scheduled time, even if that time is in the future. With
-// Every(24*time.Hour, 3*time.Hour), a call at 16:00 does the work that is due at 3:00 on the next day, and the call at
-// 3:00 then does nothing. To make up for missed work, pass its scheduled time as a key, such as
+// Every(24*time.Hour, 3*time.Hour), a call at 16:00 UTC does the work that is due at 3:00 on the next day, and the call
+// at 3:00 then does nothing. To make up for missed work, pass its scheduled time as a key, such as
 // KeyOf("2026-11-21T03:00:00Z"), before the work for a later time is done.
 func Every(period time.Duration, at ...time.Duration) Key {
 	return keyOf(table.Tick{Period: period, Nearest: true}, at)
@@ -58,12 +62,12 @@ func keyOf(t table.Tick, offset []time.Duration) Key {
 }
 
 // Cron returns a key for the times that a cron line names in a time zone: Cron("0 3 * * *", berlin) means 3:00 in
-// Berlin each day, in winter and in summer. As with Every, the key is the scheduled time that is nearest to the call,
-// by Spanner's clock and in UTC, so it does no harm if a machine's clock is a second fast. All machines get the same
-// key if they have the same line, zone and time zone data.
+// Berlin each day, in winter and in summer. As with Every, the key is the scheduled time, in UTC, that is nearest to
+// the call by Spanner's clock. It therefore does no harm if a machine's clock is a second fast. All machines get the
+// same key if they have the same line, zone and time zone data.
 //
 // A line has the fields minute, hour, day of the month, month and day of the week, with names, lists, ranges and steps.
-// Shorthands such as @daily are also allowed. Do returns an error if the line can't be read or never comes due. When
+// Shorthands such as @daily are also allowed. Do returns an error if the line is invalid or never comes due. When
 // clocks are set forward or back, these rules apply:
 //
 //   - A time that does not exist counts as the time of the change: if clocks are set forward from 2:00 to 3:00, 2:30
@@ -83,6 +87,6 @@ func Cron(line string, zone *time.Location) Key {
 
 // Name makes the name of a lock from parts, such as a target and a context: Name("router-7", "snmp-query"). Two
 // different lists of parts never make the same name. Name joins the parts by slashes. In each part, it escapes every
-// character except letters, digits and -_.~$&+=:@. It also escapes an underscore that is followed by 16 or more digits
-// at the end of the part.
+// character except ASCII letters, digits and -_.~$&+=:@. If the name would end in an underscore and 16 or more digits,
+// it also escapes that underscore.
 func Name(parts ...string) string { return table.Join(parts...) }

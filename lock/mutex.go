@@ -12,7 +12,8 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// An Option changes one setting of a lock. Use the functions of package spindle that return a LockOption or a CommonOption.
+// An Option changes one setting of a lock. Use the functions of package spindle that return a LockOption or a
+// CommonOption.
 type Option = spindle.LockOption
 
 // Mutex is a lock on one name. While it is held, it is renewed in the background. All methods can be called from any
@@ -53,13 +54,15 @@ func newMutex(c *contender, names ...string) mutex {
 	return mutex{holding{contender: c, names: names, garbage: new(atomic.Bool), step: "unlock"}}
 }
 
-// Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says which process
-// holds the lock. Before it returns, Lock deletes its place in the queue, so that nobody waits for this process if the
-// program exits. That takes at most a tenth of the lease or 500 ms, whichever is shorter.
+// Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and, if it is known,
+// says which process holds the lock. Lock then tries to delete its place in the queue before it returns, so that no
+// process waits for this one if the program exits. That takes at most a tenth of the lease or 500 ms, whichever is
+// shorter.
 //
-// Lock keeps trying during an outage of Spanner. If the table, a permission or credentials go missing while Lock waits, it
-// tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. If the table
-// or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns it immediately.
+// Lock keeps trying during an outage of Spanner. If the table, a permission or credentials go missing while Lock waits,
+// it tries again. It returns the error once requests have been refused for one lease, or for 10 s if that is longer. If
+// the table or a permission is missing when Lock begins, or if waiting can't fix the error, Lock returns the error
+// immediately.
 //
 // Lock queues behind the other goroutines of this process, including one that has locked this value. A goroutine that
 // has acquired the lock keeps the other goroutines waiting until it calls Unlock or returns from Do, even if it loses
@@ -68,8 +71,8 @@ func newMutex(c *contender, names ...string) mutex {
 // warning in the log say so.
 //
 // A value that is dropped without Unlock keeps the lock until the process ends, because the program may rely on that.
-// Once the value has been collected as garbage, a warning in the log names the line that locked it. If an operator then
-// releases the lock, the process can acquire it again. Do always unlocks the lock.
+// Once the value has been garbage-collected, a warning in the log names the line that locked it. If an operator then
+// releases the lock, the process can acquire the lock again. Do always unlocks the lock.
 //
 // If Lock is called inside a Do that holds the lock, it returns ErrHeld, because it would wait for itself. See Do.
 func (m *mutex) Lock(ctx context.Context) error {
@@ -122,12 +125,12 @@ func (m *mutex) ready(ctx context.Context) error {
 
 // Unlock releases the lock in one RPC, and lets the next goroutine of this process acquire it. If ctx ends before that
 // is done, the lock is left to expire. If ctx has already ended when Unlock is called, as in a deferred Unlock during a
-// shutdown, Unlock still tries for at most three seconds.
+// shutdown, Unlock still tries for at most three seconds, or ten inside a Do of this value.
 //
 // After an error, you need not do anything: this value counts as unlocked, and can be locked again.
 //
 // Unlock returns ErrNotHeld if the lock was lost or never held. After a loss, another process may have held the lock,
-// so the work done under it may have to be undone or repeated.
+// so the work may have to be undone or repeated.
 //
 // Unlock unlocks this value, no matter which goroutine locked it. If goroutines share a value, a second Unlock by one
 // goroutine can release the lock that another goroutine has acquired since. If that other goroutine is in Do, the

@@ -17,7 +17,8 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work. The error message names it.
+	// ErrBusy is returned by Once.TryDo if another process or goroutine is doing the work or is ahead in the queue. The
+	// error message says what is in the way.
 	ErrBusy = errors.New("the work is already in progress")
 
 	// ErrPassed is returned by Once.Do and Once.TryDo if a larger key than the given one has already been done. The
@@ -30,15 +31,16 @@ var (
 // scheduled time or the version of a schema.
 //
 // Keys are done in increasing order, compared by their bytes. After a key has been done, smaller keys no longer run,
-// and Do returns ErrPassed for them. Among waiting callers, the one with the smallest key goes first, but a caller that
-// comes too late finds that its key has been passed. So do not use a Once if every key must run, as for the batches of
-// an import. Under one name, use either only the times of one schedule or only other keys.
+// and Do returns ErrPassed for them. Among waiting processes, the one with the smallest key goes first, but a caller
+// that comes too late finds that its key has been passed. Do not use a Once if every key must run, as for the batches
+// of an import. Under one name, use either only the times of one schedule or only other keys.
 //
 // The last key that was done is recorded in a row of its own. The row is written in the commit that releases the lock,
-// and is never pruned.
+// or in a commit of your own (see Run.Done). It is never pruned.
 //
-// A Once is a lock on its name, and excludes a Mutex and a spindle.Lock with that name. But give it a name of its own: to
-// waiting callers, a Mutex that was unlocked looks like a run that failed, so they pause (see Do) and may be overtaken.
+// A Once is a lock on its name, and excludes a Mutex and a spindle.Lock with that name. But give it a name of its own:
+// to waiting callers, a Mutex that was unlocked looks like a run that failed, so they pause (see Do) and may be
+// overtaken.
 //
 // All methods can be called from any goroutine. The goroutines of a process queue in order of arrival.
 type Once struct {
@@ -47,7 +49,7 @@ type Once struct {
 	moved sync.Once // guards the log line about a changed period
 }
 
-// NewOnce returns a Once with the given name, in a table created by ddl.Create. It makes no RPCs. If an argument is
+// NewOnce returns a Once with the given name, in a table made by ddl.Create. It makes no RPC. If an argument is
 // invalid, Do and TryDo return an error that describes the mistake.
 func NewOnce(db *spanner.Client, table, name string, opts ...Option) *Once {
 	return &Once{mutex: newMutex(newContender(db, table, fmt.Sprintf("once %.64q", name), []string{name}, opts, nil), name)}
@@ -63,7 +65,8 @@ type Run struct {
 	held *held
 }
 
-// Key returns the key of this run. For a tick, this is the beginning of the tick in UTC, such as 2026-11-21T03:00:00Z.
+// Key returns the key of this run. For a schedule, this is the time in UTC at which the tick begins or the work is due,
+// such as 2026-11-21T03:00:00Z.
 func (r Run) Key() string { return r.key }
 
 // Token returns the fencing token of this run.
@@ -96,22 +99,24 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // exact key is done. If a larger key is done, the error is ErrPassed.
 //
 // If another process or goroutine is doing work of the same Once, for any key, Do waits for it to finish. If the other
-// process was killed, Do waits for its lease to expire. After the wait, Do runs fn unless the key has been done in the
-// meantime. If ctx ends first, the error wraps ctx.Err() and says which process is doing the work. If Do has waited, it
-// deletes its place in the queue before it returns, as Mutex.Lock does.
+// process was killed, Do waits until that process's lease has expired. After the wait, Do runs fn unless this key or a
+// larger one has been done in the meantime. If ctx ends first, the error wraps ctx.Err() and, if it is known, says
+// which process is doing the work. Do then tries to delete its place in the queue before it returns, as Mutex.Lock
+// does.
 //
-// As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, the key is done. If fn
-// returns an error or panics, the key is not done, and the next caller runs it. Waiting callers pause after each
-// failure that they see, so that they do not run failing work back to back. The pauses are random and grow with each
-// failure, up to a tenth of the lease, or a second if that is shorter.
+// As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, Do records the key as
+// done. If fn returns an error or panics, the key is not done unless fn itself has recorded it (see Run.Done), and the
+// next caller runs it. Waiting callers pause after each failure that they see, so that they do not run failing work
+// back to back. The pauses are random and grow with each failure, up to a tenth of the lease, or a second if that is
+// shorter.
 //
 // If fn returned nil but Do returns an error, the next caller might run the key again. Either the error is ErrNotHeld
-// because the lock was lost before fn returned, or Do could not find out whether the key was recorded. If the work must
-// not be done twice, use Run.Done. If fn did not run, an error other than ErrPassed does not say whether the key is
-// done.
+// because the lock was lost before the key was recorded, or Do could not find out whether the key was recorded. If the
+// work must not be done twice, use Run.Done. If fn did not run, an error other than ErrPassed does not say whether the
+// key is done.
 //
-// Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If fn
-// runs, Once.Do takes five RPCs, and eight the first time, not counting RPCs that fn makes.
+// Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If
+// fn runs, Once.Do takes five RPCs, and eight the first time. This does not count heartbeats or the RPCs that fn makes.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -146,7 +151,7 @@ func (o *Once) do(ctx context.Context, key Key, try bool, fn func(context.Contex
 		return false, c.wrap("once", fmt.Errorf("%w: key %q%s", ErrBusy, wanted.Key, by))
 	}
 	err = own.do(ctx, func(ctx context.Context) error {
-		// The last holder was able to record the key until its lease row was deleted.
+		// The last holder could record the key until its lease row was deleted.
 		last, _, err := o.last(ctx, table.Strong, try)
 		if err == nil {
 			err = o.forbids(last, wanted)
@@ -217,13 +222,13 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause)
 func (o *Once) inform(last table.Done, wanted table.Due) {
 	if last.OtherPeriod(wanted) {
 		o.moved.Do(func() {
-			o.log().Info("the period of the schedule has changed; ticks that began before the last key was recorded count as passed, and later ticks run as usual",
+			o.log().Info("the period of the schedule has changed; ticks that began before the last key, and also before that key was recorded, count as passed; later ticks run as usual",
 				"done", last.Key, "at", last.At, "was", last.Period, "period", wanted.Period)
 		})
 	}
 }
 
-// due returns the key that is due now. If a call at this time risks a wrong key, it logs a warning once.
+// due returns the key that is due now. If a call at this time may get the wrong key, it logs a warning once.
 func (o *Once) due(s table.Schedule, now time.Time) table.Due {
 	due, risk := s.Due(now)
 	if risk != "" {
@@ -259,7 +264,7 @@ func (o *Once) last(ctx context.Context, bound table.Bound, try bool) (last tabl
 }
 
 // unlessForbidden returns a function that selects the lock when it is free, unless the key must no longer run. Each
-// poll also reads which key was done last, so that all callers that wait for a key return as soon as it is done.
+// poll also reads which key was done last, so that a waiting caller returns at its next poll after its key is done.
 func (w *waiter) unlessForbidden(wanted table.Due, pause *loop.Pause) elect.Choose {
 	forbids := func(last table.Done, _ time.Time) error { return last.Forbids(wanted) }
 	choose := pause.Choose(w.Done, forbids)

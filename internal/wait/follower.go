@@ -15,8 +15,9 @@ type Follower struct {
 	Ear    *notify.Ear
 }
 
-// Rest waits until the next poll is due, after a step whose poll began at the given time. The argument last is the token of
-// the candidate's own last term. While messages say that the leader is alive, a follower polls only every 0.9 leases.
+// Rest waits until the next poll is due, after a step whose poll began at the given time. The argument last is the
+// token of the candidate's own last term. While messages say that the leader is alive, a follower without WithPoll
+// polls only every 0.8 to 0.9 leases or, if that is sooner, when the lock can become free.
 func (f *Follower) Rest(ctx context.Context, step elect.Step, began elect.Instant, last table.Token) {
 	c, long := f.Config, step.Pause
 	if step.Seen != nil {
@@ -32,7 +33,8 @@ func (f *Follower) Rest(ctx context.Context, step elect.Step, began elect.Instan
 	f.Ear.Sleep(ctx, c.Clock, step.Pause, max(long, step.Pause))
 }
 
-// learn tells the Ear what a poll has shown. While the candidate is cooling down, other candidates get messages first.
+// learn tells the Ear what a poll has shown. While the candidate is cooling down, it gives itself the lowest rank, so
+// that the holder tells other candidates first.
 func (f *Follower) learn(step elect.Step, began elect.Instant, last table.Token) {
 	if f.Ear == nil {
 		return

@@ -12,12 +12,12 @@ import (
 
 // gaps records what a waiter knows about when its locks became free.
 type gaps struct {
-	freed map[string]since // since when each lock has been seen to be free
+	freed map[string]since // when each lock was first seen to be free
 	ago   time.Duration    // for how long, at most, the locks had been held when other waiters began their pauses
 	agoAt time.Time        // the time of the poll that has shown it
 }
 
-// since is when a waiter first saw that a lock is free.
+// since is when a waiter first saw that a lock was free.
 type since struct {
 	token table.Token
 	at    time.Time
@@ -25,8 +25,9 @@ type since struct {
 }
 
 // gap returns how long the waiters in a queue have been able to claim a free lock. If the lock has no row, it is not
-// known when the lock became free. The time then counts from the latest time at which a waiter ahead wrote its ticket,
-// because none of them has claimed the lock since.
+// known when the lock became free. The time then counts from when this waiter first found the lock free or from the
+// last time at which a waiter ahead wrote its ticket, whichever is earlier. None of the waiters ahead has claimed the
+// lock since that ticket was written.
 func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
 	gap := fair.Gap{Lasts: g.freeFor(s), After: g.freed[s.Name].after}
 	if before := q.Before(); !s.Exists && len(before) > 0 {
@@ -36,8 +37,9 @@ func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
 	return gap
 }
 
-// heldFor returns an upper bound on how long a lock was held before it became free. The lock's rows show the beginning and the
-// end of its last term. But waiters ahead may still be in a pause that they began during an earlier, longer term.
+// heldFor returns an upper bound on how long a lock was held before it became free. If the lock's rows do not show its
+// last term, the result is the longest duration. The bound is at least g.ago, because waiters ahead may still be in a
+// pause that they began during an earlier, longer term.
 func (g *gaps) heldFor(s elect.LockView) time.Duration {
 	end := s.Freed
 	switch {
@@ -60,8 +62,8 @@ func (g *gaps) freeFor(s elect.LockView) time.Duration {
 	return max(s.FreeFor, s.At.Sub(known.at))
 }
 
-// lastChange returns how long ago one of the locks last changed hands. For a lock without a row, the time counts from
-// when the waiter first found the row missing, because other waiters that found it missing are about to claim the lock.
+// lastChange returns how long ago one of the locks last changed hands. If a lock has no row, the time counts from when
+// the waiter first found the lock free, because other waiters that have found it free may be about to claim it.
 func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 	ago := time.Duration(math.MaxInt64)
 	for _, s := range seen {
@@ -76,7 +78,8 @@ func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 
 // paused records how long, at most, the locks had been held when other waiters began their pauses. The argument ago is
 // the time since the locks last changed hands, as of a poll at the given time. A longer time from an earlier poll stays
-// in effect for a while: after a short term, other waiters may still be in a pause that began before that term.
+// in effect for twice the longest pause and round trip. After a short term, other waiters may still be in a pause that
+// began before that term.
 func (g *gaps) paused(ago time.Duration, at time.Time, trip time.Duration) {
 	if ago >= g.ago || at.Sub(g.agoAt) > 2*(longestPause+trip) {
 		g.ago, g.agoAt = ago, at

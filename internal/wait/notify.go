@@ -17,8 +17,8 @@ func (p *Place) Rest(ctx context.Context, step elect.Step) {
 }
 
 // listen tells the waiter's Ear what a poll has shown. A waiter for several locks polls as often as without
-// notifications, because its tickets must always say whether it is first in all queues. But messages still tell it when
-// one of the locks is free.
+// notifications, because its tickets must say whether it is first in all queues. It still polls early if a message says
+// that one of the locks is free.
 func (p *Place) listen(seen []elect.LockView) {
 	if p.Ear == nil {
 		return
@@ -36,12 +36,13 @@ func (p *Place) listen(seen []elect.LockView) {
 // queueOf returns the queue for a lock. All slots of a semaphore have the same one.
 func (s *shown) queueOf(lock int) fair.Line { return s.seen[min(lock, len(s.seen)-1)] }
 
-// sleep waits until the next poll is due: for the given pause or, while the holders answer, for about a lease. The
+// sleep waits until the next poll is due. While the holders answer, this is after about a lease or, for the first
+// waiter of a lock with a long lease, after a quarter of the lease. Otherwise, it is after the given pause. The
 // argument latest is the time until a lock can become free.
 func (p *Place) sleep(ctx context.Context, pause, latest time.Duration) {
 	lease := p.Config.Lease
 	long := lease - p.Config.Clock.Random(lease/10+1)
-	if p.Ahead() == 0 && lease > time.Minute { // in case the holder answers, but hangs otherwise
+	if p.Ahead() == 0 && lease > time.Minute { // in case the holder answers messages, but otherwise hangs
 		long = max(lease/4, 20*time.Second)
 	}
 	p.Ear.Sleep(ctx, p.Config.Clock, pause, min(long, latest))

@@ -1,5 +1,5 @@
-// Package wait waits for locks on behalf of a candidate. A waiter in the queues (Place) gets its turn in order of
-// arrival, among the waiters of all processes. A candidate for an elector's lock (Follower) does not queue.
+// Package wait waits for locks on behalf of a candidate. A waiter in the queues (Place) takes turns with the waiters of
+// all processes, in the order that package fair defines. A candidate for an elector's lock (Follower) does not queue.
 //
 //   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
 //   - slots.go: how a waiter chooses a slot of a semaphore
@@ -20,9 +20,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Place waits in the queues for a waiter's locks. A ticket in the queues belongs to the whole process: goroutines pass
-// it on to each other. Queueing needs few extra requests: each poll of the locks also reads the tickets, each claim
-// also deletes the waiter's own tickets and those of the waiters that it passes, and a release can write a new ticket.
+// Place waits in the queues for a waiter's locks. Its tickets belong to the whole process, whose goroutines hand them
+// on to each other. Queueing needs few extra requests. Each poll of the locks also reads the tickets. Each claim also
+// deletes the waiter's own tickets and those of the waiters that it overtakes, except sets. A release can also write
+// new tickets.
 //
 // Only one goroutine at a time may call its methods.
 type Place struct {
@@ -38,16 +39,16 @@ type Place struct {
 	gaps
 }
 
-// New returns the place of a waiter that has not polled yet. The caller must close its Ear.
+// New returns the place of a waiter that has not polled yet. If the caller sets the Ear, it must also close it.
 func New(c *options.Config, t table.Table, queues ...string) Place {
 	ticket := table.Ticket{ID: c.ID, Rank: c.Rank, Set: len(queues) > 1, Lasts: table.LastsFor(c.Lease, len(queues) > 1)}
 	return Place{Config: c, Table: t, Queues: queues, Ticket: ticket, Queued: func(int, int) {}, gaps: gaps{freed: map[string]since{}, ago: math.MaxInt64}}
 }
 
-// MaxPause returns the longest pause of a waiter between two polls.
+// MaxPause returns the longest pause of a waiter between two polls, unless its Ear allows a longer one.
 func MaxPause(c *options.Config) time.Duration { return cmp.Or(c.Look, min(c.Lease/10, longestPause)) }
 
-// InOrder wraps a choice of locks so that nothing is chosen while other waiters are ahead of this one in the queues.
+// InOrder wraps a choice of locks so that nothing is chosen before it is this waiter's turn in all its queues.
 func (p *Place) InOrder(choose elect.Choose) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := choose(seen)
@@ -78,11 +79,11 @@ type shown struct {
 // connection to Spanner.
 const maxFirstTrip = 100 * time.Millisecond
 
-// longestPause is the longest pause of any waiter between two polls.
+// longestPause is the default of MaxPause for leases of ten seconds or more.
 const longestPause = time.Second
 
-// Asks implements elect.Queue. If a queue was too long to be read completely, the next poll reads it up to the last
-// ticket that the previous poll read.
+// Asks implements elect.Queue. If a queue was too long to be read completely, the next poll usually reads it only up to
+// the last ticket that was read before (see end).
 func (p *Place) Asks() *table.Beside {
 	b := &table.Beside{}
 	if p.Once != "" {
@@ -95,9 +96,9 @@ func (p *Place) Asks() *table.Beside {
 	return b
 }
 
-// end returns the key of a queue's last row that the next poll reads, or "" for the whole queue. Reading a whole long
-// queue takes three requests. The whole queue is read again only when half of the tickets are gone, or when half of
-// them no longer count and the waiter may be next.
+// end returns the key up to which the next poll reads a queue, or "" for no limit. Without a limit, reading a long
+// queue takes three requests or more. The limit is therefore lifted only if more than half of the tickets up to it are
+// gone, or if some are gone, fewer than half are still ahead, and the waiter's own ticket comes after the limit.
 func (p *Place) end(queue int) string {
 	if p.seen == nil {
 		return ""
@@ -128,8 +129,8 @@ func (p *Place) Learns(b *table.Beside) {
 	}
 }
 
-// self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, self returns the ticket that it
-// would write.
+// self returns the waiter's own ticket in a queue. If the waiter has no ticket yet, the result has no time and no
+// nonce.
 func (p *Place) self(queue string, read []table.Ticket) table.Ticket {
 	self := p.Ticket
 	self.Queue, self.Time, self.Nonce, self.Lasts = queue, p.Own.Time, p.Own.Nonce, 0
@@ -139,9 +140,9 @@ func (p *Place) self(queue string, read []table.Ticket) table.Ticket {
 	return self
 }
 
-// turn returns how long the waiter must leave free locks to the waiters ahead of it. If the result is zero or negative,
-// the waiter can claim the locks. The claim then also makes the returned writes, which delete the waiter's own tickets and
-// those of the waiters that it passes.
+// turn returns how long the waiter must leave free locks to the waiters ahead of it. If the result is zero, the waiter
+// can claim the locks. The claim then also makes the returned writes. These delete the waiter's own tickets, and the
+// tickets that fair.Line.Passed returns.
 func (p *Place) turn(seen []elect.LockView) (wait time.Duration, also []table.Write) {
 	for i, q := range p.seen {
 		gap := p.gap(q, seen[i])
@@ -160,8 +161,8 @@ func deletes(tickets []table.Ticket) (all []table.Write) {
 }
 
 // free does for semaphores what turn does for other locks. It returns which of the free slots the waiter can claim, or
-// how long the waiter must wait. A waiter that has no ticket yet chooses its slot at random, because such waiters do
-// not know of each other.
+// how long the waiter must wait. A waiter that has no ticket yet chooses its slot at random, because waiters without
+// tickets do not know of each other.
 func (p *Place) free(free []elect.LockView) (slot int, wait time.Duration, also []table.Write, ok bool) {
 	q := p.seen[0]
 	times := make([]time.Duration, len(free))

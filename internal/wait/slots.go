@@ -12,15 +12,16 @@ import (
 // MostSlots is the largest size of a semaphore.
 const MostSlots = 1000
 
-// Slots contains the slots that this process gives a semaphore. Other processes can give the semaphore a different size.
+// Slots contains the slots that this process gives a semaphore. Another process can give the semaphore a different
+// size.
 type Slots struct {
 	Name    string                  // the semaphore's
 	Names   []string                // the locks
 	differs func(table.Observation) // is called with each holder that gives the semaphore a different size
 }
 
-// NewSlots returns n slots. The caller must have checked n. If a holder gives the semaphore a size other than n, warn
-// is called, once for each such size and from any goroutine.
+// NewSlots returns n slots. The caller must check n, before or after the call. If a holder gives the semaphore a size
+// other than n, warn is called, once for each such size. It can be called from any goroutine.
 func NewSlots(name string, n int, warn func(table.Observation)) Slots {
 	var said sync.Map // the different sizes
 	s := Slots{Name: name, differs: func(o table.Observation) {
@@ -51,8 +52,8 @@ func (s *Slots) Common(seen []elect.LockView) int {
 	return s.common(holders)
 }
 
-// common returns the smallest size that this process or a holder gives the semaphore. It skips holders that record no
-// size, because a mutex can have the same name as a slot.
+// common returns the smallest size that this process or a holder gives the semaphore, and calls differs for each holder
+// with a different size. It skips holders that record no size, because a mutex can have the same name as a slot.
 func (s *Slots) common(holders []table.Observation) int {
 	common := len(s.Names)
 	for _, o := range holders {
@@ -64,9 +65,9 @@ func (s *Slots) common(holders []table.Observation) int {
 	return common
 }
 
-// IsKnown reports whether all slot holders know about a slot. A process that gives the semaphore a smaller size does
-// not know the slots beyond this size, and may have claimed a slot since the poll before the claim. So IsKnown reads
-// all held slots again. The caller must release a slot that is not known.
+// IsKnown reports whether all holders of slots know the chosen slot, which the caller has claimed. A process that gives
+// the semaphore a smaller size does not know the slots beyond that size, and may have claimed a slot since the caller's
+// last poll. IsKnown therefore reads all held slots again. The caller must release a slot that is not known.
 func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (known bool, err error) {
 	all := table.Range{From: Slot(s.Name, 0), To: s.Name + "/slot/9999_9999999999999999"}
 	holders, err := t.Holders(ctx, all, func(name string) bool { return table.QueueOfSlot(name) == SlotQueue(s.Name) })
@@ -76,7 +77,8 @@ func (s *Slots) IsKnown(ctx context.Context, t table.Table, chosen string) (know
 	return chosen < Slot(s.Name, s.common(holders)), nil
 }
 
-// Free returns the free slots that all holders and waiters know. The poll must also have read the queue of the place.
+// Free returns the free slots that all holders and waiters know. The poll that returned seen must also have read the
+// queue of p.
 func (s *Slots) Free(p *Place, seen []elect.LockView) (free []elect.LockView) {
 	common := s.Common(seen)
 	for _, t := range p.seen[0].Tickets {

@@ -15,7 +15,7 @@ import (
 // queued records the waiter's own ticket.
 type queued struct {
 	Own     table.Ticket // without a nonce if there is none
-	missing int          // how many times it was written again because it was gone
+	missing int          // how many times the ticket was written again because it was gone
 	gone    bool         // the last renewal did not find it
 }
 
@@ -36,7 +36,8 @@ func (q *queued) in(queues []string, on table.Table) (own []table.Ticket) {
 	return own
 }
 
-// Attend updates the process's tickets in the queues after a poll. If it fails, the caller calls it again after the next poll.
+// Attend updates the process's tickets in the queues after a poll. If it fails, the caller calls it again after the
+// next poll.
 func (p *Place) Attend(ctx context.Context, nonce string, seen []elect.LockView) error {
 	if err := p.write(ctx, p.due(nonce, seen)); err != nil {
 		return fmt.Errorf("queue: %w", err)
@@ -59,7 +60,7 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 	defer cancel()
 	err = p.Table.Queue(ctx, tickets...)
 	switch {
-	case errors.Is(err, table.ErrMissing): // another waiter passed this one after the poll, which is no failure
+	case errors.Is(err, table.ErrMissing): // another waiter has overtaken this one since the poll, which is not a failure
 		p.gone = true
 		return nil
 	case err != nil:
@@ -71,12 +72,13 @@ func (p *Place) write(ctx context.Context, tickets []table.Write) error {
 
 // due returns the writes that update the process's tickets after a poll:
 //
-//   - It writes the waiter's tickets if the waiter has none yet, or if waiters that passed it have deleted them.
-//   - If the tickets have been deleted several times, it writes new ones at the end of the queues. Otherwise, a process
-//     that can queue but can't claim would keep delaying the waiters behind it.
-//   - It marks a set's tickets as ready if the set is first in all its queues.
-//   - It renews the tickets whenever a third of their lifetime has passed.
-//   - It deletes stale tickets of the process and, with any of these writes, expired tickets of other waiters.
+//   - The waiter's tickets are written if the waiter has none yet, or if waiters that overtook it have deleted them.
+//   - If the tickets have been deleted several times, new ones are written at the end of the queues. Otherwise, a
+//     process that can queue but can't claim would keep delaying the waiters behind it.
+//   - A set's tickets are marked as ready if the set is first in all its queues.
+//   - Tickets are renewed when a third of their lifetime has passed or, if they are ready, half of their grace period.
+//     They are also renewed when their key changes.
+//   - Old tickets of the process are deleted and, along with any of the writes above, expired tickets of other waiters.
 func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) {
 	has := !p.gone
 	for _, q := range p.seen {
@@ -95,7 +97,7 @@ func (p *Place) due(nonce string, seen []elect.LockView) (writes []table.Write) 
 			p.Queued(i, q.Place())
 		}
 		p.take(p.Ticket, nonce, table.TokenAt(p.at))
-	case !has && p.Own.Expired(p.at): // the waiters behind it do not wait for an expired ticket, and delete it
+	case !has && p.Own.Expired(p.at): // expired tickets are deleted even if their waiters can claim
 	case !has && p.missing >= 3:
 		p.take(p.Ticket, nonce, table.TokenAt(p.at))
 	case !has:
@@ -131,7 +133,7 @@ func isFirst(p *Place, seen []elect.LockView) bool {
 	return true
 }
 
-// take replaces the waiter's ticket with a new one, with the time at.
+// take replaces the waiter's ticket with a new one, for a wait that began at the given time.
 func (q *queued) take(t table.Ticket, nonce string, at table.Token) {
 	t.Time, t.Nonce = table.TurnFor(at, t.Rank), nonce
 	q.Own, q.missing = t, 0
@@ -142,9 +144,10 @@ func (q *queued) stamp(at time.Time, p fair.Pace) {
 	q.Own.Beat, q.Own.Grace, q.Own.RoundTrip = at, p.Grace(), p.RoundTrip
 }
 
-// GoToTheEnd returns writes for the commit that releases the locks. The writes put a new ticket at the end of the queues, for
-// the next goroutine of the process. The ticket has no key, because it is not known which key that goroutine wants. The
-// ticket's time is Spanner's time at the last poll, plus the time that has passed since then by the monotonic clock.
+// GoToTheEnd returns writes for the commit that releases the locks. The writes put a new ticket at the end of the
+// queues, for the next goroutine of the process. The ticket has no key, because it is not known which key that
+// goroutine wants. The ticket's time is Spanner's time at the last poll, plus the time since the poll's reply by the
+// monotonic clock.
 func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 	at := p.at.Add(p.Config.Clock.Now().Ran(p.ended))
 	p.take(p.Ticket, nonce, table.TokenAt(at))
@@ -156,7 +159,7 @@ func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 	return writes
 }
 
-// LongestForget returns how long a call that has ended waits until its ticket is deleted.
+// LongestForget returns how long a call that has ended waits, at most, until its ticket is deleted.
 func LongestForget(lease time.Duration) time.Duration { return min(lease/10, 500*time.Millisecond) }
 
 // Forget deletes the waiter's tickets. If it can't delete a ticket, the ticket expires by itself.

@@ -1,7 +1,7 @@
-// Package moments delivers every event at every moment of a machine's life, in virtual time. A machine is the code under
-// test, such as an elector. Each of its requests has two moments: just before the request is sent, and after it took
-// effect but before the reply arrives. A test sees the machine only through its table, clock and API, so internal
-// changes do not affect the test.
+// Package moments runs a machine many times in virtual time, and delivers events at different moments of its life. A
+// machine is the code under test, such as an elector. Each of its requests has two moments: just before the request is
+// sent, and after it has taken effect but before the reply arrives. A test sees the machine only through its table,
+// clock and API, so it does not depend on the machine's internals.
 package moments
 
 import (
@@ -48,7 +48,7 @@ type World struct {
 	Link    *memstore.Link // the machine's connection to the table
 	Clock   *fleet.Clock   // the machine's clock
 	Remains *fleet.Remains
-	Ctx     context.Context // the machine's, which the event "ctx ends" ends
+	Ctx     context.Context // the machine's context, which the event "ctx ends" cancels
 	End     context.CancelFunc
 	Others  sync.WaitGroup // the processes beside it
 	Values  any            // what the machine's own functions keep
@@ -65,7 +65,7 @@ type script struct {
 
 	mu       sync.Mutex
 	count    map[string]int       // how many moments of each kind there were
-	over     int                  // how many moments there were before After, in which nothing happens to the machine any more; 0: it has not begun
+	over     int                  // how many moments there were when the events ended; 0: events are still delivered
 	steps    []string             // the kinds of the moments so far, for messages of failures
 	broken   time.Time            // when an operator released a living holder's lock; the holder notices at its next answered heartbeat
 	ill      map[string]illness   // the faults that last, by step
@@ -75,9 +75,9 @@ type script struct {
 // ErrUnavailable is the answer to a request that is refused.
 var ErrUnavailable = status.Error(codes.Unavailable, "the request is refused")
 
-// Every fault ends by itself. It affects one request, before or after the request takes effect. Faults named "such
-// requests" or "the last" also affect all requests of the same step in the next two leases. If a second fault begins
-// just after the first one ends, it hits what the first one left behind.
+// Every fault ends by itself, so that a second fault can hit what the first one left behind. A fault affects one
+// request, either before or after the request takes effect. If the fault's name contains "such requests" or "the last",
+// it also affects all requests of the same step in the next two leases.
 var (
 	faultsBefore = []string{"the request is lost", "the request is refused", "such requests are lost", "such requests are refused"}
 	faultsAfter  = []string{"the reply is lost", "the reply is late", "the reply is late and the last"}
@@ -89,7 +89,9 @@ type illness struct {
 	until   time.Time
 }
 
-// AtEachMoment runs the machine once without events, and then with each event at each moment, and with some pairs.
+// AtEachMoment runs the machine once without events, to find its moments. Then it runs the machine once for each drawn
+// case. A case is one event at one moment, or a pair of events. Of the moments in a series (see inARow), only about one
+// in twenty has cases.
 func AtEachMoment(t *testing.T, m Machine) {
 	quiet := m.run(t, "quiet", nil)
 	require.NotEmpty(t, quiet)
@@ -149,7 +151,8 @@ func drawn(kinds map[string][]string) (names []string) {
 	return names
 }
 
-// inARow reports whether a moment belongs to a series of polls: the moments at equal distances before and after it are alike.
+// inARow reports whether a moment belongs to a series of repeated requests, such as polls: the moments four or six
+// places before and after it are of the same kind.
 func inARow(all []string, i int) bool {
 	for _, far := range []int{4, 6} {
 		if i >= far && i+far < len(all) && all[i] == all[i-far] && all[i] == all[i+far] {
@@ -213,7 +216,7 @@ func (w *World) tally() {
 		sum[name] += n
 	}
 	if len(sum) == 0 {
-		return // it does not report to Remains
+		return // the machine does not report to Remains
 	}
 	began, ended := sum["wait.duration_count"], sum["terms"]
 	if told := float64(w.Terms.Load()); began != ended || ended != sum["term.duration_count"] || told > 0 && told != began {
@@ -339,7 +342,8 @@ func (w *World) end() {
 	w.over = len(w.steps)
 }
 
-// moment delivers the event that is due, and waits until it has had its effect. It returns a fault of the request.
+// moment delivers the event that is due at this moment, and waits until the other goroutines have reacted. If the event
+// is a fault of the request, moment returns the fault instead, and its caller applies it.
 func (w *World) moment(what string) (fault string) {
 	w.mu.Lock()
 	event := ""
@@ -354,11 +358,11 @@ func (w *World) moment(what string) (fault string) {
 		return event
 	}
 	go do(w)
-	time.Sleep(time.Microsecond) // passes once every other goroutine waits
+	time.Sleep(time.Microsecond) // returns only once all other goroutines are blocked
 	return ""
 }
 
-// Until lets time pass until cond holds, at most for the limit.
+// Until waits until cond returns true. The test fails if that takes longer than limit.
 func (w *World) Until(what string, limit time.Duration, cond func() bool) {
 	w.Helper()
 	for start := time.Now(); !cond(); time.Sleep(Lease / 200) {
@@ -369,8 +373,9 @@ func (w *World) Until(what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// Apart fails the test if two of the functions return true at the same time, because then two values hold the lock. It
-// checks this from now until the returned function is called.
+// Apart fails the test if two of the functions return true at the same time, because then two values hold the lock.
+// Apart checks this until the returned function is called. It makes an exception for one lease after each call of
+// Break, because the old holder may not know yet that it has lost the lock.
 func (w *World) Apart(held ...func() bool) (stop func()) {
 	return w.Always(func() error {
 		n := 0
@@ -389,8 +394,8 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
-// Renewed fails the test if the machine acts although, for one of the kinds of requests, it sent the last answered
-// request more than a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
+// Renewed fails the test if the machine acts when its last answered request of any of the given kinds was sent more
+// than a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
 func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	return w.Every(Lease/100, func() error {
 		if !acts() {
@@ -413,10 +418,11 @@ func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	})
 }
 
-// Always fails the test if check returns an error at any time from now until the returned function is called.
+// Always calls check 500 times per lease until the returned function is called. The test fails if check returns an
+// error.
 func (w *World) Always(check func() error) (stop func()) { return w.Every(Lease/500, check) }
 
-// Every is like Always, but calls check less often.
+// Every is like Always, but calls check at intervals of d.
 func (w *World) Every(d time.Duration, check func() error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.Others.Go(func() {
@@ -430,8 +436,9 @@ func (w *World) Every(d time.Duration, check func() error) (stop func()) {
 	return cancel
 }
 
-// Prompt repeatedly calls the blocking function wait, until the returned function is called. The test fails if wait
-// does not return although is() has been true for lease/10, or keeps returning while is() is false.
+// Prompt repeatedly calls the blocking function wait, until the returned function is called. The test fails if is()
+// stays true for more than lease/10 and wait does not return, or if wait returns nil twice in a row while is() is
+// false.
 func (w *World) Prompt(what string, is func() bool, wait func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var returns atomic.Int64
@@ -476,7 +483,7 @@ func (w *World) Happens(event string) bool {
 	return slices.Contains(slices.Collect(maps.Values(w.due)), event)
 }
 
-// cutOff cuts the machine off from the table for a while.
+// cutOff returns an event that cuts the machine off from the table for the given time.
 func cutOff(d time.Duration) func(*World) {
 	return func(w *World) {
 		w.Link.Cut()
@@ -485,7 +492,7 @@ func cutOff(d time.Duration) func(*World) {
 	}
 }
 
-// Common are the events that can happen to every machine.
+// Common returns the events that can happen to every machine, and the given ones.
 func Common(more map[string]func(*World)) map[string]func(*World) {
 	all := map[string]func(*World){
 		"ctx ends":                     func(w *World) { w.End() },
@@ -499,12 +506,12 @@ func Common(more map[string]func(*World)) map[string]func(*World) {
 	return all
 }
 
-// Operator takes a lock from its holder, as spindle release does.
+// Operator returns an event that takes a lock from its holder, as spindle release does.
 func Operator(name string) func(*World) {
 	return func(w *World) { w.Break(name, func(table.Observation) bool { return true }) }
 }
 
-// Break takes a lock from its holder, if the test expects this holder to lose it.
+// Break takes a lock from its holder if must, which is given what the table says about the lock, returns true.
 func (w *World) Break(name string, must func(table.Observation) bool) {
 	tab := table.Table{Store: w.Store}
 	if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 && must(seen[0]) {
@@ -515,7 +522,7 @@ func (w *World) Break(name string, must func(table.Observation) bool) {
 	}
 }
 
-// Requested asks the holder of a lock for a handover.
+// Requested returns an event that asks the holder of a lock for a handover.
 func Requested(name string) func(*World) {
 	return func(w *World) {
 		tab := table.Table{Store: w.Store}

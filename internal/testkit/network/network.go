@@ -28,7 +28,7 @@ type Link struct {
 // Way is one direction of a Link.
 type Way struct {
 	mu    sync.Mutex
-	gate  chan struct{} // bytes pass while it is closed, and are held back while it is open
+	gate  chan struct{} // bytes are held back until this channel is closed
 	delay time.Duration // the delay of each chunk
 }
 
@@ -124,7 +124,7 @@ func (l *Link) drop(conns ...net.Conn) {
 	}
 }
 
-// Cut breaks all connections and refuses new ones until Mend.
+// Cut breaks all connections, and refuses new ones until Mend is called.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *Link) Mend() {
 }
 
 // Forget makes the current connections drop all further bytes without closing, as if a NAT or a firewall had forgotten
-// them. New connections work.
+// these connections. New connections work.
 func (l *Link) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

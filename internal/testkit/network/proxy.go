@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// NewProxy starts an HTTP proxy for the server at addr on a free port of this machine. Both addr and own are URLs, or
-// the host and port of a gRPC server. The given function can delay or change each request. If streams is positive, a
-// connection has at most that many requests in progress. The caller must call stop.
+// NewProxy starts an HTTP proxy for the server at addr, on a free port of this machine. The argument addr is a URL or,
+// for a gRPC server, a host and port. The result own, the proxy's address, has the same form. The function before is
+// called with each request, and can delay or change it. If streams is positive, each connection to the proxy can have
+// at most that many requests in progress. The caller must call stop.
 func NewProxy(addr string, streams int, before func(*http.Request)) (own string, stop func(), err error) {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +33,7 @@ func NewProxy(addr string, streams int, before func(*http.Request)) (own string,
 	}
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: scheme, Host: host})
 	forward.FlushInterval, forward.ErrorLog = -1, log.New(io.Discard, "", 0)
-	forward.Transport = &http.Transport{Protocols: behind, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the server made itself
+	forward.Transport = &http.Transport{Protocols: behind, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the server's certificate is self-signed
 	server := &http.Server{Protocols: front, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams}, ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			before(r)

@@ -22,8 +22,8 @@ type Command struct {
 	Ended  func(error)  // called after the last line, with nil for exit code 0; can be nil
 }
 
-// A Child is a process that runs this program. It ends when its parent ends, no matter how, even if the child is
-// stopped by a signal at that time.
+// A Child is a process that runs this program. It ends when its parent ends for any reason, even if a signal has
+// stopped the child.
 type Child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -77,15 +77,15 @@ func (c *Child) Send(line string) error {
 // Done returns a channel that is closed when the child has exited and Ended has returned.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Kill kills the child as kill -9 does, unless it has exited, and returns when it has exited.
+// Kill kills the child as kill -9 does, if it is still running, and waits until Done's channel is closed.
 func (c *Child) Kill() {
 	_ = c.cmd.Process.Kill() // fails if the child has exited
 	<-c.done
 }
 
 // Orders recognizes a child by its arguments. In a child, it returns a channel with the lines that the parent sends,
-// and the arguments from Command.Args. It also makes the child exit when the parent exits. In any other process, it
-// returns nil and args.
+// and the arguments from Command.Args. Once the child has received all of these lines and the parent has exited, Orders
+// makes the child exit. In any other process, Orders returns nil and args.
 func Orders(args []string) (<-chan string, []string) {
 	if len(args) == 0 || args[0] != mark {
 		return nil, args

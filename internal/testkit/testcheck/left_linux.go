@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// between is the pause between two counts. A shorter pause would cost too much time, because each count reads /proc for
-// every process on the machine.
+// between is the pause between two counts. A shorter pause would cost too much time, because each count of the
+// processes reads a file for every process on the machine.
 const between = 20 * time.Millisecond
 
 // NothingLeft fails the test if f leaves a process, an open file or a goroutine behind.

@@ -24,13 +24,14 @@ func Main(m *testing.M, ignored ...goleak.Option) {
 	os.Exit(code)
 }
 
-// NoLeak fails the test if there are more goroutines than before.
+// NoLeak fails the test if goroutines are left that the option before does not ignore.
 func NoLeak(t *testing.T, before goleak.Option) {
 	t.Helper()
 	require.NoError(t, leak(before))
 }
 
-// leak gives goroutines ten seconds to end. Find alone gives them half a second, which is too short on a busy machine.
+// leak gives goroutines ten seconds to end. goleak.Find itself gives them about half a second, which is too short on a
+// busy machine.
 func leak(ignored ...goleak.Option) (err error) {
 	for end := time.Now().Add(10 * time.Second); ; {
 		if err = goleak.Find(append(clients(), ignored...)...); err == nil || time.Now().After(end) {
