@@ -11,20 +11,21 @@ import (
 )
 
 // StepDown gives up the lock, and returns once the lock has been released. The leader first announces that it is
-// leaving. It continues to work for a third of the lease and one round trip, so that the followers see the
-// announcement. Then it cancels its work's context, with ErrSteppedDown as the cause, and releases the lock once the
+// leaving. It then continues to work for up to a third of the lease and one round trip, so that the followers see the
+// announcement. Finally, it cancels its work's context, with ErrSteppedDown as the cause, and releases the lock once the
 // work has returned.
 //
 // This Lock then competes again, but not immediately. It does not claim the lock until another candidate has held it,
-// or until a third of the lease has passed. If the release may have failed, this Lock waits for a whole lease instead.
+// or until a third of the lease has passed. If the release may have failed, this Lock waits for a whole lease instead of
+// a third.
 //
 // The error wraps ErrNotLeader if this Lock does not hold the lock, ErrSuperseded or ErrExpired if the lock was lost in
-// the meantime, and ctx's error if ctx ended. Any other error means that the leader function did not return within one
-// lease after its context was canceled, or that the release failed. A step-down can't be canceled: it continues even if
-// StepDown returns an error.
+// the meantime, and the cause of ctx if ctx ended. Any other error means that the leader function did not return within
+// one lease after its context was canceled, that the release failed, or that an argument of New is invalid. A step-down
+// can't be canceled: it continues even if StepDown returns early.
 //
-// If the leader function itself calls StepDown, it must pass its own ctx. StepDown then returns ctx's error as soon as
-// the work has to stop, and the function must return as well.
+// If the leader function itself calls StepDown, it must pass its own ctx. StepDown then returns the cause of ctx as soon
+// as the work has to stop, and the function must return as well.
 func (l *Lock) StepDown(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
@@ -67,12 +68,14 @@ type Handover struct {
 
 // RequestHandover asks the holder to step down if its term has the given token, and returns once another term has
 // begun. Only a holder with WithHandover accepts requests. Because such a holder checks for requests once per lease,
-// RequestHandover can take one and a half leases, plus the time until the leader's work returns. It works in any
+// RequestHandover can take about one and a half leases, plus the time until the leader's work returns. It works in any
 // process, even if Run was never called.
 //
 // The error wraps ErrSuperseded if token is not valid, ErrNoLeader if token is valid but its lease has expired, and
-// ErrHandoverUnsupported if the holder does not accept requests. Any other error wraps ctx's error and says how far the
-// handover has progressed. A request can't be canceled. It never affects a later term.
+// ErrHandoverUnsupported if the holder does not accept requests. If ctx ends, the error wraps the cause of ctx and says
+// how far the handover has progressed. Any other error means that an argument of New is invalid, or that further
+// attempts are pointless, for example because a permission is missing. A handover request can't be canceled. It never
+// affects a later term.
 func (l *Lock) RequestHandover(ctx context.Context, token Token) (Handover, error) {
 	if l.err != nil {
 		return Handover{}, l.err
@@ -100,7 +103,7 @@ func (l *Lock) requestHandover(ctx context.Context, token Token) (Handover, erro
 	if err := l.ask(ctx, h.From); err != nil {
 		return h, err
 	}
-	f := follower{Handover: h, held: o.At, so: "the leader was asked, and still leads"}
+	f := follower{Handover: h, held: o.At, so: "the leader was asked to hand over, but still leads"}
 	err = f.follow(ctx, l)
 	return f.Handover, err
 }
@@ -114,7 +117,7 @@ func (l *Lock) firstLook(ctx context.Context) (o table.Observation, err error) {
 	return o, err
 }
 
-// ask repeats the request until it has certainly arrived. It also returns nil if the term has just ended.
+// ask repeats the request until Spanner has acknowledged it. It also returns nil if the term has just ended.
 func (l *Lock) ask(ctx context.Context, from Leader) error {
 	return l.insist(ctx, from.Lease, "it is not known whether the request arrived", func(ctx context.Context) error {
 		err := l.table.Ask(ctx, table.ByOperator, l.name, table.Token(from.Token))
@@ -125,7 +128,7 @@ func (l *Lock) ask(ctx context.Context, from Leader) error {
 	})
 }
 
-// insist repeats a step until it succeeds, ctx ends, or further attempts make no sense (see elect.Patience). Each
+// insist repeats a step until it succeeds, ctx ends, or further attempts are pointless (see elect.Patience). Each
 // attempt has a time limit, because a request or its reply may get lost.
 func (l *Lock) insist(ctx context.Context, lease time.Duration, unless string, step func(context.Context) error) error {
 	patience := elect.Patience{Clock: l.config.Clock, Lease: lease}
@@ -179,6 +182,6 @@ func (f *follower) see(o table.Observation) {
 		f.To, f.Gap = leaderOf(o), max(o.Heartbeat.Sub(f.held), 0)
 	case o.Exists && o.Heartbeat.IsZero() && o.Writer == "" && !f.free: // a withdrawn claim is not a release
 		f.held, f.free = o.ReleasedAt(), true
-		f.so = "the leader has released the lock, but no candidate has taken over yet"
+		f.so = "the lock has been released, but no candidate has taken over yet"
 	}
 }

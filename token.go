@@ -7,15 +7,15 @@ import (
 )
 
 // Token is the fencing token of one term of one lock, in microseconds since 1970. It is the commit timestamp of the
-// claim that began the term. In package lock, it can also be a time shortly before the claim. A later term of the same
-// lock always has a larger token, no matter which process holds it. No term has the zero Token.
+// term's claim or, in package lock, possibly an earlier time (see Time). A later term of the same lock always has a
+// larger token, no matter which process holds the lock. No term has the zero Token.
 type Token int64
 
-// Time returns the token as a time in UTC. For a term of a Lock, this is when the term began, by Spanner's clock.
+// Time returns the token as a time in UTC. For a term of a Lock, this is when the lock was claimed, by Spanner's clock.
 //
-// For a term of package lock, the returned time is earlier than the beginning of the term. The difference is about a
-// second, or more if the process was paused before it claimed the lock. Data that was committed after the returned time
-// may therefore come from the previous holder.
+// For a term of package lock, the returned time can be earlier than the claim. The difference is usually about a second,
+// or more if the process was paused before it claimed the lock. Data that was committed after the returned time may
+// therefore come from the previous holder.
 func (t Token) Time() time.Time { return table.Token(t).Time() }
 
 // String returns the token as a decimal number.

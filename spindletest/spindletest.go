@@ -1,7 +1,7 @@
 // Package spindletest helps to test code that uses locks. It provides a lock table in memory for unit tests, and a
 // database on the Cloud Spanner emulator for integration tests. On both, a test can simulate several processes of a
-// service. The test creates a [Process] for each one, can cut a process off from the table, and can make another
-// process take over a lock.
+// service: it creates a [Process] for each one, can cut a process off from the table, and can make another process take
+// over a lock.
 //
 // The code under test has to meet one requirement: it must pass the test's options on to its lock.
 //
@@ -35,13 +35,13 @@
 //
 // Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. Call
 // synctest.Wait to run everything that is already due. A test that uses a network can't run in a bubble. Such a test
-// can use the fake in real time, if it gives its locks a short lease, of 100 ms or more, and waits for events.
+// can use the fake in real time, if its locks have a short lease (at least 100 ms) and the test waits for events.
 //
 // # Integration tests
 //
-// [New] returns a database with the lock table. A test can then check the data that was written, and the behavior of
-// Spanner itself. (The fake only shows whether a write would be fenced.) New does not work in a testing/synctest
-// bubble, because a bubble's time stands still while a goroutine waits for the network.
+// [New] returns a database with the lock table. With this database, a test can check the data that was written, and
+// behavior that is specific to Spanner. (The fake only shows whether a write would be fenced.) New does not work in a
+// testing/synctest bubble, because a bubble's time stands still while a goroutine waits for the network.
 //
 //	func TestTheOtherTakesOver(t *testing.T) {
 //		db := spindletest.New(t)
@@ -50,15 +50,16 @@
 //		a.Cut()
 //	}
 //
-// To wait for a loss or a takeover, use [Events]. To wait for the leader, use the methods Wait and WaitElected of
-// spindle.Lock. To wait for the loss of a mutex, a set or a permit, use its Lost method. The file example_test.go in
-// this package has a complete test for each of these.
+// To wait for a loss or a takeover, use [Events]. To wait for a leader, or for a Lock to become the leader, use its
+// methods Wait and WaitElected. To wait for the loss of a mutex, a set or a permit, use its Lost method. The examples in
+// this package are complete tests.
 //
 // # The emulator
 //
-// If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise New starts the first emulator that it finds: the path in
-// SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image. All tests of a
-// package share one emulator. The emulator ends when the package's test process ends, even if that process is killed.
+// If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise, New starts the first emulator that it finds: the
+// path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image. New
+// can start an emulator only on Unix systems. All tests of a package share the emulator, which ends when the package's
+// test process ends, even if that process is killed.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
 // read-write transaction at a time and aborts all others. Unlike Spanner, the emulator also loses track of some
@@ -68,14 +69,14 @@
 // client, or write with spanner.ApplyAtLeastOnce.
 //
 // The emulator gets slower with each commit to any of its databases. A read takes 0.7 ms at first, and 22 ms after
-// 12,000 commits. If reads take more than 10 ms at the end of a test, the test's log says so. If a test makes thousands
-// of commits, give it its own emulator with [Private], so that it does not slow down later tests. Restart an emulator
-// that has been running for days.
+// 12,000 commits. If reads take 10 ms or more at the end of a test, the test's log says so. If a test makes thousands of
+// commits, give it its own emulator with [Private], so that it does not slow down later tests. Restart an emulator that
+// has been running for days.
 //
-// After the cleanups, nothing that this package started is left running. However, the Spanner client may leave two
-// kinds of goroutines behind, which tests that use go.uber.org/goleak must ignore. One is a worker of OpenCensus, which
-// starts with the process. The other serves an idle connection to a metadata server for a minute. The client asks that
-// server for the region once in each process, unless SPANNER_EMULATOR_HOST is set.
+// After the cleanups, no goroutine of this package is left. However, the Spanner client may leave two kinds of
+// goroutines behind, which tests that use go.uber.org/goleak must ignore. One is a worker of OpenCensus, which starts
+// with the process. The other serves an idle connection to a metadata server for a minute. The client asks that server
+// for the region once in each process, unless SPANNER_EMULATOR_HOST is set.
 //
 //	goleak.VerifyTestMain(m,
 //		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
@@ -127,11 +128,11 @@ type Database struct {
 	stopped  bool
 }
 
-// New returns a new database with the lock table. When the test and its subtests have finished, the client is closed
-// and the database is dropped.
+// New returns a new database with the lock table. When the test and its subtests have finished, the client is closed,
+// and the database is dropped or, with [Private], its emulator is stopped.
 //
 // The first emulator of a test run takes about half a second to start, or longer if its image has to be pulled. Creating
-// a database takes milliseconds. If no emulator is found, the test is not skipped. It fails with an error that explains
+// a database takes milliseconds. If no emulator is found, the test is not skipped but fails, with an error that explains
 // how to install one.
 func New(tb testing.TB, opts ...Option) *Database {
 	tb.Helper()
@@ -183,8 +184,8 @@ func New(tb testing.TB, opts ...Option) *Database {
 	return d
 }
 
-// ClientOptions returns options for additional Spanner clients in this process. With these options, a client connects
-// to the emulator, regardless of environment variables.
+// ClientOptions returns options for additional Spanner clients in this process. A client with these options connects to
+// the emulator, regardless of environment variables.
 func (d *Database) ClientOptions() []option.ClientOption {
 	return d.emulator.ClientOptions()
 }

@@ -16,31 +16,33 @@ import (
 const another = "another process"
 
 // Supersede makes another process the holder of the lock. If the lock is held, the holder is treated as if it had sent
-// no heartbeats for a whole lease. When Supersede returns, the previous holder's writes are fenced, and its next
+// no heartbeats for a whole lease. When Supersede returns, the previous holder's fenced writes fail, and its next
 // heartbeat fails with spindle.ErrSuperseded.
 //
 // The name can also be the name of a mutex, or of a slot of a semaphore, such as name/slot/0000. For a partition of a
 // group, use [Database.SupersedePartition]. The members of a group can't be superseded.
 //
-// The new holder has the id "another process" and sends no heartbeats. Its lease is as long as the previous holder's
-// lease, or the default lease if there was no holder. To release the lock before the lease expires, call release. After
-// the lease has expired, release does nothing.
+// The new holder has the id "another process" and sends no heartbeats. It has the same lease as the previous holder, or
+// the default lease if there was no holder. To release the lock before the lease expires, call release. After the lease
+// has expired, release does nothing.
 //
-// If Supersede does not succeed within ten seconds, it fails the test.
+// Supersede fails the test if it does not succeed within ten seconds.
 func (d *Database) Supersede(name string) (release func()) {
 	d.tb.Helper()
 	return supersede(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, name)
 }
 
 // SupersedePartition makes another process the holder of a group's partition, even if a member owns the partition. When
-// SupersedePartition returns, the member's fenced writes under the partition's token fail. The member notices the loss at
-// its next poll, and cancels the context of its work on the partition, with spindle.ErrSuperseded as the cause.
+// SupersedePartition returns, the member's fenced writes under the partition's token fail. The member notices the loss
+// when one of these writes fails, or at its next poll. It then cancels the context of its work on the partition, with
+// spindle.ErrSuperseded as the cause.
 //
-// The new holder has the id "another process" and sends no heartbeats. It holds only the partition's lock and does not
-// join the group, so the members log a warning. It holds the lock for as long as the member's lease, or until release
-// is called. Then a member claims the partition again, and release no longer has any effect.
+// The new holder has the id "another process" and sends no heartbeats. Because it holds the partition's lock without
+// joining the group, members log a warning. It has the same lease as the member, or the default lease if no member
+// owned the partition. When the lease has expired or release has been called, a member can claim the partition again,
+// and release no longer has any effect.
 //
-// If SupersedePartition does not succeed within ten seconds, it fails the test.
+// SupersedePartition fails the test if it does not succeed within ten seconds.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
 	d.tb.Helper()
 	return supersedePartition(d.tb, table.Spanner{DB: d.Client, Table: d.Table}, group, partition)
@@ -77,7 +79,7 @@ type usurper struct {
 	name  string
 }
 
-// seize claims the lock whether or not it is free. It fails the test if bad is set.
+// seize claims the lock whether or not it is free. If bad is not nil, it fails the test with that error.
 func (u usurper) seize(bad error, look func(context.Context, table.Table) (table.Observation, error)) (release func()) {
 	u.tb.Helper()
 	if bad != nil {

@@ -2,8 +2,9 @@
 //
 //	go run ./verify/platforms windows/386 darwin/arm64
 //
-// The go command can vet a package for another platform only after it has compiled the package and all dependencies for
-// that platform. Compiling takes about ten times as long, because the compiler also reads the dependencies' functions.
+// The go command can vet packages for another platform only after it has compiled all their dependencies for that
+// platform. This takes about ten times as long, because the compiler also processes the bodies of the dependencies'
+// functions, which this command leaves out.
 package main
 
 import (
@@ -28,7 +29,7 @@ func main() {
 	for _, platform := range os.Args[1:] {
 		system, architecture, ok := strings.Cut(platform, "/")
 		if !ok {
-			fail(fmt.Errorf("%q: must be a platform, such as windows/386", platform))
+			fail(fmt.Errorf("%q is not a platform; expected a system and an architecture, such as windows/386", platform))
 		}
 		all, err := packages.Load(&packages.Config{
 			Mode:      needed,
@@ -46,8 +47,8 @@ func main() {
 	}
 }
 
-// errorsIn returns the errors in the files of the directory, and the errors that name no file. Errors in other files
-// are ignored, because parse has left out those files' function bodies.
+// errorsIn returns the errors of all packages, except type errors outside the directory. Those are ignored because parse
+// has left out function bodies there, so that imports, for example, seem to be unused.
 func errorsIn(own string, all []*packages.Package) (errs []error) {
 	for _, p := range all {
 		for _, err := range p.Errors {
@@ -59,7 +60,7 @@ func errorsIn(own string, all []*packages.Package) (errs []error) {
 	return errs
 }
 
-// parse returns a parser that leaves out the functions' bodies of files outside a directory.
+// parse returns a parser that leaves out function bodies in files outside the directory.
 func parse(own string) func(*token.FileSet, string, []byte) (*ast.File, error) {
 	return func(files *token.FileSet, name string, source []byte) (*ast.File, error) {
 		if strings.HasPrefix(name, own+string(os.PathSeparator)) {

@@ -1,7 +1,7 @@
-// Program competes for a lock, like a process of a real service. The tests build it with each version of the library,
-// so it uses only the API that all these versions have.
+// Program competes for a lock, like a process of a real service. The tests build it with this version of the library
+// and with the previous one. Without the build tag notifications, it uses only the API that both versions have.
 //
-//	program elect|handover|mutex DATABASE TABLE LOCK ID LEASE    competes, and obeys the lines that it reads
+//	program elect|handover|mutex DATABASE TABLE LOCK ID LEASE    competes, and obeys the orders that it reads
 //	program create DATABASE TABLE                                creates the lock table
 package main
 
@@ -74,9 +74,9 @@ func orders(obey func(what string, a, b int64)) {
 	os.Exit(1)
 }
 
-// report prints the intervals during which the process believed that it held the lock. An interval begins when has()
-// first returns true, and ends at the start of the last call that returns true. Only the latest report on an interval
-// counts.
+// report prints the intervals during which the process believed that it held the lock. An interval begins when has
+// first returns true, and ends at the start of the last call that returns true. While an interval lasts, report prints
+// it repeatedly. Only the last line about an interval counts.
 func report(has func() (bool, spindle.Token)) {
 	const every = 20 * time.Millisecond // a kill can shorten the reported interval by this much
 	var token spindle.Token
@@ -175,7 +175,7 @@ func (w waiter) obey(ctx context.Context) {
 	})
 }
 
-// turns counts in a row that all waiters count in.
+// turns increments a number in the database n times, each time under the mutex. All waiters increment the same number.
 func (w waiter) turns(ctx context.Context, n int64) error {
 	for range n {
 		if err := w.mutex.Lock(ctx); err != nil {
