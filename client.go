@@ -16,16 +16,16 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Open returns a Spanner client for locks. It passes ClientOptions(0) and then opts to spanner.NewClient. Use opts for
-// credentials, or for ClientOptions(lease) if a lock has a shorter lease than the default. A database's path is
-// projects/P/instances/I/databases/D. The client outlives ctx, because it has to release the locks after ctx has ended.
-// Close the client once the locks have been released.
+// Open returns a Spanner client for locks. The database is a path of the form projects/P/instances/I/databases/D. Open
+// passes ClientOptions(0) and then opts to spanner.NewClient. Use opts for credentials, or for ClientOptions(lease) if
+// a lock has a shorter lease than the default. The client outlives ctx, because it has to release the locks after ctx
+// has ended. Close the client once the locks have been released.
 //
-// Locks also work with any other client. But if that client has many calls in progress, heartbeats have to wait for
-// them; see docs/performance.md.
+// Locks also work with any other client, such as the one that the application uses. But if a client has many calls in
+// progress, heartbeats may have to wait behind them; see docs/performance.md.
 func Open(ctx context.Context, database string, opts ...option.ClientOption) (*spanner.Client, error) {
 	if database == "" {
-		return nil, errors.New("spindle: open: the path of the database is empty; pass projects/P/instances/I/databases/D; if the path comes from a variable, set the variable")
+		return nil, errors.New("spindle: open: the path of the database is empty; pass projects/P/instances/I/databases/D, or set the variable that should contain the path")
 	}
 	db, err := spanner.NewClient(context.WithoutCancel(ctx), database, append(ClientOptions(0), opts...)...)
 	if err != nil {
@@ -36,10 +36,11 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 
 // ClientOptions returns options for spanner.NewClient that make the client replace broken connections quickly. Open
 // passes these options. If you call NewClient yourself, append them to your own. The argument is the shortest lease of
-// any lock that uses the client; 0 means the default lease.
+// the locks that use the client; 0 means the default lease.
 //
-// Without these options, a lock can have no holder for minutes. If a NAT gateway or a firewall silently drops a connection,
-// the client takes up to two and a half minutes to notice. After an outage, it may wait two minutes before it reconnects.
+// Without these options, a lock can be without a holder for minutes. If a NAT gateway or a firewall silently drops a
+// connection, the client takes up to two and a half minutes to notice. After an outage, it may wait for up to two
+// minutes before it tries to reconnect.
 //
 // With these options, the client detects a dead connection in one of two ways:
 //   - On Linux, the client closes a connection when data that it sent has not been acknowledged for a third of the
@@ -48,15 +49,18 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 //     waiting and nothing has been read for 10 s, or for a third of the lease if that is longer. It closes the
 //     connection if the server does not answer within a third of the lease.
 //
-// The client waits at least one second for an acknowledgment or an answer, even if the lease is very short. It tries to
-// reconnect at least once every third of the lease.
+// After a failed attempt to reconnect, the client waits for about a third of the lease at most. An attempt that gets no
+// response fails after 5 s, or after a third of the lease if that is longer.
 //
-// The client also remembers Spanner's last answer to each request of a lock. If the deadline of a request passes while
-// the client retries it, the error contains that answer, such as RESOURCE_EXHAUSTED. Without these options, the error
-// is only DEADLINE_EXCEEDED. Nothing else about the client changes.
+// These times have limits, whatever the lease is. The client waits 1 to 20 s for an acknowledgment or an answer, and at
+// most two minutes before a ping. An attempt to reconnect takes at most about 20 s, and so does the pause after it.
 //
-// Idle connections are not pinged. Because of the pings, a server that limits them, such as the emulator, closes a connection
-// if a call on it is silent for most of a minute. Use a separate client for such calls, for example for long queries.
+// The client also remembers the last outage that Spanner reported for each request of a lock. If the request's deadline
+// passes while the client retries it, the error includes that report, such as RESOURCE_EXHAUSTED. Without these
+// options, the error may be only DEADLINE_EXCEEDED. Nothing else about the client changes.
+//
+// Idle connections are not pinged. A server that limits pings, such as the emulator, closes a connection on which a
+// call has been silent for most of a minute. Use a separate client for such calls, for example for long queries.
 func ClientOptions(lease time.Duration) []option.ClientOption {
 	if lease <= 0 {
 		lease = options.DefaultLease
@@ -72,9 +76,9 @@ func ClientOptions(lease time.Duration) []option.ClientOption {
 	return opts
 }
 
-// keepaliveWithin returns parameters that close a dead connection after about d. The field Time is how long a
-// connection may be silent before it is pinged, and gRPC allows no less than 10 s. The field Timeout is how long to
-// wait for the answer; gRPC also uses it as TCP_USER_TIMEOUT. The Spanner client's own values are 2 min and 20 s.
+// keepaliveWithin returns parameters with which Linux closes a dead connection after about d. Time is how long a
+// connection may be silent before it is pinged; gRPC allows no less than 10 s. Timeout is how long to wait for the
+// answer; gRPC also uses it as TCP_USER_TIMEOUT. The Spanner client's own values are 2 min and 20 s.
 func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	return keepalive.ClientParameters{
 		Time:    within(d, 10*time.Second, 2*time.Minute),
@@ -82,9 +86,9 @@ func keepaliveWithin(d time.Duration) keepalive.ClientParameters {
 	}
 }
 
-// reconnectWithin returns parameters with which a client tries to reconnect at least once every d. The attempts put
-// about as much load on the server as a candidate's reads. MinConnectTimeout limits every attempt, so it must be long
-// enough for a handshake that loses two packets.
+// reconnectWithin returns parameters with which a client waits for about d, or less, between two attempts to reconnect.
+// The attempts put about as much load on the server as a candidate's reads. MinConnectTimeout limits every attempt, so
+// it must be long enough for a handshake that loses two packets.
 func reconnectWithin(d time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff: backoff.Config{

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// atRest contains average numbers of requests per lease while the lock stays held. A slice is empty if its numbers were
-// not measured.
+// atRest contains the average numbers of requests that a holder and a waiter send per lease while the lock stays held.
+// Each slice contains one number, or none if there was no such process or nothing was measured.
 type atRest struct{ holder, waiter []float64 }
 
-// measureRest counts the requests of a holder and of two other candidates. In a group, all three are members that hold
-// their share.
+// measureRest counts the requests of a holder and of two other candidates. In a group, all three processes are holders,
+// because each member holds its share of the partitions.
 func (s system) measureRest(g *ground, leases int) (atRest, error) {
 	var sent [crewSize]atomic.Int64
 	g.via = func(i int, addr string) (string, error) { return g.proxy(addr, &sent[i]) }

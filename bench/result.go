@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A result contains the measurements of one system. A measurement that was left out has no values. All slices are in
-// ascending order.
+// A result contains the measurements of one system. A slice is empty if its measurement was left out, and is sorted in
+// ascending order otherwise.
 type result struct {
 	system system
 	killed []float64       // leases without a holder after a kill
 	closed []float64       // the same after a graceful stop
 	rest   atRest          // requests per lease
-	cycles []time.Duration // each of which locks and unlocks a mutex
+	cycles []time.Duration // how long it took to lock and unlock a mutex, each time
 	short  contest         // of turns that hold the lock for shortTurn
 	long   contest         // of turns that hold it for longTurn
 }
@@ -20,8 +20,8 @@ type result struct {
 // A column is one measure.
 type column struct {
 	title string
-	of    func(result) []float64 // empty if it was not measured, otherwise the main value and perhaps another one
-	text  string                 // formats these values
+	of    func(result) []float64 // returns the values to show, or none if nothing was measured
+	text  string                 // formats the values
 }
 
 var ofAll = []column{
@@ -39,7 +39,7 @@ var ofMutexes = []column{
 	{title: "requests per turn", text: "%.1f", of: func(r result) []float64 { return r.long.requests }},
 }
 
-// quantiles returns quantiles of values in ascending order.
+// quantiles returns the given quantiles of values that are in ascending order.
 func quantiles(all []float64, qs ...float64) (found []float64) {
 	if len(all) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func milliseconds(all []time.Duration) (ms []float64) {
 	return ms
 }
 
-// cell returns the text of a cell, which is empty if the value was not measured.
+// cell returns the text of a cell, which is empty if nothing was measured.
 func (c column) cell(r result) string {
 	values := c.of(r)
 	if len(values) == 0 {

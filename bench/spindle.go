@@ -18,12 +18,11 @@ import (
 
 const lockTable = "locktable"
 
-// partitions is the number of partitions of the group.
-const partitions = 12
+const partitions = 12 // of the group
 
 var quiet = spindle.WithLogger(slog.New(slog.DiscardHandler))
 
-// startSpindle starts an emulator, because an emulator slows down with each commit.
+// startSpindle starts an emulator. Each measurement has its own, because an emulator slows down with each commit.
 func startSpindle(g *ground) (p place, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute) // enough to pull the emulator's image
 	defer cancel()
@@ -47,8 +46,8 @@ func (p place) spanner() (*spanner.Client, error) {
 	return spanner.NewClientWithConfig(context.Background(), p.Database, config, spindle.ClientOptions(lease)...)
 }
 
-// A manner decides whether a process learns that a lock is free only from its own polls, or from notifications as well.
-// It returns the option for this, and a function that releases the option's resources.
+// A manner returns an option, and a function that releases the option's resources. The option decides whether a process
+// learns only from its own polls that a lock is free, or from notifications as well.
 type manner func() (spindle.LockOption, func(), error)
 
 func alone() (spindle.LockOption, func(), error) { return quiet, func() {}, nil }
@@ -61,7 +60,7 @@ func notified() (spindle.LockOption, func(), error) {
 	return spindle.WithNotifier(n), n.Close, nil
 }
 
-// electing returns a function that competes with an elector that has these options.
+// electing returns a function that runs an elector with the given options.
 func electing(learns manner, opts ...spindle.Option) compete {
 	return func(ctx context.Context, p place, name string, say say) error {
 		db, err := p.spanner()

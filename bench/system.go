@@ -18,17 +18,17 @@ type system struct {
 	name         string
 	onKubernetes bool // whether it needs a kube-apiserver
 
-	start func(*ground) (place, error) // starts servers
+	start func(*ground) (place, error) // starts the servers
 
 	compete   compete
 	parts     int  // how many parts the lock has; only a group has more than one
-	stopsOnly bool // nothing but a graceful stop is measured, because only that differs from the row above
+	stopsOnly bool // whether only graceful stops are measured, because the system is a variant that improves these
 
 	mutex func(p place, name string) (locker, error) // nil if the system has no mutex
 }
 
-// compete competes for the lock with the given name until ctx ends, and then gives it up. It reports when it begins and
-// stops holding each part (the lock, or a partition of a group).
+// A compete function competes for the lock with the given name until ctx ends, and then gives it up. It reports when it
+// begins to hold each part of the lock, and when it stops. A part is the lock itself, or a partition of a group.
 type compete func(ctx context.Context, p place, name string, say say) error
 
 // A locker is a mutex, or an election that is used like one.

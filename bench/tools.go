@@ -13,8 +13,8 @@ import (
 // controlPlane is the directory of the module that pins the version of Kubernetes.
 const controlPlane = "../deploy/check/controlplane"
 
-// findAPIServer returns the path of the kube-apiserver in the cache. If there is none, it compiles one, or returns ""
-// if compile is false.
+// findAPIServer returns the path of the kube-apiserver in the cache. If the cache has none, findAPIServer compiles one
+// if compile is true, and otherwise returns "".
 func findAPIServer(compile bool) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -33,7 +33,7 @@ func findAPIServer(compile bool) (string, error) {
 	return path, c.Run()
 }
 
-// ownVersion returns the commit that is measured.
+// ownVersion describes the commit that is measured.
 func ownVersion() string {
 	commit, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -42,14 +42,14 @@ func ownVersion() string {
 	return strings.TrimSpace(string(commit))
 }
 
-const unknown = "of an unknown version"
+const unknown = "(unknown version)"
 
 // versionsWith returns the versions of the systems that spindle is compared with.
 func versionsWith(apiserver string) (versions []string) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		versions = append(versions, "etcd "+versionOf("go.etcd.io/etcd/server/v3", info), "client-go "+versionOf("k8s.io/client-go", info))
 	}
-	// A kube-apiserver that was built from its module does not know its version itself.
+	// A kube-apiserver that was built from its module does not know its own version.
 	if info, err := buildinfo.ReadFile(apiserver); err == nil {
 		versions = append(versions, "kube-apiserver "+versionOf("k8s.io/kubernetes", info))
 	}

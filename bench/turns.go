@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-const warmUp = 10 // turns, which create the connections and the lock's rows
+const warmUp = 10 // turns that are not measured, because they create the connections and the lock's rows
 
-// A stint has the times at which a process, in one turn, asked for the lock, held it, began to unlock it, and had
-// unlocked it. They are nanoseconds of the machine's clock.
+// A stint contains four times of one turn: when the process asked for the lock, acquired it, began to unlock it, and
+// had unlocked it. They come from the machine's clock, in nanoseconds.
 type stint struct{ Asked, Held, Left, Done int64 }
 
-// turns repeatedly locks a mutex, holds it, and unlocks it. It reports each turn.
+// turns repeatedly locks a mutex, holds it, and unlocks it. At the end, it reports all turns at once.
 func (t task) turns(tell func(report), orders <-chan string) error {
 	m, err := systemNamed(t.System).mutex(t.Place, t.Name)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t task) turns(tell func(report), orders <-chan string) error {
 	return nil
 }
 
-// take lets processes take turns, and returns each process's turns.
+// take lets processes take turns, and returns each process's turns. It calls begun just before they begin.
 func (s system) take(g *ground, processes int, t task, begun func()) (all [][]stint, err error) {
 	places, err := s.places(g, processes)
 	if err != nil {
@@ -97,11 +97,11 @@ func (s system) measureCycles(g *ground, cycles int) ([]time.Duration, error) {
 // A contest contains the measurements of processes that took turns.
 type contest struct {
 	turns    []float64       // of each process
-	idle     []time.Duration // from the end of the work of a turn to the next one
+	idle     []time.Duration // from the end of each turn's work until the lock is next held
 	requests []float64       // per turn
 }
 
-// measureTurns lets processes compete for one mutex, and hold it for the given time at each turn.
+// measureTurns lets processes compete for one mutex, and hold it for the given time in each turn.
 func (s system) measureTurns(g *ground, processes int, hold, during time.Duration) (c contest, err error) {
 	var sent atomic.Int64
 	g.via = func(_ int, addr string) (string, error) { return g.proxy(addr, &sent) }

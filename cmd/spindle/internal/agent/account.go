@@ -9,16 +9,17 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// status is what requests can see of a hold: its description, the metrics and the answer to a release are made from it.
+// status is the part of a hold's state that requests can see. The hold's description, the metrics and the answer to a
+// release are made from it.
 type status struct {
 	phase    phase
-	promised promise // the one that lasts longest
+	promised promise // of all promises to the program, the one that lasts longest
 	lifted   bool    // the program can no longer act, so its promises don't count
 	stops    string  // why the program was asked to stop, or ""
 	refusal  error   // why the lock was not acquired
 	lost     string  // why the program lost the lock, or ""
-	done     bool    // the release was to record the key as done
-	ended    error   // how the term ended, unless it was released
+	done     bool    // the release was also to record the key as done
+	ended    error   // why the lock was lost, as the lock itself reported it
 	failure  error   // why the release failed
 }
 
@@ -35,7 +36,7 @@ func (s status) state() string {
 	return states[s.phase]
 }
 
-// outcome returns how a hold that is over ended, as the metrics show it.
+// outcome returns how a hold ended, as the metrics show it. The hold must be over.
 func (s status) outcome() string {
 	if s.state() == "released" && s.failure != nil {
 		return "unknown"
@@ -43,7 +44,7 @@ func (s status) outcome() string {
 	return s.state()
 }
 
-// refused returns the answer to a request with wait=0 that did not get its lock, or nil if it did.
+// refused returns the answer to a request with wait=0 that did not get its lock, or nil if the request got it.
 func (s status) refused() answer {
 	err := s.refusal
 	switch code := reasonOf(err); {
@@ -57,12 +58,12 @@ func (s status) refused() answer {
 	return wrong(http.StatusServiceUnavailable, "unavailable", "%v", err)
 }
 
-// becameOf returns the answer to a release. The argument done says whether the program asked to record the key as done,
-// which an earlier release may have prevented.
+// becameOf returns the answer to a release. The argument done says whether the program asked to record the key as done.
+// If the hold ended before that request, the key may not have been recorded.
 func (s status) becameOf(done bool) answer {
 	switch {
 	case done && !s.done && s.lost == "":
-		return wrong(http.StatusGone, "lost", "the lock was released before, without recording the key as done")
+		return wrong(http.StatusGone, "lost", "the key was not recorded as done, because the hold had already ended: ask for a new hold to run the key again")
 	case s.lost != "":
 		return wrong(http.StatusGone, "lost", "%s", s.lost)
 	case s.failure == nil:
@@ -81,7 +82,7 @@ type holdJSON struct {
 	Names   []string `json:"names"`
 	State   string   `json:"state"`
 	Token   int64    `json:"token,omitempty"`
-	Left    int64    `json:"left_ms"`          // how much longer the lock is held if no more heartbeat succeeds
+	Left    int64    `json:"left_ms"`          // how much longer the lock is held if no further heartbeat succeeds
 	Program string   `json:"program"`          // the process
 	Holder  string   `json:"holder"`           // the id in the lock table
 	Detail  string   `json:"detail,omitempty"` // why the lock was lost or refused
@@ -101,7 +102,7 @@ func (h *hold) describe() holdJSON {
 	return j
 }
 
-// account guards the status of a hold, which requests read while the hold changes it.
+// account guards the status of a hold, because requests read it while the hold's goroutines change it.
 type account struct {
 	mu  sync.Mutex
 	now status

@@ -1,18 +1,24 @@
 // Package agent holds locks for the programs of one machine or one pod. A program asks for a lock over a Unix socket,
-// in plain HTTP. Each response represents one hold, and lasts as long as that hold. docs/agent.md describes the
-// protocol and explains why it is safe.
+// in plain HTTP. The response to such a request represents one hold, and lasts as long as the hold. docs/agent.md
+// describes the protocol and explains why it is safe.
 package agent
 
 // The files, from the inside out:
 //
 //   - rules.go: the state machine of a hold, which decides when a lock may be released
-//   - hold.go: carries out what the state machine decides; account.go: what requests can see of a hold
-//   - kinds.go: how each kind of lock is acquired: mutexes, sets, semaphores, elections and work that is done once
-//   - lines.go: what a program reads; clocks.go: until when a program may act; fence.go: how a program fences its writes
+//   - hold.go: the runner of a hold, which carries out what the state machine decides
+//   - account.go: the part of a hold's state that requests can see
+//   - kinds.go: how each kind of lock is acquired
+//   - lines.go: what a program reads
+//   - clocks.go: until when a program may act
+//   - fence.go: how a program fences its writes
 //   - promises.go: lost locks that other programs may not get yet
-//   - agent.go: the holds of an agent; program.go: the share of each program; process.go: the process that sent a request
+//   - agent.go: the holds of an agent
+//   - program.go: limits on what each program may use
+//   - process.go: the process that sent a request
 //   - socket.go: connections, and how many requests of a program may begin at a time
-//   - api.go, request.go, answer.go: the paths, their parameters, and responses; counts.go: the metrics
+//   - api.go, request.go, answer.go: the paths, their parameters, and responses
+//   - counts.go: the metrics
 //   - command.go, stepdown.go, logger.go: the commands agent and agent stepdown, and what they print
 
 import (
@@ -66,7 +72,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	holds    map[string]*hold // by id; those that are not over
-	past     []*hold          // the last ones that are over, oldest first, because a program may ask late how its hold ended
+	past     []*hold          // the last holds that ended, oldest first, because a program may ask late how its hold ended
 	draining bool             // programs get no more locks
 }
 
@@ -80,10 +86,10 @@ func New(c Config) *Agent {
 		outcomes: newOutcomes(), holds: map[string]*hold{}}
 }
 
-// remembered is how many holds are remembered after they are over.
+// remembered is how many of the holds that ended an Agent remembers.
 const remembered = 1000
 
-// newHold returns a hold for a request. If it succeeds, the hold owns the process.
+// newHold returns a hold for a request. If newHold succeeds, the hold owns p, and closes it when the hold is over.
 func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 	for _, name := range r.names {
 		if bad := a.allowed(name); bad != nil {
@@ -91,7 +97,7 @@ func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 		}
 	}
 	if p.HasClosed() {
-		return nil, wrong(http.StatusBadRequest, "closed", "the program closed the connection, or its side of it, before its request began")
+		return nil, wrong(http.StatusBadRequest, "closed", "the program closed the connection, or its side of it, before the request began: keep both sides open until the response ends")
 	}
 	h := &hold{owner: owner{id: newID(), asked: r, who: p.Who(), peer: p}, agent: a, machine: machine{releasesAtEOF: r.releasesAtEOF},
 		events: loop.NewInbox[event](), lines: newLines(), reads: attention{Stall: loop.Stall{Clock: a.clock, Limit: r.stall}}, term: term{returned: make(chan bool, 1), mute: make(chan struct{})}, ended: make(chan struct{})}
@@ -104,7 +110,7 @@ func (a *Agent) newHold(r *request, p process) (*hold, *problem) {
 	return h, bad
 }
 
-// complete fills in the rest of a hold, and adds it to the others.
+// complete fills in the rest of a hold, and adds it to the agent's holds.
 func (a *Agent) complete(h *hold) *problem {
 	err := h.peer.Watch(func() { h.put(event{what: streamEnds}) }, func() { h.put(event{what: exits}) })
 	if err != nil {
@@ -122,7 +128,7 @@ func (a *Agent) complete(h *hold) *problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.draining {
-		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping and gives out no more locks")
+		return wrong(http.StatusServiceUnavailable, "stopping", "this agent is stopping, or is being drained, and gives out no more locks until it is restarted")
 	}
 	a.holds[h.id] = h
 	return nil
@@ -169,8 +175,9 @@ func (a *Agent) all() (all []*hold) {
 	return all
 }
 
-// Drain stops giving out locks and asks all programs to release theirs. It returns when no program holds a lock, or
-// when ctx ends. It never releases a lock whose program may still act: such a lock expires.
+// Drain stops giving out locks and asks all programs to release theirs. It returns when all holds are over, or when ctx
+// ends. It does not release a lock whose program may still act: that lock stays held until the program releases it or
+// ends, or until the lock expires.
 func (a *Agent) Drain(ctx context.Context, reason string) {
 	a.mu.Lock()
 	a.draining = true
@@ -178,7 +185,8 @@ func (a *Agent) Drain(ctx context.Context, reason string) {
 	stop(ctx, a.all(), reason)
 }
 
-// stop asks the programs of holds to release their locks, and returns once they are over, or ctx ends.
+// stop asks the programs of holds to release their locks, and returns when all of these holds are over, or when ctx
+// ends.
 func stop(ctx context.Context, holds []*hold, reason string) {
 	for _, h := range holds {
 		h.stop(reason)
@@ -192,21 +200,22 @@ func stop(ctx context.Context, holds []*hold, reason string) {
 	}
 }
 
-// newID returns a new id for a hold. It is a secret with 128 random bits: the program that knows it may release the hold.
+// newID returns a new id for a hold. The id is a secret of 128 random bits, because knowing it can suffice to release
+// the lock.
 func newID() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
-// proofOf returns a hash of a hold's id. The lock table contains only this hash. A program that knows the id can
-// therefore prove that the hold is its own.
+// proofOf returns a hash of a hold's id. The lock table contains only this hash, so a program that knows the id can
+// prove that the hold is its own.
 func proofOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
 }
 
-// holderOf returns the id of the holder for the lock table. It identifies the program, not the agent.
+// holderOf returns the holder's id for the lock table. This id identifies the program, not the agent.
 func holderOf(host, id, label string, p peer.Identity) string {
 	program := label
 	if program == "" {

@@ -17,13 +17,13 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// OpenAPI describes the agent's requests and lines, for those who write clients.
+// OpenAPI describes the agent's requests and lines, for authors of clients.
 //
 //go:generate go test -run TestTheDescriptionIsMadeFromTheCode . -update
 //go:embed openapi.json
 var OpenAPI []byte
 
-// api answers the requests for an agent.
+// api answers the requests to an agent.
 type api struct{ *Agent }
 
 // Handler returns the handler for the requests of programs.
@@ -33,21 +33,21 @@ func (a *Agent) Handler() http.Handler {
 		mux.HandleFunc("POST /v1/"+kind, func(w http.ResponseWriter, r *http.Request) { api.acquire(w, r, kind) })
 	}
 	mux.Handle("GET /v1/holds", api.by(api.list))                    // the holds of this user
-	mux.Handle("GET /v1/holds/{id}", api.by(api.about))              // the state of a hold; left_ms counts from before the request
-	mux.Handle("POST /v1/holds/{id}/release", api.by(api.release))   // releases the lock, once the work has returned; 202: Spanner did not answer in time, so the lock is released or expires
+	mux.Handle("GET /v1/holds/{id}", api.by(api.about))              // the state of a hold; add left_ms to readings of your clocks from before the request
+	mux.Handle("POST /v1/holds/{id}/release", api.by(api.release))   // releases the lock; send it once the work has returned; 202: Spanner did not answer in time, so the lock has been released or will expire
 	mux.Handle("POST /v1/holds/{id}/done", api.by(api.release))      // for once: releases the lock and records the key as done, in one commit
 	mux.Handle("POST /v1/holds/{id}/stepdown", api.by(api.stepDown)) // asks the program to release its lock; in an election, the candidates are told first, which takes a third of the lease
-	mux.Handle("POST /v1/stepdown", api.by(api.stepDownAll))         // ?drain=: asks all programs of this user, and answers when they have released their locks; with drain, the agent also refuses new holds
-	mux.Handle("POST /v1/release", api.by(api.releaseOrphan))        // ?name=&token=&hold=: releases a lock of an agent that has ended
+	mux.Handle("POST /v1/stepdown", api.by(api.stepDownAll))         // ?drain=: asks all programs of this user to release their locks, and answers when they have done so; with drain, the agent also refuses new holds
+	mux.Handle("POST /v1/release", api.by(api.releaseOrphan))        // ?name=&token=&hold=: releases a lock that was acquired through an agent that has since ended
 	api.readOnly(mux)
 	mux.Handle("/", open(func(r *http.Request) answer {
-		return wrong(http.StatusNotFound, "no-such-path", "there is no %s %.128s: spindle schema agent lists the paths", r.Method, r.URL.Path)
+		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: spindle schema agent lists the paths", r.Method, r.URL.Path)
 	}))
 	mux.Handle("GET /metrics", fewAtATime(api.by(func(r *http.Request, p process) answer { return api.metrics(r, seesAll(p)) }))) // for Prometheus; they name locks only for root and the agent's own user
 	return readsBody(mux)
 }
 
-// ReadOnly returns the handler for probes, which can neither acquire nor release a lock.
+// ReadOnly returns the handler for probes. Their requests can neither acquire nor release a lock.
 func (a *Agent) ReadOnly() http.Handler {
 	api, mux := api{a}, http.NewServeMux()
 	api.readOnly(mux)
@@ -61,7 +61,7 @@ func (a api) readOnly(mux *http.ServeMux) {
 	mux.Handle("GET /v1/elections", open(a.leader))                                                               // ?name=: who leads, or null
 }
 
-// open returns a handler for requests of any process.
+// open returns a handler for requests that any process may send.
 func open(do func(*http.Request) answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { do(r).write(w) })
 }
@@ -69,15 +69,16 @@ func open(do func(*http.Request) answer) http.Handler {
 // bodyLimit limits how long a client may take to send the body of a request. No request needs a body.
 const bodyLimit = 5 * time.Second
 
-// readsBody reads the body of a request before it passes the request on. The server notices that a client is gone only
-// after the body has been read. Without this, a waiting request would outlive its client.
+// readsBody returns a handler that reads the body of a request before it passes the request to next. Otherwise, a
+// waiting request would outlive its client, because the server notices that a client is gone only after the body has
+// been read.
 func readsBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			control := http.NewResponseController(w)
 			_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
 			if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 4<<10)); err != nil {
-				wrong(http.StatusBadRequest, "bad-body", "the request's body could not be read: %v: requests have no bodies", err).write(w)
+				wrong(http.StatusBadRequest, "bad-body", "the request's body could not be read: %v: leave the body out, because no request needs one", err).write(w)
 				return
 			}
 			_ = control.SetReadDeadline(time.Time{})
@@ -90,7 +91,7 @@ func readsBody(next http.Handler) http.Handler {
 func (a api) sender(r *http.Request) (process, *problem) {
 	for _, h := range []string{"Via", "Forwarded", "X-Forwarded-For"} {
 		if r.Header.Get(h) != "" {
-			return nil, wrong(http.StatusForbidden, "proxied", "this request's header %s shows that it came through a proxy: a lock belongs to the process that connects, so connect to the socket directly", h)
+			return nil, wrong(http.StatusForbidden, "proxied", "the header %s shows that this request came through a proxy: connect to the socket directly, because a lock belongs to the process that connects", h)
 		}
 	}
 	return a.identify(socketOf(r))
@@ -108,7 +109,7 @@ func (a api) by(do func(*http.Request, process) answer) http.Handler {
 	})
 }
 
-// acquire begins a hold, and answers with its lines.
+// acquire begins a hold, and answers with the hold's lines.
 func (a api) acquire(w http.ResponseWriter, r *http.Request, kind string) {
 	p, bad := a.sender(r)
 	if bad != nil {
@@ -150,17 +151,18 @@ func (a api) acquire(w http.ResponseWriter, r *http.Request, kind string) {
 	}()
 }
 
-// seesAll reports whether a program's user is root or the agent's own user, who may see and stop the holds of all users.
+// seesAll reports whether a program's user is root or the agent's own user. In the metrics, these users see the names
+// of all locks, and they can ask the programs of all users to release their locks.
 func seesAll(p process) bool {
 	uid := p.Who().UID
 	return uid == 0 || uid == os.Getuid()
 }
 
-// own returns the hold that a request names, if the user has it. Root may use the holds of every user.
+// own returns the hold that a request names, if it belongs to the sender's user. Root may use the holds of all users.
 func (a api) own(r *http.Request, p process) (*hold, *problem) {
 	h := a.find(r.PathValue("id"))
 	if h == nil || h.who.UID != p.Who().UID && p.Who().UID != 0 {
-		return nil, wrong(http.StatusNotFound, "no-such-hold", "no hold of this user has that id, or the hold ended long ago")
+		return nil, wrong(http.StatusNotFound, "no-such-hold", "this user has no hold with that id at this agent, or the hold ended long ago")
 	}
 	return h, nil
 }
@@ -192,7 +194,8 @@ func (a api) about(r *http.Request, p process) answer {
 	return ok(j)
 }
 
-// release ends a hold once the program's work has returned. If the path ends in /done, it also records the key as done.
+// release ends a hold whose program says that its work has returned. If the path ends in /done, release also records
+// the key as done.
 func (a api) release(r *http.Request, p process) answer {
 	h, bad := a.own(r, p)
 	if bad != nil {
@@ -200,7 +203,7 @@ func (a api) release(r *http.Request, p process) answer {
 	}
 	done := strings.HasSuffix(r.URL.Path, "/done")
 	if done && h.asked.kind != onces {
-		return wrong(http.StatusBadRequest, "not-once", "only holds of /v1/once can be done: for a hold of /v1/%s, use release", h.asked.kind)
+		return wrong(http.StatusBadRequest, "not-once", "only a hold of /v1/once has a key to record as done: for a hold of /v1/%s, use release", h.asked.kind)
 	}
 	h.put(event{what: asked, done: done})
 	slow(r)
@@ -221,8 +224,8 @@ func (a api) stepDown(r *http.Request, p process) answer {
 	return result{http.StatusAccepted, map[string]string{"state": "stopping"}}
 }
 
-// stepDownAll asks all programs of a user to release their locks, and answers once they have done so. If root or the
-// agent's own user sends the request, the programs of all users are asked. With the parameter drain, the agent also
+// stepDownAll asks all programs of the sender's user to release their locks, and answers once they have done so. If the
+// sender is root or the agent's own user, it asks the programs of all users. With the parameter drain, the agent also
 // stops giving out locks.
 func (a api) stepDownAll(r *http.Request, p process) answer {
 	slow(r)
@@ -232,7 +235,7 @@ func (a api) stepDownAll(r *http.Request, p process) answer {
 	}
 	switch drain := r.URL.Query().Has("drain"); {
 	case drain && !everybody:
-		return wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user can drain the agent")
+		return wrong(http.StatusForbidden, "not-yours", "only root and the agent's own user may drain the agent")
 	case drain:
 		a.Drain(r.Context(), "stepdown")
 	default:
@@ -241,7 +244,7 @@ func (a api) stepDownAll(r *http.Request, p process) answer {
 	return ok(map[string]int{"held": len(theirs())})
 }
 
-// waitFor limits how long a request other than for a hold may take.
+// waitFor limits how long Spanner may take over a request that belongs to none of this agent's holds.
 const waitFor = 30 * time.Second
 
 // releaseOrphan releases locks that a program got from an agent that has ended. The program must know the hold's id.
@@ -250,10 +253,10 @@ func (a api) releaseOrphan(r *http.Request, _ process) answer {
 	number, err := strconv.ParseInt(q.Get("token"), 10, 64)
 	token, id, names := table.Token(number), q.Get("hold"), q["name"]
 	if err != nil || id == "" || len(names) == 0 {
-		return wrong(http.StatusBadRequest, "bad-parameter", "name=, token= and hold= are required: take them from the lines of the hold")
+		return wrong(http.StatusBadRequest, "bad-parameter", "name=, hold= and a numeric token= are required: take them from the lines of the hold")
 	}
 	if a.find(id) != nil {
-		return wrong(http.StatusConflict, "not-orphaned", "that hold belongs to this agent: use /v1/holds/%s/release", id)
+		return wrong(http.StatusConflict, "not-orphaned", "this agent knows that hold: use /v1/holds/%s/release", id)
 	}
 	for _, name := range names {
 		if err := table.CheckName(name); err != nil {

@@ -2,8 +2,8 @@ package agent
 
 import "time"
 
-// A reading is what the machine's clocks showed at one moment. It includes only clocks that programs in any language
-// can read. Times are in milliseconds, so that they fit in any language's number type.
+// A reading is what the machine's clocks showed at one moment. It includes only clocks that other processes can read as
+// well. Times are in milliseconds, because JavaScript's numbers can't represent nanoseconds exactly.
 type reading struct {
 	Boottime  int64 `json:"boottime_ms,omitempty"`  // CLOCK_BOOTTIME, which keeps running while the machine is suspended
 	Monotonic int64 `json:"monotonic_ms,omitempty"` // CLOCK_MONOTONIC, which stops while the machine is suspended
@@ -11,9 +11,9 @@ type reading struct {
 }
 
 // until returns the end of a term by each clock. The argument left is how much of the term remained just after the
-// clocks were read. A program may act only while every clock that it can read shows a time before that end. The caller
-// must read the clocks before determining left. If the caller pauses in between, the result is too early, but never too
-// late.
+// clocks were read. A program may act only while every clock that it can read shows a time before that clock's end. The
+// caller must read the clocks before it determines left. If it pauses in between, the result is too early, but never
+// too late.
 func (r reading) until(left time.Duration) reading {
 	ms := max(left.Milliseconds(), 0)
 	u := reading{Unix: r.Unix + ms}

@@ -32,18 +32,21 @@ plain HTTP, and holds the lock for as long as the response lasts:
   curl -N --unix-socket /run/spindle/agent.sock -X POST \
     'http://agent/v1/locks?name=nightly'
 
-If the program dies for any reason, the agent releases its locks at once. The
-next program can take them without waiting for the lease to expire. The response
-consists of lines of JSON, which tell the program when it holds the lock, how
-long it may act, how to fence its writes, and when it must stop. The protocol is
-described in docs/agent.md, and there are clients for Python and Node.
+If the program dies, the agent releases its locks at once, and the next program
+does not have to wait for the lease to expire. This needs Linux 6.5, or 5.3 if
+the program is in the agent's pid namespace. Elsewhere, the locks expire.
+
+The response consists of lines of JSON, which tell the program when it holds the
+lock, how long it may act, how to fence its writes, and when it must stop. The
+protocol is described in docs/agent.md, and there are clients for Python and
+Node.
 
 Programs need permission to write to the socket; see --mode. Requests through a
 proxy are refused, and the agent does not listen on TCP, because a lock belongs
 to the process that connects. To limit which locks programs can take, use
 --allow-name.
 
-With --notify, agents and programs with the library tell each other over UDP
+With --notify, agents and programs that use the library tell each other over UDP
 when a lock is free. The lock then changes hands within a few milliseconds, and
 waiting costs about two requests for each lease. Open the port to all processes
 that use the same locks, and to no others.
@@ -53,10 +56,10 @@ waits until they have done so or the locks have expired. It never releases a
 lock whose program may still act. A second signal ends the agent at once.
 `
 
-// DefaultSocket is where an agent listens, and where its clients connect unless SPINDLE_AGENT is set.
+// DefaultSocket is where an agent listens, and where clients connect, unless they are given another socket.
 const DefaultSocket = "/run/spindle/agent.sock"
 
-// serving is one run of the command agent.
+// serving is one run of the agent command.
 type serving struct {
 	*database.Database
 	listen   string
@@ -121,7 +124,7 @@ func (s *serving) run(ctx context.Context) error {
 	return s.serve(ctx, on, Config{Locks: db.Locks(), Heartbeats: beats.Locks().Store, Notified: notified})
 }
 
-// serve serves programs until a signal comes, and then until they have released their locks.
+// serve serves programs until a signal arrives, and then waits until they have released or lost their locks.
 func (s *serving) serve(ctx context.Context, on net.Listener, c Config) error {
 	ctx, stop := terminal.UntilEnded(ctx)
 	defer stop()
@@ -169,7 +172,7 @@ const lastAnswers = 3 * time.Second
 func (s *serving) check() (path string, mode fs.FileMode, err error) {
 	path, ok := strings.CutPrefix(s.listen, "unix:")
 	if !ok || path == "" {
-		return "", 0, terminal.Misuse("--listen %q: want unix:/path/of/the.sock; TCP is not supported, because a lock belongs to the process that connects", s.listen)
+		return "", 0, terminal.Misuse("--listen %q: want unix:/path/to/agent.sock; TCP is not supported, because a lock belongs to the process that connects", s.listen)
 	}
 	n, err := strconv.ParseUint(s.mode, 8, 32)
 	if err != nil || n > 0o777 {
@@ -186,7 +189,7 @@ func (s *serving) check() (path string, mode fs.FileMode, err error) {
 	return path, fs.FileMode(n), nil
 }
 
-// look reads the table once, so that a mistake in the flags is found before a program asks for a lock.
+// look reads the table once, to find mistakes in the flags before a program asks for a lock.
 func (s *serving) look(ctx context.Context, db *database.Connection) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -201,12 +204,12 @@ func (s *serving) look(ctx context.Context, db *database.Connection) error {
 }
 
 // listenOn listens on a socket that has the given permissions. It replaces a socket that an earlier agent left behind.
-// Agents that start at the same time take turns, so that no agent removes the socket of another.
+// If another agent is starting on the same path, listenOn fails: otherwise it could remove that agent's new socket.
 func listenOn(path string, mode fs.FileMode) (net.Listener, error) {
 	turn, err := child.NewLockFile(path + ".lock")
 	switch {
 	case errors.Is(err, child.ErrBusy):
-		return nil, fmt.Errorf("--listen unix:%s: another agent is just starting there", path)
+		return nil, fmt.Errorf("--listen unix:%s: another agent is just starting there: start only one, or choose another path", path)
 	case err != nil:
 		return nil, fmt.Errorf("--listen unix:%s: %w: the directory %s must exist and be writable by this user", path, err, filepath.Dir(path))
 	}
@@ -239,13 +242,13 @@ func removeStale(path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return errors.New("a file that is not a socket is in the way, and the agent does not remove it")
+		return errors.New("a file that is not a socket is in the way, and the agent does not remove it: remove the file, or choose another path")
 	}
 	c, err := net.Dial("unix", path)
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return errors.New("another agent is already listening there")
+		return errors.New("another agent is already listening there: stop it, or choose another path")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return os.Remove(path)
 	}

@@ -17,10 +17,10 @@ func newOutcomes() *prometheus.CounterVec {
 	return c
 }
 
-// metrics answers with the metrics: all of them, or only those that do not name locks.
+// metrics answers with all metrics if names is true, and otherwise only with those that do not name locks.
 func (a api) metrics(r *http.Request, names bool) answer {
 	holds := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spindle_agent_holds",
-		Help: "Programs that hold a lock of this agent, or wait for one, by state."}, []string{"state"})
+		Help: "Requests that hold a lock of this agent, or wait for one, by state."}, []string{"state"})
 	held := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spindle_agent_held",
 		Help: "1 for each lock that a program of this agent holds."}, []string{"spindle_lock"})
 	for _, state := range []string{"waiting", "held", "stopping", "orphaned", "releasing"} {
@@ -29,7 +29,7 @@ func (a api) metrics(r *http.Request, names bool) answer {
 	for _, h := range a.all() {
 		j := h.describe()
 		if h.status().phase == over {
-			continue // since it was listed
+			continue // the hold ended after it was listed
 		}
 		holds.WithLabelValues(j.State).Inc()
 		for _, name := range j.Names {
@@ -53,7 +53,7 @@ func fewAtATime(h http.Handler) http.Handler {
 			defer func() { <-places }()
 			h.ServeHTTP(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("the agent answers %d requests for its metrics at a time: try again later", most), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("the agent answers at most %d requests for its metrics at a time: try again later", most), http.StatusServiceUnavailable)
 		}
 	})
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// fenceJSON makes a transaction of the program fail if the lock is no longer held. The program either adds Mutation to
-// the transaction, or runs one of the SQL statements and rolls back unless the statement changed Rows rows.
+// fenceJSON lets a program make a transaction fail if the lock is no longer held. The program either adds Mutation to
+// the transaction, or runs one of the SQL statements with Parameter, and rolls back unless the statement changed Rows
+// rows.
 type fenceJSON struct {
 	GoogleSQL  string         `json:"googlesql"`
 	PostgreSQL string         `json:"postgresql"`
@@ -49,7 +50,7 @@ func mutations(tableName string, writes ...table.Write) (all []map[string]any) {
 	return all
 }
 
-// commitTimestamp is the placeholder that Spanner's API replaces by the commit timestamp.
+// commitTimestamp is the placeholder that Spanner's API replaces with the commit timestamp.
 const commitTimestamp = "spanner.commit_timestamp()"
 
 func valueOf(v any) any {

@@ -19,7 +19,7 @@ import (
 
 // hold represents one response, during which a program waits for a lock, and then holds the lock for one term. Only the
 // goroutine of run may use the fields machine, reads and cause. Other goroutines call put to send events to that
-// goroutine, and read the account.
+// goroutine, and call status to read the hold's state.
 type hold struct {
 	owner
 	account
@@ -32,11 +32,11 @@ type hold struct {
 	reads   attention // whether the program reads its lines
 	wait    wait
 	term    term
-	cause   event         // what to report as the reason of a later loss: what began the doubt, or the early end of the term
+	cause   event         // the event to report as the reason for a later loss: the one that began the doubt, or the early end of the term
 	ended   chan struct{} // closed once the hold is over
 }
 
-// owner is the program that a hold belongs to, with what it asked for. It never changes.
+// owner is the program that a hold belongs to, with what it asked for. It does not change once the hold has begun.
 type owner struct {
 	id     string // of the hold
 	holder string // the id in the lock table
@@ -45,7 +45,7 @@ type owner struct {
 	peer   process
 }
 
-// wait is the wait for the lock.
+// wait is the part of a hold that waits for the lock.
 type wait struct {
 	ctx     context.Context // canceled when the hold stops waiting
 	quit    context.CancelCauseFunc
@@ -53,11 +53,11 @@ type wait struct {
 	decided chan struct{} // closed once the lock has been won or refused
 }
 
-// term is the time in which the lock is held. The fields lock and names are set before the phase becomes held.
+// term is the term for which the lock is held. The fields lock and names are set before the phase becomes held.
 type term struct {
 	lock     holding
 	names    []string
-	returned chan bool     // receives whether the key is done when the lock is to be released; buffered
+	returned chan bool     // receives a value when the lock is to be released: whether the key is done; buffered
 	mute     chan struct{} // closed to stop the heartbeats
 }
 
@@ -72,7 +72,7 @@ type event struct {
 
 func (h *hold) put(e event) { h.events.Put(e) }
 
-// options returns the options for the lock, of whatever kind.
+// options returns the options that locks of all kinds have in common.
 func (h *hold) options() spindle.CommonOption {
 	r, a := h.asked, h.agent
 	return spindle.Options(
@@ -81,7 +81,7 @@ func (h *hold) options() spindle.CommonOption {
 			c.Shared = true
 			c.Store, c.Requests, c.Clock = a.programs.counted(h, a.Locks.Store), &a.requests, a.clock
 			c.Owner = h.who.Key
-			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // each program counts as a process of its own in queues
+			c.Process = fmt.Sprintf("agent %p, %s", a, cmp.Or(h.who.Key, h.id)) // in queues, each program counts as a separate process
 			c.Mute, c.Happened = h.term.mute, h.happened
 			c.HoldOff = a.promises.left
 			c.Look = r.lease / 20 // polls are cheap because they are shared, and the lock of a killed program is taken over sooner
@@ -115,7 +115,7 @@ func (h *hold) acquire() {
 	if h.asked.wait > 0 {
 		defer time.AfterFunc(h.asked.wait, func() { h.wait.quit(errTimeout) }).Stop()
 	}
-	var late *time.Timer // until when the release may take; nil if the lock was not acquired
+	var late *time.Timer // limits how long the release may take; nil if the lock was not acquired
 	err := h.wait.locker(h.wait.ctx, func(l holding) (done bool) {
 		h.put(event{what: won, lock: l})
 		done = <-h.term.returned
@@ -212,8 +212,8 @@ func (h *hold) do(a action, e event) {
 }
 
 // longestDoubt is how long the agent waits for the second sign that a program has died. The two signs are the end of
-// its process and the end of its stream. After a kill, both signs come within this time, unless the process has to free
-// gigabytes of memory or writes a core dump.
+// its process and the end of its stream. After a kill, both signs usually come within this time. They take longer if
+// the process has to free gigabytes of memory, or writes a core dump.
 const longestDoubt = 100 * time.Millisecond
 
 var (
@@ -237,7 +237,7 @@ func (h *hold) sayHeld() {
 	h.lines.add(said)
 }
 
-// reasons has the names of errors in lines and problems.
+// reasons lists errors, and the names that lines and problems use for them.
 var reasons = []struct {
 	err  error
 	name string
@@ -294,7 +294,7 @@ func (h *hold) sayRefused(err error) {
 func (h *hold) sayReleased(err error) {
 	h.change(func(s *status) {
 		if err == nil && errors.Is(s.ended, spindle.ErrSuperseded) {
-			err = s.ended // an election that finds this at its release has nothing left to release
+			err = s.ended // an elector that finds at its release that its lock was superseded reports no error
 		}
 		s.failure = err
 	})
@@ -305,20 +305,20 @@ func (h *hold) sayReleased(err error) {
 	}
 }
 
-// stop asks the program to release the lock. In an election, it first announces to the followers that the lock will be
-// released.
+// stop asks the program to release the lock. If the program leads an election, stop first announces to the followers
+// that the lock will be released.
 func (h *hold) stop(reason string) {
 	h.change(func(s *status) { s.stops = reason })
 	if h.status().phase == held {
 		if term, leads := h.term.lock.(spindle.Term); leads {
-			go func() { _ = term.StepDown(context.Background()) }() // which calls ask
+			go func() { _ = term.StepDown(context.Background()) }() // in the end, the term's context is canceled, which calls ask
 			return
 		}
 	}
 	h.ask()
 }
 
-// ask asks the program to release the lock. If stop has recorded no reason, the reason is a handover to another
+// ask asks the program to release the lock. If stop has recorded no reason, the reason must be a handover to another
 // candidate.
 func (h *hold) ask() {
 	h.put(event{what: stopAsked, reason: cmp.Or(h.status().stops, "handover")})

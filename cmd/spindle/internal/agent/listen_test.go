@@ -45,7 +45,7 @@ func TestTheSocketOfARunningAgentIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = first.Close() }()
 	_, err = listenOn(path, 0o600)
-	require.EqualError(t, err, "--listen unix:"+path+": another agent is already listening there")
+	require.EqualError(t, err, "--listen unix:"+path+": another agent is already listening there: stop it, or choose another path")
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "the first agent can still be reached")
 	require.NoError(t, conn.Close())
