@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A crew is three processes that compete for one lock. A process that was killed or stopped is replaced by a new one in
-// the same seat.
+// A crew is three processes that compete for one lock. Each process has a seat. If a process is killed or stopped, a
+// new process gets its seat.
 type crew struct {
 	ground *ground
 	sys    system
@@ -18,13 +18,13 @@ type crew struct {
 	seats  []*seat
 	events chan event
 	past   []event        // since the last round began
-	owner  map[string]int // the seat that holds a part of the lock
+	owner  map[string]int // the seat that holds each part of the lock
 }
 
 type seat struct {
 	*process
 	place place
-	ended bool // it has been told to end
+	ended bool // the process has been told to end
 }
 
 // An event is a report of the process in a seat.
@@ -69,7 +69,7 @@ func (c *crew) fill(i int) error {
 func (c *crew) await(what string, cond func() bool) error {
 	met, err := c.within(time.Minute, cond)
 	if err == nil && !met {
-		err = fmt.Errorf("%s: waited for a minute until %s", c.name, what)
+		err = fmt.Errorf("%s: it took more than a minute until %s", c.name, what)
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (c *crew) note(e event) error {
 	return nil
 }
 
-// settled reports whether all parts are held, and shared evenly.
+// settled reports whether all parts are held, in equal shares.
 func (c *crew) settled() bool {
 	if len(c.owner) < c.sys.parts {
 		return false
@@ -134,7 +134,7 @@ func (c *crew) ownedBy(i int) (parts []string) {
 	return parts
 }
 
-// holder returns a seat that holds something.
+// holder returns a seat that holds a part of the lock, or -1.
 func (c *crew) holder() int {
 	for _, i := range c.owner {
 		return i
@@ -142,8 +142,9 @@ func (c *crew) holder() int {
 	return -1
 }
 
-// end sends a signal that ends the process in a seat, and returns the longest time that a part of the lock had no
-// holder. After SIGKILL, this time begins with the signal. Otherwise, it begins when the process stopped its work.
+// end sends a signal that ends the process in a seat. It returns how long the lock then had no holder or, for a lock in
+// parts, the longest of these times. After SIGKILL, the time begins with the signal. Otherwise, it begins when the
+// process has stopped its work.
 func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 	parts, victim := c.ownedBy(i), c.seats[i]
 	victim.ended = true
@@ -182,7 +183,7 @@ func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 	return slices.Max(gaps), nil
 }
 
-// first returns the time of the first such event in this round, or 0.
+// first returns the time of the first event of this round that matches, or 0.
 func (c *crew) first(kind, part string, match func(event) bool) int64 {
 	for _, e := range c.past {
 		if e.Kind == kind && e.Part == part && match(e) {

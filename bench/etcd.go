@@ -26,8 +26,8 @@ func startEtcd(g *ground) (place, error) {
 	return place{Addr: r.Addr}, err
 }
 
-// serveEtcd runs a server of one member with default settings on a free loopback port, until the process ends. It calls
-// ready with the endpoint for clients.
+// serveEtcd runs a single etcd server with default settings on free loopback ports. It calls ready with the endpoint
+// for clients, and returns only if the server fails.
 func serveEtcd(dir string, ready func(endpoint string)) error {
 	anywhere := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	c := embed.NewConfig()

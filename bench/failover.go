@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// measureFailovers starts several crews, each with a lock of its own. In each round, it ends a crew's holder with a
-// signal. It returns the times without a holder, measured in leases, in ascending order.
+// measureFailovers starts several crews, each with a lock of its own. In each round, each crew's holder gets a signal
+// that ends it. The function returns the times without a holder, measured in leases, in ascending order.
 func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal) ([]float64, error) {
 	places, err := s.places(g, crewSize)
 	if err != nil {
@@ -41,7 +41,8 @@ func (c *crew) failovers(rounds int, signal os.Signal) ([]float64, error) {
 		if err := c.await("all parts of the lock were held", c.settled); err != nil {
 			return took, err
 		}
-		// This lets candidates discover each other, and makes the signal arrive at a random time between two heartbeats.
+		// Candidates need time to discover each other, and the signal must come at a random time between two
+		// heartbeats.
 		if err := c.rest(lease/2 + rand.N(lease/3)); err != nil {
 			return took, err
 		}

@@ -13,18 +13,18 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/subprocess"
 )
 
-// lease is the lease of all systems. Etcd and Kubernetes count whole seconds.
+// lease is the lease of all systems. It is a whole number of seconds, because etcd and Kubernetes count in seconds.
 var lease = 4 * time.Second
 
-// A process holds a mutex that others want for one of these.
+// These are the times for which a process holds a mutex that other processes want.
 const (
 	shortTurn = 20 * time.Millisecond
 	longTurn  = 200 * time.Millisecond
 )
 
-// rounds is how often each measurement is made.
+// rounds says how often, or for how long, each measurement is made.
 type rounds struct {
-	kills, crews int // kills of each of the crews, which run at the same time
+	kills, crews int // kills per crew, and the number of crews, which run at the same time
 	stops        int
 	rest         int // leases
 	cycles       int
@@ -51,7 +51,7 @@ func main() {
 }
 
 func parse() (o options, err error) {
-	flag.BoolVar(&o.short, "short", false, "measure everything once or twice, to see whether it works")
+	flag.BoolVar(&o.short, "short", false, "make only a few short measurements, to see whether they work")
 	only := flag.String("only", "", "measure only systems whose names match this `regexp`")
 	flag.BoolVar(&o.compile, "build-apiserver", false, "compile a kube-apiserver first, unless the cache has one")
 	flag.StringVar(&o.apiserver, "apiserver", "", "the `path` of a kube-apiserver (default: the one in the cache)")
@@ -77,7 +77,7 @@ func (o options) run() error {
 	return err
 }
 
-// compare measures the systems one after the other. If a measurement fails, the others are still made.
+// compare measures the systems one after the other. If one measurement fails, the others are made all the same.
 func (o options) compare(n rounds) (comparison, error) {
 	c := comparison{conditions: n.String(), versions: versionsWith(o.apiserver)}
 	var stderr io.Writer
@@ -99,7 +99,7 @@ func (o options) compare(n rounds) (comparison, error) {
 }
 
 func (n rounds) String() string {
-	return fmt.Sprintf("The lease is %v. %d kills, %d stops, %d leases at rest, %d cycles of lock and unlock, %v of turns that hold the lock for %v, and %v for %v.",
+	return fmt.Sprintf("The lease is %v. Each system is measured with up to %d kills, %d stops, %d leases at rest, %d cycles of lock and unlock, %v of turns that hold the lock for %v, and %v of turns that hold it for %v.",
 		lease, n.kills*n.crews, n.stops, n.rest, n.cycles, n.turns, shortTurn, n.turns, longTurn)
 }
 

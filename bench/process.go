@@ -23,7 +23,7 @@ type task struct {
 	Name     string        // the lock's name
 	Dir      string        // etcd: where its data is
 	Argv     []string      // exec: the program and its arguments
-	Turns    int           // turns: the maximum number; 0: no limit
+	Turns    int           // turns: the maximum number, or 0 for no limit
 	Hold     time.Duration // turns: how long a process holds the lock each time
 	Duration time.Duration // turns: how long the processes compete, at most
 	Lease    time.Duration
@@ -62,7 +62,7 @@ type process struct {
 	failure error       // why it ended, if it failed; valid once reports is closed
 }
 
-// start starts a process. Its messages go to stderr if it is not nil.
+// start starts a process. The process's messages go to stderr, unless stderr is nil.
 func (t task) start(stderr io.Writer) (*process, error) {
 	t.Lease = lease
 	arg, err := json.Marshal(t)
@@ -88,7 +88,7 @@ func (p *process) await(limit time.Duration) (report, error) {
 	select {
 	case r, ok := <-p.reports:
 		if !ok {
-			return r, fmt.Errorf("a process has ended: %w", errors.Join(p.failure, errors.New("without a report")))
+			return r, fmt.Errorf("a process has ended: %w", errors.Join(p.failure, errors.New("it sent no report")))
 		}
 		return r, nil
 	case <-time.After(limit):
@@ -134,5 +134,5 @@ func (t task) compete(tell func(report)) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return errors.Join(err, errors.New("the candidate ended although it was not told to"))
+	return errors.Join(err, errors.New("the candidate ended before it was told to"))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-// proxy starts a proxy for the server at addr, and returns its address. The proxy counts the messages that clients
-// send: each HTTP request, and each message of a gRPC call. For example, a heartbeat of an etcd session is a message of
-// a long call.
+// proxy starts a proxy for the server at addr, and returns the proxy's address. The proxy counts the messages that
+// clients send. If addr is a URL, each HTTP request counts, and otherwise each message of a gRPC call. For example,
+// each heartbeat of an etcd session is one message in a long-lived streaming call.
 func (g *ground) proxy(addr string, sent *atomic.Int64) (string, error) {
 	isHTTP := strings.Contains(addr, "://")
 	own, stop, err := network.NewProxy(addr, 0, func(r *http.Request) {
@@ -28,12 +28,13 @@ func (g *ground) proxy(addr string, sent *atomic.Int64) (string, error) {
 	return own, err
 }
 
-// messages counts the messages of a gRPC call: each has a head of five bytes, the last four of which are its length.
+// messages counts the messages of a gRPC call. Each begins with a head of five bytes, of which the last four are its
+// length.
 type messages struct {
 	io.ReadCloser
 	sent *atomic.Int64
 	head []byte
-	rest uint32 // of the current message
+	rest uint32 // unread bytes of the current message
 }
 
 func (m *messages) Read(p []byte) (int, error) {

@@ -12,13 +12,13 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// vacate is called when the elector has stopped. Its term is kept for as long as Update has promised. The elector may
-// acquire the lock again.
+// vacate is called when the elector has stopped. The term is kept for as long as the last Update allowed the elector to
+// lead. The elector may acquire the lock again.
 func (s *seat) vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.tenure; t != nil && time.Until(t.until) < s.limits.slack() {
-		t.until = time.Now().Add(s.limits.slack()) // it stopped late, and cancels its work next
+		t.until = time.Now().Add(s.limits.slack()) // the elector stopped late, and is about to cancel its work
 	}
 	s.tenure = nil
 	s.notify()
@@ -70,8 +70,8 @@ func (s *seat) standing(t *term) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{LeaderTransitions: s.leaders}
 }
 
-// other returns the current leader if it is another process. It ignores a leader that has the same id as this process,
-// because client-go would believe that this process leads.
+// other returns the current leader if it is another process. It ignores a leader with this process's id, because
+// client-go would believe that this process leads.
 func (s *seat) other() (leader spindle.Leader, age time.Duration, ok bool) {
 	leader, age, ok = s.lock.Seen()
 	return leader, age, ok && leader.ID != s.limits.ID && age < leader.Lease
@@ -118,7 +118,8 @@ func (s *seat) renew(ctx context.Context, r resourcelock.LeaderElectionRecord) e
 	return nil
 }
 
-// offer returns nil if client-go may lead under the term for as long as it would without another Update.
+// offer returns nil if client-go may acquire or renew the term. The term must last for longer than client-go would lead
+// without another Update.
 func (s *seat) offer(t *term) error {
 	if !s.held(t) || t.freed {
 		return fmt.Errorf("the term of token %v has ended: %w", t.token, lossOf(t))
@@ -136,9 +137,9 @@ func (s *seat) offer(t *term) error {
 	return nil
 }
 
-// fits returns an error if the elector's settings differ from the expected ones. After that, it returns the same error
-// until Accept is called. It compares the LeaseDuration, which the record contains, and the RenewDeadline, which
-// limits ctx during a renewal. Retries have less time left, so only a first attempt shows the whole RenewDeadline.
+// fits returns an error if the elector's settings are not the expected ones. After that, it returns the same error
+// until Accept succeeds. The record contains the LeaseDuration. The RenewDeadline limits ctx during a renewal, so fits
+// can only see that it is too long: a retry has less time left than the first attempt.
 func (s *seat) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	end, limited := ctx.Deadline()
 	left := time.Until(end)
@@ -162,7 +163,7 @@ func (s *seat) fits(ctx context.Context, r resourcelock.LeaderElectionRecord) er
 // release releases the lock only if client-go has already canceled the ctx of its work. This is certain if the last
 // successful Update was less than a RenewDeadline ago, because an elector never gives up by itself that early. An
 // elector that gives up by itself calls release first, and cancels the ctx of its work later. For such an elector,
-// release does nothing, and the term is kept for as long as Update has promised.
+// release does nothing, and the term is kept for as long as the last Update allowed the elector to lead.
 func (s *seat) release(ctx context.Context) error {
 	s.mu.Lock()
 	t := s.tenure

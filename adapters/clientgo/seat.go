@@ -29,16 +29,15 @@ type seat struct {
 	leaders  int // how many leaders there have been, here or elsewhere, as far as this Lock has seen
 }
 
-// notify wakes all goroutines that are waiting for a change. The caller must hold mu. Callers of the methods below
-// must hold mu, too, unless the method locks mu itself.
+// notify wakes all goroutines that are waiting for a change. Callers of notify and of the methods below must hold mu,
+// unless the method locks mu itself.
 func (s *seat) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// left returns the time until the term's local deadline, or zero once the term has ended. The deadline is one lease
-// after the last acknowledged heartbeat was sent, minus 1 %, as in package spindle. The caller does not have to hold
-// mu.
+// left returns the time until the term's local deadline, or zero once the term has ended. As in package spindle, the
+// deadline is 0.99 leases after the last acknowledged heartbeat was sent. The caller does not have to hold mu.
 func (s *seat) left(t *term) time.Duration {
 	leader, age, ok := s.lock.Seen()
 	if !ok || leader.Token != t.token {
@@ -76,13 +75,13 @@ type term struct {
 	lost    context.Context // ends when the term ends or is about to be given up
 	token   spindle.Token
 	granted time.Time // when an Update last succeeded; zero if the elector has not acquired the term
-	until   time.Time // when the elector will have stopped by itself or, before the term is granted, when the offer ends
+	until   time.Time // when the elector will have stopped by itself or, before an Update succeeds, when the offer ends
 	freed   bool      // whether client-go has certainly stopped leading under the term
 	work    int       // how many calls to OnStartedLeading have not returned
 }
 
-// compete starts a candidacy, unless one is already running. The ctx belongs to the elector's attempt to acquire the
-// lock. If ctx ends and the elector does not lead, the candidacy ends, too.
+// compete starts a candidacy, unless one is already running. The argument ctx belongs to the elector's attempt to
+// acquire the lock. If ctx ends and the elector does not lead, the candidacy ends, too.
 func (s *seat) compete(ctx context.Context) (*candidacy, error) {
 	c := s.latest
 	if c == nil || closed(c.done) {
@@ -115,7 +114,7 @@ func (s *seat) compete(ctx context.Context) (*candidacy, error) {
 	return c, nil
 }
 
-// retire ends a candidacy whose elector does not lead. If a term is still kept, it ends as soon as its work has returned.
+// retire ends a candidacy whose elector does not lead. A term that is still kept ends as soon as its work has returned.
 func (s *seat) retire(c *candidacy) {
 	if s.term != nil && s.term.candidacy == c {
 		s.term.freed = true
@@ -150,7 +149,7 @@ func (s *seat) lead(ctx context.Context, under spindle.Term) {
 		}
 		s.sleep(left)
 	}
-	s.term = nil // from now on, it is not granted
+	s.term = nil // from now on, no Update acquires it
 	if s.tenure == t && !t.freed {
 		s.lose(t)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// limits are the settings of the spindle lock, and what they allow an elector.
+// limits are the settings of the spindle lock, which limit the elector's settings.
 type limits spindle.Settings
 
 // slack returns how late a timer may fire on a busy machine.
@@ -21,8 +21,8 @@ func (l limits) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room returns the maximum of RetryPeriod + RenewDeadline. Up to this maximum, every Update between two heartbeats
-// succeeds, provided that heartbeats are acknowledged within a twentieth of the lease.
+// room returns the maximum of RetryPeriod + RenewDeadline. Up to this maximum, every Update succeeds as long as
+// heartbeats are acknowledged within a twentieth of the lease.
 func (l limits) room() time.Duration {
 	return (l.Lease - l.Lease/100 - l.Heartbeat - l.Heartbeat/20 - l.Lease/20 - l.slack()).Truncate(time.Millisecond)
 }
@@ -54,7 +54,7 @@ func (l limits) check(c leaderelection.LeaderElectionConfig) error {
 	return nil
 }
 
-// leaseFor returns a lease in whole seconds. It is long enough for a RetryPeriod and a RenewDeadline that add up to
+// leaseFor returns a lease in whole seconds that is long enough for a RetryPeriod and a RenewDeadline that add up to
 // room. With the default heartbeat, the room is 0.54 of the lease.
 func leaseFor(room time.Duration) time.Duration {
 	return (room*100/54 + time.Second).Truncate(time.Second)

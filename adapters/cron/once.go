@@ -16,16 +16,16 @@ import (
 //
 // While another machine does the work, the job waits. (It calls lock.Once.Do with ctx.) The ctx of work ends if ctx
 // ends or if the lock is lost. Work that fails or panics does not count as done, so the next machine that starts the
-// job, or that is already waiting, runs the work again. When you stop the Cron, cancel ctx as well. Otherwise the Cron
-// waits until the other machine's work is done.
+// job, or that is already waiting, runs the work again. When you stop the Cron, cancel ctx as well. Otherwise, the
+// context that Cron.Stop returns may not end until another machine's work is done.
 //
-// If the work takes longer than its period, on this machine or on another one, one further run of the job waits. All
-// other runs return immediately. A machine therefore never has a backlog of missed runs.
+// If the work takes longer than its period, on this machine or on another one, only one further run of the job waits.
+// All other runs return immediately. A machine therefore never has a backlog of missed runs.
 //
-// Failures are logged with logger.Error. Four other outcomes are logged with logger.Info: ctx has ended, another
-// machine has done the work, a run for a later time came first (lock.ErrPassed), or an earlier run is still waiting.
+// Failures are logged with logger.Error. Four other outcomes are logged with logger.Info: ctx has ended, the work has
+// already been done, a run for a later time came first (lock.ErrPassed), or an earlier run is still waiting.
 func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key, work func(ctx context.Context, run lock.Run) error) cron.Job {
-	waits := make(chan struct{}, 1) // has room for one
+	waits := make(chan struct{}, 1) // has room for one run
 	return cron.FuncJob(func() {
 		select {
 		case waits <- struct{}{}:
@@ -47,15 +47,15 @@ func Job(ctx context.Context, logger cron.Logger, once *lock.Once, key lock.Key,
 		case err != nil:
 			logger.Error(err, "not done")
 		case !ran:
-			logger.Info("already done by another machine")
+			logger.Info("already done, here or on another machine")
 		}
 	})
 }
 
 // Once is like Job, but wraps existing jobs: cron.NewChain(spindlecron.Once(...)).Then(job). An existing job can't be
 // told to stop, so it continues after ctx has ended or the lock is lost. If the lock is lost, another machine may run
-// the job at the same time. A job that returns counts as done, even if it has failed. Only a panic counts as a failure,
-// so cron.Recover has to come before Once in the chain, not after it.
+// the job at the same time. If the job returns while the lock is held, it counts as done, even if it has failed. Only a
+// panic counts as a failure, so cron.Recover has to come before Once in the chain, not after it.
 //
 // Don't pass the wrapper to cron.WithChain. All jobs of the Cron would count as the same job, and only one of them
 // would run.

@@ -12,7 +12,7 @@ import (
 
 // NewElector returns an elector that lets a scheduler run jobs only while l holds its lock. Pass it to
 // gocron.WithDistributedElector, and call l.Run so that l competes for the lock. The elector makes no RPC. Its error
-// wraps spindle.ErrNotLeader and names the leader.
+// wraps spindle.ErrNotLeader and names the leader, if one is known.
 //
 // Each machine checks the lock when the job is due by its own clock. If the lock moves to another machine at about that
 // time, the job may run twice, or not at all. A running job is not told that the lock is lost, so fence its writes

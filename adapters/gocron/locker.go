@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// ErrDone is the error that a gocron.AfterLockError listener receives if another machine has already run the job for
-// this time. If a machine has already run the job for a later time, the listener receives lock.ErrPassed instead.
+// ErrDone is the error that a gocron.AfterLockError listener receives if the job has already been done for this time.
+// If the job has already been done for a later time, the listener receives lock.ErrPassed instead.
 var ErrDone = errors.New("done already")
 
 // NewLocker returns a locker that lets a job run once for each key, on the first machine that starts the job. For
@@ -26,8 +26,8 @@ var ErrDone = errors.New("done already")
 // For a job that has to succeed, use Task, because gocron tells a locker only that a job ended, not how. With a locker,
 // no machine runs the job again for that scheduled time, even if the job failed, was stopped, or was skipped because of
 // a listener (gocron.BeforeJobRunsSkipIfBeforeFuncErrors). In addition, a job does not notice the loss of its lock.
-// For example, if Spanner can't be reached for a lease, the lock is lost, but the job continues, and another machine
-// may run it at the same time.
+// For example, if Spanner can't be reached for a lease, the lock is lost, but the job continues. Another machine may
+// then run the job at the same time.
 //
 // The locker has a lock.Once for each job, named lock.Name(name, job), in a table created by ddl.Create. It accepts the
 // options of lock.NewOnce. Give each job the same name on all machines (gocron.WithName). Without a name, gocron names
@@ -35,10 +35,10 @@ var ErrDone = errors.New("done already")
 // anonymous function is rejected.
 //
 // While another machine runs the job, Lock waits. If that machine dies, this machine runs the job once the lease has
-// expired. During the wait, the scheduler does not start this job again, and the wait counts as a run for
-// WithLimitConcurrentJobs. If the other machine completes the job, for this time or a later one, gocron counts the job
-// as skipped on this machine. Lock logs all other errors as warnings to slog.Default, because gocron reports them only
-// through gocron.AfterLockError.
+// expired. During the wait, the scheduler does not start this job again, but with LimitModeWait it queues further runs.
+// The wait counts as a run for WithLimitConcurrentJobs. If the other machine completes the job, for this time or a
+// later one, gocron counts the job as skipped on this machine. Unless the job's ctx has ended, Lock logs any other
+// error as a warning to slog.Default, because gocron reports it only through gocron.AfterLockError.
 func NewLocker(db *spanner.Client, table, name string, key lock.Key, opts ...lock.Option) gocron.Locker {
 	return &locker{once: func(job string) *lock.Once { return lock.NewOnce(db, table, lock.Name(name, job), opts...) }, key: key}
 }
@@ -74,7 +74,7 @@ func (l *locker) lock(ctx context.Context, job string) (*held, error) {
 	return hold(ctx, once.(*lock.Once), l.key)
 }
 
-// held is a gocron job that runs within the function of a Once.
+// held is the lock of a running gocron job. The lock is held until Unlock makes the function of a Once return.
 type held struct {
 	unlock sync.Once
 	over   chan struct{} // closed to make the function return
@@ -114,8 +114,8 @@ func hold(ctx context.Context, once *lock.Once, key lock.Key) (*held, error) {
 	}
 }
 
-// Unlock implements gocron.Lock. It waits until the outcome is known, even if the job's ctx has ended. Unlock takes at
-// most ten seconds.
+// Unlock implements gocron.Lock. It waits for the outcome, even if the job's ctx has ended. Unlock tries to release the
+// lock for at most ten seconds, and may then need another read to find out whether the job was recorded as done.
 func (h *held) Unlock(context.Context) error {
 	h.unlock.Do(func() { close(h.over) })
 	<-h.done

@@ -13,12 +13,12 @@ import (
 // work runs once an hour. It runs on the first machine that starts the job. Create a separate Once for each job, with
 // the same name on all machines.
 //
-// While another machine does the work, Task waits. (It uses lock.Once.Do.) The ctx of work ends if the lock is lost or
-// gocron stops the job. Work that fails does not count as done, so the next machine that starts the job, or that is
+// While another machine does the work, the task waits. (It uses lock.Once.Do.) The ctx of work ends if the lock is lost
+// or gocron stops the job. Work that fails does not count as done, so the next machine that starts the job, or that is
 // already waiting, runs the work again. gocron reports the error (gocron.AfterJobRunsWithError). If another machine has
 // done the work, for this time or a later one (lock.ErrPassed), the job counts as a success on this machine, too.
 //
-// If a listener makes a machine skip the job (gocron.BeforeJobRunsSkipIfBeforeFuncErrors), another machine runs it.
+// If a listener makes a machine skip the job (gocron.BeforeJobRunsSkipIfBeforeFuncErrors), another machine can run it.
 //
 // If the work takes longer than its period, on this machine or on another one, each later run waits for it. With
 // gocron.WithSingletonMode(gocron.LimitModeReschedule), gocron skips the runs that are due in the meantime.
