@@ -84,7 +84,7 @@ func (o *Database) Open(opts ...option.ClientOption) (*Connection, error) {
 	return &Connection{table: o.Table, dial: dial, db: db}, nil
 }
 
-// WithTable runs a short task on the table.
+// WithTable passes the lock table to a task, which must finish within the timeout.
 func (o *Database) WithTable(ctx context.Context, do func(context.Context, table.Table) error) error {
 	db, err := o.Open()
 	if err != nil {

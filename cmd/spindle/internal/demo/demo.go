@@ -30,23 +30,24 @@ func NewDemo(o *database.Database) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show elections and failovers on a temporary emulator",
-		Long: `Demo shows elections and failovers in about fifteen seconds. Three machines
-compete to run a program that must run on only one of them at a time. The first
-machine to run it is killed, the second is suspended, and an operator takes the
-lock away from the third.
+		Long: `Demo shows elections and failovers in about fifteen seconds. Three processes,
+each in the role of a machine, compete to run a program that must run on only
+one of them at a time. The first machine to run it is killed, the second is
+suspended, and an operator takes the lock away from the third.
 
 Demo starts a Cloud Spanner emulator, and stops it at the end. It needs either
 Docker or the emulator from "gcloud components install cloud-spanner-emulator".
 If SPANNER_EMULATOR_HOST is set, demo uses that emulator instead, and creates a
-database of its own there.
+temporary database there.
 
-Demo ignores SPINDLE_DB, because that is often a production database. To run the
-demo on your own database, use --db on the command line. The database must have
-the lock table. Demo deletes its lock at the end.
+Demo ignores SPINDLE_DB, because that variable often names a production
+database. To run the demo on your own database, use --db on the command line.
+The database must have the lock table. At the end, demo deletes its lock. If the
+demo is interrupted, rows of that lock may remain.
 
-With --serve, demo also shows the web page of spindle serve. On a terminal, the
-demo waits until you have opened the page. The page stays available until you
-press Ctrl+C.
+With --serve, demo also serves the web page of spindle serve. If standard output
+is a terminal, the story begins when you open the page. The page stays available
+until you press Ctrl+C.
 ` + terminal.CommonCodes + "\n  130  the demo was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",
 		Args:    terminal.Exactly(0, "no arguments"),
@@ -167,9 +168,9 @@ func (d *demo) play(ctx context.Context) error {
 	d.Say("", demokit.Plain, "%s is %s, and no machine is competing for it", d.lock, l.State())
 
 	d.Print(demokit.Plain, "")
-	d.Print(demokit.Bold, "Crash   the next machine works after %s", demokit.InLeases(crash, demoLease))
-	d.Print(demokit.Bold, "Pause   the next machine works after %s", demokit.InLeases(pause, demoLease))
-	d.Print(demokit.Bold, "Break   the next machine works after %s", demokit.InLeases(broken, demoLease))
+	d.Print(demokit.Bold, "Crash   another machine took over after %s", demokit.InLeases(crash, demoLease))
+	d.Print(demokit.Bold, "Pause   another machine took over after %s", demokit.InLeases(pause, demoLease))
+	d.Print(demokit.Bold, "Break   another machine took over after %s", demokit.InLeases(broken, demoLease))
 	d.Tokens()
 	d.Print(demokit.Plain, "\nTo use spindle with your own database, see spindle init --help.")
 	return nil
@@ -188,7 +189,7 @@ func (d *demo) ls(ctx context.Context) error {
 	return nil
 }
 
-// onAPage plays the story while a page shows it, and then keeps the page available until ctx ends.
+// onAPage plays the story while a page shows it, and then keeps the page available until ctx ends or the server fails.
 func (d *demo) onAPage(ctx context.Context, listen string) error {
 	server, err := serve.New(serve.Config{Database: d.Database, Prefix: d.lock, Every: 200 * time.Millisecond, Listen: listen, Expect: []string{d.lock}}, d.on)
 	if err != nil {

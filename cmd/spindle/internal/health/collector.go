@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gauges are the metrics that follow from a report. Metrics and labels have the same meaning as those of the same name
-// in the library, so that one alert works for both.
+// gauges are the metrics that are computed from a report. A metric or label has the same meaning as the one with the
+// same name in the library, so that one alert works for both.
 var gauges = []struct {
 	name, help string
 	value      func(Report) float64
@@ -49,7 +49,7 @@ func counter(name, help string) prometheus.Counter {
 // collector takes all gauges from one report.
 type collector func() Report
 
-// Describe implements prometheus.Collector. It sends nothing, because the token is only there while the lock is held.
+// Describe implements prometheus.Collector. It sends nothing, because spindle_token exists only while the lock is held.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -70,7 +70,7 @@ func (p *Probe) metrics() *prometheus.Registry {
 	return all
 }
 
-// valid makes a text valid as a label value. The exposition format escapes all other special characters.
+// valid replaces invalid UTF-8, which a label value can't contain. The exposition format escapes special characters.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func number(b bool) float64 {

@@ -4,6 +4,7 @@
 //   - health.go: the health checks and their HTTP server
 //   - collector.go: the metrics
 //   - systemd.go: the reports to systemd
+//   - pings.go: the watchdog pings that a program sends to this process instead of systemd
 package health
 
 import (
@@ -39,12 +40,12 @@ type Probe struct {
 	looping     atomic.Bool
 }
 
-// New returns a probe for a process with hooks of these names, whose main loop answers by receiving from asks.
+// New returns a probe for a process that has hooks with these names. The process's main loop must receive from asks.
 func New(table, lock string, hooks []string, report func() Report, asks chan<- struct{}) *Probe {
 	return &Probe{counters: newCounters(hooks), table: table, lock: lock, report: report, asks: asks}
 }
 
-// Looping reports that the main loop begins. Before that, the process counts as alive.
+// Looping tells the probe that the main loop begins. Until then, the process counts as alive.
 func (p *Probe) Looping() { p.looping.Store(true) }
 
 // Handler returns the handler for all paths.

@@ -12,8 +12,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Pings receives a program's pings as systemd would, and calls the given function for each ping. The program needs the
-// returned variables in its environment. The variables tell it to ping more often than the limit.
+// Pings receives a program's watchdog pings, as systemd would, and calls the given function for each ping. The program
+// needs the returned variables in its environment. They tell it where to send pings, and that the time between two
+// pings must be shorter than the limit.
 func Pings(limit time.Duration, ping func()) (environment []string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "spindle-") // only this user can write to it
 	if err != nil {

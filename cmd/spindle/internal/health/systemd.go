@@ -16,8 +16,8 @@ import (
 // the environment of the programs that this process starts, so that no program reports in this process's place.
 var Variables = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
 
-// A Unit reports the state of this process to systemd. Its methods return immediately, even if systemd does not read
-// the reports. On a nil *Unit, the methods do nothing.
+// A Unit reports the state of this process to systemd. All methods except End return immediately, even if systemd does
+// not read the reports. On a nil *Unit, the methods do nothing.
 type Unit struct {
 	asks chan<- struct{}
 	ping time.Duration // the time between two pings, or 0 for no pings
@@ -31,7 +31,7 @@ type Unit struct {
 }
 
 // Notify starts the reports to systemd, or returns nil if systemd did not ask for reports. The main loop must receive
-// from asks. While it does so, the Unit pings systemd's watchdog.
+// from asks. As long as it does, the Unit pings systemd's watchdog, if the service has one.
 func Notify(asks chan<- struct{}) *Unit {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return nil
@@ -48,11 +48,11 @@ func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 // Stopping reports that the process is about to exit.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status reports a text. The command systemctl status shows the last text. Line breaks are escaped, because systemd
-// reads each line as a separate assignment.
+// Status reports a text, which the command systemctl status shows until the next one. Line breaks are escaped, because
+// systemd reads each line as a separate assignment.
 func (u *Unit) Status(text string) { u.say("STATUS=" + terminal.Escape(text)) }
 
-// End sends the remaining reports, but waits for at most a second.
+// End sends the remaining reports and stops the Unit. It waits for at most a second.
 func (u *Unit) End() {
 	if u == nil {
 		return
@@ -64,7 +64,7 @@ func (u *Unit) End() {
 	}
 }
 
-// say queues an assignment, unless it has not changed. It replaces a pending assignment to the same variable.
+// say queues an assignment if it changes the variable. The assignment replaces a pending one to the same variable.
 func (u *Unit) say(line string) {
 	if u == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/operator"
 )
 
-// An End is the reason why a term ended, as far as the table shows it.
+// An End says why a term ended, as far as the table shows it.
 type End string
 
 // The ends of terms.
@@ -35,10 +35,10 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 	case was.LeaseRecord == nil:
 		return end, EndReleased
 	case !end.Before(expiry):
-		// Heartbeats after the previous read may have extended the lease. If the next claim came within half a lease of
-		// that read, they probably did not, because the last heartbeat was already late at that read. But the holder
-		// may also have recovered and released the lock. After a release, therefore, the next read must have come that
-		// soon.
+		// A heartbeat after the previous read may have extended the lease. This is unlikely if the next claim came within
+		// half a lease of that read, because the last heartbeat was already late at the time of the read. If the lock
+		// was released instead, the holder may have recovered first. In this case, the next read itself must have come
+		// within half a lease.
 		within := end.Sub(was.At)
 		if now.Heartbeat.IsZero() {
 			within = now.At.Sub(was.At)

@@ -61,7 +61,7 @@ func Gather(found []operator.Listing, prefix string) (locks []operator.Listing, 
 	return locks, groups
 }
 
-// byNumber compares names as people do, with 9 before 10.
+// byNumber compares two names as numbers if both are numbers, so that 9 comes before 10.
 func byNumber(a, b string) int {
 	const digits = "0123456789"
 	if strings.Trim(a, digits) == "" && strings.Trim(b, digits) == "" {
@@ -132,7 +132,8 @@ func (g *Group) Named(chosen func(operator.Listing) bool) []string {
 	return names
 }
 
-// Sum describes how many members and partitions the group has, and how many of them are in trouble.
+// Sum describes how many members and partitions the group has, and how many of them lack a holder, are paused, are
+// leaving or have expired.
 func (g *Group) Sum() string {
 	text := terminal.Count(g.JSON.Members, "member") + ", " + terminal.Count(g.JSON.Partitions, "partition")
 	if n := g.JSON.WithoutHolder; n > 0 {
@@ -150,8 +151,8 @@ func (g *Group) Sum() string {
 	return text
 }
 
-// Entry returns a single entry for the whole group. It shows the age of the oldest member, the longest time since a
-// member's last heartbeat, and the longest lease.
+// Entry returns a single entry for the whole group. Of the live members, it shows the oldest term, the longest time
+// since a heartbeat, and the longest lease.
 func (g *Group) Entry() Entry {
 	all := operator.Listing{Observation: table.Observation{Name: g.JSON.Name, At: g.JSON.At}}
 	for _, l := range g.Members {
@@ -223,7 +224,7 @@ func Names(partitions []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// IsPartition reports whether l is a partition of a group, and not only a lock with such a name.
+// IsPartition reports whether l is a partition of a group, rather than an ordinary lock with a name of that form.
 func IsPartition(l operator.Listing) bool { return l.IsPart() && partitionOf(l) != "" }
 
 // The headings of lists of members and partitions.

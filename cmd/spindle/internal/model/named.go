@@ -21,7 +21,7 @@ func OneName(c *cobra.Command, args []string) error {
 	return table.CheckKey(args[0])
 }
 
-// OneLock reads a lock. It returns an error if the name belongs to a group.
+// OneLock reads a lock. It returns an error if there is no such lock, but a group with that name.
 func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing, error) {
 	l, err := operator.ListOne(ctx, t, name)
 	if err == nil && l.State() == operator.Free {
@@ -30,8 +30,8 @@ func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing,
 	return l, err
 }
 
-// noGroup returns an error if the argument is the name of a group. No lock has that name, but to report a free lock
-// would mislead a user who meant the group.
+// noGroup returns an error if the argument is the name of a group that has had members. Without this error, a user who
+// meant the group would be told that a lock with its name is free.
 func noGroup(ctx context.Context, t table.Table, arg string) error {
 	name, err := GroupNamed(arg)
 	if err != nil {

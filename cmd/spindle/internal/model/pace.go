@@ -9,7 +9,7 @@ const quick = 100 * time.Millisecond
 type Pace struct {
 	Every   time.Duration // the shortest pause
 	Longest time.Duration // the longest pause
-	Share   int           // slow reads take up at most one part in Share of the time
+	Share   int           // slow reads take up at most 1/Share of the time, unless Longest is too short for that
 
 	Pause time.Duration // until the next read
 	last  time.Duration // how long the last successful read took
@@ -25,7 +25,7 @@ func (p *Pace) Took(d time.Duration) {
 	}
 }
 
-// Failed records the duration of a failed read. It makes the next pause no shorter than that read, but no longer than
+// Failed records the duration of a failed read. The next pause is as long as that read, but at least Every and at most
 // Longest, because the table may be too large to be read within the timeout.
 func (p *Pace) Failed(d time.Duration) { p.Pause = max(p.Every, min(d, p.Longest)) }
 

@@ -29,7 +29,7 @@ func standing(l operator.Listing) string {
 	case operator.Held, operator.Leaving:
 		s := fmt.Sprintf("%s is held by %s", name, terminal.Show(l.Holder()))
 		if l.Leaving() {
-			s += ", which is leaving and will release it once its work has ended"
+			s += ", which is leaving and will release the lock once its work has ended"
 		}
 		s += fmt.Sprintf("\n  token %v, held for %s; last heartbeat %s, lease %v", token, terminal.Short(l.At.Sub(l.Since())), age, l.LeaseRecord.Lease)
 		if l.LeaseRecord.Value != "" {
@@ -45,16 +45,16 @@ func standing(l operator.Listing) string {
 		}
 		return fmt.Sprintf("%s is free: it was released %s", name, since)
 	case operator.Paused:
-		return fmt.Sprintf("%s is paused: the program of the member to which it is assigned, %s, paused it %s", name, terminal.Show(l.Member.Name), since)
+		return fmt.Sprintf("%s is paused by the program of its member, %s; it was last released %s", name, terminal.Show(l.Member.Name), since)
 	case operator.Unconfirmed:
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case operator.Orphaned:
 		if l.Adrift {
-			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; the partition will be free when the member's lease expires", name, terminal.Show(l.Member.Name))
+			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; other members can claim the partition once that member's lease must have expired", name, terminal.Show(l.Member.Name))
 		}
-		return fmt.Sprintf("%s is not held, because its lock row was deleted; the lock will be free when its last holder's lease expires", name)
+		return fmt.Sprintf("%s is not held, because its lock row was deleted; candidates can claim the lock once the lease of its last holder must have expired", name)
 	case operator.Unreadable:
-		return fmt.Sprintf("%s is taken by %s, token %v", name, terminal.Show(l.Holder()), token)
+		return fmt.Sprintf("%s may be held by %s under token %v, but its lease row can't be read", name, terminal.Show(l.Holder()), token)
 	}
 	return fmt.Sprintf("%s is free: it was never claimed, or its row was pruned", name)
 }
@@ -89,7 +89,7 @@ func WhenDone(d table.Done, now time.Time) string {
 	return terminal.Ago(now.Sub(d.At)) + ", by " + by
 }
 
-// Change says in a few words what has become of a lock.
+// Change describes the new state of a lock in a few words.
 func Change(l operator.Listing) string {
 	switch l.State() {
 	case operator.Held:
@@ -99,7 +99,7 @@ func Change(l operator.Listing) string {
 		}
 		return text
 	case operator.Leaving:
-		return fmt.Sprintf("leaving: %s will release it once its work has ended", terminal.Show(l.Holder()))
+		return fmt.Sprintf("leaving: %s will release the lock once its work has ended", terminal.Show(l.Holder()))
 	case operator.Expired:
 		return fmt.Sprintf("expired, %v after the last heartbeat of %s", l.LeaseRecord.Lease, terminal.Show(l.Holder()))
 	case operator.Released:
@@ -123,8 +123,8 @@ func Change(l operator.Listing) string {
 	return "free: it was never claimed, or its row was pruned"
 }
 
-// Leaderless returns a list of the locks that have no holder, each with the reason. If all locks have a holder, it
-// returns "". A lock that can't be read counts as held.
+// Leaderless lists the locks that have no holder, each with the reason. If every lock has a holder, it returns "". A
+// lock that can't be read counts as held.
 func Leaderless(found []operator.Listing) string {
 	var all []string
 	for _, l := range found {
@@ -148,7 +148,7 @@ func whyNobody(l operator.Listing) string {
 	case operator.Orphaned:
 		return "its lock row was deleted"
 	}
-	return "never taken, or its row was pruned"
+	return "never claimed, or its row was pruned"
 }
 
 const shownWaiters = 10
@@ -189,7 +189,7 @@ func WaiterLines(l operator.Listing) string {
 		case w.Set:
 			b.WriteString(", together with other locks")
 		}
-		if said := notified(l, w); said != "" && (w.Notify != "" || l.LeaseRecord.Notify != "") { // most tables are without notifications
+		if said := notified(l, w); said != "" && (w.Notify != "" || l.LeaseRecord.Notify != "") { // most locks are used without notifications
 			b.WriteString(", " + said)
 		}
 	}

@@ -18,23 +18,23 @@ import (
 )
 
 const doctorHelp = `Doctor checks that the database provides the guarantees that locks depend on. It
-runs every operation that a lock uses, under a lock name of its own, and reports
-whether Spanner behaved as expected. If a check fails, doctor explains what the
-failure means for locks, and what to do about it.
+performs the steps of the lock protocol on temporary rows, and reports whether
+Spanner behaved as expected. If a check fails, doctor explains what the failure
+means for locks, and what to do about it.
 
-A run takes several seconds and makes a few hundred small requests. It needs the
+A run takes a few seconds and makes a few hundred small requests. It needs the
 same permissions as a candidate.
 
-Doctor leaves nothing in the table, even if it is interrupted. If it is killed,
-rows whose names begin with spindle-doctor/ remain. Later runs delete these rows
-once they are more than ten minutes old.
+Doctor deletes its rows before it exits, even if it is interrupted. If it is
+killed or can't delete them, rows whose names begin with spindle-doctor/ remain.
+No lock uses these rows. Later runs delete them once they are ten minutes old.
 
 With --expect, doctor also checks that each of the named locks has a holder. If
 one has none, doctor fails and says why.
 
 Exit codes:
   0    all checks that could be run passed
-  1    some checks could not be run; the message says why
+  1    doctor could not complete its checks; the message says why
   2    the command line is wrong
   3    a check failed`
 

@@ -34,21 +34,21 @@ func NewHandover(o *database.Database) *cobra.Command {
 		Use:   "handover NAME",
 		Short: "Ask the holder to hand the lock to another candidate",
 		Long: `Handover asks the holder of a lock to hand it over to another candidate. The
-holder announces that it is leaving, and keeps working until the other
-candidates have seen the announcement. It then stops its work and releases the
-lock. Another candidate claims the lock immediately, so the lock has no holder
-for only a short time. Handover prints the new holder and the length of that
-time.
+holder announces that it is leaving, and continues to work for a third of its
+lease, so that the other candidates see the announcement. It then stops its work
+and releases the lock. Another candidate usually claims the lock within a small
+part of a lease. Handover prints the new holder, and the longest time that the
+lock can have had no holder.
 
 A holder accepts requests only if it is spindle exec or spindle guard with
---handover, or a Go program that uses WithHandover. It checks for requests once
-per lease.
+--handover, or a Go program that uses WithHandover. It checks for requests about
+once per lease.
 
 A request applies to a single term: the current one, or the one whose token is
 given with --token. It never affects a later term, and it can't be withdrawn.
 
-Members of a group don't accept requests. Stop the member's process instead, and
-the other members take over its partitions.
+Members of a group don't accept requests. To move a member's partitions to other
+members, stop the member's process instead.
 
 Exit codes:
   0    another candidate has taken over
@@ -62,7 +62,7 @@ Exit codes:
 		Args: model.OneName,
 		RunE: func(c *cobra.Command, args []string) error {
 			if h.token < 0 || h.wait < 0 {
-				return terminal.Misuse("--token %d, --wait %v: must not be negative", h.token, h.wait)
+				return terminal.Misuse("--token (%d) and --wait (%v) must not be negative", h.token, h.wait)
 			}
 			h.name = args[0]
 			return h.run(c.Context())

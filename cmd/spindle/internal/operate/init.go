@@ -34,15 +34,16 @@ func NewInit(o *database.Database) *cobra.Command {
 		Short: "Create or verify the lock table",
 		Long: `Init creates the lock table in the database's dialect. If the table already
 exists, init checks its schema, but never changes it. Init also prints the IAM
-roles that spindle needs, and a command that grants them.
+roles that spindle needs, and a command that grants one of them.
 
 With --create, init first creates the instance and the database that --db names,
-if they don't exist yet. It does so only on an emulator. On Cloud Spanner, an
-instance costs money, and you have to choose its size and location, so --create
+if they don't exist yet. It does so only on an emulator. On Cloud Spanner, where
+an instance costs money and you have to choose its size and location, --create
 only prints the commands to run.
 
-With --print, init only prints the SQL statement that creates the table, for
-example to add it to your migrations. This does not require a database.
+With --print, init prints the SQL statement that creates the table, for example
+to add it to your migrations. It prints the roles to standard error. It does not
+connect to a database.
 ` + terminal.CommonCodes,
 		Example: `  spindle init --db projects/P/instances/I/databases/D
   SPANNER_EMULATOR_HOST=localhost:9010 spindle init --create --db projects/test/instances/test/databases/test
@@ -80,8 +81,8 @@ func printSchema(o *database.Database, dialect databasepb.DatabaseDialect) error
 	return nil
 }
 
-// createDatabase creates the instance and the database that --db names, unless they exist. It does so only on an
-// emulator. On Cloud Spanner, an instance costs money, and an operator has to choose its size and location.
+// createDatabase creates the instance and the database that --db names, unless they exist. On Cloud Spanner, it returns
+// an error that contains the commands to run instead.
 func createDatabase(ctx context.Context, o *database.Database, dialect databasepb.DatabaseDialect) error {
 	if err := o.Check(); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 
 const pruneHelp = `Prune deletes the rows of locks that were released at least --older ago and have
 not been claimed since. Spanner's clock determines how long ago that was. Prune
-keeps rows that belong to groups, to locks that are held, claimed or expired,
-and to locks that an operator released within the last day.
+keeps the rows of groups, of locks that are held, claimed or expired, and of
+locks that an operator released within the last day.
 
 With --expired-older, prune also deletes the rows of locks whose leases expired
 at least that long ago, and of unconfirmed claims that are at least that old.
@@ -31,17 +31,17 @@ free, and its next token is still larger than all previous ones. However, don't
 set --older to less than the longest lease in use. Otherwise, a candidate that
 has missed the release waits for one lease before it claims the lock.
 
-Prune keeps the records that exec --every, exec --once and lock.Once write when
-work is done, because the work would otherwise be done again. To delete such a
-record, delete the row NAME!done.
+Prune keeps the records of completed work that exec --every, exec --once and
+lock.Once write. Without these records, the work could be done again. To delete
+the record for the lock NAME, delete the row NAME!done.
 
-Processes that wait for a lock with package lock have tickets in the table.
-Prune also deletes tickets that their processes have not renewed in time, and
-tickets of older versions after a day. If a process is in fact still waiting, it
-writes its ticket again.
+A process that waits for a lock with package lock has a ticket in the table.
+Prune also deletes expired tickets. Tickets of older versions have no expiry
+time, and are deleted a day after they were last written. If a process is in
+fact still waiting, it writes its ticket again.
 
-Prune works in batches. If it is interrupted, the batches that it has finished
-stay deleted. The --timeout applies to each request.
+Prune deletes rows in batches. If it is interrupted, the rows of the batches
+that it has finished stay deleted. The --timeout applies to each request.
 `
 
 // pruning is one run of prune.
@@ -118,7 +118,7 @@ func (p *pruning) run(ctx context.Context, t table.Table) error {
 	return err
 }
 
-// locks deletes locks and returns their number. In a dry run, it prints their names instead.
+// locks deletes locks and returns their number. In a dry run, it prints their names instead of deleting them.
 func (p *pruning) locks(ctx context.Context, t table.Table) (pruned int, err error) {
 	for seen, err := range operator.Prunable(ctx, t, p.ages) {
 		n := len(seen)
@@ -172,7 +172,7 @@ func (p *pruning) tickets(ctx context.Context, t table.Table) (n int, err error)
 	return n, nil
 }
 
-// patient returns a table that applies the timeout to each request, however many requests there are.
+// patient returns a table that applies the timeout to each request rather than to the whole run.
 func patient(t table.Table, timeout time.Duration) table.Table {
 	return table.Table{Store: table.Via(func(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 		limited, cancel := context.WithTimeout(ctx, timeout)

@@ -26,10 +26,10 @@ spindle ls shows the token of the current term. If the lock has changed hands in
 the meantime, the token no longer matches, and the new holder keeps the lock.
 
 The lock becomes free immediately, and the former holder's fenced writes fail
-from then on. If the former holder is running, it notices the release at its
-next heartbeat, up to a third of a lease later. Until then, it may still be
-working when the next holder starts, and only the fence keeps their writes
-apart.
+from then on. If the former holder is running and can reach the database, it
+notices the release at its next heartbeat, up to a third of a lease later, and
+then stops its work. Until its work has stopped, the next holder may be working
+too, and only the fence keeps their writes apart.
 
 Therefore, use release only for a holder that hangs. If you can stop the holder,
 do that instead, because it ends its work before it releases the lock. If the
@@ -99,19 +99,19 @@ func NewRelease(o *database.Database) *cobra.Command {
 func breakable(l operator.Listing, token table.Token) error {
 	switch state := l.State(); {
 	case state == operator.Free, state == operator.Released, state == operator.Paused:
-		return fmt.Errorf("nothing was released: %s", model.Sentence(l))
+		return fmt.Errorf("nothing was released, because %s", model.Sentence(l))
 	case model.IsPartition(l):
 		return terminal.Misuse("nothing was released: %s is a partition, and partitions can't be released individually; %s", terminal.Show(l.Name), instead(l))
 	case token <= 0:
 		return terminal.Misuse("no token given for %q; use --token with the token that spindle ls shows", l.Name)
 	case errors.Is(l.Unreadable, table.ErrNewer):
-		return fmt.Errorf("nothing was released: %s: %w", terminal.Show(l.Name), l.Unreadable)
+		return fmt.Errorf("nothing was released, because %s can't be read: %w", terminal.Show(l.Name), l.Unreadable)
 	case state == operator.Orphaned:
 		return nil // the lease row may have this token
 	case l.Token != token:
 		return fmt.Errorf("nothing was released: %d is not the current token of %s\n  %s", token, terminal.Show(l.Name), model.Sentence(l))
 	case state == operator.Unconfirmed:
-		return fmt.Errorf("nothing was released: %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", model.Sentence(l))
+		return fmt.Errorf("nothing was released, because %s\n  if the claim is not confirmed, the lock becomes free one lease after the claim", model.Sentence(l))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func consequences(l operator.Listing) string {
 	if l.LeaseRecord != nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
 	}
-	free, fenced := "the lock is free immediately, and another candidate can claim it", "fenced writes under this token fail from then on"
+	free, fenced := "the lock becomes free immediately, and another candidate can claim it", "fenced writes under this token fail from then on"
 	if l.IsPart() {
 		free, fenced = allFree, stillLand
 	}
@@ -144,9 +144,9 @@ func consequences(l operator.Listing) string {
 If you continue:
   - %s;
   - %s;
-  - if the holder is running and can reach the database, it stops at its next
-    heartbeat, up to %s later. Until then, it may be working at the same
-    time as the next holder.
+  - if the holder is running and can reach the database, it notices the release
+    at its next heartbeat, up to %s later, and then stops its work. Until
+    its work has stopped, the next holder may be working too.
 `, free, fenced, third)
 }
 
@@ -170,7 +170,7 @@ type ReleaseJSON struct {
 	Token  string `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of the term that ended
 }
 
-// breakLock releases a lock that is held under the token, and returns a message about it.
+// breakLock releases a lock that is held under the token, and returns a message that says so.
 func breakLock(ctx context.Context, o *database.Database, t table.Table, l operator.Listing, token table.Token) (string, error) {
 	name := terminal.Show(l.Name)
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
