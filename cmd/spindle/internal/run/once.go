@@ -20,7 +20,7 @@ import (
 const onceHelp = `
 With --every, --cron or --once, you can start exec on all machines, for example
 from cron, and CMD runs on only one of them. With --every 24h, it runs once a
-day. With --cron LINE, it runs once for each time that a cron line names. With
+day. With --cron LINE, it runs once for each time that the cron line names. With
 --once KEY, it runs once for that key. The other machines wait until the work is
 done. They then exit with 0, or with the code that --already sets.
 
@@ -30,29 +30,32 @@ work is not done, and another exec runs CMD: one that is already waiting, or the
 next one that is started.
 
 CMD gets the key in SPINDLE_KEY. With --cron, or with --every and --offset, the
-key is the time at which the timers fire, in UTC. Without --offset, the key only
-identifies the period. If CMD runs late at night, the key may have the next
-day's date.
+key is the time at which the timers should fire, in UTC. Without --offset, the
+key only identifies the period. With --every 24h, for example, a run after
+12:07:30 UTC gets a key with the next day's date.
 
-After a key is done, CMD never runs for a smaller one. An exec with a smaller
-key exits as if that key were done, even if CMD never ran for it. So don't use
---once for work that must be done for every key. Keys are compared byte by byte,
-so v9 is larger than v10.
+Once a key is done, an exec with a smaller key exits as if that key were done,
+even if CMD never ran for it. Don't use --once for work that must be done for
+every key. Keys are compared byte by byte, so v9 is larger than v10. After a
+change of --every, CMD still runs for a smaller key if the key's time is later
+than the time at which the last key was recorded.
 
-With --cron '0 3 * * *' --tz Europe/Berlin, each day has its key, and there is
-nothing else to set. A time that does not exist when clocks are set forward
-counts as the time of the change. A time that comes twice has a key only the
-first time, unless the line names every hour. On all machines, give the line and
-the zone that the timers use. Exec runs CMD for the nearest scheduled time, by
-Spanner's clock, even if that time is still to come.
+With --cron '0 3 * * *' --tz Europe/Berlin, each day has its own key, and there
+is nothing else to set. Unless the line names every hour, a time that is skipped
+when clocks are set forward counts as the time of the change, and a time that
+occurs twice has a key only the first time. On all machines, give exec the line
+and the zone that the timers use. Exec runs CMD for the nearest scheduled time,
+by Spanner's clock, even if that time is still in the future.
 
-The periods of --every end at times when few timers fire: at 12:07:30 UTC with
-24h, and at 37 minutes and 30 seconds past the hour with 1h. If your timers fire
-at another time, set --offset to that time in UTC, such as 12h; they then fire
-in the middle of a period.
+By default, daily and hourly periods end at times when few timers fire: at
+12:07:30 UTC with --every 24h, and at 37 minutes and 30 seconds past the hour
+with --every 1h. If your timers fire close to the end of a period, set --offset
+to the time at which they fire, in UTC, such as 12h. They then fire in the
+middle of a period.
 
-If exec starts close to the time at which the key changes, or if daylight saving
-time in the zone of TZ would move a start across it, exec prints a warning.
+Exec prints a warning if it starts close to the time at which the key changes.
+With --every, it also warns if two consecutive starts at this local time of day
+would get the same key when clocks are set forward in the zone of TZ.
 `
 
 // once is the work that exec does once for each key.
@@ -60,14 +63,14 @@ type once struct {
 	named      string // the key of --once
 	tick       table.Tick
 	line, zone string         // of --cron and --tz
-	schedule   table.Schedule // which of them determines the key, or nil
+	schedule   table.Schedule // determines the key; nil without these flags
 	already    int            // the exit code if the key was already done
 	retry      elect.Backoff
 	pause      loop.Pause
 }
 
 func (o *once) flags(f *pflag.FlagSet) {
-	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h; further starts of exec in the period do nothing, on any machine")
+	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h; once CMD has succeeded, further starts of exec in the same period do nothing, on any machine")
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
 	f.Lookup("offset").DefValue = "0, or 7m30s"
@@ -102,7 +105,7 @@ func (x *execution) checkOnce() error {
 	return o.schedules(ways[0], given("offset"))
 }
 
-// schedules makes the schedule that a flag describes.
+// schedules sets the schedule that the given flag describes.
 func (o *once) schedules(flag string, hasOffset bool) (err error) {
 	switch flag {
 	case "--once":
@@ -110,7 +113,7 @@ func (o *once) schedules(flag string, hasOffset bool) (err error) {
 	case "--cron":
 		zone, unknown := time.LoadLocation(o.zone)
 		if unknown != nil {
-			return terminal.Misuse("--tz %s: %w; want a name such as Europe/Berlin", o.zone, unknown)
+			return terminal.Misuse("--tz %s: %w; give a name such as Europe/Berlin", o.zone, unknown)
 		}
 		o.schedule, err = calendar.Parse(o.line, zone)
 	default:
@@ -126,7 +129,8 @@ func (o *once) schedules(flag string, hasOffset bool) (err error) {
 	return nil
 }
 
-// beginOnce sets the pause between failed polls, and the pause before exec repeats work that failed on another machine.
+// beginOnce limits the pause after a failed read of the last completed key, and the pause before exec repeats work that
+// has failed in another process.
 func (x *execution) beginOnce() {
 	x.once.retry.Max = x.lease / 3
 	x.once.pause = loop.Pause{Clock: x.candidate.Clock}
@@ -135,8 +139,9 @@ func (x *execution) beginOnce() {
 	}
 }
 
-// glance reads the last completed key before exec competes for the lock. If the work is already done, exec exits
-// without any other RPC. If the read fails, glance returns nil, because exec reads the key again later.
+// glance reads the last completed key before exec competes for the lock. If CMD must not run, exec exits without
+// verifying the table or polling the lock. If Spanner can't be read, glance returns nil, because exec reads the key
+// again later.
 func (x *execution) glance(ctx context.Context) error {
 	terminal.Stderr.Time()
 	ctx, cancel := context.WithTimeout(ctx, x.readTimeout())
@@ -148,8 +153,7 @@ func (x *execution) glance(ctx context.Context) error {
 	return nil
 }
 
-// choose reads the last completed key and chooses the key for CMD. If there is nothing to do, it returns an
-// *terminal.Exit.
+// choose reads the last completed key and chooses the key for CMD. If CMD must not run, it returns a *terminal.Exit.
 func (x *execution) choose(ctx context.Context) error {
 	last, now, err := x.last(ctx, table.Present)
 	if err != nil {
@@ -161,7 +165,7 @@ func (x *execution) choose(ctx context.Context) error {
 	}
 	x.once.pause.Asked(last, now)
 	if last.OtherPeriod(x.todo) {
-		x.say("%s: the last completed key, %s, was recorded with --every %s. Keys for times before it was recorded count as done, but keys for later times do not", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
+		x.say("%s: the last completed key, %s, was recorded with --every %s. Because the period has changed, a smaller key counts as done only if its time came before the last key was recorded", x.name, terminal.Show(last.Key), terminal.Brief(last.Period))
 	}
 	return x.unless(last, now)
 }
@@ -180,8 +184,8 @@ func (x *execution) last(ctx context.Context, bound table.Bound) (table.Done, ti
 	return last, now, err
 }
 
-// unless checks whether CMD may run. It returns an *terminal.Exit if the key or a larger key is already done, or if the
-// key can't be compared with the last completed key.
+// unless checks whether CMD may run. It returns a *terminal.Exit if the key is already done, counts as done because of
+// a larger key, or can't be compared with the last completed key.
 func (x *execution) unless(last table.Done, now time.Time) error {
 	err := last.Forbids(x.todo)
 	switch {
@@ -197,7 +201,7 @@ func (x *execution) unless(last table.Done, now time.Time) error {
 	return &terminal.Exit{Code: x.once.already}
 }
 
-// step takes one step of the competition for the lock. The competition begins once the key is known.
+// step polls the lock once, and claims it if possible. If the key is not known yet, step chooses the key first.
 func (x *execution) step(ctx context.Context) elect.Step {
 	if !x.once.wanted() {
 		return x.candidate.Try(ctx, x.claims(), 0)

@@ -14,15 +14,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// A Program is a running program, with all processes that it has started.
+// A Program is a running program, with its process group.
 type Program interface {
-	Done() <-chan struct{} // closed when none of its processes is left
-	Code() int             // the exit code, once Done is closed
-	Left() (killed, spared int)
-	Pid() int           // the id of the process and of its group
-	Signal(s os.Signal) // sends a signal to the group
-	Continue()          // continues the group if it was stopped; Stopped returns nil from then on, until the next stop
-	Kill()              // kills the group
+	Done() <-chan struct{}      // closed when the program has exited and its group has been killed
+	Code() int                  // the exit code, once Done is closed
+	Left() (killed, spared int) // counts processes that had left the group, once Done is closed
+	Pid() int                   // the id of the process and of its group
+	Signal(s os.Signal)         // sends a signal to the group
+	Continue()                  // continues the group if it was stopped; Stopped returns nil from then on, until the next stop
+	Kill()                      // kills the group
 
 	Changed() <-chan struct{} // has a value after the program was stopped or continued
 	Stopped() os.Signal       // the signal that stopped the program, or nil
@@ -53,9 +53,9 @@ func (x *execution) newPrograms(signals <-chan os.Signal, tty Terminal, waited t
 	return p
 }
 
-// run competes for the lock, and runs the program while it holds the lock. When run returns, all of the program's
-// processes have exited, and the lock has been released or lost. Run returns nil if exec succeeded, and otherwise an
-// *terminal.Exit.
+// run competes for the lock, and runs the program while it holds the lock. When run returns, the program's process
+// group has exited, and the lock has been released, lost or left to expire. It returns nil if exec succeeded, and
+// otherwise a *terminal.Exit.
 func (p *programs) run() error {
 	p.loop()
 	if p.m.last != (terminal.Exit{}) {
@@ -69,8 +69,8 @@ type process struct {
 	Program
 	deadlines
 	stalls time.Time // when a stopped program becomes unfit, or zero
-	runBy  time.Time // when the RunTimeout ends, or zero
-	stopBy time.Time // when the StopTimeout ends, or zero
+	runBy  time.Time // when --run-timeout ends, or zero
+	stopBy time.Time // when --stop-timeout ends, or zero
 	tick   *time.Ticker
 	spare  func() // ends the watch over its progress
 }
@@ -91,7 +91,7 @@ func (p *programs) competes(how deed) (pause time.Duration, until time.Time, tro
 		pause = max(p.lease/3-time.Since(p.began), p.lease/30) // so that other candidates have a chance
 	}
 	if p.wait != 0 {
-		until = time.Now().Add(limit + pause) // the pause is no wait for another holder
+		until = time.Now().Add(limit + pause) // --wait does not include the pause
 	}
 	return pause, until, trouble
 }
@@ -146,14 +146,14 @@ func (p *programs) check(h *holding) {
 	})
 }
 
-// start starts the program under a term that is still held.
+// start starts the program if the term is still held.
 func (p *programs) start(h *holding) event {
 	if !h.Held() {
 		return event{what: lost, err: h.cause()}
 	}
 	n := &process{deadlines: deadlines{lease: p.lease, grace: p.grace}}
 	var err error
-	n.Program, err = p.launch(h.Term, func() time.Time { // heartbeats go on during the start
+	n.Program, err = p.launch(h.Term, func() time.Time { // heartbeats continue while the program starts
 		n.extend(time.Now(), h.Left())
 		return n.watched()
 	})
@@ -181,10 +181,10 @@ func (p *programs) announces(s os.Signal) {
 	if p.m.turn.by != "" {
 		what = "asked to hand over"
 	}
-	p.say(what+" %s; %s will be signaled (%v) as soon as the other candidates have been told", p.lock, p.args[0], s)
+	p.say(what+" %s; %s will get the signal %q as soon as the other candidates have been told", p.lock, p.args[0], s)
 }
 
-// handled lets the program's health be checked while it runs and has not been told to end.
+// handled enables health checks while the program runs and has not been signaled to end.
 func (p *programs) handled() {
 	checked := role("")
 	if p.m.phase == running || p.m.phase == announcing {
@@ -193,7 +193,7 @@ func (p *programs) handled() {
 	p.role.Store(checked)
 }
 
-// hears updates what is known of the program, and reports an event.
+// hears updates the program's state for an event, and reports the event.
 func (p *programs) hears(e event) event {
 	switch e.what {
 	case ending:
@@ -223,7 +223,7 @@ func (p *programs) hears(e event) event {
 
 // exits cleans up after a program that has exited.
 func (p *programs) exits() {
-	var key os.Signal // that killed a program that had borrowed the terminal, such as Ctrl-C, or nil
+	var key os.Signal // the signal, such as Ctrl-C's, that ended the program while it had the terminal; or nil
 	if p.terminal != nil && p.terminal.Lent() {
 		key = interrupt(p.program.Code())
 	}
@@ -235,9 +235,9 @@ func (p *programs) exits() {
 		p.warn("%s left processes outside its process group; %d killed", p.args[0], killed)
 	}
 	if spared > 0 {
-		p.warn("%s left processes that can't be killed, because they belong to another user; %d still running without the lock %s", p.args[0], spared, p.lock)
+		p.warn("%s left processes that can't be killed because they belong to another user; %d still running without the lock %s", p.args[0], spared, p.lock)
 	}
-	if key != nil { // exec has not received it, but must act on it, so that a key can end an exec with --restart
+	if key != nil { // the key's signal did not reach exec, but must end exec too, even with --restart
 		p.handle(got(key))
 	}
 	p.program.spare()
@@ -247,7 +247,7 @@ func (p *programs) exits() {
 	from.ends, from.changes, from.unwatched, from.ticks = nil, nil, nil, nil
 }
 
-// look first extends the program's time by the heartbeats since the last call, unless the term is over. It then returns
+// look first updates the program's deadline from the time left on the lease, unless the term is over. It then returns
 // the event that is due for the program.
 func (p *programs) look(now time.Time) event {
 	n := p.program
@@ -273,8 +273,8 @@ func (p *programs) look(now time.Time) event {
 	return event{what: what}
 }
 
-// stop ends the program, or passes a signal on to it. If that signal also ends exec, stop continues a stopped program,
-// so that it can handle the signal.
+// stop ends the program, or passes a signal on to it. If the signal is one that ends exec, stop also continues a
+// stopped program, so that the program can handle the signal, and starts the time limit of --stop-timeout.
 func (p *programs) stop(a action) {
 	switch a.do {
 	case pass:
@@ -293,8 +293,8 @@ func (p *programs) stop(a action) {
 	}
 }
 
-// bound gives the program only its grace period, even if the lock is held for longer. If the lease has expired, the
-// program has no time left: the machine was suspended, and another process may hold the lock.
+// bound gives the program only its grace period, even if the lock is held for longer. If the lease has already expired,
+// for example while the machine was suspended, the program has no time left, because another process may hold the lock.
 func (p *programs) bound(after event) {
 	now := time.Now()
 	if errors.Is(after.err, elect.ErrExpired) {
@@ -314,7 +314,7 @@ func (p *programs) bound(after event) {
 	p.handle(event{what: ticked})
 }
 
-// rewatch starts a new watchdog for the program, which could outlive this process without one.
+// rewatch starts a new watchdog. Without a watchdog, the program could outlive this process.
 func (p *programs) rewatch() event {
 	another, err := p.program.Rewatch()
 	p.unwatched = nil

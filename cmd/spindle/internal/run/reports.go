@@ -27,33 +27,39 @@ func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
 --on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
 /bin/sh runs when the event occurs. Its environment contains the variables
-above, including SPINDLE_TOKEN. For --on-lost and --on-stuck, it also contains
-SPINDLE_REASON. Hooks write to standard error.
+above, including SPINDLE_TOKEN if the lock has been held. For --on-lost and
+--on-stuck, it also contains SPINDLE_REASON. A hook's output goes to standard
+error.
 
 Hooks run in the background. If a hook is still running after --hook-timeout, it
 is killed with its process group. If a hook fails or is killed, %[1]s logs this
-but does nothing else. At most one hook of each kind runs at a time. When %[1]s
-exits, it first gives up the lock and then waits for hooks that are running.
+and continues. At most one hook of each kind runs at a time. If an event occurs
+while its hook is still running, %[1]s does not run the hook again for it. When
+%[1]s exits, it first gives up the lock and then waits for hooks that are still
+running.
 
 --health-listen serves these paths over HTTP, without authentication:
-  /livez    200 if the main loop of %[1]s answers within a second, otherwise 503
+  /livez    200 at startup, and if the main loop answers within a second;
+            otherwise 503
   /readyz   200 %[2]s, otherwise 503 and the reason
   /metrics  metrics for Prometheus
 
 With --notify, processes that compete for a lock tell each other over UDP when
-the lock is free. The lock then changes hands within a few milliseconds, and
-waiting costs fewer requests. Without an address, %[1]s listens on any free port
-of all addresses. Open the ports to the processes that use the same locks, and
-to no others. Locks also work without notifications. If the port is taken, %[1]s
-chooses another one or, if --notify-address has a port, sends no notifications.
-Processes that can't reach this machine poll as usual.
+the lock is free. The lock then usually changes hands within milliseconds, and
+waiting costs fewer requests. Without an address, %[1]s listens on all local
+addresses, at any free port. Open the port to the processes that use the same
+locks, and to no others. Locks also work without notifications. If the port is
+taken, %[1]s chooses another one or, if --notify-address has a port, goes on
+without notifications. Processes that can't reach this machine poll as usual.
 
 In a systemd unit with Type=notify, systemctl status shows what %[1]s is doing.
-With WatchdogSec=, systemd restarts %[1]s if its main loop hangs.
+With WatchdogSec= and Restart=always, systemd restarts %[1]s if its main loop
+hangs.
 `, command, ready)
 }
 
-// reports is a command that competes for a lock, and passes events on to hooks, probes and systemd.
+// reports is the part that exec and guard share. It waits for a lock, and passes events on to hooks, probes and
+// systemd.
 type reports struct {
 	lockCommand
 	waits
@@ -64,7 +70,7 @@ type reports struct {
 	hooks   hooks
 	probe   *health.Probe
 	unit    *health.Unit
-	ends    []func() // closes the sockets
+	ends    []func() // close the sockets
 
 	mu    sync.Mutex // guards the rest
 	state state
@@ -152,7 +158,7 @@ func (r *reports) counting(s table.Store) table.Via {
 	}
 }
 
-// end waits for hooks, until a signal to end at the latest, and ends the reports.
+// end waits for running hooks (see hooks.Wait), and then ends the reports.
 func (r *reports) end(signals <-chan os.Signal) {
 	r.unit.Stopping()
 	r.hooks.Wait(signals)
@@ -219,7 +225,8 @@ type narrated struct {
 	trouble string // the kind of the last error
 }
 
-// seen reports the result of a poll of the lock. It logs each holder once, and each new kind of error once.
+// seen reports the result of a poll of the lock. It logs a holder or an error only if the token or the kind of error is
+// new.
 func (r *reports) seen(step elect.Step) {
 	name := r.name
 	if step.Err == nil && r.told.trouble != "" {

@@ -10,22 +10,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// edge is the part that differs between exec and guard: it starts and ends what runs under the lock. All methods except
-// try must return immediately, and the runner calls them one at a time.
+// edge is the part that differs between exec and guard: it starts and ends what runs under the lock. The main loop
+// calls all methods except try, one at a time, so none of them may wait for Spanner. The method try runs in a goroutine
+// of its own.
 type edge interface {
-	// competes returns how to compete: after which pause, until when, or zero for ever, and why the last poll failed.
+	// competes returns the pause before the first poll, the time at which to give up (zero: never), and the error of
+	// the last poll.
 	competes(how deed) (pause time.Duration, until time.Time, trouble error)
-	// try polls the lock once, and claims it if possible. If it returns an *terminal.Exit, the command ends with it.
+	// try polls the lock once, and claims it if possible. If it returns a *terminal.Exit, the command ends with it.
 	try(ctx context.Context) (elect.Step, *terminal.Exit)
 	begins(h *holding) // called before the first heartbeat
 	over()             // called when a term has ended
-	check(h *holding)  // an event follows
+	check(h *holding)  // leads to an event later, such as due
 	start(h *holding) event
 	stop(a action)
 	announces(s os.Signal)
-	// hears is called before the machine handles an event, which it can replace, and handled after the resulting actions.
+	// hears is called before the machine handles an event, and can replace the event.
 	hears(e event) event
-	handled()
+	handled() // called after the actions for an event
 }
 
 // runner is one run of exec or guard: the state machine, and everything that runs in parallel with it.
@@ -54,8 +56,8 @@ func (r *runner) loop() {
 	}
 }
 
-// await waits for an event and returns it. If exec has also received signals, await returns the signals first. The
-// program then does not start after a signal to end, and exec does not stop before it has handled the signals.
+// await waits for an event and returns it. If exec has also received signals, await returns the signals first. Exec
+// therefore does not start the program after a signal to end, or suspend itself before it has handled the signals.
 func (r *runner) await() (all []event) {
 	var last event
 	select {
@@ -88,7 +90,7 @@ func got(s os.Signal) event {
 	return event{what: signaled, signal: s}
 }
 
-// receive handles an event, unless it is one of an earlier term.
+// receive handles an event, unless the event belongs to an earlier term.
 func (r *runner) receive(e event) {
 	switch {
 	case e.of != nil && e.of != r.term:

@@ -11,22 +11,24 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// A service can be activated and deactivated on this machine. If ctx ends, the methods return an error. Activate and
-// Check then kill the commands that they run, but a deactivation may continue after Deactivate has returned. Outside
-// tests, only the type guarding implements service.
+// A service can be activated and deactivated on this machine. If ctx ends while a command is running, the method
+// returns an error. Activate and Check kill the command first, but a deactivation may continue after Deactivate has
+// returned. Outside tests, only the type guarding implements service.
 type service interface {
-	// Activate makes the service active for a term. It also ensures that the service is deactivated at the term's
-	// deadline, even if this process is stopped or killed.
+	// Activate makes the service active for a term. It first starts a watchdog, which deactivates the service at the
+	// term's deadline, or when this process dies.
 	Activate(ctx context.Context, t *elect.Term) error
-	// Extended is called when the term was extended. This can happen at any time.
+	// Extended is called after a heartbeat has extended the term, even while another method is running.
 	Extended()
-	// Deactivate returns an error if the service may still be active. It succeeds if the service is already inactive.
+	// Deactivate makes the service inactive, if it is not inactive already. It returns an error if the service may
+	// still be active.
 	Deactivate(ctx context.Context) error
-	// Check returns an error if the service is unhealthy. A service without a health check is always healthy.
+	// Check returns an error if the health check fails, or if the watchdog of an active service has begun to deactivate
+	// the service or has exited.
 	Check(ctx context.Context, r role) error
 }
 
-// The states of a machine, for users.
+// The states of this machine, as users see them.
 const (
 	deactivating = "deactivating the service"
 	stuck        = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
@@ -36,8 +38,7 @@ const (
 	working      = "the service is active"
 )
 
-// services is the edge for guard, which keeps a service active while the lock is held. All machines must use the same
-// flags for the timing.
+// services is the edge for guard, which keeps a service active while the lock is held.
 type services struct {
 	*guarding
 	*runner
@@ -77,7 +78,7 @@ func (s *services) competes(how deed) (pause time.Duration, until time.Time, tro
 	return pause, until, trouble
 }
 
-// try competes for the lock while the service is healthy.
+// try polls the lock if the service is healthy, and claims it if possible.
 func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	if now := s.candidate.Clock.Now(); !s.well || now.Since(s.checked) >= s.renew/2 { // polls may be more frequent than checks
 		s.checked = now
@@ -101,7 +102,7 @@ func (s *services) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	return step, nil
 }
 
-// begins lets the service be checked before each heartbeat of a term.
+// begins reports a term, and has the service checked before each of the term's heartbeats.
 func (s *services) begins(h *holding) {
 	s.say("holding the lock, token %d", h.Token())
 	s.acquired(h.Term)
@@ -109,7 +110,7 @@ func (s *services) begins(h *holding) {
 	s.checks.before(s.runner, h, s.service.Check)
 }
 
-// check waits for the confirmation.
+// check starts the timer for the confirmation.
 func (s *services) check(h *holding) {
 	s.say("waiting %v because the service may still be active on the last holder's machine", s.confirmation())
 	timer := s.candidate.Clock.AfterFunc(s.confirmation(), func() { h.put(event{what: due}) })
@@ -162,9 +163,9 @@ func (s *services) hears(e event) event {
 	return e
 }
 
-// handled tells the health checks and the reports which state the machine is in. While the service is being activated
-// or deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during
-// a deactivation.
+// handled passes the current state on to the health checks and the reports. While the service is being activated or
+// deactivated, its health is not checked. In particular, a failed check must not make guard give up the lock during a
+// deactivation.
 func (s *services) handled() {
 	checked, state := role(""), deactivating
 	switch m := &s.m; m.phase {

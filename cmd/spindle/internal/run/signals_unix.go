@@ -12,10 +12,9 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/child"
 )
 
-// endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. A signal that
-// was ignored when exec started is in neither list, because signal.Notify would make exec stop ignoring it. Go
-// can detect this only for SIGHUP, which nohup ignores, and SIGINT, which is ignored in the background jobs of a
-// script.
+// endings are the signals that end exec, and passedOn are the signals that exec passes on to the program. If SIGHUP or
+// SIGINT was ignored when exec started, for example under nohup or in a background job of a script, it is in neither
+// list, because signal.Notify would make exec stop ignoring it. For other signals, Go can't detect this.
 var (
 	endings  = slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}, endings...)
@@ -27,12 +26,13 @@ func ends(s os.Signal) bool { return slices.Contains(endings, s) }
 
 func signalCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
 
-// asksForTerminal reports whether a program was stopped because it used the terminal without having it.
+// asksForTerminal reports whether a program was stopped because it used the terminal in the background.
 func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == syscall.SIGTTOU }
 
 const keyStop = syscall.SIGTSTP
 
-// interrupt returns the signal if the exit code shows that a key ended the program. Otherwise it returns nil.
+// interrupt returns SIGINT or SIGQUIT, the signals of Ctrl-C and Ctrl-\, if the exit code shows that this signal killed
+// the program. Otherwise, it returns nil.
 func interrupt(code int) os.Signal {
 	switch code {
 	case signalCode(syscall.SIGINT):

@@ -13,17 +13,17 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// waits is how a command waits for the lock: in the lock's queue, or on standby. While a goroutine competes for the
-// lock, only that goroutine may use waits. Afterwards, the main loop may use it.
+// waits has the state of a command's wait for the lock, in the lock's queue or on standby. While a goroutine competes
+// for the lock, only that goroutine may use waits. Afterwards, the main loop may use it.
 type waits struct {
 	config    options.Config
 	candidate elect.Candidate
-	slots     wait.Slots  // without names for a lock
+	slots     wait.Slots  // without Names unless the command waits for a slot
 	queues    bool        // the command waits in the queue
 	nonce     string      // of its tickets
 	place     *wait.Place // nil on standby
 	follower  wait.Follower
-	lastOwn   table.Token // of its last term
+	lastOwn   table.Token // the token of its last term
 }
 
 // sized reports whether the command waits for a slot of a semaphore.
@@ -43,14 +43,14 @@ func (r *reports) joins(n int, queues bool) {
 		return
 	}
 	r.slots = wait.NewSlots(r.name, n, func(o table.Observation) {
-		r.complainOf("%s gives it size %d, but this process gives it size %d; while both hold slots, only slots that exist in both sizes can be acquired", terminal.Show(o.Holder()), o.LeaseRecord.Slots, n)
+		r.complainOf("%s gives it size %d, but this process gives it size %d; until that process releases its slot, this one acquires only slots that exist in both sizes; use the same size in all processes", terminal.Show(o.Holder()), o.LeaseRecord.Slots, n)
 	})
 	r.candidate.Names = r.slots.Names
 	r.candidate.LeaseRecord.Slots, r.candidate.LeaseRecord.Kind = n, table.Semaphore
 }
 
-// settle gives a slot back unless all holders are known to count it among their slots (see wait.Slots.IsKnown). It
-// takes at most half a lease to find out, because heartbeats begin only afterwards.
+// settle releases the slot that a step has acquired, unless all holders know the slot (see wait.Slots.IsKnown). It
+// tries for at most half a lease to find this out, because heartbeats begin only afterwards.
 func (x *execution) settle(ctx context.Context, step elect.Step) elect.Step {
 	limited, cancel := context.WithTimeout(ctx, x.lease/2)
 	defer cancel()
@@ -68,7 +68,7 @@ func (x *execution) settle(ctx context.Context, step elect.Step) elect.Step {
 	}
 	book := x.book(step.Term)
 	if err := step.Term.Release(context.WithoutCancel(ctx), errGivenUp); err != nil {
-		x.complain("%s could not be given back, so it stays without a holder until its lease ends: %v", slot, x.Explain(err))
+		x.complain("%s could not be released, so it may stay held until its lease has expired: %v", slot, x.Explain(err))
 	}
 	book.Free(false)
 	x.leave(ctx, true)
@@ -111,7 +111,8 @@ func (w *waits) claims() elect.Choose {
 	return elect.All
 }
 
-// attend keeps the place in the queue after a poll. A command that has just handed over the lock gets a place only later.
+// attend joins the queue after a poll, or keeps the place in it. A command that is cooling down, for example after a
+// handover, does not queue yet.
 func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
 	if w.place == nil || step.Seen == nil || step.Err != nil || step.CoolingDown {
 		return nil
@@ -124,7 +125,7 @@ func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
 	return err
 }
 
-// rest waits until the next poll is due, after a step that began at the time began.
+// rest waits until the next poll is due, after a step that began at the given time.
 func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) {
 	switch {
 	case w.place == nil:
@@ -136,7 +137,8 @@ func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) 
 	}
 }
 
-// leave ends the wait. If the command has not acquired the lock, leave deletes its ticket, unless that takes long.
+// leave ends the wait. If the command has not acquired the lock, leave deletes its ticket, but does not wait long for
+// this.
 func (w *waits) leave(ctx context.Context, won bool) {
 	w.follower.Ear.Close()
 	if w.place != nil && !won && w.place.Own.Nonce != "" {
@@ -152,7 +154,8 @@ func (w *waits) book(t *elect.Term) notify.Book {
 	return w.config.Book(t, notify.Term{Name: t.Names()[0]})
 }
 
-// soon runs f and returns true. It returns false if ctx has ended and f takes too long for a command that has to end.
+// soon runs f, and returns true when f has returned. Once ctx has ended, it waits for at most wait.LongestForget, and
+// then returns false while f continues.
 func soon(ctx context.Context, lease time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()

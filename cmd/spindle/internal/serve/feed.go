@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// A feed keeps the most recent frames for all open pages. Each frame is encoded only once. A page asks for newer frames
-// when it has read the previous frames. So a slow page delays no other page, and no page needs its own queue.
+// A feed keeps the most recent frames for all open pages. Each of these frames is encoded only once. The handler of a
+// page takes newer frames from the feed when it has sent the previous ones. Therefore, a slow page delays no other
+// page, and no page needs its own queue.
 type feed struct {
 	version  int // of the state after the last frame
 	frames   [][]byte
@@ -15,8 +16,8 @@ type feed struct {
 }
 
 const (
-	maxBehind = 16 // the number of frames that a page can be behind before it gets a snapshot instead
-	never     = -1 // the version of a page that has got nothing yet
+	maxBehind = 16 // a page that is further behind gets a snapshot instead of the frames
+	never     = -1 // the version of a page that has not received anything yet
 )
 
 func (f *feed) add(frame []byte) {
@@ -29,8 +30,8 @@ func (f *feed) add(frame []byte) {
 	f.more = make(chan struct{})
 }
 
-// since returns the frames that were added after a version, the current version, and a channel that is closed when the next
-// frame is added. If the feed no longer has all of these frames, since returns a snapshot instead.
+// since returns the frames that were added after a version, the current version, and a channel that is closed when the
+// next frame is added. If the feed no longer has all of these frames, since returns a snapshot and a tick instead.
 func (s *Server) since(version int) (frames [][]byte, now int, more <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

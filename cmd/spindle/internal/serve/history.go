@@ -20,17 +20,17 @@ const (
 type lock struct {
 	id int // identifies the lock in frames
 	operator.Listing
-	known      time.Time // the time from which on its terms are known
+	known      time.Time // since when its terms are known
 	terms      []term
 	changes    int // terms that began since the first read
-	jeopardies int // how often its holder sent no heartbeat for two thirds of the lease
+	jeopardies int // how often no heartbeat was seen for two thirds of the lease
 	late       bool
 	kind       table.LockKind // its purpose, from the last read that showed it
 	expected   bool           // it should always be held
 	shown      bool           // on pages
 }
 
-// last returns the last term, or nil if it is over for good.
+// last returns the last term, or nil if there is none or it is over for good.
 func (k *lock) last() *term {
 	if n := len(k.terms); n > 0 && !k.terms[n-1].over {
 		return &k.terms[n-1]
@@ -38,8 +38,8 @@ func (k *lock) last() *term {
 	return nil
 }
 
-// holder returns the lock's holder. During a term, it returns the holder that the history has recorded, because the
-// last read may not have shown the holder.
+// holder returns the lock's holder. During a term, it returns the holder from the history, because the last read may
+// not have been able to decode the holder.
 func (k *lock) holder() string {
 	if t := k.last(); t != nil && t.token == k.Token {
 		return t.holder
@@ -77,7 +77,7 @@ func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, 
 	for _, l := range found {
 		present[l.Name] = true
 		if k := h.locks[l.Name]; k != nil && l.State() == operator.Free && !h.named[l.Name] {
-			l.Observation = h.absent(k).Observation // the read shows only the work that was done under the lock
+			l.Observation = h.absent(k).Observation // the read omitted the lock row, and found only a record of completed work
 		}
 		h.take(l, first, touches)
 	}
@@ -188,7 +188,7 @@ func (k *lock) differs(l operator.Listing) bool {
 		k.Done != l.Done || model.Problem(k.Listing) != model.Problem(l) || len(k.Waiters) != len(l.Waiters) || waitingSince(k.Listing) != waitingSince(l)
 }
 
-// merge merges pairs of the older terms.
+// merge merges the older half of the terms, in pairs.
 func (k *lock) merge() {
 	older := k.terms[:maxTerms/2]
 	var shorter []term
@@ -222,12 +222,12 @@ func (k *lock) forget(then time.Time) {
 	}
 }
 
-// lately is how long pages still show a lock after it was released. A lock that should always be held may have lost its
-// holder, and users need to see that. Released mutexes and semaphores are hidden immediately, because there may be many
-// of them and their release is normal.
+// lately is how long pages still show a lock after its release, because a lock that should be held may have lost its
+// holder. Mutexes and semaphores are hidden immediately, because many of them may be released, which is normal.
 const lately = 5 * time.Minute
 
-// inUse reports whether a lock is taken, has waiters, has a record of completed work, or belongs to a group.
+// inUse reports whether a lock is taken, has waiters, has a record of completed work, or has a row and belongs to a
+// group.
 func (k *lock) inUse() bool {
 	return k.isTaken() || len(k.Waiters) > 0 || k.Done.Key != "" || k.Undone != nil || k.IsPart() && k.State() != operator.Free
 }

@@ -23,9 +23,9 @@ import (
 var embedded embed.FS
 
 const (
-	tick  = 2 * time.Second  // a page that receives nothing for a few ticks reports that
+	tick  = 2 * time.Second  // a page that receives nothing for a few ticks tells its user
 	stall = 10 * time.Second // a page that does not accept a frame for this long is disconnected
-	slow  = time.Minute      // so is a client that has not read any other response by then
+	slow  = time.Minute      // a client that has not read any other response by then is disconnected, too
 )
 
 // Handler returns the handler for all paths.
@@ -43,7 +43,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 // guarded adds security headers to every response. With these headers, a browser loads nothing from other sites, runs
-// no scripts other than the page's own, and does not show the page in a frame on another site.
+// only scripts that this server delivers, and does not show the page in a frame.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -91,7 +91,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// events sends a snapshot to a page, and then the changes after each read of the table.
+// events sends a snapshot to a page, and then the changes after each read of the table. If it has nothing else to send,
+// it sends ticks.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	s.metrics.pages.Inc()
 	defer s.metrics.pages.Dec()
@@ -130,9 +131,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Start listens on the address that --listen gives, and serves until ctx ends. The returned channel then delivers the
-// reason for the end. If other machines can reach the address, Start logs a warning, and the server also accepts
-// requests for this machine's names.
+// Start listens on the address that --listen gives, and serves in the background until ctx ends or serving fails. The
+// returned channel then receives nil or the error, respectively. Unless the address is a loopback address, Start logs a
+// warning, and the server also accepts requests for this machine's name and for the host in --listen.
 func (s *Server) Start(ctx context.Context) (url string, ended <-chan error, err error) {
 	listens, _, err := net.SplitHostPort(s.Listen)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *Server) Start(ctx context.Context) (url string, ended <-chan error, err
 	return terminal.URL(on.Addr()), why, nil
 }
 
-// serve serves HTTP on a listener until ctx ends.
+// serve serves HTTP on a listener until ctx ends or serving fails.
 func serve(ctx context.Context, on net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: stall, WriteTimeout: slow, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}

@@ -47,7 +47,7 @@ var (
 	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
 	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table. It is longer if reads are slow.", "table")
 	descExpected   = describe("spindle_lock_expected", "1 for each lock that should have a holder (--expect), even if it has no row.", byLock...)
-	descKind       = describe("spindle_lock_kind", "Always 1. The label kind is elector, exec, guard, mutex or semaphore. A lock whose kind is unknown has no such metric.", "table", "lock", "kind")
+	descKind       = describe("spindle_lock_kind", "Always 1. The label kind is elector, exec, guard, mutex or semaphore. Locks of groups, and locks of unknown kind, do not have this metric.", "table", "lock", "kind")
 	descHeld       = describe("spindle_lock_held", "1 if the lock has a holder, else 0.", byLock...)
 	descState      = describe("spindle_lock_state", "1 for the current state of the lock.", "table", "lock", "state")
 	descHolder     = describe("spindle_lock_holder", "1 for the id of the lock's holder.", "table", "lock", "holder")
@@ -61,11 +61,11 @@ var (
 	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
 )
 
-// The number of series of a group does not depend on the number of its partitions.
+// The partitions of a group are counted by state, so that their number does not affect the number of series.
 var (
 	descMembers    = describe("spindle_table_group_members", "Members of the group whose leases have not expired.", "table", "group")
 	descPartitions = describe("spindle_table_group_partitions", "Partitions of the group that have a row in the table, by state.", "table", "group", "state")
-	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder, without those that are paused.", "table", "group")
+	descNobody     = describe("spindle_table_group_partitions_without_holder", "Partitions of the group that have a row in the table but no holder, not counting paused ones.", "table", "group")
 )
 
 // noneInAnyState returns a count of 0 for every state that a row can be in. If states with a count of 0 were left out,
@@ -78,7 +78,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector. Which series there are depends on the table.
+// Describe implements prometheus.Collector. It describes nothing, because the series depend on the table.
 func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -113,7 +113,7 @@ type series struct {
 	made []prometheus.Metric
 }
 
-// add adds a value. Its labels are made harmless, because they come from the table and may be shown on a terminal.
+// add adds a value. It escapes the labels, because they come from the table and may be shown on a terminal.
 func (all *series) add(d *prometheus.Desc, value float64, labels ...string) {
 	shown := []string{all.Table}
 	for _, label := range labels {
@@ -158,14 +158,15 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has metrics. Without --released, a released lock has no metrics, because there may be
-// many released locks, and their metrics would show nothing useful.
+// tellsOf reports whether a lock has more metrics than the time of its last completed work. Without --released,
+// released locks have more only if they are expected, have waiters, or belong to a group. There may be many other
+// released locks, and their metrics would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != operator.Free || s.Released && k.State() != operator.Free
 }
 
-// ofLock adds the metrics of a lock. The argument counted says whether the metrics of a group already count the lock,
-// because it is a partition. For such a partition, unless it is expected, ofLock adds only the metrics of its waiters.
+// ofLock adds the metrics of a lock. If counted is true, the lock is a partition, which the metrics of its group
+// already count. In this case, unless the partition is expected, ofLock adds only the metrics of its waiters.
 func (all *series) ofLock(name string, k *lock, counted bool) {
 	if n := len(k.Waiters); n > 0 || !k.IsPart() {
 		all.add(descWaiters, float64(n), name)

@@ -1,9 +1,9 @@
-// Package serve implements the command serve, which shows a lock table over HTTP: as a web page for people, and as metrics
-// for Prometheus. It only reads the table, so it does not affect the programs that use the locks.
+// Package serve implements the command serve, which shows a lock table over HTTP: as a web page for people, and as
+// metrics for Prometheus. It only reads the table.
 //
 //   - serve.go: the command serve and its flags
 //   - server.go: the loop that reads the table
-//   - history.go: the terms of the last hour, as far as the reads have shown them, and which locks pages show
+//   - history.go: the terms of the last hour that the reads have shown, and which locks pages show
 //   - wire.go: the JSON that is sent to open pages
 //   - feed.go: what an open page gets next
 //   - http.go: the HTTP handlers, and the check of the Host header
@@ -36,18 +36,21 @@ until it is interrupted:
             group are counted by state
   /healthz  200 if the table was read recently, otherwise 503 and the reason
 
-Serve reads the table once per --every interval, however many pages are open,
-and never writes to it. Its reads have low priority and take up at most a tenth
-of the time. A large table is therefore read less often, and the page shows how
-old its data is. Serve shows the locks of all programs, whatever language they
-are written in.
+Serve reads the table at most once per --every interval, however many pages are
+open, and never writes to it. Reads of the whole table have low priority. If
+they take longer than 0.1 seconds, as with a large table, serve pauses for nine
+times as long between reads, but for at most a minute. The page shows how old
+its data is. Serve shows the locks of all programs, whatever language they are
+written in.
 
-The table keeps no history, so the timelines begin when serve is started. A term
-that begins and ends between two reads is missed.
+The table keeps no history, so the timelines begin with the terms that are
+current when serve is started. A term that begins and ends between two reads is
+missed, or shown without its holder.
 
 Use --expect to name the locks that should always be held. They are on the page
 and in the metrics even if they have no row, so that an alert can detect a lock
-that was never taken. Released locks are not read unless --released is given.
+that was never taken. Most other released locks are omitted unless --released is
+given.
 
 Use --exclude to leave out locks whose names match a pattern. In a pattern, *
 matches any text and ? matches one character, as in --exclude 'order-*,test/*'.
@@ -57,13 +60,14 @@ holder and value. It listens only on this machine, unless --listen gives another
 address. To let other people see the page, put a proxy with a login in front of
 it.
 
-Serve accepts requests that are addressed to an IP address, to localhost or to
-the machine's own name. It rejects requests for other host names, because a
-malicious site could otherwise read the data through a user's browser. To allow
-more host names, use --host.
+Serve accepts requests that are addressed to an IP address or to localhost. If
+other machines can reach it, serve also accepts requests for the machine's own
+name and for a host name in --listen. It rejects requests for other host names,
+because a malicious site could otherwise read the data through a user's browser.
+To allow more host names, use --host.
 `
 
-// DefaultListen is where serve listens without --listen.
+// DefaultListen is the address on which serve listens by default.
 const DefaultListen = "127.0.0.1:8117"
 
 // NewServe returns the command serve.
@@ -125,8 +129,8 @@ func (s *Config) run(ctx context.Context) (err error) {
 	return <-ended
 }
 
-// matching returns a function that reports whether a name matches any of the patterns. In a pattern, * matches any text,
-// including slashes, and ? matches one character.
+// matching returns a function that reports whether a name matches any of the patterns. In a pattern, * matches any
+// text, including slashes, and ? matches one character.
 func matching(patterns []string) (func(name string) bool, error) {
 	any := []string{"$^"} // matches nothing; no name is empty
 	for _, p := range patterns {

@@ -52,7 +52,7 @@ type reading struct {
 	away   error // why the last read failed
 }
 
-// New returns a server that has not read the table yet. It returns an error if a pattern in Exclude is wrong.
+// New returns a server that has not read the table yet. It returns an error if a pattern in Exclude is empty.
 func New(c Config, locks table.Table) (*Server, error) {
 	exclude, err := matching(c.Exclude)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Server) Watch(ctx context.Context) {
 	}
 }
 
-// Look reads the table once, and sends the changes to all pages. The error tells users what to do about it.
+// Look reads the table once, and sends the changes to all pages. If the read fails, the error tells users what to do.
 func (s *Server) Look(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (r *reading) awayFrame() *awayFrame {
 }
 
 // stale returns nil if the last successful read of the table is recent enough. Otherwise, it returns an error that says
-// how long ago that read was, and why later reads failed. A single failed read does not make the data stale.
+// how long ago that read was, and why the last read failed. A single failed read usually does not make the data stale.
 func (r *reading) stale() error {
 	old := r.old().Round(time.Second)
 	text := fmt.Sprintf("the table was last read %v ago", old)

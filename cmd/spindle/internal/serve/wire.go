@@ -10,9 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Times are milliseconds since 1970 by Spanner's clock; durations are milliseconds.
+// In frames, times are milliseconds since 1970 by Spanner's clock, and durations are milliseconds. Only model.LockJSON
+// uses other units.
 
-// A snapshotFrame has all locks that pages show. It is the first frame that a page gets.
+// A snapshotFrame has all locks that pages show. A page gets it first, and again if it has fallen too far behind.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
 	Next     int64      `json:"next"` // the expected time until the next read
@@ -33,16 +34,16 @@ type lookFrame struct {
 	Forgotten []int      `json:"forgotten,omitempty"`
 }
 
-// A tickFrame gives the time since the last read of the table. Each snapshot is followed by
-// one: the same snapshot is sent to all pages until the next read, so it can't contain this time. If there is nothing
-// else to send, a tickFrame tells a page that the server is still running.
+// A tickFrame gives the time since the last successful read of the table. It follows each snapshot, because the same
+// snapshot is sent to all pages until the next read, and therefore can't contain this time. If there is nothing else to
+// send, a tickFrame tells a page that the server is still running.
 type tickFrame struct {
 	Old int64 `json:"old"`
 }
 
 // An awayFrame says that the table can't be read.
 type awayFrame struct {
-	For   int64  `json:"for"` // since the last successful read, or else since the first failed one
+	For   int64  `json:"for"` // since the last successful read or, if there was none, since the server was created
 	Error string `json:"error"`
 }
 
@@ -56,14 +57,14 @@ type lockWire struct {
 	historyWire
 }
 
-// historyWire has the history of a lock. If All is true, Terms has all of the lock's terms. Otherwise, it has only the
-// terms that have changed, and they replace the page's terms with the same keys.
+// historyWire has the history of a lock. Unless All is true, Terms has only the terms that have changed. They replace
+// the page's terms with the same keys.
 type historyWire struct {
 	Known      int64      `json:"known"`
 	Changes    int        `json:"changes,omitempty"`
 	Jeopardies int        `json:"jeopardies,omitempty"`
 	Terms      []termWire `json:"terms,omitempty"`
-	All        bool       `json:"all,omitempty"` // Terms are all of them
+	All        bool       `json:"all,omitempty"` // Terms has all of the lock's terms
 }
 
 type termWire struct {
@@ -77,7 +78,7 @@ type termWire struct {
 	Held   int64     `json:"held,omitempty"`
 }
 
-// millis returns milliseconds since 1970, or 0 for the zero time. It is exact for all times that Spanner can write.
+// millis returns milliseconds since 1970, or 0 for the zero time. It does not overflow for any time in Spanner.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

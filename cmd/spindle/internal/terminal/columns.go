@@ -19,7 +19,7 @@ type Row struct {
 	Below string   // the text below the row
 }
 
-// Columns lays out rows, each cell under the heading of its column. The last column has the tails.
+// Columns lays out rows, each cell under the heading of its column. The last column contains the tails of the rows.
 type Columns struct {
 	Names []string
 	Wide  bool // each row is one line with the further columns, however long
@@ -29,8 +29,8 @@ type Columns struct {
 	cards   bool
 }
 
-// Lines lays out the rows. If the terminal is wide enough, each row takes one line. Otherwise, each row takes two lines
-// or, on a very narrow terminal, a card of several lines.
+// Lines lays out the rows. If the terminal is wide enough or c.Wide is set, each row takes one line. Otherwise, each
+// row's tail is below the row. On a very narrow terminal, the row itself is a card of several lines.
 func (c *Columns) Lines(p *Terminal, all []Row) []string {
 	cells := make([][]string, len(all))
 	for i, r := range all {
@@ -76,7 +76,8 @@ func (c *Columns) tail(r Row) string {
 	return r.Tail
 }
 
-// measure determines the widths of the columns, and whether each row is one line, two lines or a card.
+// measure determines the widths of the columns, and the form of the rows: one line, a line with the tail below, or a
+// card.
 func (c *Columns) measure(p *Terminal, cells [][]string, all []Row) {
 	c.widths = make([]int, len(c.headings()))
 	cells = append([][]string{c.headings()}, cells...)

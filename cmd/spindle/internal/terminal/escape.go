@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Show formats text from the table for display. If it contains characters that a terminal does not display, Show escapes
-// them, and quotes the result for bash and zsh. Users can then paste a lock name with such characters into a command.
+// Show formats text from the table for display. If the text contains characters that a terminal does not display, Show
+// escapes them, and quotes the result for bash and zsh. Users can then paste a name with such characters into a
+// command.
 func Show(s string) string {
 	if escaped := Escape(s); escaped == s && !strings.HasPrefix(s, "$'") {
 		return s
@@ -44,9 +45,8 @@ func escapeLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// escaping is a writer for JSON that escapes all characters that a terminal does not display. The encoder
-// leaves some of these characters unescaped, but only within quoted strings, where escaping them does not change the
-// meaning.
+// escaping is a writer for JSON that escapes all characters that a terminal does not display, except line breaks. The
+// JSON encoder leaves some of these characters unescaped, but only in strings, where an escape has the same meaning.
 type escaping struct {
 	io.Writer
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// The exit codes. Exec can also exit with its program's code.
+// The exit codes of the commands. Exec has further codes, and can also exit with its program's code.
 const (
 	Failed       = 1 // the command failed
 	Misused      = 2 // the command line is wrong
