@@ -78,7 +78,7 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 			{"POST /v1/elections?name=ok/a&name=ok/b", 400, "bad-parameter", "one"},
 			{"POST /v1/elections?name=ok/a&priority=10", 400, "bad-parameter", "0 to 9"},
 			{"POST /v1/semaphores?name=ok/a", 400, "bad-parameter", "slots"},
-			{"POST /v1/semaphores?name=ok/a&slots=x", 400, "bad-parameter", "not a number"},
+			{"POST /v1/semaphores?name=ok/a&slots=x", 400, "bad-parameter", "whole number"},
 			{"POST /v1/once?name=ok/a", 400, "bad-parameter", "every="},
 			{"POST /v1/once?name=ok/a&key=k&every=1h", 400, "bad-parameter", "key="},
 			{"POST /v1/once?name=ok/a&key=k&offset=1h", 400, "bad-parameter", "offset="},

@@ -18,9 +18,9 @@ type holding interface {
 	Left() time.Duration
 }
 
-// A locker waits for a lock, calls the function work once it holds the lock, and releases the lock when work has
-// returned. The result of work says whether to record the key as done. The locker's error says why it did not get the
-// lock, or why its release failed. ctx limits only the wait.
+// A locker acquires a lock, calls work while it holds the lock, and releases the lock after work has returned. The
+// result of work says whether to record the key as done. The error says why the lock was not acquired, or why its
+// release failed. ctx limits only the wait for the lock.
 type locker func(ctx context.Context, work func(holding) (done bool)) error
 
 var (
@@ -131,7 +131,7 @@ func once(r *request, of *lock.Once) locker {
 	}
 }
 
-// election returns the locker of one term in an election.
+// election returns a locker that competes in an election and leads for one term.
 func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 	return func(ctx context.Context, work func(holding) bool) error {
 		run, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -179,7 +179,7 @@ func election(h *hold, elector func(...spindle.Option) *spindle.Lock) locker {
 	}
 }
 
-// namesOf returns the names of the locks that a hold holds. For a semaphore, that is the name of the slot.
+// namesOf returns the names of the locks that were acquired. For a semaphore, it returns the name of the slot.
 func namesOf(r *request, l holding) []string {
 	if p, ok := l.(*lock.Permit); ok {
 		return p.FenceIn(context.Background()).(fence.Fence).Names

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/loop"
 )
 
-// process represents the process that sent a request, and shows whether that process can still act. Simulations replace
-// it, as well as time and the lock table.
+// process is the process that sent a request. Its methods tell whether the process can still act. Simulations replace
+// it, the clock and the lock table.
 type process interface {
 	Describe() // completes what Who returns
 	Who() peer.Identity
@@ -31,7 +31,7 @@ func identify(c net.Conn) (process, *problem) {
 	p, err := peer.Of(socket)
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v: this agent needs three file descriptors for each hold: raise the limit (ulimit -n, LimitNOFILE=), or lower --max-holds", err)
+		return nil, wrong(http.StatusServiceUnavailable, "unavailable", "%v; this agent needs three file descriptors for each hold, so raise the limit (ulimit -n, LimitNOFILE=) or lower --max-holds", err)
 	case err != nil:
 		return nil, wrong(http.StatusForbidden, "unknown-peer", "%v", err)
 	}
@@ -39,13 +39,13 @@ func identify(c net.Conn) (process, *problem) {
 }
 
 // attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
-// read nothing for that long. Without stall=, a crashed program holds its lock until it has written its core dump.
+// left lines unread for that long. Without stall=, a program that dumps core keeps its lock until the dump is written.
 type attention struct {
 	loop.Stall     // progress is to read something, or to have nothing to read
 	unread     int // at the last check, in bytes
 }
 
-// stalled updates a with the number of unread bytes, and reports whether the program has read nothing for at least the limit.
+// stalled updates a with the number of unread bytes, and reports whether the program has stalled.
 func (a *attention) stalled(unread int) bool {
 	if unread == 0 || unread < a.unread {
 		a.Progress()
@@ -54,7 +54,7 @@ func (a *attention) stalled(unread int) bool {
 	return a.Limit > 0 && a.Idle() >= a.Limit
 }
 
-// every returns how often to check.
+// every returns how long to wait between checks.
 func (a *attention) every() time.Duration {
 	if a.Limit == 0 {
 		return time.Hour

@@ -8,9 +8,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// programs limits what each program of an agent may use, so that no program can use up what the others need. One
-// program may have half of the holds. Programs that the system can't tell apart share the key "". Together, they count
-// as one program, which may have all holds.
+// programs limits what each program of an agent may use, so that no single program can use up what the others need. One
+// program may have at most half of the holds. Programs that the system can't tell apart share the key "". Together,
+// they count as one program, which may have all the holds.
 type programs struct {
 	maxHolds int // of all programs
 
@@ -19,19 +19,20 @@ type programs struct {
 	byKey map[string]*program
 }
 
-// program is what an agent knows of a process, until the process has no connections and no holds.
+// program is what the agent knows about a process. It is deleted once the process has no connections and no holds.
 type program struct {
 	key    string
 	conns  int              // its open connections
-	begins chan struct{}    // has a value for each of its requests that begins now
-	holds  map[*hold]int    // how much is in progress for each: the hold itself, its response, its requests to Spanner
-	asked  map[string]*hold // by name, the last hold that asked for it, semaphores apart
+	begins chan struct{}    // has a value for each of its requests that is beginning
+	holds  map[*hold]int    // how many activities each has: the hold itself, its response, its requests to Spanner
+	asked  map[string]*hold // by a lock's name: the last hold that asked for the lock; semaphores are left out
 }
 
-// atATime is how many requests of programs that can't be told apart may begin at a time.
+// atATime limits how many requests may begin at a time. It is the limit for all programs that can't be told apart,
+// together. Each other program has half of it.
 const atATime = 64
 
-// share returns how much of something one program may have.
+// share returns how much the program may have of a total.
 func (p *program) share(all int) int {
 	if p.key == "" {
 		return all
@@ -39,7 +40,7 @@ func (p *program) share(all int) int {
 	return (all + 1) / 2
 }
 
-// of returns a program. ps.mu is held.
+// of returns the program with a key, and creates it if necessary. The caller holds ps.mu.
 func (ps *programs) of(key string) *program {
 	p := ps.byKey[key]
 	if p == nil {
@@ -50,15 +51,15 @@ func (ps *programs) of(key string) *program {
 	return p
 }
 
-// forget forgets a program that has no connections and no holds. ps.mu is held.
+// forget deletes a program if it has no connections and no holds. The caller holds ps.mu.
 func (ps *programs) forget(p *program) {
 	if p.conns == 0 && len(p.holds) == 0 {
 		delete(ps.byKey, p.key)
 	}
 }
 
-// connect counts a connection that a program opened. It reports whether the program may have that many connections: one
-// for each hold that it may have, and the same number for other requests.
+// connect counts a new connection of a program, and reports whether the program may have that many. It may have one for
+// each hold that it may have, and as many again for other requests.
 func (ps *programs) connect(key string) (p *program, may bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -67,7 +68,7 @@ func (ps *programs) connect(key string) (p *program, may bool) {
 	return p, p.conns <= 2*p.share(ps.maxHolds)
 }
 
-// hangUp counts a connection of the program that was closed.
+// hangUp stops counting a connection that was closed.
 func (ps *programs) hangUp(p *program) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -75,7 +76,8 @@ func (ps *programs) hangUp(p *program) {
 	ps.forget(p)
 }
 
-// enter counts a new hold until end is called for it. It refuses the hold if there are too many.
+// enter counts a new hold until end is called for it. It refuses the hold if there are too many, or if the program has
+// already asked for one of its locks.
 func (ps *programs) enter(h *hold) *problem {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -102,8 +104,8 @@ func tooMany(format string, args ...any) *problem {
 }
 
 // repeats refuses a hold if its program already holds one of the locks or waits for it, because the program would then
-// wait for itself. Semaphores don't count. Neither does a hold that the program has given up, because the program can
-// wait until that hold is over.
+// wait for itself. Semaphores don't count. A hold that the program has given up doesn't count either, because it ends
+// without the program.
 func (p *program) repeats(h *hold) *problem {
 	if p.key == "" || h.asked.kind == semaphores {
 		return nil
@@ -119,8 +121,8 @@ func (p *program) repeats(h *hold) *problem {
 	return nil
 }
 
-// begin counts an activity of a hold until end is called. A hold that is over still counts until its last request to
-// Spanner has been answered.
+// begin counts an activity of a hold until end is called. A hold that is over still counts until its response has been
+// sent and its last request to Spanner has been answered.
 func (ps *programs) begin(h *hold) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -151,7 +153,7 @@ func (ps *programs) end(h *hold) {
 	ps.forget(p)
 }
 
-// counted returns a Store whose requests count for a hold.
+// counted returns a Store whose requests count as activities of a hold.
 func (ps *programs) counted(h *hold, s table.Store) table.Store {
 	return table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
 		ps.begin(h)

@@ -10,21 +10,21 @@ import (
 
 // promises maps the names of locks to the holds whose programs may still act. The agent has promised each program a
 // time until which it may act. Until that time has passed, or the program can no longer act, no other program of this
-// agent gets the lock. Usually the lease already ensures this. But if an operator releases the lock or deletes its
-// rows, other programs may see that the lock is free before the agent finds out that the first program has lost it.
+// agent gets the lock. Usually the lease already ensures this. However, if an operator releases the lock or deletes
+// its rows, other programs may see that the lock is free before the agent finds out that the first program has lost it.
 type promises struct {
 	clock elect.Clock
 	mu    sync.Mutex
 	to    map[string]map[*hold]bool
 }
 
-// promise records that a program was told, at the time made, that it will hold a lock for at least as long as left.
+// promise records that, at the time made, a program was promised that it may act for the duration left.
 type promise struct {
 	made elect.Instant
 	left time.Duration
 }
 
-// over returns how much longer the promise lasts. The result is not positive once the promise is over.
+// over returns how much longer the promise lasts. The result is zero or negative once the promise is over.
 func (p promise) over(now elect.Instant) time.Duration { return p.left - now.Since(p.made) }
 
 func (ps *promises) keep(h *hold) {
@@ -48,7 +48,7 @@ func (ps *promises) lift(h *hold) {
 	}
 }
 
-// left returns how long it takes until the promises about a lock are over.
+// left returns the time until all promises about a lock are over.
 func (ps *promises) left(name string) (left time.Duration) {
 	ps.mu.Lock()
 	holds := maps.Clone(ps.to[name])
@@ -76,7 +76,7 @@ func (h *hold) lift() {
 	h.agent.promises.lift(h)
 }
 
-// liftOnceOver lifts the promises of a hold once they are over. Its program may act until then.
+// liftOnceOver lifts the promises to the program once they are over, because the program may act until then.
 func (h *hold) liftOnceOver() {
 	clock := h.agent.clock
 	if left := h.status().promised.over(clock.Now()); left > 0 {

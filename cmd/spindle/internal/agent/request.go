@@ -16,13 +16,13 @@ import (
 	"github.com/spindle-lock/spindle/lock"
 )
 
-// The kinds of holds, as they appear in paths. In openapi.json, the descriptions of paths, parameters, events and keys
-// are their comments in this package.
+// The kinds of holds, as they appear in paths. The descriptions in openapi.json are generated from the comments on
+// paths, parameters, events and keys in this package.
 const (
 	locks      = "locks"      // a mutex; with several names, all of the locks or none
 	elections  = "elections"  // leadership, for one term
 	semaphores = "semaphores" // one of the slots of a semaphore
-	onces      = "once"       // one run for each time of a schedule (every), or for a key (key)
+	onces      = "once"       // one run for each time of a schedule (every), or a single run for a key (key)
 )
 
 // request is what a program asks for.
@@ -54,7 +54,7 @@ func (r *request) elector() []spindle.Option {
 	return opts
 }
 
-// parameters lists the parameters of each kind. Those in everyKind are allowed as well.
+// parameters lists the parameters of each kind, in addition to those in everyKind.
 var parameters = map[string][]string{
 	locks: {},
 	elections: {
@@ -66,19 +66,19 @@ var parameters = map[string][]string{
 	},
 	onces: {
 		"every",  // the period of the schedule, such as 24h
-		"offset", // when the times of the schedule are, since 0:00 UTC; the default is 0, or 7m30s for periods of half an hour or more
+		"offset", // how long after 0:00 UTC the scheduled times are; the default is 0, or 7m30s for periods of half an hour or more
 		"key",    // the key of a single run
 	},
 }
 
 var everyKind = []string{
 	"name",  // the name of the lock; required
-	"lease", // how long the lock stays with a program whose agent has failed; the default is 10s
-	"wait",  // how long to wait, such as 30s; the default is forever, and with 0 the status is the result
-	"eof",   // release: closing the connection releases the lock, even if the process still runs
+	"lease", // how long a program keeps the lock after its agent has failed; the default is 10s
+	"wait",  // how long to wait, such as 30s; the default is forever; with 0, the HTTP status says whether the lock was acquired
+	"eof",   // release: closing the connection releases the lock, even if the process is still running
 	"stall", // the program loses the lock if it has not read its lines for this long; the default is never
 	"label", // what the program is called in spindle ls; the default is its command
-	"value", // what others see beside the holder
+	"value", // a text that others see next to the holder
 }
 
 // parse reads the parameters of a request.
@@ -132,7 +132,7 @@ func (p *parser) duration(name string, otherwise time.Duration) time.Duration {
 	}
 	d, err := time.ParseDuration(given)
 	if err != nil || d < 0 {
-		p.refuse("%s=%.64s is not a duration such as 10s, 500ms or 1m30s", name, given)
+		p.refuse("%s=%.64s must be a duration, 0 or longer, such as 10s, 500ms or 1m30s", name, given)
 		return otherwise
 	}
 	return d
@@ -145,27 +145,27 @@ func (p *parser) number(name string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(given)
 	if err != nil || n < 0 {
-		p.refuse("%s=%.64s is not a number", name, given)
+		p.refuse("%s=%.64s must be a whole number, 0 or higher", name, given)
 	}
 	return n
 }
 
-// choice reports whether a parameter is set. It may only be set to value.
+// choice reports whether a parameter is set. The only allowed setting is value.
 func (p *parser) choice(name, value string) bool {
 	given := p.q.Get(name)
 	if given != "" && given != value {
-		p.refuse("%s=%.64s: must be %s or left out", name, given, value)
+		p.refuse("%s=%.64s must be %s or left out", name, given, value)
 	}
 	return given == value
 }
 
-// limits checks what the library would otherwise refuse in terms of its Go options.
+// limits checks values that the library would otherwise refuse with errors about its Go options.
 func (p *parser) limits(r *request) {
 	switch {
 	case r.lease < 100*time.Millisecond || r.lease > table.MaxLease:
 		p.refuse("lease=%v must be at least 100ms and at most %v", r.lease, table.MaxLease)
 	case len(r.value) > table.MaxValue || !utf8.ValidString(r.value):
-		p.refuse("value= must be at most %d bytes of UTF-8, but has %d bytes", table.MaxValue, len(r.value))
+		p.refuse("value= must be valid UTF-8 and at most %d bytes long; it has %d bytes", table.MaxValue, len(r.value))
 	case r.kind == elections && r.priority > table.MaxRank:
 		p.refuse("priority=%d must be a number from 0 to %d", r.priority, table.MaxRank)
 	case r.kind == semaphores && (r.slots < 1 || r.slots > 1000):

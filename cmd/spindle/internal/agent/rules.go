@@ -3,9 +3,10 @@ package agent
 import "slices"
 
 // machine is the state of one hold, and decides what to do after each event. It releases the lock only if the program
-// said that its work has returned, or if the program can no longer act. A program can no longer act if its process has
-// ended and its end of the stream is closed. One condition alone is not enough: a process can close its socket and keep
-// working, and after a process has ended, its children may still have the socket.
+// can no longer act, never learned that it holds the lock, or has said that its work has returned. A program can no
+// longer act once its process has ended and its end of the stream is closed. Without eof=release, one condition alone
+// is not enough: a process can close its socket and keep working, and after a process has ended, its children may still
+// have the socket.
 type machine struct {
 	releasesAtEOF bool // the program asked for eof=release, so the end of the stream is enough
 
@@ -14,12 +15,12 @@ type machine struct {
 	exited    bool // the program's process has ended
 }
 
-// phase is how far a hold has come.
+// phase is the stage that a hold has reached.
 type phase int
 
 const (
 	waiting   phase = iota // for the lock
-	missed                 // waiting, but the lock was lost before the machine knew that it was won
+	missed                 // waiting, but the lock was lost before the machine knew that it had been acquired
 	quitting               // waiting, but the program no longer wants the lock
 	held                   // the program may act
 	stopping               // held, but the program was asked to release the lock
@@ -31,10 +32,10 @@ const (
 	same phase = -1 // in rules
 )
 
-// holds reports whether the program holds its lock and may know it.
+// holds reports whether the program holds its lock, and may know that it does.
 func (p phase) holds() bool { return p == held || p == stopping || p == doubtful }
 
-// wants reports whether the program wants its lock, and can still learn what becomes of it.
+// wants reports whether the program wants its lock, and can still learn what happens to it.
 func (p phase) wants() bool { return p == waiting || p == held || p == stopping }
 
 // happening is the kind of an event.
@@ -49,7 +50,7 @@ const (
 	streamEnds                  // the program's end of the stream is closed
 	exits                       // the program's process has ended
 	stalls                      // the program does not read its lines
-	doubted                     // longestDoubt has passed
+	doubted                     // longestDoubt has passed since the hold became doubtful
 	asked                       // the program asked to release the lock
 	stopAsked                   // the program is to be asked to stop; reason says why
 	released                    // the release is over; err says why it failed
@@ -71,7 +72,7 @@ const (
 	doubt   // wait for the second sign that the program has died
 	quit    // stop waiting for the lock
 	mute    // send no more heartbeats
-	release // the lock, because the program can't act any more
+	release // the lock, because the program does not act any more
 	discard // free what this process keeps for a lost lock
 	end     // the response
 )
@@ -90,9 +91,8 @@ type (
 	do []action
 )
 
-// rules is the table of all rules. An event without a rule changes nothing. In the phase quitting, the program never
-// learned that it holds the lock, so the lock may always be released. In the phase orphaned, the program may not know
-// yet that it has lost the lock.
+// rules is the table of all rules. If no rule applies to an event, the phase stays the same and there is nothing to do.
+// In the phase quitting, the lock may be released at any time, because the program never learned that it was acquired.
 var rules = []rule{
 	{in{waiting}, on{won}, held, do{sayHeld}},
 	{in{waiting}, on{termEnded}, missed, nil},

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Serve answers the requests of programs on a Unix socket until the returned server is closed.
+// Serve starts to answer the requests of programs on a Unix socket, and continues until the returned server is
+// closed.
 func (a *Agent) Serve(on net.Listener) *http.Server {
 	s := &http.Server{
 		Handler:           a.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    256 << 10, // enough for a set of 500 names with 500 bytes each; slow clients keep this much memory
+		MaxHeaderBytes:    256 << 10, // enough for a set of 500 names with 500 bytes each; slow clients can tie up this much memory
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 		ConnState:         changed,
 	}
@@ -56,10 +57,10 @@ type conn struct {
 	closed  atomic.Bool
 }
 
-// Read implements net.Conn. It returns what was read once the request may begin.
+// Read implements net.Conn. It does not return any data until the request may begin.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.refused {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // for the request, which would otherwise fail when it is written
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // time for the client to write its request, because the write would otherwise fail
 		_, _ = c.Conn.Read(b)
 		_, _ = io.WriteString(c.Conn, tooManyConnections)
 		return 0, io.EOF
@@ -73,9 +74,9 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 const tooManyConnections = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n" +
-	`{"code":"too-many","title":"Too Many Requests","status":429,"detail":"this program has too many connections to the agent: one program may have as many as --max-holds"}` + "\n"
+	`{"code":"too-many","title":"Too Many Requests","status":429,"detail":"this program has too many connections to the agent; a program may have about as many as --max-holds"}` + "\n"
 
-// pass lets other requests begin.
+// pass lets another request begin, because the request of this connection has begun.
 func (c *conn) pass() {
 	if c.begins.Swap(false) {
 		<-c.program.begins
@@ -91,7 +92,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// changed is called when the server has answered a request.
+// changed is called when a connection changes its state. Unless the connection is new or active, no request on it is
+// beginning.
 func changed(c net.Conn, to http.ConnState) {
 	if to != http.StateNew && to != http.StateActive {
 		c.(*conn).pass()

@@ -14,8 +14,8 @@ import (
 )
 
 const stepDownHelp = `Stepdown asks the programs of an agent to release their locks, and returns once
-they have done so. Each program that holds a lock reads the line "stop",
-finishes its current work, and releases the lock. Until then it keeps the lock.
+they have done so. A program that holds a lock gets the line "stop", and should
+release the lock once its current work is done. Until then, it keeps the lock.
 
 With --drain, the agent also gives out no more locks until it is restarted. Use
 this in the preStop hook of a pod:
@@ -23,7 +23,7 @@ this in the preStop hook of a pod:
   spindle agent stepdown --drain --within 25s
 
 If root or the agent's own user runs stepdown, it asks the programs of all
-users. Otherwise it asks only the programs of the user who runs it.
+users. Otherwise, it asks only the programs of the user who runs it.
 `
 
 type steppingDown struct {
@@ -68,9 +68,9 @@ func (s *steppingDown) run(ctx context.Context) error {
 	status, err := post(ctx, s.socket, path, &answer)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("some programs have not released their locks within %v; their locks stay held until the programs release them or end", s.within)
+		return fmt.Errorf("some programs have not released their locks yet (--within %v); each lock stays held until its program releases it or ends", s.within)
 	case err != nil:
-		return fmt.Errorf("the agent at %s: %w: is it running? (set its socket with --agent)", s.socket, err)
+		return fmt.Errorf("no valid answer from the agent at %s: %w; check that it is running, or give another socket with --agent", s.socket, err)
 	case status != http.StatusOK:
 		return fmt.Errorf("the agent at %s: %s", s.socket, answer.Detail)
 	}

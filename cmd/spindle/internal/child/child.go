@@ -4,12 +4,12 @@
 //   - child.go: starts a program, waits for it to exit, and kills the rest of its group
 //   - gate.go: delays a program until its watchdog is watching
 //   - leash.go: connects a child to its watchdog
-//   - state_unix.go, report_*.go: tell whether a program is running, stopped or gone
+//   - state_unix.go, report_*.go: find out when a program is stopped, is continued or exits
 //   - terminal_unix.go: lends the terminal to a program
 //   - orphans_linux.go: finds processes that a program left behind outside its group
 //   - watchdog.go: a process that acts if this process is killed, or stopped for too long
 //   - vigil.go: the code that runs in the watchdog process
-//   - lockfile_*.go: a file that only one process on a machine can hold at a time
+//   - lockfile*.go: a file that only one process on a machine can hold at a time
 //   - group_unix.go, proc_linux.go, notlinux.go, system_other.go: code that depends on the operating system
 package child
 
@@ -33,7 +33,7 @@ const (
 	NotFound  = 127
 )
 
-// Find looks a program up in PATH, as a shell does. If it can't be run, the error is an *terminal.Exit.
+// Find looks a program up in PATH, as a shell does. If the program can't be run, the error is a *terminal.Exit.
 func Find(name string) error {
 	_, err := exec.LookPath(name)
 	return startError(name, err)
@@ -49,14 +49,14 @@ func startError(name string, err error) error {
 		case exists(err):
 			hint = `the interpreter in the script's first line ("#!...") may be missing`
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
-			hint = "it is not run by a shell. Pass the program and each of its arguments separately, or use a shell: sh -c " + shellQuote(name)
+			hint = "no shell interprets this name; pass the program and each of its arguments separately, or use sh -c " + shellQuote(name)
 		}
 		return &terminal.Exit{Code: NotFound, Err: fmt.Errorf("%s: command not found: %s", name, hint)}
 	}
 	return &terminal.Exit{Code: CannotRun, Err: fmt.Errorf("%s can't be run: %w", name, err)}
 }
 
-// exists reports whether the file that the error names exists.
+// exists reports whether the error names a file that exists.
 func exists(err error) bool {
 	var of *fs.PathError
 	if !errors.As(err, &of) {
@@ -72,14 +72,14 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 type Command struct {
 	Args, Env []string
 	Apart     bool // its standard input is empty; otherwise, it is this process's
-	Leaving   bool // its background processes outlive it
-	Whole     bool // its exit also kills processes that have left its group, and those that earlier programs left; only on Linux
+	Leaving   bool // its background processes may outlive it
+	Whole     bool // its exit also kills processes that have left its group, and those that other programs have left meanwhile; only on Linux
 
 	Dog *Watchdog // watches the program, and outlives it; or nil
 
-	// Watch, if it is not nil, starts a watchdog for this program alone. The function Until returns the watchdog's
-	// deadline. Start calls it a second time just before the program begins, because starting processes can take long.
-	// After that, Allow can extend the deadline.
+	// Watch, if it is not nil, starts a watchdog for this program alone. Until returns the watchdog's deadline. Start
+	// calls Until before it starts the watchdog, and again just before the program begins, because starting processes
+	// can take long. After that, Allow can extend the deadline.
 	Watch func(until time.Time) (*Watchdog, error)
 	Until func() time.Time
 }
@@ -103,13 +103,13 @@ type Child struct {
 type state struct {
 	sync.Mutex
 	stopped os.Signal // by which signal; nil: it is not stopped
-	exited  bool      // other processes may have the program's id, and its group's
+	exited  bool      // the ids of the program and its group may have been reused
 }
 
 // Start starts a program. If a signal kills the program, its exit code is 128 plus the signal's number, as in a shell.
 //
-// On Linux, the kernel kills the program when this process exits, for whatever reason. On every Unix, a watchdog kills the
-// program's whole group.
+// On Linux, the kernel kills the program when this process exits, for whatever reason. On every Unix, the watchdog, if
+// there is one, kills the program's whole group.
 func Start(o Command) (*Child, error) {
 	c := &Child{Command: o, cmd: exec.Command(o.Args[0], o.Args[1:]...), changed: make(chan struct{}, 1), done: make(chan struct{})}
 	c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = o.Env, os.Stdout, os.Stderr
@@ -157,8 +157,8 @@ func (c *Child) live(started chan<- error) {
 	close(c.done)
 }
 
-// begin starts the program. If the child has a watchdog, the program does not run until the watchdog knows the
-// program's process id. With a watchdog, begin returns no later than the watchdog's deadline.
+// begin starts the program. If the child has a watchdog, the program does not run until the watchdog has been told the
+// program's process id, and begin waits for the program only until the watchdog's deadline.
 func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {
@@ -195,18 +195,19 @@ func (c *Child) begin() (err error) {
 // Pid returns the child's process id, which is also its group's id.
 func (c *Child) Pid() int { return c.pid }
 
-// Done returns a channel that is closed when the child has exited and the rest of its group has been killed.
+// Done returns a channel that is closed when the child has exited and, unless Leaving is set, the rest of its group has
+// been killed.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Code returns the exit code, once Done is closed.
 func (c *Child) Code() int { return c.code }
 
-// Left counts the processes that had left the child's group when the child exited. It returns how many were killed
-// separately, and how many could not be killed, because they belong to other users. Call it only after Done is closed.
-// Without Whole, and on systems other than Linux, both numbers are 0.
+// Left returns how many processes outside the child's group were killed when the child exited, and how many processes
+// could not be killed, because they belong to other users. Call it only after Done is closed. Without Whole, and on
+// systems other than Linux, both numbers are 0.
 func (c *Child) Left() (killed, spared int) { return c.strays, c.spared }
 
-// Changed returns a channel that has a value after the program was stopped or continued.
+// Changed returns a channel that receives a value after the program was stopped or continued.
 func (c *Child) Changed() <-chan struct{} { return c.changed }
 
 // Stopped returns the signal that stopped the program, or nil.
@@ -233,8 +234,8 @@ func (c *Child) signal(s os.Signal) {
 	}
 }
 
-// family lists the processes that this package has started and still waits for. Any other child with its own process
-// group is an orphan, which this process has adopted as PID 1 or as a subreaper.
+// family lists the processes that this package has started and still waits for. Any other child outside this process's
+// own group is treated as an orphan, which this process has adopted as PID 1 or as a subreaper.
 var family = struct {
 	sync.Mutex // held while a process is started, because the process looks like an orphan until it is in pids
 	pids       map[int]bool

@@ -13,9 +13,9 @@ import (
 )
 
 // This process may be killed or stopped after it has started a program but before it has told the watchdog about the
-// program. Nothing would then end the program. To prevent this, the program starts behind a gate: this process starts a
-// copy of its own executable. The copy waits until the watchdog knows the copy's process id, and then calls exec to
-// become the program. If the watchdog's deadline passes while the copy is waiting, the copy exits instead.
+// program. In that case, the watchdog could not end the program. To prevent this, the program starts behind a gate:
+// this process starts a copy of its own executable. The copy waits until the watchdog has been told the copy's process
+// id, and then calls exec to become the program. If the watchdog's deadline has passed by then, the copy exits instead.
 
 // Behind is the first argument of a process that waits behind a gate. The remaining arguments are for Pass.
 const Behind = "__behind-gate"
@@ -85,8 +85,8 @@ func (g *gate) close() {
 }
 
 // Pass waits behind a gate and then replaces this process with the program. It returns only on failure: if the parent
-// exits, if the deadline passes, or if the program can't be run. If the program can't be run, Pass sends the error to
-// the parent.
+// exits first, if the gate opens after the deadline, or if the program can't be run. In the last case, Pass sends the
+// error to the parent.
 func Pass(args []string) {
 	if len(args) < 5 {
 		return

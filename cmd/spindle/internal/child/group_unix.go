@@ -38,8 +38,8 @@ func inherited() (replies *os.File, kept []*os.File) {
 	return os.NewFile(first, "replies"), kept
 }
 
-// inherits reports whether this process got a descriptor from its parent. Such descriptors are recognized by the missing
-// close-on-exec flag, because Go sets the flag on every file that this process opens itself.
+// inherits reports whether this process got a descriptor from its parent. It recognizes such descriptors by the missing
+// close-on-exec flag, because Go's standard library sets the flag on every file that it opens.
 func inherits(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil && flags&unix.FD_CLOEXEC == 0
@@ -95,8 +95,8 @@ func signalGroup(group int, s os.Signal) {
 // goOn continues a stopped process.
 func goOn(p *os.Process) { _ = p.Signal(syscall.SIGCONT) } // fails if the process has exited
 
-// groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once the
-// answer is true, it stays true, because killed processes can't fork.
+// groupGone reports whether every process of a killed group has exited. It returns false if it can't tell. Once every
+// process has exited, the group stays empty, because killed processes can't fork.
 func groupGone(group int) bool {
 	return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) || onlyZombies(group)
 }

@@ -22,7 +22,8 @@ func (c *Child) Allow(until time.Time) {
 }
 
 // Unwatched returns a channel that is closed when the child's own watchdog exits. If the child is still running at that
-// time, something has killed the watchdog. If the child has no watchdog of its own, the channel is nil.
+// time, the watchdog was killed or has crashed. If the child has exited or has no watchdog of its own, the channel is
+// nil.
 func (c *Child) Unwatched() <-chan struct{} {
 	c.leash.mu.Lock()
 	defer c.leash.mu.Unlock()
@@ -33,7 +34,7 @@ func (c *Child) Unwatched() <-chan struct{} {
 }
 
 // Rewatch replaces the child's own watchdog, which has exited. The new watchdog has the same deadline as the old one.
-// Rewatch returns false if the child has exited.
+// If the child has exited, Rewatch returns false and no error.
 func (c *Child) Rewatch() (bool, error) {
 	l := &c.leash
 	l.mu.Lock()

@@ -17,8 +17,8 @@ import (
 )
 
 // adopt makes this process a subreaper. When a program exits, this process becomes the parent of all processes that the
-// program leaves behind, including processes that have left the program's group. This process reaps those processes
-// when they exit. To end the adoption, call callOff.
+// program leaves behind, including processes that have left the program's group. This process then reaps them when they
+// exit. To end the adoption, call callOff.
 func adopt() (callOff func()) {
 	if unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != nil {
 		return func() {}
@@ -77,9 +77,9 @@ func reap() (callOff func()) {
 	}
 }
 
-// endOrphans kills the orphans that this process has adopted. Its result left counts the orphans of other users, which
-// it can't kill. Its result killed leaves out processes in the program's own group, which the caller has already
-// killed.
+// endOrphans kills the orphans that this process has adopted. It returns how many it killed, not counting those in
+// the program's own group, which the caller has already killed. The result left is the number of orphans of other
+// users, which this process can't kill.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0
@@ -105,9 +105,10 @@ func endOrphans(program int) (killed, left int) {
 	}
 }
 
-// orphans reaps the orphans that have exited. For every other orphan, it calls alive with the ids of the process and of
-// its group. Only this function reaps orphans, one call at a time, so these ids can't be reused during a call of alive.
-// A child in this process's own group is not an orphan, because a library started it and is waiting for it.
+// orphans reaps the orphans that have exited. For every other orphan, except elders and watchdogs, it calls alive with
+// the ids of the process and its group. Only this function reaps orphans, one call at a time, so these ids can't be
+// reused during a call of alive. A child in this process's own group is not treated as an orphan, because a library may
+// have started the child and be waiting for it.
 func orphans(alive func(pid, group int)) {
 	family.Lock()
 	defer family.Unlock()
@@ -128,15 +129,15 @@ func orphans(alive func(pid, group int)) {
 }
 
 // isWatchdog reports whether a process is the watchdog of another spindle command, which the program started. Such a
-// watchdog must be left alone. It exits when it is done, and killing a guard's watchdog would leave the service active.
+// watchdog exits when it is done, and must not be killed: without its watchdog, a guard could leave its service active.
 func isWatchdog(p procfs.Proc) bool {
 	name, _ := p.Comm()
 	return name == watchdogName
 }
 
-// KillMarked kills every process whose environment contains all of the given entries, and reports whether it found any.
-// It also kills processes that left a group before the group was killed, but not processes that changed their
-// environment or belong to another user.
+// KillMarked kills every process that was started with all of the given entries in its environment, and reports whether
+// it found any. It also kills processes that have left their group. It skips processes whose environment it may not
+// read, such as those of other users.
 func KillMarked(entries ...string) (found bool) {
 	if !ours() || len(entries) == 0 {
 		return false
@@ -145,7 +146,7 @@ func KillMarked(entries ...string) (found bool) {
 		if stat.State == zombie || p.PID == os.Getpid() {
 			continue
 		}
-		handle, err := os.FindProcess(p.PID) // before its marks are read: otherwise the id may be another process's when it is killed
+		handle, err := os.FindProcess(p.PID) // before the marks are read, because the id could be reused before the kill
 		if err == nil && marked(p.PID, entries) {
 			found = true
 			_ = handle.Kill()

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// zombie is the state of a process that has exited but that its parent has not waited for yet. See proc(5).
+// zombie is the state of a process that has exited, but has not been reaped by its parent yet. See proc(5).
 const zombie = "Z"
 
 // ours reports whether /proc shows process ids as in this process's PID namespace. See pid_namespaces(7).
@@ -78,7 +78,7 @@ func onlyZombies(pgid int) bool {
 	return true
 }
 
-// ended reports whether a process exited while its state was being read.
+// ended reports whether a process no longer exists, for example because it exited while its state was being read.
 func ended(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return errors.Is(err, fs.ErrNotExist)

@@ -19,7 +19,7 @@ func (c *Child) await() {
 // A report is what the kernel says about a process.
 type report struct {
 	status syscall.WaitStatus
-	taken  bool // the kernel will not say it again; if not, there may be no report
+	taken  bool // the kernel will not return it again; if false, there may be no report
 	err    error
 }
 
@@ -34,9 +34,9 @@ func wait(process, options int) (r report) {
 	}
 }
 
-// note records all that the kernel reports, and returns whether the program has exited. It holds the mutex, so Continue
-// can't run at the same time. If Continue has just ended a stop, the kernel either has dropped the report of that stop,
-// or also reports that the program was continued.
+// note records everything that the kernel reports, and returns whether the program has exited. It holds the mutex, so
+// Continue can't run at the same time. If Continue has just ended a stop, either the kernel has dropped the report of
+// the stop, or it also reports that the program was continued.
 func (c *Child) note(r report) (exited bool) {
 	c.state.Lock()
 	defer c.state.Unlock()
@@ -60,8 +60,8 @@ func (c *Child) note(r report) (exited bool) {
 	return false
 }
 
-// exit kills the processes that the program left behind in its group. It does so immediately and only once, because
-// another group may get the same id when this group is empty.
+// exit records that the program has exited. Unless Leaving is set, it kills the processes that the program left behind
+// in its group. It does so immediately and only once, because the group's id may be reused once the group is empty.
 func (c *Child) exit(code int) (exited bool) {
 	if !c.Leaving {
 		signalGroup(c.pid, syscall.SIGKILL)
@@ -70,11 +70,11 @@ func (c *Child) exit(code int) (exited bool) {
 	return true
 }
 
-// stopOf returns the signal that stopped the program, or reports that the program was continued. The methods of
-// WaitStatus are wrong on macOS: they expect SIGSTOP in the report of a continued program, where the kernel puts
-// SIGCONT.
+// stopOf returns the signal that stopped the program, or reports that the program was continued. It does not use the
+// methods of WaitStatus, which are wrong on macOS: they expect SIGSTOP in the report of a continued program, but the
+// kernel reports SIGCONT.
 func stopOf(status syscall.WaitStatus) (stopped os.Signal, continued bool) {
-	const isStopped, isContinued = 0x7f, 0xffff // of the low byte, and of the whole on Linux
+	const isStopped, isContinued = 0x7f, 0xffff // the low byte; on Linux, the whole status
 	s := syscall.Signal(status >> 8 & 0xff)
 	switch {
 	case status == isContinued, status&0xff == isStopped && s == syscall.SIGCONT:

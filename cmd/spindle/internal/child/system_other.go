@@ -10,7 +10,7 @@ import (
 
 // Supported returns an error if this system can't run programs under a lock.
 func Supported() error {
-	return errors.New("this command requires Unix process groups; without them, a program's children would outlive the lock")
+	return errors.New("this command requires Unix process groups; without them, a program's children could outlive the lock")
 }
 
 func ownGroup(*exec.Cmd) error { return Supported() }

@@ -15,10 +15,10 @@ import (
 
 // A Terminal is this process's controlling terminal. It must not be used by several goroutines at the same time.
 //
-// A program starts in a background process group, without the terminal. When the program first tries to use the
-// terminal, the kernel stops it with SIGTTIN or SIGTTOU, and this process lends the terminal to the program. Until
-// then, keys such as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline
-// can use the terminal.
+// A program starts in a background process group, without the terminal. If the kernel stops the program with SIGTTIN or
+// SIGTTOU, because it tries to use the terminal, this process lends the terminal to the program. Until then, keys such
+// as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline can use the
+// terminal.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group
@@ -28,8 +28,8 @@ type Terminal struct {
 }
 
 // OpenTerminal opens the controlling terminal, or returns nil if there is none. It makes this process ignore SIGTTOU,
-// so that this process can write to the terminal while a program has borrowed it. Programs that start behind a gate
-// don't inherit this setting.
+// so that this process can write to the terminal, and take it back, while a program has borrowed it. Programs that
+// start behind a gate don't inherit this setting.
 func OpenTerminal() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -62,8 +62,8 @@ func (t *Terminal) give(group int) error {
 	return unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group)
 }
 
-// Lend puts the group in the terminal's foreground, if this process's own group is there. It reports whether the given
-// group is in the foreground afterwards.
+// Lend puts a group in the terminal's foreground, if this process's own group is in the foreground. It reports whether
+// the given group is in the foreground afterwards.
 func (t *Terminal) Lend(group int) bool {
 	switch has, err := t.foreground(); {
 	case err != nil:
@@ -85,8 +85,8 @@ func (t *Terminal) Lend(group int) bool {
 func (t *Terminal) Lent() bool { return t.lent != 0 }
 
 // TakeBack ends the loan of the terminal. If the program was killed, it had no chance to restore the terminal's mode,
-// so TakeBack restores the mode. If a shell took the terminal while this process was stopped, TakeBack leaves the
-// terminal to the shell.
+// so TakeBack restores the mode. If another group, such as a shell, has taken the terminal while this process was
+// stopped, TakeBack leaves the terminal to that group.
 func (t *Terminal) TakeBack(killed bool) {
 	lent := t.lent
 	if t.lent = 0; lent == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// A Reason is the reason why a watchdog acts.
+// A Reason says why a watchdog acts.
 type Reason int
 
 // The reasons.
@@ -21,7 +21,7 @@ const (
 	Late               // the parent has missed its deadline
 )
 
-// An Act is the argument of what a watchdog does after it has killed the group.
+// An Act is the argument of a watchdog's action, which the watchdog calls after it has killed the group.
 type Act struct {
 	Why    Reason
 	Report func(error) bool // sends an error to the parent, and reports whether that was possible
@@ -32,7 +32,7 @@ const watchdogName = "spindle-watch"
 
 // Watch runs in the watchdog process and reads orders from standard input. When the parent orders it to act, or exits,
 // Watch acts, closes the files that it got from the parent, and returns. If the parent misses its deadline, Watch acts
-// but keeps watching, because the parent may still be running. Watch may then act again.
+// but keeps watching, because the parent may still be running. Watch may then act again, after another order.
 func Watch(action func(Act)) {
 	rename(watchdogName) // the default would be the last part of /proc/self/exe
 	orders := linesOf(os.Stdin)
@@ -120,7 +120,7 @@ func (v *vigil) strange() bool {
 	return now != "" && now != v.leader
 }
 
-// gone reports whether the group has certainly exited. A killed process may still be running, or not have been reaped.
+// gone reports whether the group has certainly exited. Even after the kill, processes may still be running for a while.
 func (v *vigil) gone() bool { return v.group != 0 && !v.strange() && groupGone(v.group) }
 
 func remaining(clock elect.Clock, since elect.Instant, left time.Duration, wall int64) time.Duration {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// ErrGone is returned if a watchdog exited before its action was done, because it was killed.
+// ErrGone means that a watchdog exited before its action was done, for example because it was killed.
 var ErrGone = errors.New("the watchdog exited before it was done")
 
 // A Watchdog is a separate process that acts when its deadline passes, when this process exits, or when Finish is
@@ -117,15 +117,15 @@ func (w *Watchdog) Allow(until time.Time) {
 	}
 }
 
-// Gone returns a channel that is closed once the watchdog has exited.
+// Gone returns a channel that is closed once the watchdog is done or has exited.
 func (w *Watchdog) Gone() <-chan struct{} { return w.gone }
 
 // Begun returns a channel that is closed once the watchdog has begun to act or has exited.
 func (w *Watchdog) Begun() <-chan struct{} { return w.begun }
 
-// Finish tells the watchdog to act now, and waits until the action is done. If the action fails, Finish returns the error,
-// and the watchdog tries again. Call Finish again to wait for the next attempt. If Finish returns ErrGone, there will be
-// no further attempt. If ctx ends, Finish returns, but the watchdog continues.
+// Finish tells the watchdog to act now, and waits until the action is done. If an attempt fails, Finish returns the
+// error, and the watchdog tries again. Call Finish again to wait for the next attempt. If Finish returns ErrGone, there
+// will be no further attempt. If ctx ends, Finish returns, but the watchdog continues.
 func (w *Watchdog) Finish(ctx context.Context) error {
 	if !w.told {
 		w.told = order(w.pipe, "finish\n") == nil
@@ -150,14 +150,14 @@ func (w *Watchdog) Finish(ctx context.Context) error {
 // itself, because another process may have the leader's id when the order arrives.
 func (w *Watchdog) watch(group int, leader string) { _ = order(w.pipe, "watch %d %s\n", group, leader) }
 
-// dismiss kills the watchdog, even if it is stopped. There is no process left that it would have to kill.
+// dismiss kills the watchdog, even if it is stopped. The caller makes sure that the watchdog has nothing left to kill.
 func (w *Watchdog) dismiss() {
 	_ = w.process.Kill()
 	_ = w.pipe.Close()
 }
 
-// order writes a line to a pipe. If the reader has exited or is stopped, order returns an error instead of blocking. A
-// write deadline would not work, because it can pass before the write is attempted.
+// order writes a line to a pipe. If the reader has exited or the pipe is full, order returns an error instead of
+// blocking. A write deadline would not work, because it can pass before the write is attempted.
 func order(pipe *os.File, format string, args ...any) error {
 	return writeNow(pipe, fmt.Appendf(nil, format, args...))
 }

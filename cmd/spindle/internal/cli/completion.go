@@ -45,7 +45,7 @@ func addCompletions(o *database.Database, root *cobra.Command) {
 	terminal.Commands(root, func(c *cobra.Command) {
 		if names := argument[c.Name()]; names != nil {
 			c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-				if len(args) > 0 { // they take only one
+				if len(args) > 0 { // these commands take only one argument
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
 				return ask(names)(c, args, begun)
@@ -103,7 +103,8 @@ func fromTable(o *database.Database, c *cobra.Command, ask completer, lock, begu
 	}
 }
 
-// offer adds a name to the completions if it begins with the text typed so far, unless a shell would read it differently.
+// offer adds a name to the completions if it begins with the text typed so far. It leaves out names that terminal.Show
+// has to escape.
 func offer(all []cobra.Completion, begun, name, about string) []cobra.Completion {
 	if name == "" || !strings.HasPrefix(name, begun) || terminal.Show(name) != name {
 		return all

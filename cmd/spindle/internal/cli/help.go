@@ -10,7 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// first has the flags of each command that a reader needs first. A command that is not listed shows all of its own.
+// first lists the flags of each command that a reader needs first. For a command that is not listed, these are all of
+// its own flags.
 var first = map[string][]string{
 	"spindle": {"db", "table"},
 	"exec":    {"name", "lease", "try", "every", "restart"},
@@ -27,11 +28,11 @@ var first = map[string][]string{
 	"release":  {"token", "yes", "output"},
 }
 
-// codes is the heading of the exit codes, which end the text of each command.
+// codes is the heading of the exit codes, which are the last part of each command's text.
 const codes = "Exit codes:\n"
 
-// help first prints what a reader needs most, on one screen: usage, an example, the flags that matter and the exit
-// codes. The text, the other examples and all flags follow.
+// help first prints what a reader needs most, on one screen: the usage, an example, the most important flags and the
+// exit codes. The text, the other examples and all flags follow.
 func help(c *cobra.Command, _ []string) {
 	text, ends, _ := strings.Cut(c.Long, codes)
 	example, more := cutExample(c.Example)
@@ -90,7 +91,7 @@ func firstFlags(c *cobra.Command) string {
 	return b.String()
 }
 
-// shorten leaves out the end of a line that would not fit a terminal.
+// shorten leaves out the end of a line that would not fit on a terminal.
 func shorten(line string) string {
 	line = strings.ReplaceAll(line, "\u00a0", " ") // keeps words together where a line is wrapped
 	for _, end := range []string{" (", "; ", ", "} {

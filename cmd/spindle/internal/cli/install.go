@@ -17,12 +17,12 @@ func newInstall() *cobra.Command {
 		Use:   "install DIR",
 		Short: "Copy this program to a directory",
 		Long: `Install copies the running spindle program to the directory DIR, under the name
-spindle (spindle.exe on Windows). DIR must exist. Install replaces a file of
-that name in one step, even while it is being executed. Install does not require
-a database.
+spindle (spindle.exe on Windows). DIR must exist. Install replaces an existing
+file of that name in one step. Except on Windows, it can do so even while the
+file is being executed. Install does not require a database.
 
-In Kubernetes, an init container can use it to give spindle to a program whose
-image does not contain it. Spindle's own image needs no shell for that.
+In Kubernetes, an init container can run this command in Spindle's own image, to
+give spindle to a program whose image does not contain it. No shell is needed.
 ` + terminal.CommonCodes,
 		Example: "  spindle install /opt/spindle",
 		Args:    terminal.Exactly(1, "the name of one directory"),
@@ -41,8 +41,8 @@ image does not contain it. Spindle's own image needs no shell for that.
 	}
 }
 
-// install copies the program self to dir. It writes a temporary file in dir and renames it, because a file that is being
-// executed can be replaced but not written to.
+// install copies the program self to dir. It writes a temporary file in dir and renames that file, because on Unix, a
+// file that is being executed can be replaced but not written to.
 func install(self, dir string) (path string, err error) {
 	from, err := os.Open(self)
 	if err != nil {

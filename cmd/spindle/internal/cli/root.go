@@ -1,11 +1,13 @@
 // Package cli assembles the spindle command from its subcommands.
 //
-//   - root.go: the root command; help.go: the help of each command; completion.go: completion from the lock table
+//   - root.go: the root command
+//   - help.go: the help of each command
+//   - completion.go: completion from the lock table
 //   - version.go, install.go, man.go, schema.go: the subcommands of these names
 //
 // The other subcommands are in packages of their own. Package run has exec and guard. Package view has ls, status,
 // members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo have
-// the subcommands of the same names. All these packages use terminal, database and model, and some use child, health
+// the subcommands of the same names. All these packages use terminal and database, and some use model, child, health
 // and peer.
 package cli
 
@@ -86,12 +88,12 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-The environment variable SPINDLE_HOOK_TIMEOUT sets the flag --hook-timeout, and
-each other flag has such a variable too, unless its help begins with an
-asterisk. A flag on the command line takes precedence. To use a running
-emulator instead of Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+Each flag whose help does not begin with an asterisk can also be set by an
+environment variable. For example, SPINDLE_HOOK_TIMEOUT sets --hook-timeout. A
+flag on the command line takes precedence. To use a running emulator instead of
+Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
 
-// usage is the end of each help: what is not on its first screen.
+// usage is the template for the end of each command's help: the subcommands and all flags.
 const usage = `{{if .HasAvailableSubCommands}}
 Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}

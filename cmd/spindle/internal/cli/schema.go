@@ -14,7 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// schemaText is a JSON Schema. Its $defs have one schema for each command that has --output, under the command's name.
+// schemaText is a JSON Schema. Its $defs contain a schema for each command that has --output, under the command's name,
+// and the schemas that these refer to.
 //
 //go:generate go test -run TestTheSchemaIsGenerated . -update
 //go:embed schema.json
@@ -37,9 +38,9 @@ changes when a key is removed or gets a different meaning, and the minor version
 changes when a key is added. Programs should therefore ignore keys that they
 don't know. The schema itself is stricter, and rejects unknown keys.
 
-The exception is spindle schema agent, which prints an OpenAPI document (3.1):
-the agent's requests and their parameters, the lines of its responses, and the
-codes of refusals.
+The exception is spindle schema agent, which prints an OpenAPI 3.1 document. It
+describes the agent's requests and their parameters, the lines of its responses,
+and the codes of refusals.
 ` + terminal.CommonCodes,
 		Example: `  spindle schema >spindle.json
   spindle schema ls | jq -r '."$defs".lock.properties | keys[]'

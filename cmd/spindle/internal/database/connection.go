@@ -38,7 +38,7 @@ func (c *Connection) Client() *spanner.Client {
 // Locks returns the lock table.
 func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
-// call makes a call. If the client has lost its session, the call had no effect, so call repeats it with a new client.
+// call calls do. If the client has lost its session, do had no effect, so call creates a new client and calls do again.
 func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.Client()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})
