@@ -1,6 +1,6 @@
 // Package peer identifies the process at the other end of a Unix socket. It also reports whether that process has
-// ended, whether it has closed its end of the stream, and whether it reads its data. Outside Linux, the package can
-// report less.
+// ended, whether it has closed its end of the stream, and how much data it has not read yet. On macOS, the package can
+// report less. On other systems, Of returns an error.
 package peer
 
 import (
@@ -46,9 +46,9 @@ func Of(c *net.UnixConn) (*Peer, error) {
 // Who returns what is known so far about the process.
 func (p *Peer) Who() Identity { return p.Identity }
 
-// Watch calls the function closed when the peer's end of the stream is closed or shut down for writing. If several
-// processes have the socket, all of them must have closed it. If the system can tell, Watch calls exited once the
-// process that connected has ended. After Close, neither function is called.
+// Watch calls the function closed when the peer's end of the stream is shut down for writing, or when all processes
+// that have the socket have closed it. If the system can tell, Watch calls exited once the process that connected has
+// ended. Close ends the watch, but a call that was already due may still follow.
 func (p *Peer) Watch(closed, exited func()) error {
 	for _, file := range []*os.File{p.socket, p.process} {
 		if file == nil {
@@ -68,7 +68,7 @@ func (p *Peer) Watch(closed, exited func()) error {
 	return nil
 }
 
-// HasClosed reports whether the peer's end of the stream is closed now.
+// HasClosed reports whether the peer's end of the stream is now closed or shut down for writing.
 func (p *Peer) HasClosed() bool {
 	closed := false
 	_ = with(p.socket, func(fd int) { closed = hasClosed(fd) })

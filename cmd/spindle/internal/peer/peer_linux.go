@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify asks the kernel which process connected, even if that process has since passed the socket to another one.
+// identify asks the kernel which process connected. The answer does not change if that process passes the socket on.
 func (p *Peer) identify() error {
 	var cred *unix.Ucred
 	var pidfd int
@@ -32,9 +32,9 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd, so
-// found opens a pidfd by the process's id. If the process has ended and its id already belongs to a new process, the
-// end of the peer is reported late, but never early.
+// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd. In
+// that case, found opens a pidfd by the process's id. If the id already belongs to a new process, the end of the peer's
+// process is reported late, but never early.
 func (p *Peer) found(pidfd int, err error) error {
 	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
 		pidfd, err = unix.PidfdOpen(p.PID, 0)
@@ -43,7 +43,7 @@ func (p *Peer) found(pidfd int, err error) error {
 	case err == nil:
 		_ = unix.SetNonblock(pidfd, true) // so that the runtime can wait for it
 		p.process = os.NewFile(uintptr(pidfd), "process")
-	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // the process has already ended and been reaped; Linux 6.16 still has a pidfd for it
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // the process has ended and been reaped; since Linux 6.16, the kernel returns a pidfd even then
 		p.exited = true
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return err
@@ -51,8 +51,8 @@ func (p *Peer) found(pidfd int, err error) error {
 	return nil
 }
 
-// ended reports whether the process has ended, so that another process may have its id. It returns false if the kernel
-// can't tell.
+// ended reports whether the process has ended. In that case, another process may already have its id. If the kernel
+// can't tell, ended returns false.
 func (p *Peer) ended() bool {
 	ended := p.exited
 	if p.process != nil {
@@ -61,7 +61,8 @@ func (p *Peer) ended() bool {
 	return ended
 }
 
-// keyOf returns a key that no other process has. Before Linux 6.9, it is made of the process's id and start time.
+// keyOf returns a key that no other process has, or "" if there is none. Before Linux 6.9, the key consists of the
+// process's id and start time.
 func (p *Peer) keyOf() (key string) {
 	if p.process != nil {
 		_ = with(p.process, func(fd int) { key = inodeOf(fd) })
@@ -127,7 +128,7 @@ func unitOf(cgroup string) string {
 	return ""
 }
 
-// await calls the function then once the condition is true for the file, unless the file is closed first. The runtime
+// await calls the given function once the condition holds for the file, unless the file is closed first. The runtime
 // wakes await after each event, but does not say which event it was.
 func await(file *os.File, cond func(fd int) bool, then func()) {
 	raw, err := file.SyscallConn()
@@ -136,7 +137,7 @@ func await(file *os.File, cond func(fd int) bool, then func()) {
 	}
 }
 
-// hasClosed reports whether the other end of a stream is closed. A read would first return data that the peer has sent.
+// hasClosed reports whether the other end of a stream is closed. A read can't tell before all data has been read.
 func hasClosed(fd int) bool { return polled(fd, unix.POLLRDHUP)&(unix.POLLRDHUP|unix.POLLHUP) != 0 }
 
 // hasEnded reports whether the process of a pidfd has ended. Only POLLIN shows this, not POLLHUP; see pidfd_open(2).

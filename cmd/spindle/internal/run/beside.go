@@ -17,8 +17,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Beside runs the auxiliary processes that exec and guard start: a watchdog, or a program behind a gate. If args belong
-// to such a process, Beside does the work of the process, and returns its exit code and true.
+// Beside does the work of an auxiliary process that exec or guard has started: a watchdog, or a program behind a gate.
+// It returns the process's exit code and true. If args do not belong to such a process, it returns false.
 func Beside(args []string) (code int, is bool) {
 	switch {
 	case len(args) == 0:
@@ -31,7 +31,7 @@ func Beside(args []string) (code int, is bool) {
 	return 0, false
 }
 
-// watchdogCommand is the first argument of a watchdog. The second one is its duty.
+// watchdogCommand is the first argument of a watchdog. The second argument is the watchdog's duty, in JSON.
 const watchdogCommand = "__watchdog"
 
 // A duty is what exec or guard tells its watchdog.
@@ -40,11 +40,11 @@ type duty struct {
 	LogFormat             string
 	Token                 table.Token
 
-	Lease time.Duration // exec
+	Lease time.Duration // for exec
 
-	Renew               time.Duration // guard
+	Renew               time.Duration // for guard; 0 for exec
 	Confirm             int
-	Deactivate, OnStuck []byte // commands need not be UTF-8, as strings in JSON must be
+	Deactivate, OnStuck []byte // strings in JSON must be UTF-8, but commands need not be
 	HookLimit           time.Duration
 }
 
@@ -64,8 +64,8 @@ func runWatchdog(args []string) (code int) {
 	}
 	_ = terminal.Stderr.Format.Set(d.LogFormat)
 	terminal.Stderr.Time()
-	// A watchdog exits only when its parent orders it to exit, or has exited. It therefore catches the signals that
-	// would kill it, including SIGPIPE, which it gets if the reader of its standard error has exited. It does not
+	// Only the parent's order or exit should end a watchdog. The watchdog therefore catches the common signals that
+	// would kill it. It gets one of them, SIGPIPE, if the reader of its standard error has exited. It does not
 	// ignore these signals, because the commands that it runs would then ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer terminal.Stderr.Detach()()
@@ -79,7 +79,7 @@ func runWatchdog(args []string) (code int) {
 	g := &guarding{reports: reports{lockCommand: lock, state: state{last: d.Token}}, deactivate: string(d.Deactivate), renew: d.Renew, confirm: d.Confirm}
 	g.hooks = hooks{Commands: [...]string{onStuck: string(d.OnStuck)}, Limit: d.HookLimit, Warn: g.complainOf}
 	child.Watch(g.watchdogAction)
-	g.hooks.Wait(nil) // another guard, which waits for this watchdog, goes on already
+	g.hooks.Wait(nil) // Watch has closed the lock file, so another guard need not wait for hooks
 	return 0
 }
 
@@ -109,8 +109,8 @@ func (g *guarding) watchdogAction(a child.Act) {
 	}
 }
 
-// switchOff runs the --deactivate command. If the command takes too long, switchOff calls the function late, because
-// the command may still be running after it was killed, for example while it waits for a disk.
+// switchOff runs the --deactivate command. If the command takes too long, switchOff passes an error to late even before
+// the command has exited. A killed command may take long to exit, for example because it is waiting for a disk.
 func (g *guarding) switchOff(late func(error)) error {
 	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -125,11 +125,12 @@ func (g *guarding) switchOff(late func(error)) error {
 
 const longestAttempt = 10 * time.Second
 
-// watchdogAction kills the processes that left the program's group. If exec is only stopped, watchdogAction does
-// nothing else, because exec may continue and still hold the lock.
+// watchdogAction kills the processes that have left the program's group but still have the lock's variables in their
+// environment. This is possible only on Linux. If exec is only stopped, watchdogAction does nothing else, because exec
+// may continue and still hold the lock.
 //
-// If exec has exited, watchdogAction waits until the whole program is gone, and then releases the lock, so that the
-// next machine does not have to wait for the lease to expire. If part of the program is still running after one lease
+// If exec has exited, watchdogAction waits until these processes and the program's group are gone. It then releases the
+// lock, so that the next machine does not have to wait until the lease expires. If processes are left after one lease
 // duration, or if the release fails, watchdogAction leaves the lock to expire.
 func (x *execution) watchdogAction(a child.Act) {
 	marks := []string{lockVariable + "=" + x.name, tokenVariable + "=" + x.token.String()}

@@ -33,19 +33,18 @@ func (c *checks) check() error {
 	return nil
 }
 
-// A role is the role of a machine.
+// A role says whether a machine is active or on standby. Health checks get it as an argument.
 type role string
 
-// The roles.
 const (
 	active  role = "active"
 	standby role = "standby"
 )
 
-// before registers a health check that runs before each heartbeat of a term.
+// before registers a health check that runs before each heartbeat of a term, as long as there is a role to check.
 func (c *checks) before(r *runner, h *holding, check func(context.Context, role) error) {
 	clock := r.of.candidate.Clock
-	last, of, failed := clock.Now(), role(""), 0 // consecutive checks in a role
+	last, of, failed := clock.Now(), role(""), 0 // the last check, its role, and how many in a row have failed in it
 	h.Before = func(ctx context.Context) {
 		as, _ := c.role.Load().(role)
 		if as == "" || clock.Now().Since(last) < h.Interval/2 { // a retried heartbeat needs no new check
@@ -81,32 +80,33 @@ func within(ctx context.Context, r role, limit time.Duration, check func(context
 }
 
 const demandsHelp = `
-In the cases below, exec also ends CMD, with SIGTERM and after --grace with
-SIGKILL. It releases the lock once CMD has exited, and then exits with code 76
-or, with --restart, competes again:
-  --run-timeout  CMD runs for longer than that.
+Exec also ends CMD in the cases below. It sends SIGTERM and, after --grace,
+SIGKILL. Once CMD has exited, exec releases the lock, and exits with code 76 or,
+with --restart, competes again.
+  --run-timeout  CMD runs for longer than this.
   --healthcheck  The command fails --unhealthy times in a row. Exec runs it with
                  /bin/sh, the variables above and the argument "active", before
                  each heartbeat. If it takes longer than half of the remaining
                  lease, it is killed and counts as failed.
-  --stall        CMD has shown no progress for that long. To show it, CMD sends
-                 WATCHDOG=1 to $NOTIFY_SOCKET, as to systemd: sd_notify(3) and
-                 systemd-notify do that. Exec sets WATCHDOG_USEC, too.
+  --stall        CMD has shown no progress for this long. CMD shows progress as
+                 it would to systemd: it sends WATCHDOG=1 to $NOTIFY_SOCKET, for
+                 example with sd_notify(3) or systemd-notify. Exec also sets
+                 WATCHDOG_USEC.
 `
 
 // demands are what the program must do to keep the lock.
 type demands struct {
 	checks
-	runTimeout time.Duration // 0: it may run for ever
-	stall      time.Duration // 0: it may make no progress
+	runTimeout time.Duration // 0: it may run forever
+	stall      time.Duration // 0: it need not make progress
 
-	watched atomic.Pointer[loop.Stall] // the running program's
-	pinged  []string                   // what the program's environment says about where to show progress
+	watched atomic.Pointer[loop.Stall] // watches the running program
+	pinged  []string                   // the variables that tell the program where to show progress
 }
 
 func (d *demands) flags(f *pflag.FlagSet) {
 	f.DurationVar(&d.runTimeout, "run-timeout", 0, "end CMD if it runs for longer than this (default: never)")
-	f.DurationVar(&d.stall, "stall", 0, "end CMD if it makes no progress for this long; CMD shows progress as to systemd's watchdog (default: never)")
+	f.DurationVar(&d.stall, "stall", 0, "end CMD if it makes no progress for this long; CMD shows progress as it would to systemd's watchdog (default: never)")
 	d.checks.flags(f, "a `command` that succeeds if CMD is healthy; it gets the argument active (default: always healthy)",
 		"how many health checks in a row must fail before CMD is ended")
 }
@@ -118,7 +118,7 @@ func (d *demands) check(lease time.Duration) error {
 	return d.checks.check()
 }
 
-// listen begins to listen to the programs' progress.
+// listen begins to receive the programs' reports of progress.
 func (d *demands) listen() (stop func(), err error) {
 	stop = func() {}
 	if d.stall > 0 {

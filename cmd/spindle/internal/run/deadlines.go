@@ -9,26 +9,26 @@ type deadlines struct {
 
 	until time.Time // when the lock is lost, unless its lease is extended
 	told  bool      // the program was signaled to end
-	final bool      // until no longer changes
+	final bool      // extend no longer changes the field until
 }
 
 // margin returns the time reserved for killing the group. It allows for late scheduling of this process.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// watched returns when the watchdog kills the program. Exec does so earlier.
+// watched returns when the watchdog kills the program. Unless exec is stopped or dead, exec kills it earlier.
 func (d *deadlines) watched() time.Time { return d.until.Add(-d.margin() / 2) }
 
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period that a lease allows. With a longer grace period, exec would signal the
-// program to end before two heartbeats in a row have failed.
+// MostGrace returns the longest grace period that a lease allows. If one heartbeat is lost, the next one still has time
+// to be acknowledged before exec signals the program to end. A longer grace period would not leave it enough time.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
 // extend computes the deadline from how long the lock is still held, and reports whether it has postponed the deadline.
 // Once the program has been signaled to end, heartbeats no longer postpone the deadline, but a suspension of the
-// machine can still make it earlier. The result varies slightly even without a heartbeat, because two clocks are read
-// in sequence. Therefore, extend does not postpone the deadline by less than a hundredth of the lease.
+// machine can still make it earlier. The computed deadline varies slightly even without a heartbeat, because two
+// clocks are read one after the other. Therefore, extend ignores an increase of up to a hundredth of the lease.
 func (d *deadlines) extend(now time.Time, left time.Duration) (forward bool) {
 	until := now.Add(left)
 	forward = d.until.IsZero() || !d.told && until.Sub(d.until) > d.lease/100
@@ -49,11 +49,11 @@ func (d *deadlines) lose(now time.Time) {
 // expire leaves the program no time.
 func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 
-// left returns the time until the program is killed, which is not positive if that is due.
+// left returns the time until exec kills the program. The result is zero or negative if that is due.
 func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
-// due returns the event that is due: late if the program must be signaled to end, overdue if it must be killed, or else
-// nothing. The event late is returned only once.
+// due returns the event that is due: late if the program must be signaled to end, overdue if it must be killed, and
+// nothing otherwise. It returns late only once.
 func (d *deadlines) due(now time.Time) happening {
 	what := nothing
 	switch left := d.left(now); {

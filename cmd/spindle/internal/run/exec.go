@@ -22,7 +22,7 @@ var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. It 
 directly, not through a shell, in a separate process group. It sets these
 variables in CMD's environment:
   SPINDLE_LOCK   the lock's name
-  SPINDLE_SLOT   with --slots, the number of its slot, from 0 to N-1
+  SPINDLE_SLOT   with --slots, the slot's number, from 0 to N-1
   SPINDLE_TOKEN  the fencing token of this term; later terms have larger tokens
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
@@ -35,51 +35,56 @@ removed from CMD's environment.
 When CMD exits, exec kills the rest of CMD's process group. On Linux, it also
 kills processes that CMD started and that have left the group. It can't kill
 processes of other users, such as those started with sudo, but it reports how
-many are still running. Exec then releases the lock and exits with CMD's exit
-code. With --restart, it competes for the lock again instead.
+many of them are still running. Exec then releases the lock and exits with CMD's
+exit code. With --restart, it competes for the lock again instead.
 
 At a terminal, CMD behaves as it would without exec. It gets the terminal when
 it first reads from the terminal or changes the terminal's settings. Ctrl-Z
 stops both CMD and exec, and fg and bg continue both. While exec is stopped, it
-sends no heartbeats. If it does not continue in time, the lock is lost when the
-lease expires, and a watchdog kills CMD.
+sends no heartbeats. If it does not continue in time, a watchdog kills CMD
+shortly before the lease expires, and the lock is lost.
 
-CMD can also be stopped without a terminal. If it does not continue within one
-lease duration, exec ends it, releases the lock, and exits with code 76.
+Without a terminal, exec keeps running while CMD is stopped. If CMD does not
+continue within one lease duration, exec ends it, releases the lock, and exits
+with code 76.
 ` + demandsHelp + `
 Execs and the mutexes of package lock wait in one queue. A higher --priority
-goes first; among equals, the first to arrive goes first. Mutexes have priority
-9, and an exec of a lower priority waits for as long as others keep arriving.
-Guards and electors do not queue, nor does exec with --every, --cron, --once or
---try. They get the lock if one of their polls finds it free.
+goes first; among equal priorities, the first to arrive goes first. Mutexes have
+priority 9. An exec of a lower priority waits for as long as waiters of a higher
+priority keep arriving. Guards and electors do not queue, nor does exec with
+--every, --cron, --once or --try. They get the lock if one of their polls finds
+it free.
 
-With --slots N, up to N execs hold NAME at a time, together with the semaphores
-of package lock. Each has a slot, which is a lock of its own: SPINDLE_LOCK is
-NAME/slot/0000 or a later one. All should use the same N. While an exec with a
-smaller N holds a slot, the others take only slots that it knows. --slots can't
-be combined with --every, --cron, --once or --handover.
+With --slots N, NAME has up to N holders at a time: execs, and semaphores of
+package lock. Each of them holds a slot, which is a lock of its own.
+SPINDLE_LOCK is the slot's name, such as NAME/slot/0000. All should use the same
+N. While an exec with a smaller N holds a slot or waits for one, the others take
+only slots with numbers below that N. --slots can't be combined with --every,
+--cron, --once or --handover.
 
 With --try, exec exits immediately if another process holds the lock. If several
-machines start CMD at the same time, only one of them runs it. However, a
-machine that starts it later, when CMD has finished elsewhere, runs it again.
+machines start exec at the same time, only one of them runs CMD. However, a
+machine that starts exec after CMD has finished elsewhere runs CMD again.
 ` + onceHelp + `
 If no heartbeat is acknowledged for one lease duration, the lock is lost. CMD
 must exit before that, because another process may then acquire the lock. Exec
-therefore sends signals to CMD's group in advance. It sends SIGKILL one second
-before the lock would be lost, or a twentieth of the lease if that is shorter.
-It sends SIGTERM before SIGKILL, and --grace sets the time between the two. By
-default, that is a quarter of the lease, which is also the maximum.
+therefore signals CMD's group in advance. It sends SIGTERM and, after --grace,
+SIGKILL. SIGKILL is due one second before the lock would be lost, or a twentieth
+of the lease if that is shorter. The default of --grace is a quarter of the
+lease, which is also the maximum.
 
 If an operator takes the lock away with spindle release, exec ends CMD in the
 same way. In this case, however, the next holder does not wait until CMD has
 exited.
 
-Exec passes signals on to CMD's group. After SIGINT, SIGTERM, SIGHUP or SIGQUIT,
-exec exits as soon as CMD has exited, or immediately if exec is still waiting
-for the lock. If CMD is stopped when such a signal arrives, exec continues it,
-so that it can handle the signal. If --stop-timeout is set, exec kills CMD if it
-has not exited within that time. If SIGHUP or SIGINT was ignored when exec
-started, for example under nohup, exec and CMD continue to ignore it.
+Exec passes these signals on to CMD's group: SIGINT, SIGTERM, SIGHUP, SIGQUIT,
+SIGUSR1, SIGUSR2 and SIGWINCH. After one of the first four, exec exits once CMD
+has exited. If exec is still waiting for the lock, it exits without running CMD,
+with code 128 plus the signal's number. If CMD is stopped when one of the four
+arrives, exec continues CMD, so that CMD can handle the signal. With
+--stop-timeout, exec kills CMD if CMD has not exited within that time. If SIGHUP
+or SIGINT was ignored when exec started, for example under nohup, exec and CMD
+continue to ignore it.
 
 With --handover, exec delays a signal that ends exec. It first announces to the
 other candidates that it will give up the lock, and signals CMD a third of the
@@ -88,8 +93,8 @@ exec gets a second signal, it passes that signal on immediately.
 
 With --handover, exec also gives up the lock when spindle handover or a
 candidate with a higher priority requests it. Exec announces this in the same
-way, and sends SIGTERM to CMD. When CMD has exited, exec competes for the lock
-again, even without --restart.
+way, and then sends SIGTERM to CMD. When CMD has exited, exec competes for the
+lock again, even without --restart.
 
 CMD does not outlive exec. If exec is killed, even with SIGKILL, a watchdog
 process immediately kills CMD's group. On Linux, it also kills processes that
@@ -100,26 +105,28 @@ exec is only stopped, the watchdog kills the group shortly before the lease
 expires. If the watchdog is killed, exec starts a new one. If that fails, exec
 ends CMD.
 
-Two cases are not covered. When a suspended machine resumes, CMD can run for an
-instant before it is killed. And if exec is killed, a process keeps running if
-it has left CMD's group and changed its environment. To protect your data in
-both cases, send SPINDLE_TOKEN with each write, and have the receiver refuse any
-token that is smaller than one it has already seen.
+Some cases are not covered. When a suspended machine resumes, CMD can run for an
+instant before it is killed. If exec and its watchdog are killed at the same
+time, CMD or its children can keep running. If only exec is killed, a process
+that has left CMD's group keeps running if it has changed its environment, if it
+belongs to another user, or if the system is not Linux. To protect your data in
+all these cases, send SPINDLE_TOKEN with each write, and have the receiver
+refuse any token that is smaller than one it has already seen.
 
 If exec is PID 1 of a container, it reaps orphaned processes, as an init process
 does.
 ` + reportsHelp("exec", "if it holds the lock") + `
 --on-lost runs when the lock is lost. It also runs when exec ends CMD because
-the lock is about to be lost. --on-stuck runs when CMD's group has been killed
-but has not exited by the time the lock is lost. CMD may then run at the same
-time as the next holder's CMD.
+the lock is about to be lost, or because CMD exceeded a limit or failed a check.
+--on-stuck runs when CMD's group has been killed but has not exited by the time
+the lock is lost. CMD may then run at the same time as the next holder's CMD.
 
 Exit codes:
   CMD's own, or 128 plus the number of the signal that killed CMD, or
   1    spindle failed; the message says why, and whether CMD succeeded
   2    the command line is wrong
   75   another process holds the lock (--try), or held it until --wait was over
-  76   the lock was lost, or CMD failed a limit or a check, so exec ended CMD
+  76   the lock was lost, or CMD exceeded a limit or failed a check
   126  CMD can't be run
   127  CMD was not found`
 
@@ -131,7 +138,7 @@ type execution struct {
 	atOnce  bool
 	restart bool
 	slots   int           // of the semaphore, or 0 for a lock
-	limit   time.Duration // how long the program may take to end after a signal that ends exec, or 0 for no limit
+	limit   time.Duration // how long the program may take to exit after a signal to end, or 0 for no limit
 	once    once
 	demands
 	args []string
@@ -270,7 +277,7 @@ func (x *execution) check() error {
 	return x.reports.check()
 }
 
-// prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, but Run still receives it.
+// prepare checks for errors that waiting can't fix. A signal to end interrupts prepare, and the main loop also gets it.
 func (x *execution) prepare(ctx context.Context, db *database.Connection) error {
 	defer x.Audible()()
 	ctx, stop := signal.NotifyContext(ctx, endings...)
@@ -294,7 +301,7 @@ func (x *execution) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	case errors.As(step.Err, &over):
 		return step, over
 	case x.within(x.usable(step.Seen)):
-		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself", x.name)}
+		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s is already held by the spindle process that runs this command, so the command would wait for itself; choose a different name", x.name)}
 	case errors.Is(step.Err, table.ErrGroup):
 		return step, &terminal.Exit{Code: terminal.Failed, Err: fmt.Errorf("%s was not acquired: %w; choose a different name", x.name, step.Err)}
 	case step.Term != nil, ctx.Err() != nil, // the poll was interrupted
@@ -322,8 +329,9 @@ func whyNot(step elect.Step) error {
 	return errors.New("another candidate was first")
 }
 
-// start starts the program. The program must exit before the time that the function until returns, even if this process
-// is stopped or killed. start calls this function twice: immediately, and again just before the program begins.
+// start starts the program with a watchdog. The function until returns the watchdog's deadline. It is called twice:
+// before the watchdog is started, and again just before the program begins. Even if this process is stopped or killed,
+// the watchdog kills the program by the deadline, which Allow can extend.
 func (x *execution) start(t *elect.Term, until func() time.Time) (Program, error) {
 	return child.Start(child.Command{Args: x.args, Env: append(x.environment(t.Token()), x.pinged...), Whole: true, Until: until,
 		Watch: func(until time.Time) (*child.Watchdog, error) {

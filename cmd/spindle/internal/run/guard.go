@@ -26,25 +26,26 @@ environment, and for --activate also SPINDLE_TOKEN.
 Three flags control the timing. Set them to the same values on all machines.
 Guard sends a heartbeat every --renew. The lease is --failures times --renew. If
 no heartbeat is acknowledged for one lease duration, the lock is lost, and
-another machine can acquire it. That machine waits for the confirmation, which
-is --confirm times --renew, before it activates the service. During this time,
+another machine can acquire it. Before that machine activates the service, it
+waits for the confirmation, which is --confirm times --renew. During this time,
 the watchdog on the previous machine can deactivate the service. If the previous
 holder released the lock, the next machine activates the service immediately.
 
 When guard starts, it first deactivates the service, because the service may
 still be active. If the --deactivate command fails, guard runs it again until it
-succeeds. A command that runs for longer than nine tenths of the confirmation is
-killed and counts as failed. If a deactivation has failed, guard does not
+succeeds. If the command runs for longer than nine tenths of the confirmation,
+it is killed and counts as failed. If a deactivation has failed, guard does not
 release the lock but lets it expire, so that the next machine waits for the
 confirmation before it activates the service.
 
 Guard runs --healthcheck with "active" or "standby" as an additional argument.
-On standby, guard checks the service each time before it tries to acquire the
-lock. It does not compete for the lock while the check fails. While the service
-is active, guard checks it before each heartbeat. If the check fails --unhealthy
-times in a row, guard deactivates the service and releases the lock, so that
-another machine can acquire it immediately. Guard does not check the service
-while it is being activated or deactivated.
+On standby, guard checks the service before it tries to acquire the lock, unless
+the last check succeeded and began less than half of --renew ago. While the
+check fails, guard does not compete for the lock. While the service is active,
+guard checks it before each heartbeat. If the check fails --unhealthy times in a
+row, guard deactivates the service and releases the lock, so that another
+machine can acquire it immediately. Guard does not check the service while it is
+being activated or deactivated.
 
 A health check that takes too long is killed and counts as failed. On standby,
 it may take one lease duration. While the service is active, it may take half of
@@ -57,21 +58,25 @@ guard ignores SIGHUP.
 While the service may be active, guard has a watchdog process. If guard is
 killed, even with SIGKILL, the watchdog immediately deactivates the service, and
 retries until that succeeds. If guard is stopped, the watchdog deactivates the
-service when the lease expires. If the watchdog itself is killed, guard gives up
-the lock.
+service when the lease expires. If the watchdog itself is killed, guard
+deactivates the service and gives up the lock.
 
 Two cases are not covered: guard and its watchdog are killed at the same time,
 or the machine is suspended. An init system that kills both processes must
 deactivate the service itself, as the unit in deploy/systemd does.
 
-Only one guard on a machine manages a service. A second guard with the same
-lock, --deactivate command and working directory waits until the first guard has
-exited and its watchdog has deactivated the service. Therefore, two
-deactivations never run at the same time, and a late deactivation never undoes
-the next activation. The guards find each other through a lock file in a
-directory that only their user can write to. Guard tries $RUNTIME_DIRECTORY
-first. Next, it tries /run/spindle if it runs as root, or else $XDG_RUNTIME_DIR.
-Last, it tries a subdirectory of the temporary directory.
+Only one of a user's guards on a machine manages a service. A second guard with
+the same lock, --deactivate command and working directory waits until the first
+guard has exited and its watchdog has deactivated the service. Therefore, two
+deactivations do not run at the same time, and a late deactivation does not undo
+the next activation. If a guard gets a signal while it waits, it exits with 0.
+
+The guards find each other through a lock file in a directory that only their
+user can write to. Guard tries $RUNTIME_DIRECTORY first. Next, it tries
+/run/spindle if it runs as root, or else $XDG_RUNTIME_DIR. Last, it tries a
+subdirectory of the temporary directory. Guards with different directories do
+not find each other. If no directory is suitable, guard prints a warning and
+does not wait.
 ` + reportsHelp("guard", "if the service is active here") + `
 --on-stuck runs when a deactivation fails or takes too long. It does not run
 again until a deactivation has succeeded. If guard is dead or stopped, its
@@ -96,9 +101,10 @@ type guarding struct {
 	dog      atomic.Pointer[armed] // while the service may be active, or is being deactivated
 }
 
-// armed is a watchdog, and the term that sets the watchdog's deadline, if any. Only a watchdog deactivates the service:
-// when guard tells it to, when guard exits, or when guard misses its deadline. Therefore, two processes never
-// deactivate the service at the same time, and a deactivation continues even if guard is killed.
+// armed is a watchdog, and the term that sets its deadline. The term is nil if the watchdog was started only to
+// deactivate the service. Guard leaves each deactivation to the watchdog, which deactivates the service when guard
+// orders it, exits, or misses the deadline. Therefore, guard and its watchdog do not deactivate the service at the same
+// time, and a deactivation continues even if guard is killed.
 type armed struct {
 	*child.Watchdog
 	term *elect.Term
@@ -122,7 +128,7 @@ func NewGuard(o *database.Database) *cobra.Command {
 	g.reports.flags(f, "when a deactivation fails or takes too long; it does not run again until a deactivation has succeeded")
 	f.StringVar(&g.activate, "activate", "", "the `command` that makes the service active")
 	f.StringVar(&g.deactivate, "deactivate", "", "the `command` that makes the service inactive; it must also succeed if the service is already inactive")
-	g.checks.flags(f, "a `command` that succeeds if the service is healthy; its argument is active or, to ask whether this machine could run the service, standby (default: always healthy)",
+	g.checks.flags(f, "a `command` that succeeds if the service is healthy; its argument is active, or standby to ask whether this machine could run the service (default: always healthy)",
 		"how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
 	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: the lock is lost if no heartbeat is acknowledged for that long")
@@ -131,8 +137,8 @@ func NewGuard(o *database.Database) *cobra.Command {
 	return c
 }
 
-// confirmation returns how long guard holds the lock before it activates the service. This wait is necessary if the last
-// holder did not release the lock, because its machine may still be deactivating the service.
+// confirmation returns how long guard holds the lock before it activates the service, if the last holder did not
+// release the lock. That holder's machine may still be deactivating the service.
 func (g *guarding) confirmation() time.Duration { return time.Duration(g.confirm) * g.renew }
 
 func (g *guarding) check() error {

@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// compete competes for the lock until the lock is held, the command must end, or the competition is withdrawn. The
-// result is a single event in the inbox.
+// compete starts to compete for the lock in another goroutine. The competition ends with a single event in the inbox:
+// when the lock is held, when the command must end, or when the competition is withdrawn or its time is over.
 func (r *runner) compete(how deed) {
 	var pause time.Duration
 	var trouble error
@@ -31,7 +31,8 @@ func (r *runner) compete(how deed) {
 	}()
 }
 
-// acquire competes for the lock. The argument trouble is the error of the last poll.
+// acquire competes for the lock, and returns the event that ends the competition. The argument trouble is the error of
+// the last poll, or nil.
 func (r *runner) acquire(ctx context.Context, pause time.Duration, trouble error) event {
 	elect.Sleep(ctx, r.of.candidate.Clock, pause)
 	r.of.join()
@@ -59,7 +60,7 @@ func (r *runner) acquire(ctx context.Context, pause time.Duration, trouble error
 // holding is a term, and the work that runs during it.
 type holding struct {
 	*elect.Keeper
-	kept bool // by heartbeats; false if the lock came too late
+	kept bool // by heartbeats; false if the lock came too late, or after a signal to end
 	told bool // the loss has been reported
 	done bool // its release has recorded the work
 	book notify.Book
@@ -95,8 +96,8 @@ func (h *holding) cause() error {
 	return cmp.Or(context.Cause(h.Over()), elect.ErrExpired) // ErrExpired if the machine was suspended and no timer has fired yet
 }
 
-// reportLoss reports that a term was lost or is about to be lost, at most once per term. It ignores a term that began too
-// late, because such a term's beginning was not reported either.
+// reportLoss reports, at most once per term, that a term was lost or is about to be lost, or that exec's program is
+// unfit. It ignores a term that was never kept, because the beginning of such a term was not reported either.
 func (r *runner) reportLoss(h *holding, why error) {
 	if h != nil && h.kept && !h.told {
 		h.told = true
@@ -107,7 +108,7 @@ func (r *runner) reportLoss(h *holding, why error) {
 var errGivenUp = errors.New("given up")
 
 // end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
-// end releases the lock or leaves it to expire. If the deed is abandon, it returns an empty event.
+// end releases the lock or leaves it to expire. If the deed is abandon, end returns an empty event.
 func (r *runner) end(how deed) event {
 	h, by := r.term, r.m.turn.by
 	if h == nil {

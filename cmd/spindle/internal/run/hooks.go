@@ -15,7 +15,7 @@ type hookKind int
 
 const (
 	onAcquire hookKind = iota // the lock was acquired
-	onLost                    // the lock was lost rather than released
+	onLost                    // the lock was lost or is about to be lost, or exec's program is unfit
 	onStuck                   // a program or service that should have ended may still be running
 )
 
@@ -67,7 +67,7 @@ func (h *hooks) run(k hookKind, env []string, limit time.Duration) {
 	}
 }
 
-// shell runs a command in its own process group, which is killed as a whole when ctx ends.
+// shell runs a command in its own process group, and waits until it has exited. When ctx ends, shell kills the group.
 func shell(ctx context.Context, command string, as child.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

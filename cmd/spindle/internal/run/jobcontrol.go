@@ -8,9 +8,10 @@ import (
 )
 
 // At a terminal, the program is a background job, because it has its own process group. Exec treats the program as a
-// shell treats its jobs. When the program tries to use the terminal, exec lends it the terminal. When the program
-// stops, exec stops too, so that the shell notices. Ctrl-Z, fg and bg therefore work as for any job. While exec is
-// stopped, it sends no heartbeats, so the watchdog kills the program before the lease expires.
+// shell treats its jobs. When the program tries to use the terminal, exec lends it the terminal. When the program is
+// stopped, exec stops too, so that the shell notices. Ctrl-Z, fg and bg therefore work as for any job. While exec is
+// stopped, it sends no heartbeats. If it is not continued in time, the watchdog kills the program before the lease
+// expires.
 
 // A Terminal is exec's controlling terminal. See child.Terminal.
 type Terminal interface {
@@ -21,7 +22,8 @@ type Terminal interface {
 	Suspend() bool
 }
 
-// handleKey handles Ctrl-Z. It stops the program if there is one; handleStop then stops exec.
+// handleKey handles Ctrl-Z. If there is a program, handleKey stops the program, and handleStop then stops exec.
+// Otherwise, handleKey stops exec itself.
 func (p *programs) handleKey() {
 	switch {
 	case p.program != nil:
@@ -51,9 +53,8 @@ func (p *programs) handleStop() {
 	}
 }
 
-// suspend stops exec and returns true after exec has been continued. If exec could not be stopped, suspend returns
-// false. If the program had the terminal before, suspend lends it to the program again, unless exec is continued in the
-// background.
+// suspend stops exec, and returns true after exec has been continued. If exec could not be stopped, suspend returns
+// false. If the program had borrowed the terminal, suspend lends it again, unless exec is continued in the background.
 func (p *programs) suspend() bool {
 	had := p.terminal.Lent()
 	p.warn("%s is stopped; if it does not continue within %v, %s will be lost and the program killed", p.args[0], p.term.Left().Round(100*time.Millisecond), p.lock)
@@ -66,7 +67,7 @@ func (p *programs) suspend() bool {
 	return true
 }
 
-// halt stops exec, once its messages are written.
+// halt stops exec after its messages have been written. It returns false if exec could not be stopped.
 func (p *programs) halt() bool {
 	terminal.Stderr.Flush()
 	return p.terminal.Suspend()

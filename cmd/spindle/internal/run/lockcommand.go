@@ -4,10 +4,12 @@
 //   - lockcommand.go: the flags, messages and environment that both commands share
 //   - events.go, machine.go: the events, and the state machine, which decides what the commands do after each event
 //   - runner.go, holding.go: the loop, which does what the machine decides, and the terms
+//   - waiting.go: how a command waits for a lock or a slot
 //   - programs.go, deadlines.go, jobcontrol.go, signals_*.go: exec's program, when it must end, the terminal, and signals
 //   - service.go: guard's service
+//   - checks.go: health checks, and the limits that exec sets for its program
 //   - reports.go, hooks.go: reports to hooks, probes and systemd
-//   - exec.go, once.go: the exec command, and its flags --every and --once
+//   - exec.go, once.go: the exec command, and its flags --every, --cron and --once
 //   - guard.go: the guard command
 //   - lockfile.go: the lock file, which ensures that only one guard on a machine manages a service
 //   - beside.go: what the watchdogs of exec and guard do
@@ -59,11 +61,11 @@ type lockCommand struct {
 	trouble error         // why the last poll failed, or nil
 }
 
-// works has the token, the slot and the key that the program works under.
+// works contains the token, the slot and the key that the program works under.
 type works struct {
 	token table.Token // of the current term, or 0
 	slot  string      // the slot that is held or was held last, or ""
-	todo  table.Due   // the work to do once; no key: none
+	todo  table.Due   // the work to do once; its Key is "" if there is none
 }
 
 func (x *lockCommand) flags(f *pflag.FlagSet) {
@@ -71,7 +73,7 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
 	f.StringVar(&x.value, "value", "", "a `text` that other processes can read while this process holds the lock, such as its address")
-	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover")
+	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover and from candidates with a higher priority")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9: a candidate with a higher one goes first, and a holder with --handover gives up the lock to it")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
@@ -97,11 +99,11 @@ func (x *lockCommand) configOn(db *database.Connection, lease time.Duration, not
 	return c, nil
 }
 
-// nameless returns the error for a missing name, which also says if the name stands among the program's arguments.
+// nameless returns the error for a missing name. The error also points out a --name among the program's arguments.
 func (x *lockCommand) nameless() error {
 	for i, arg := range x.own.Args() {
 		if name, _, _ := strings.Cut(arg, "="); i > 0 && name == "--name" {
-			return terminal.Misuse("no lock given: %q was taken for the program, so --name after it is the program's own; put flags first, and give --notify its address with =", x.own.Arg(0))
+			return terminal.Misuse("no lock given: %q was taken for the program, so --name after it is the program's own; put spindle's flags before the program, and write the address as --notify=ADDRESS", x.own.Arg(0))
 		}
 	}
 	return terminal.Misuse("no lock given: set --name or SPINDLE_NAME")
@@ -131,7 +133,7 @@ func (x *lockCommand) verify(ctx context.Context, db *spanner.Client) error {
 		return x.trouble
 	}
 	if err != nil {
-		x.complain("can't verify the table yet, will try again: %v", x.trouble)
+		x.complain("can't verify the table; continuing without this check: %v", x.trouble)
 	}
 	return nil
 }
@@ -144,8 +146,8 @@ func (x *lockCommand) readTimeout() time.Duration {
 	return x.Timeout
 }
 
-// These variables describe the lock to the program that runs under it. No flag is ever set from these variables, so
-// that a spindle command that the program runs does not use its parent's lock by mistake.
+// These variables describe the lock to the program that runs under it. They do not set flags. Otherwise, a spindle
+// command that the program runs could use its parent's lock by mistake.
 const (
 	lockVariable  = "SPINDLE_LOCK"
 	tokenVariable = "SPINDLE_TOKEN"
@@ -155,9 +157,9 @@ const (
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns this process's environment, changed for a program that runs under the lock. The lock's name,
-// table and database are added, and also the token unless it is 0. Variables that set this command's own flags are
-// removed. A watchdog has no flags; its parent has already removed these variables.
+// environment returns this process's environment, changed for a program that runs under the lock. It adds the lock's
+// name, table and database, and also the token, the key and the slot's number if there are any. It removes variables
+// that set this command's own flags. A watchdog has no flags, because its parent has already removed these variables.
 func (x *lockCommand) environment(token table.Token) []string {
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {

@@ -16,9 +16,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// alone waits until no other guard on this machine manages the same service. If another guard has died, alone waits
-// until that guard's watchdog has exited. Two guards manage the same service if they have the same lock, the same
-// --deactivate command and the same working directory.
+// alone waits until no other guard of this user on this machine manages the same service. If another guard has died,
+// alone waits until that guard's watchdog has deactivated the service. Two guards manage the same service if they have
+// the same lock, the same --deactivate command and the same working directory. If alone can't check for other guards,
+// it only logs a warning.
 func (g *guarding) alone(ctx context.Context) error {
 	for told := false; ; told = true {
 		err := g.takeLockFile()
@@ -36,7 +37,7 @@ func (g *guarding) alone(ctx context.Context) error {
 		elect.Sleep(ctx, elect.SystemClock{}, min(g.renew/4, 100*time.Millisecond))
 		if ctx.Err() != nil {
 			g.sayOf("stopped by a signal while waiting for another guard or its watchdog to exit")
-			return &terminal.Exit{} // success: there is nothing to deactivate
+			return &terminal.Exit{} // success: the service is left to the other guard or its watchdog
 		}
 	}
 }
@@ -66,8 +67,8 @@ type account struct {
 }
 
 // folder returns a directory that no other user can write to. All guards of a user should choose the same directory.
-// Root therefore ignores $XDG_RUNTIME_DIR, which is set after a login but not for a service. If root's directory or the
-// one in the temporary directory is missing, folder creates it.
+// Root therefore ignores $XDG_RUNTIME_DIR, which is set after a login but not for a system service. If root's directory
+// or the one in the temporary directory is missing, folder creates it.
 func (a account) folder() (string, error) {
 	service, _, _ := strings.Cut(a.service, ":") // systemd lists all of the unit's directories
 	own := a.login
@@ -88,7 +89,7 @@ func (a account) folder() (string, error) {
 	return "", fmt.Errorf("no directory is safe for the lock file (%s): set RUNTIME_DIRECTORY to a directory that only this user can write to, or set RuntimeDirectory=spindle in the systemd unit", strings.Join(why, "; "))
 }
 
-// serves returns an error if a directory is unsuitable. If makes is true, it first makes a missing directory.
+// serves returns an error if a directory is unsuitable. If makes is true, serves first creates a missing directory.
 func (a account) serves(path string, makes bool) error {
 	shown := terminal.Show(path)
 	if !filepath.IsAbs(path) {

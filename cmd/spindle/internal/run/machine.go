@@ -22,7 +22,7 @@ type phase int
 
 const (
 	waiting    phase = iota // waiting for the lock
-	checking                // holding the lock, while the command does what check says
+	checking                // holding the lock, and carrying out the deed check
 	starting                // starting the program
 	running                 // the program is running; or the service is active, or being activated
 	announcing              // like running, until the other candidates know that the lock will be released
@@ -42,7 +42,7 @@ const (
 type machine struct {
 	once     bool // once the lock is held, exec asks again whether the program has to run
 	handover bool // a stop is announced first
-	restart  bool // the command competes again when the program has exited
+	restart  bool // the command competes again after a turn has ended
 	service  bool // a service runs under the lock: it may be active at first, and deactivations can fail
 	words
 
@@ -52,7 +52,7 @@ type machine struct {
 	turn   turn
 }
 
-// words are used in messages about the end of exec.
+// words contains what appears in messages about the end of exec.
 type words struct {
 	name, program, key string
 	patience           time.Duration // how long to wait for the lock
@@ -65,7 +65,7 @@ type turn struct {
 	failed         error     // why the last poll failed, if it did
 	unsettled      bool      // the service may still be active on the last holder's machine
 	active         bool      // the program was started, or the service has been activated
-	handoverSignal os.Signal // the signal that the program gets once the candidates know the announcement
+	handoverSignal os.Signal // the signal that the program gets once the candidates know of the announcement
 	yielding
 	unfit  error  // why what runs had to end although the lock was held, or nil; errLate if it was nearly lost
 	exited *event // the exit of a program that was started
@@ -210,7 +210,7 @@ func (m *machine) work(e event) []action {
 	return nil
 }
 
-// persist tries again to deactivate the service. If a deactivation has failed, the lock is not released.
+// persist tries again to deactivate the service. After the first failed deactivation, it leaves the lock to expire.
 func (m *machine) persist(why error) []action {
 	if m.turn.lost != nil {
 		return []action{{do: kill}}
@@ -219,13 +219,14 @@ func (m *machine) persist(why error) []action {
 	return []action{{do: abandon}, {do: kill}}
 }
 
-// part announces the end of the term. The program gets the signal once the other candidates know of the announcement.
+// part announces the end of the term. Once the other candidates know of the announcement, the program gets the signal,
+// or the service is deactivated.
 func (m *machine) part(s os.Signal) []action {
 	m.phase, m.turn.handoverSignal = announcing, s
 	return []action{{do: announce, signal: s}}
 }
 
-// stop ends what runs. A service is not told again while it is being deactivated.
+// stop ends what runs. It does not interrupt a deactivation in progress.
 func (m *machine) stop(how action) []action {
 	if m.service && m.phase == stopping {
 		return nil
@@ -234,7 +235,8 @@ func (m *machine) stop(how action) []action {
 	return []action{how}
 }
 
-// giveUp releases the lock. What runs under it must have ended, or not have been started.
+// giveUp releases the lock, or leaves it to expire if the service may still be active on the last holder's machine.
+// What runs here must have ended, or not have been started.
 func (m *machine) giveUp() []action {
 	if m.turn.unsettled {
 		return m.abandon(errUnsettled)
@@ -274,8 +276,8 @@ func (m *machine) succeeded() bool {
 	return m.once && m.turn.exited != nil && m.turn.exited.code == 0 && m.turn.unfit == nil
 }
 
-// conclude ends the turn. Afterwards, the command either ends or competes again. If the program ended by itself, or
-// the service does not work here, the command leaves the lock to others for a while.
+// conclude ends the turn. Afterwards, the command either ends or competes again. Before it competes again, exec leaves
+// the lock to others for a while, unless it has just handed over the lock. Guard does so only if the service is unfit.
 func (m *machine) conclude() []action {
 	m.last = m.outcome()
 	if !m.again() {
@@ -331,10 +333,10 @@ func (m *machine) again() bool {
 	return m.restart || m.handedOver()
 }
 
-// handedOver reports whether exec ended the program because of a request, and still held the lock afterwards.
+// handedOver reports whether what ran was ended because of a request, and the lock was not lost before its release.
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
 
 // announcesEnd reports whether exec has received a signal to end, but has not passed it on to the program yet, because
 // the other candidates must first know that the lock will be released. If exec were stopped now, the signal would have
-// no effect.
+// no effect until exec is continued.
 func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }
