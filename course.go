@@ -6,11 +6,13 @@ import (
 )
 
 // course tracks the stage that a leader's term has reached. It is a state machine without side effects: it maps each
-// event to the acts that the leader must carry out. Two rules always hold. Once the work's context has been canceled,
-// the term must end. The lock is released only after the work has returned.
+// event to the acts that the leader must carry out. It follows two rules:
+//
+//   - Once the work's context has been canceled, the term must end.
+//   - The lock is released only after the work has returned.
 type course struct {
-	handover     bool // whether the leader also announces that it is leaving because Run's ctx has ended
-	keepOnReturn bool // whether the term continues without its work
+	handover     bool // whether the leader announces that it is leaving even if the reason is the end of Run's ctx
+	keepOnReturn bool // whether the term continues after its work has returned
 
 	stage stage
 	idle  bool          // whether the work has returned, or there is none
@@ -23,9 +25,9 @@ type stage int
 
 const (
 	leading  stage = iota
-	leaving        // announced; the work continues until the followers have seen the announcement
+	leaving        // announced; the work continues until the followers have had time to see this
 	draining       // the work's context is canceled; heartbeats continue until the work has returned
-	hung           // the same, but the work has stalled: this process no longer acts, and heartbeats end a lease later
+	hung           // like draining, but the work has stalled: this process no longer acts; heartbeats end a lease later
 	lost           // the lock is no longer held, but the work has not returned
 	over
 )
@@ -37,7 +39,7 @@ const (
 	runEnded  happening = iota // Run's ctx has ended
 	asked                      // StepDown was called; answer is set
 	requested                  // another process has requested a handover; By is set
-	announced                  // the followers have seen that the leader is leaving
+	announced                  // the followers have had time to see that the leader is leaving
 	returned                   // the work has returned
 	jeopardy                   // a heartbeat failed; Err is set
 	safe                       // a heartbeat was acknowledged again

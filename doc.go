@@ -4,14 +4,14 @@
 // elected, keeps the lock by sending heartbeats. [Lock.HasLock] reports whether this process holds the lock now, and
 // returns the fencing [Token] of its term. HasLock makes no call to Spanner.
 //
-// At most one process holds a lock at any instant, provided that no machine's clock runs more than 1 % slow. Clocks of
-// different machines are never compared, because Spanner's clock alone decides when a lease has expired. Fenced writes
-// to the same database don't depend on clocks at all: [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a
-// commit fail if its token has been superseded.
+// At most one process holds a lock at any instant, provided that no holder's clock runs more than 1 % slow, and that
+// nobody releases or deletes the lock by hand. Clocks of different machines are never compared, because Spanner's clock
+// alone decides when a lease has expired. Fenced writes to the same database don't depend on clocks at all:
+// [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a commit fail if its token has been superseded.
 //
 // The package does not guarantee that a lock always has a holder: after a crash, the lock has none until the lease
-// expires. Candidates are elected in no particular order. The package can't stop work that neither checks HasLock nor
-// fences its writes.
+// expires. Candidates of the same priority are elected in no particular order. The package can't stop work that neither
+// checks HasLock nor fences its writes.
 //
 // Package lock provides mutexes, semaphores and jobs that run only once. Package group divides partitions among
 // processes.

@@ -1,7 +1,7 @@
 // Package ddl creates, verifies and prunes the lock table.
 //
-// [Create] creates the table. Programs that have their own schema migrations use [Statement] instead. [Verify] checks
-// at program startup that the table has the correct schema. [Prune] deletes the rows of locks that are no longer used.
+// [Create] creates the table. Programs that have their own schema migrations use [Statement] instead. On startup, a
+// program can call [Verify] to check the table's schema. [Prune] deletes the rows of locks that are no longer used.
 package ddl
 
 import (
@@ -49,8 +49,8 @@ func flavorOf(dialect databasepb.DatabaseDialect) flavor {
 }
 
 // Statement returns the CREATE TABLE statement for a lock table with the given name, without a final semicolon. Every
-// dialect other than PostgreSQL is treated as GoogleSQL. Statement inserts the name unchanged. Only [Create] and
-// [Verify] check the name.
+// dialect other than PostgreSQL is treated as GoogleSQL. Statement inserts the name without checking it, unlike
+// [Create] and [Verify].
 func Statement(dialect databasepb.DatabaseDialect, table string) string {
 	return "CREATE TABLE " + table + " " + flavorOf(dialect).columns
 }
@@ -105,8 +105,8 @@ func inTurn(ctx context.Context, err error) bool {
 	}
 }
 
-// execute runs the statement that creates the table, and waits for it to complete. The statement succeeds if another
-// program creates the table in the meantime.
+// execute runs the statement that creates the table, and waits for it to complete. The statement also succeeds if
+// another program creates the table in the meantime.
 func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialect, table string, opts []option.ClientOption) error {
 	admin, err := database.NewDatabaseAdminClient(ctx, opts...)
 	if err != nil {
@@ -123,7 +123,7 @@ func execute(ctx context.Context, path string, dialect databasepb.DatabaseDialec
 	return op.Wait(ctx)
 }
 
-// checkName refuses everything except a plain table name, because names are inserted into statements unchanged.
+// checkName accepts only plain identifiers, because names are inserted into statements unchanged.
 func checkName(name string) error {
 	if err := table.CheckTable(name); err != nil {
 		return fmt.Errorf("ddl: %w", err)

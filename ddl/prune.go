@@ -20,9 +20,10 @@ type ages operator.Ages
 // given time ago and no candidate has claimed it since, or if a claim has been unconfirmed for at least that time. The
 // time must be at least 24 hours, which is the longest possible lease. One week is a good choice.
 //
-// Prune deletes a lock row and its lease rows together, and only if no heartbeat has arrived since it read these rows. If the
-// holder resumes later, its token is no longer valid, just as after a takeover. Its heartbeats, its confirmation and its
-// fenced writes then fail. Prune skips a lock if its lease row cannot be read, or if its rows were changed by hand.
+// Prune deletes a lock row and its lease row together, and only if no heartbeat or claim has changed the lock row since
+// Prune read it. If the holder resumes later, its token is no longer valid, just as after a takeover. Its heartbeats,
+// its confirmation and its fenced writes then fail. Prune skips a lock if a lease row cannot be read, or does not
+// belong to the token in the lock row.
 func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired = older } }
 
 // Prune deletes the rows of locks that were released at least the given time ago, by Spanner's clock, and have not been
@@ -30,8 +31,8 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // error, call Prune again.
 //
 // Prune is safe while candidates and holders are running, and several processes can prune at the same time. It deletes
-// a row only if the lock is still released and has not changed since Prune read it. A lock without a row is free, and
-// its next token is still larger than its last one.
+// a lock's rows only if the lock row has not changed since Prune read it. A lock without a row is free, and its next
+// token is still larger than its last one.
 //
 // Prune does not delete expired locks unless the option [Expired] is given. It never deletes the rows of groups, the
 // rows in which lock.Once records the last completed key, or the rows of locks that an operator released within the
@@ -41,9 +42,9 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 // for one lease duration although the lock is free. This happens if the candidate has seen the last holder, and does
 // not poll the lock between the release and the deletion of the row.
 //
-// Prune also deletes the tickets of processes that waited for a lock with package lock and no longer run. Prune deletes
-// a ticket that was not renewed in time. If a ticket does not contain its lifetime, Prune deletes it one day after it
-// was last written. The result does not include tickets.
+// Prune also deletes abandoned tickets. A process that waits for a lock with package lock renews its ticket. A ticket
+// that was not renewed in time counts as abandoned. If a ticket does not contain its lifetime, it counts as abandoned
+// one day after it was last written. The result does not include tickets.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {
@@ -67,7 +68,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 			pruned += n
 		}
 		if err != nil {
-			return pruned, fmt.Errorf("ddl: pruning table %s failed after %d locks: %w", name, pruned, err)
+			return pruned, fmt.Errorf("ddl: pruning table %s failed after %d locks were deleted: %w", name, pruned, err)
 		}
 	}
 	for tickets, err := range operator.StaleTickets(ctx, t) {
@@ -75,7 +76,7 @@ func Prune(ctx context.Context, db *spanner.Client, name string, older time.Dura
 			err = t.Queue(ctx, tickets...)
 		}
 		if err != nil {
-			return pruned, fmt.Errorf("ddl: pruning the tickets in table %s failed after %d locks: %w", name, pruned, err)
+			return pruned, fmt.Errorf("ddl: pruning the tickets in table %s failed, after %d locks were deleted: %w", name, pruned, err)
 		}
 	}
 	return pruned, nil

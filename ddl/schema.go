@@ -10,11 +10,11 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 )
 
-// A schema describes a table. All names are in lower case. The schema of a table that does not exist has no columns.
+// A schema describes a table. The names of columns are in lower case. If the table does not exist, it has no columns.
 type schema struct {
 	table   string // the name that the caller gave
 	columns []column
-	key     []string // the columns of the primary key, followed by DESC where the order is descending
+	key     []string // the columns of the primary key, each followed by DESC if its order is descending
 	unique  []index  // the unique indexes other than the primary key
 	expiry  string   // the row deletion policy, or empty
 	parent  string   // the table that this one is interleaved in, or empty
@@ -36,7 +36,7 @@ type index struct {
 }
 
 // These queries work in both dialects. The names of the schema and the table are inserted into the text of a query,
-// because the dialects write query parameters differently. Both names have been checked.
+// because the dialects write query parameters differently. This is safe because the names have been checked.
 const (
 	dialectQuery = `SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'`
 
@@ -53,8 +53,8 @@ FROM information_schema.columns c
 WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
-	// A column that is only stored in an index has no position in it. In GoogleSQL, is_unique is a BOOL. In PostgreSQL,
-	// it is YES or NO.
+	// A column that an index only stores has no ordinal_position. In GoogleSQL, is_unique is a BOOL. In PostgreSQL, it
+	// is YES or NO.
 	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part,
 	UPPER(COALESCE(c.column_ordering, '')) LIKE 'DESC%%' AS descending
 FROM information_schema.indexes i

@@ -41,15 +41,16 @@ func (e *SchemaError) Error() string {
 //   - The table or a column is missing, or a column has the wrong type.
 //   - A string column is too short for the longest name or value of a lock.
 //   - A timestamp column does not allow commit timestamps.
-//   - A column is generated, or is not nullable although locks write NULL to it.
+//   - A column is generated, or does not allow NULL although locks write NULL to it.
 //   - The table has a row deletion policy.
 //   - The primary key is different or in descending order.
-//   - Inserts can fail because an additional column requires a value, because a unique index does not include the name,
-//     or because the table has a parent table.
+//   - Inserts can fail because an additional column requires a value, because a unique index does not include the
+//     column name, or because the table is interleaved in another table.
 //
 // Additional columns are allowed if an insert can omit them. Names are compared without regard to case.
 //
-// Any other error comes from a query. If Spanner cannot be reached, Verify blocks until ctx ends.
+// Verify returns another error if the name is not valid or a query fails. If Spanner cannot be reached, Verify blocks
+// until ctx ends.
 func Verify(ctx context.Context, db *spanner.Client, table string) error {
 	if err := checkName(table); err != nil {
 		return err

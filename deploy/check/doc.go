@@ -2,9 +2,9 @@
 //
 //	go test .
 //
-// With a build tag, the tests also start an API server and its controllers on loopback, and apply the manifests there.
-// controlplane/go.mod has the versions of these programs. Building them takes minutes, unless -binaries names a
-// directory that contains them:
+// With the build tag controlplane, the tests also start etcd and an API server on loopback, and apply the manifests
+// there. By default, they build both programs, in the versions that controlplane/go.mod requires, which takes minutes.
+// If -binaries names a directory that contains the programs, the tests use these instead:
 //
 //	go test -tags controlplane -run 'Cluster|Try' -v .
 package check

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// commandLineOnly marks flags that no environment variable sets.
+// commandLineOnly is the annotation of flags that no environment variable may set.
 const commandLineOnly = "command-line-only"
 
 // OnlyOnCommandLine marks flags that no environment variable may set. Some of these flags have a different meaning in
-// another command. Others could do harm if a variable was set and then forgotten.
+// another command. Others could do harm if their variable were set and then forgotten.
 func OnlyOnCommandLine(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, commandLineOnly, []string{}) // fails only if the flag does not exist
@@ -26,12 +26,12 @@ func Variable(f *pflag.Flag) string {
 	return "SPINDLE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// HasVariable reports whether an environment variable sets the flag.
+// HasVariable reports whether an environment variable can set the flag.
 func HasVariable(f *pflag.Flag) bool {
 	return f.Name != "help" && f.Name != "version" && f.Annotations[commandLineOnly] == nil
 }
 
-// MarkWithoutVariable puts an asterisk before the help of the flags that no environment variable sets.
+// MarkWithoutVariable puts an asterisk before the help of the flags that OnlyOnCommandLine has marked.
 func MarkWithoutVariable(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[commandLineOnly] != nil && !strings.HasPrefix(f.Usage, "* ") {
@@ -41,7 +41,8 @@ func MarkWithoutVariable(flags *pflag.FlagSet) {
 }
 
 // Invalid replaces the error for a flag value that can't be parsed. Unlike the errors of package strconv, the new error
-// says what a valid value looks like. The second argument formats the flag as the user has set it, such as "--lease ".
+// says what a valid value looks like. The function given formats the flag as the user has set it, such as "--lease ".
+// Invalid returns any other error unchanged.
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -69,7 +70,8 @@ func OnCommandLine(f *pflag.Flag) string { return "--" + f.Name + " " }
 
 func inEnvironment(f *pflag.Flag) string { return Variable(f) + "=" }
 
-// FromEnvironment sets flags from environment variables, unless they are set on the command line.
+// FromEnvironment sets flags from environment variables. It skips empty variables, and flags that are already set on
+// the command line.
 func FromEnvironment(flags *pflag.FlagSet) error {
 	var wrong []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -99,20 +101,20 @@ Exit codes:
   1    the command failed; the message says why
   2    the command line is wrong`
 
-// Exactly returns a check for exactly n arguments. Its errors describe them by what, such as "a lock's name".
+// Exactly returns a check for exactly n arguments. The text what describes them in errors, such as "a lock's name".
 func Exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0 && n > 0:
 			return fmt.Errorf("%s needs %s", c.Name(), what)
 		case len(args) != n:
-			return fmt.Errorf("%s takes %s: got %q", c.Name(), what, args)
+			return fmt.Errorf("%s takes %s, but got %q", c.Name(), what, args)
 		}
 		return nil
 	}
 }
 
-// AtMostOne is a check for at most one argument, which its error calls what, such as "prefix".
+// AtMostOne returns a check for at most one argument. The noun what names it in errors, such as "prefix".
 func AtMostOne(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > 1 {

@@ -29,14 +29,14 @@ func (c *Choice) Type() string { return c.kind }
 // Set implements pflag.Value.
 func (c *Choice) Set(s string) error {
 	if !slices.Contains(c.words, s) {
-		return fmt.Errorf("want %s", OneOf(c.words))
+		return fmt.Errorf("must be %s", OneOf(c.words))
 	}
 	c.Value = s
 	return nil
 }
 
-// A Format is the value of --output or --log-format. It is text for people, JSON with one object per line, or one of
-// the additional formats that a command supports.
+// A Format is the value of --output or --log-format: a table or text for people, JSON with one object per line, or
+// another format that the command supports.
 type Format struct{ Choice }
 
 // The further formats.
@@ -49,7 +49,7 @@ func newFormat(words ...string) Format {
 	return Format{Choose("format", append(words, "json")...)}
 }
 
-// Flag adds --output with the formats table and JSON, and the further formats.
+// Flag adds --output with the formats table and json, and with the further formats.
 func (f *Format) Flag(flags *pflag.FlagSet, further ...string) {
 	*f = newFormat(append([]string{"table"}, further...)...)
 	usage := "the output `format`: table or json (one object per line)"
@@ -59,5 +59,5 @@ func (f *Format) Flag(flags *pflag.FlagSet, further ...string) {
 	flags.VarP(f, "output", "o", usage)
 }
 
-// Objects reports whether the output is for programs.
+// Objects reports whether the format is JSON.
 func (f *Format) Objects() bool { return f.Value == "json" }

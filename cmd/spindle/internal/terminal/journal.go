@@ -20,8 +20,8 @@ type Journal struct {
 	timed  atomic.Bool
 }
 
-// Time makes the journal print the time at the beginning of every later line. Commands that run for a long time call
-// it. It is safe to call Time while another goroutine calls Log.
+// Time makes every later line begin with the time. JSON objects contain the time in any case. Commands that run for a
+// long time call it. It is safe to call Time while another goroutine calls Log.
 func (j *Journal) Time() { j.timed.Store(true) }
 
 // Stderr is the journal of this process.
@@ -38,7 +38,7 @@ func (j *Journal) Flag(f *pflag.FlagSet) {
 // Stamp is the layout of times.
 const Stamp = "2006-01-02T15:04:05.000Z"
 
-// Log writes a message. In the JSON format, the object also has the attributes.
+// Log writes a message. In the JSON format, the object also contains the attributes.
 func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
 	if j.Format.Objects() {
 		handler := slog.NewJSONHandler(escaping{Writer: j.out}, nil)
@@ -57,9 +57,9 @@ func Complain(format string, args ...any) {
 	Stderr.Log(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-// An outlet buffers the lines of a journal, so that the process never waits for the reader of its messages. A process
-// that holds a lock, or that has to stop a service, must keep going even if that reader has stopped reading. If the
-// buffer is full, the outlet drops lines. When there is room again, it reports how many lines it has dropped.
+// An outlet buffers the lines of a journal, so that logging never blocks. A process that holds a lock, or that has to
+// stop a service, must keep going even if nothing reads its messages. If the buffer is full, the outlet drops lines.
+// When it can write again, it reports how many lines it has dropped.
 type outlet struct {
 	to    io.Writer
 	lines chan any // []byte, or a chan struct{} that is closed when all lines before it are written
@@ -72,9 +72,9 @@ type outlet struct {
 // room is the number of lines that an outlet buffers.
 const room = 1000
 
-// Detach makes the journal write its lines in the background, so that the process never blocks if nothing reads its
-// messages. Call the returned function when no more messages will be logged. That function waits up to a second for the
-// remaining lines to be written.
+// Detach makes the journal write its lines in the background, so that logging never blocks. Call the returned function
+// once no other goroutine logs messages. It waits up to a second for the buffered lines to be written. If that
+// succeeds, later messages are written directly. Otherwise, they are dropped.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, lines: make(chan any, room)}
 	j.out = o

@@ -57,8 +57,8 @@ func On(f *os.File) *Terminal {
 	return t
 }
 
-// Buffered calls the function print with a copy of t that collects the output, and then writes the output. It returns
-// the first error.
+// Buffered calls the function print with a copy of t that collects the output. It then writes the output, even if print
+// has failed, and returns the first error.
 func (t *Terminal) Buffered(print func(*Terminal) error) error {
 	out := bufio.NewWriter(t.Writer)
 	p := *t

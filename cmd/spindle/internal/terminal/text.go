@@ -27,7 +27,7 @@ func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-Length(s), 0))
 }
 
-// Fit cuts a text in its middle to fit a width, because the names of locks often differ only at their ends.
+// Fit shortens a text to a width. It leaves out the middle, because the names of locks often differ only at the end.
 func Fit(s string, width int) string {
 	switch {
 	case Length(s) <= width:
@@ -45,7 +45,7 @@ func Fit(s string, width int) string {
 }
 
 // Wrap breaks a text into lines between words. It breaks a word only if the word is longer than a line. It keeps
-// consecutive spaces, because they may align columns.
+// consecutive spaces within a line, because they may align columns.
 func Wrap(text string, width int) []string {
 	width = max(width, 2) // the widest character
 	var lines []string
@@ -71,7 +71,7 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// WrapLines wraps each line of a text, and keeps the indentation of the line.
+// WrapLines wraps each line of a text. It keeps the indentation of the line, up to half of the width.
 func WrapLines(text string, width int) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		rest := strings.TrimLeft(line, " ")
@@ -130,8 +130,8 @@ const (
 )
 
 // Short formats a duration with at most two units: 0.4s, 12s, 3m05s, 2h10m, 5d03h, 2y040d. If a clock was wrong or a
-// time was written by hand, the duration can be negative or absurdly long. In these cases, Short returns "future" or
-// ">100y".
+// time was written by hand, the duration can be negative or absurdly long. Short then returns "future" or ">100y". A
+// duration that is negative by at most a minute counts as zero, because clocks can differ by that much.
 func Short(d time.Duration) string {
 	switch {
 	case d < -skew:

@@ -14,7 +14,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// A change describes how a lock, or partitions of a group, have changed between two reads.
+// A change describes how a lock, or some of a group's partitions, changed between two reads.
 type change struct {
 	At    time.Time // by Spanner's clock, as exactly as the table shows it
 	Name  string
@@ -29,14 +29,14 @@ func changed(at time.Time, l operator.Listing, text string) change {
 
 const gone = "its row was pruned or deleted"
 
-// A story has the locks as the last read has shown them.
+// A story keeps what the last read has shown, so that the next read can be compared with it.
 type story struct {
 	locks map[string]operator.Listing // as of the last read
 	had   map[string]string           // the holder of each partition, or its last holder
 }
 
-// next returns the changes between the previous read and this one. A new heartbeat is not a change. A term that begins and
-// ends between two reads is missed.
+// next returns the changes between the previous read and this one. A new heartbeat is not a change. A term that begins
+// and ends between two reads is missed.
 func (s *story) next(locks []operator.Listing, groups []*model.Group, at time.Time) []change {
 	if s.had == nil {
 		s.had = map[string]string{}
@@ -113,11 +113,12 @@ func when(was, l operator.Listing) time.Time {
 	return l.At
 }
 
-// A move is a change of the member that holds some of a group's partitions. Its fields are the ids of the previous and
-// the new holder, or "" if no member held the partitions before or holds them now.
+// A move says that some of a group's partitions have a new holder, or none any more. Its fields are the id of the
+// member that last held the partitions, and the id of the member that holds them now. Without such a member, the field
+// is "".
 type move struct{ from, to string }
 
-// moved has the number of partitions in a move, and the time of the last one.
+// moved says how many partitions are in a move, and when the last of them moved.
 type moved struct {
 	n  int
 	at time.Time

@@ -35,8 +35,8 @@ func (f *follower) run(ctx context.Context) error {
 	return f.follow(ctx, db.Locks())
 }
 
-// follow reads the table until ctx ends. For each outage, it prints one message when reads begin to fail or hang, and
-// another one when the outage ends.
+// follow reads the table until ctx ends. It returns an error if the first read fails or a result can't be shown. For
+// each later outage, it logs one message when reads begin to fail or hang, and another one when they succeed again.
 func (f *follower) follow(ctx context.Context, t table.Table) error {
 	pace := model.Pace{Every: f.every, Longest: 15 * time.Second, Share: 5}
 	var failing atomic.Bool

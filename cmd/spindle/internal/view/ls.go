@@ -26,11 +26,11 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const lsHelp = `Ls lists the locks in the table, all as of the same instant. With PREFIX, it
-lists only locks whose names begin with PREFIX. Released locks are listed only
-if a process is waiting for them or --all is given. --state lists only locks in
-the given states. To see a single lock and the processes that wait for it, use
-spindle status.
+const lsHelp = `Ls lists the locks in the table, as of about the same instant. With PREFIX, it
+lists only locks whose names begin with PREFIX. With --state, it lists only
+locks in the given states. Without --state, it lists released locks only if a
+process is waiting for them or --all is given. To see a single lock and the
+processes that wait for it, use spindle status.
 
 SINCE is the time since the term began or, for a released lock, the time since
 its release. BEAT is the time since the last heartbeat. A healthy holder sends
@@ -61,10 +61,10 @@ detail: its members, each with the partitions that it holds, and then every
 partition. A partition is in the same state as the member that holds it.
 
 With --watch, ls runs until it is interrupted. It reads the table every two
-seconds, and redraws the list, by default with --sort state. If the output is
-not a terminal, it prints the list again if a lock in it has changed. Heartbeats
-and waiters do not count as changes. To print only the changes, use spindle
-watch.
+seconds, or less often if the table is large, and redraws the list, by default
+with --sort state. If the output is not a terminal, ls prints the list again
+whenever a lock in it has changed. Heartbeats and waiters do not count as
+changes. To print only the changes, use spindle watch.
 
 -o json prints one object per line; spindle schema describes them. -o name
 prints only the names, quoted for bash and zsh where necessary.
@@ -138,7 +138,7 @@ func (ls *listing) check(c *cobra.Command) error {
 	case ls.watch && ls.selected.group != "":
 		return terminal.Misuse("give only one of --watch and --group; to watch a group, use spindle watch --prefix %s", terminal.Show(table.GroupPrefix(ls.selected.group)))
 	case ls.watch && (ls.f.Objects() || ls.f.Value == terminal.AsName):
-		return terminal.Misuse("--watch prints tables; for changes as JSON, use spindle watch -o json")
+		return terminal.Misuse("--watch works only with -o table and -o wide; for changes as JSON, use spindle watch -o json")
 	}
 	if ls.watch && !c.Flags().Changed("sort") {
 		ls.by.Value = "state"

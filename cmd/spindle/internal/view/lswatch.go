@@ -13,9 +13,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// follow shows the list until a signal arrives. On a terminal, it redraws the list after each read. Otherwise, it
-// prints the list again if a lock has changed. Screen returns the terminal, and is called for each list, because
-// the size of a terminal can change.
+// follow returns the follower that shows the list. On a terminal, the follower redraws the list after each read.
+// Otherwise, it prints the list again only if a lock has changed. The function screen returns the terminal. The
+// follower calls it after each read, because the size of a terminal can change.
 func (ls *listing) follow(screen func() *terminal.Terminal) *follower {
 	before := ""
 	return &follower{Database: ls.Database, every: 2 * time.Second, patience: ls.Timeout + time.Second,
@@ -44,8 +44,8 @@ func marks(all []model.Entry) string {
 	return text.String()
 }
 
-// show writes the time of the read and then the whole list, in a single write. On a terminal, the list replaces the
-// previous one, without the last lines if they don't fit.
+// show writes the time of the read and then the list, in a single write. On a terminal, the list replaces the previous
+// one. If not all lines fit, show leaves out the last ones and says how many they are.
 func (ls *listing) show(p *terminal.Terminal, at time.Time, all []model.Entry) error {
 	lines := []string{ls.selected.none()}
 	if len(all) > 0 {

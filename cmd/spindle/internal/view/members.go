@@ -25,7 +25,7 @@ Below the members, it lists the partitions that the members' programs have
 paused, and those that once had a holder but have none now.
 
 If members have different lists of partitions, the column LIST shows a letter
-for each list, and members with the same letter have the same list. This happens
+for each list, and members with the same letter have the same list. Lists differ
 during a rolling update that changes the list, or because of a configuration
 mistake.
 
@@ -78,7 +78,7 @@ func NewMembers(o *database.Database) *cobra.Command {
 func paused(l operator.Listing) bool     { return l.State() == operator.Paused }
 func unassigned(l operator.Listing) bool { return !l.IsHeld() && !paused(l) }
 
-// readGroup reads a group with the members that have sent a heartbeat within their leases.
+// readGroup reads a group, with only those members that have sent a heartbeat within their leases.
 func readGroup(ctx context.Context, t table.Table, name string) (*model.Group, error) {
 	found, at, err := operator.ListGroup(ctx, t, name)
 	if err != nil {

@@ -23,7 +23,7 @@ type selection struct {
 	group  string   // only the members and partitions of this group
 }
 
-// check returns an error if flags exclude each other.
+// check returns an error if the group's name is invalid or flags exclude each other. With --group, it sets the prefix.
 func (s *selection) check() (err error) {
 	if s.group == "" {
 		return nil
@@ -51,8 +51,7 @@ func (s *selection) wants(l operator.Listing) bool {
 	return s.in(l.State()) && (s.states != nil || s.all || l.State() != operator.Released || len(l.Waiters) > 0)
 }
 
-// in reports whether --state allows a state. It determines which groups are listed, and which partitions of the
-// group that --group names.
+// in reports whether --state allows a state. It decides which groups are listed and, with --group, which partitions.
 func (s *selection) in(state operator.State) bool {
 	return s.states == nil || slices.Contains(s.states, state)
 }
@@ -78,10 +77,10 @@ func (s *selection) none() string {
 	return which + "."
 }
 
-// orders has a comparison function for each value of --sort. Each function puts first the entries that operators
-// usually look for, such as the oldest term or the longest wait.
+// orders has a comparison function for each value of --sort. Except for names and holders, the first entries are those
+// that operators usually look for, such as the oldest term or the most waiters.
 var orders = map[string]func(a, b model.Entry) int{
-	"name":  func(model.Entry, model.Entry) int { return 0 }, // as it is
+	"name":  func(model.Entry, model.Entry) int { return 0 }, // they are already in this order
 	"state": func(a, b model.Entry) int { return cmp.Compare(model.Concern(a.State), model.Concern(b.State)) },
 	"holder": func(a, b model.Entry) int {
 		return cmp.Or(last(a.Holder() == "", b.Holder() == ""), cmp.Compare(a.Holder(), b.Holder()))
@@ -118,7 +117,7 @@ func leaseOf(e model.Entry) time.Duration {
 	return e.LeaseRecord.Lease
 }
 
-// sorted sorts entries, which have to be in the order of their names, by the key that --sort names.
+// sorted sorts entries by the key that --sort names. Entries with equal keys keep their order.
 func sorted(all []model.Entry, by string) []model.Entry {
 	slices.SortStableFunc(all, orders[by])
 	return all
@@ -137,7 +136,7 @@ func (in *inStates) Type() string { return "choices" }
 func (in *inStates) Set(s string) error {
 	for word := range strings.SplitSeq(s, ",") {
 		if !slices.Contains(model.All, operator.State(word)) {
-			return fmt.Errorf("there is no state %q: want %s", word, terminal.OneOf(texts(model.All)))
+			return fmt.Errorf("%q is not a state; use %s", word, terminal.OneOf(texts(model.All)))
 		}
 		*in = append(*in, operator.State(word))
 	}
@@ -151,7 +150,7 @@ func texts(states []operator.State) (all []string) {
 	return all
 }
 
-// Complete completes the last word in the flag's value, and offers only words that the value does not have yet.
+// Complete completes the last word in the flag's value. It offers only states that the value does not contain yet.
 func (in *inStates) Complete(begun string) (found []cobra.Completion) {
 	before := begun[:strings.LastIndexByte(begun, ',')+1]
 	for _, s := range model.All {

@@ -29,27 +29,28 @@ own. A group itself is not a lock; to see its state, use spindle members.
 Status also shows the most recent work that exec --every, exec --once or
 lock.Once has done under the lock, and the processes that wait for the lock with
 package lock. It lists the first ten processes in the order of the queue, or at
-least the first 32 with --output json. A killed process stays on the list until
-a process behind it gets the lock. To see the processes that wait for a
-semaphore, give the name of any of its slots, such as pool/slot/0000.
+least the first 32 with --output json. A killed process may stay on the list for
+three leases, or for a minute if that is longer. To see the processes that wait
+for a semaphore, give the name of any of its slots, such as pool/slot/0000.
 
-A waiter "can be notified" if both its row and the holder's have an address for
-notifications. The table does not show whether messages arrive. While the holder
-answers them, the waiter polls about once per lease. Otherwise, it polls as
-often as a waiter with "no notifications". Status never shows an address, and
-says nothing about notifications if neither the waiter nor the holder uses them.
+A waiter "can be notified" if both its row and the holder's row have an address
+for notifications. The table does not show whether messages arrive. While the
+holder answers the waiter's messages, the waiter polls about once per lease.
+Otherwise, it polls as often as a waiter with "no notifications". Status never
+shows an address, and says nothing about notifications if neither the waiter nor
+the holder uses them.
 
 With --expect, status checks several locks that should all have a holder. It
-lists the locks without a holder, and says whether each of them was never taken,
-was released or has expired.
+lists them all, and then says which of them have no holder, and why: for
+example, because a lock was released or has expired.
 
 The answer may be out of date when you read it, because the lock can change
 hands at any time. Use it to find out where a program runs, but not to decide
-whether a write is safe. To make writes safe, use the token.
+whether a write is safe. To make writes safe, fence them with the token.
 
 Exit codes:
   0    the lock is held; with --id or --token, by that holder
-  1    the database could not be read
+  1    the database or a lock could not be read
   2    the command line is wrong
   3    the lock has no holder; with --expect, at least one lock has none
   4    the lock is held, but not by the holder that --id or --token identifies`
@@ -64,7 +65,7 @@ func NewStatus(o *database.Database) *cobra.Command {
 		Long:  statusHelp,
 		Example: `  spindle status nightly && echo "already running"
   spindle status nightly --id "$(hostname)/" --quiet || exit 0
-  spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program of exec
+  spindle status "$SPINDLE_LOCK" --token "$SPINDLE_TOKEN"    # in a program run by exec
   spindle status nightly -o json | jq -r .value
   spindle status --expect nightly,billing,orders/export --quiet || page-on-call`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -90,8 +91,8 @@ func NewStatus(o *database.Database) *cobra.Command {
 			return o.WithTable(c.Context(), func(ctx context.Context, t table.Table) error { return a.run(ctx, t, single, args) })
 		},
 	}
-	c.Flags().StringVar(&a.id, "id", "", "exit with code 4 unless this `id` holds the lock; an id that ends in / matches every id that begins with it")
-	c.Flags().Int64Var(&a.token, "token", 0, "exit with code 4 unless the lock is held under this `token`")
+	c.Flags().StringVar(&a.id, "id", "", "exit with code 4 if the lock is held by another `id`; an id that ends in / matches every id that begins with it")
+	c.Flags().Int64Var(&a.token, "token", 0, "exit with code 4 if the lock is held under another `token`")
 	c.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "print nothing")
 	model.ExpectFlag(c.Flags(), &expected)
 	terminal.OnlyOnCommandLine(c.Flags(), "id", "token", "expect") // a variable that is meant for another command must not change the answer
@@ -107,7 +108,7 @@ type answer struct {
 	f     terminal.Format
 }
 
-// run reports whether the locks are held: the single one that is asked for, or those that are expected to be.
+// run reports whether the single lock is held or, with --expect, whether all expected locks are held.
 func (a *answer) run(ctx context.Context, t table.Table, single bool, names []string) error {
 	found, err := model.ExpectedLocks(ctx, t, names)
 	if err != nil {
@@ -144,7 +145,7 @@ func (a *answer) print(single bool, found []operator.Listing) error {
 	return ls.write(p, ls.columns(model.LockColumns, model.WideColumns), all)
 }
 
-// verdict returns the exit code and the reason for it. Code 0 with a reason is a failure to read a lock.
+// verdict returns the exit code and the reason for it. If a lock can't be read, it returns 0 and the error.
 func (a *answer) verdict(single bool, found []operator.Listing) (int, error) {
 	if text := model.Leaderless(found); single && text != "" {
 		return terminal.StatusFree, nil // the output says why

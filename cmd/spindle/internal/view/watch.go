@@ -25,15 +25,16 @@ prefix. Each line begins with the time of the change by Spanner's clock.
 To see all locks at once, with those in trouble first, use spindle ls --watch,
 or spindle serve in a browser.
 
-Watch reads the table once per --every interval. A large table is read less
-often, so that reads take up at most a fifth of the time. A term that begins and
-ends between two reads is missed. Even then, the printed lines show that the
-lock has a new token.
+Watch pauses for the duration --every between two reads of the table. If a large
+table makes reads slow, it pauses for longer, up to 15 seconds, so that reads
+take up about a fifth of the time. A term that begins and ends between two reads
+is missed, although its release may be printed.
 
 The members of a group are printed one by one, but the partitions that move are
 only counted, as in "17 partitions moved from a to b". To watch only one group,
-use --prefix with its name and a slash. To watch single partitions, give the
-name of a partition, or use --prefix with the first part of their names.
+use --prefix with the group's name and a slash. To watch a single partition,
+give its name, such as orders/partition/17. To watch several partitions, use
+--prefix with the beginning of their names.
 
 `
 
@@ -77,8 +78,8 @@ func NewWatch(o *database.Database) *cobra.Command {
 	return c
 }
 
-// run prints a line for each change. It also reads released locks, because a new token shows that a lock was held
-// between two reads.
+// run prints a line for each change. It also reads released locks, because the new token of a released lock shows that
+// the lock was held between two reads.
 func (w *watching) run(ctx context.Context, p *terminal.Terminal) error {
 	if w.every < 10*time.Millisecond {
 		return terminal.Misuse("--every %v: must be at least 10ms", w.every)
