@@ -39,6 +39,9 @@ var adopts atomic.Bool
 // Such children exist if a shell script started background processes and then called exec to run this program. PID 1
 // also has such children, because it adopts every orphan.
 func elders() {
+	family.Lock()
+	family.elders = nil // orphans does not report those that are known
+	family.Unlock()
 	before := map[int]string{}
 	orphans(func(pid, _ int) { before[pid] = born(pid) })
 	family.Lock()
