@@ -49,12 +49,10 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 		case errors.Is(err, errFull) && !k.try:
 			queues = true
 			continue
-		case errors.Is(err, errFull), t == nil && err == nil && k.found.Load().last != nil: // a newer version holds the slots
+		case errors.Is(err, errFull), t == nil && err == nil: // with try, no slot can be claimed, or a newer version holds them
 			return nil, errFull
 		case err != nil:
 			return nil, err
-		case t == nil: // at the front of the queue, a call that must not wait has found no slot that it can claim
-			continue
 		}
 		k.pass()
 		queues = false

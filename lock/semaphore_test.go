@@ -23,6 +23,24 @@ func cutOffWhileItLooksAtTheOthers(p *process) {
 	})
 }
 
+// TryAcquire may get to the front of its process's queue, if the goroutine there has left just now. It does not wait there.
+func TestTryAcquireDoesNotWaitAtTheFrontOfTheQueue(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		permit, ok, err := b.process().semaphore("s", 1).TryAcquire(b.Context())
+		require.True(t, ok, "%v", err)
+		k := b.process().semaphore("s", 1).seeker(true, new(atomic.Bool))
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		h, err := k.wait(ctx, func(ctx context.Context) (*held, error) {
+			require.True(t, k.enter(ctx))
+			return k.seek(ctx)
+		})
+		assert.Nil(t, h)
+		assert.ErrorIs(t, err, errFull)
+		require.NoError(t, permit.Release(b.Context()))
+	})
+}
+
 func TestTryAcquireWaitsForNoOutage(t *testing.T) {
 	inVirtualTime(t, func(b *bed) {
 		p := b.process()
