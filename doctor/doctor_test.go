@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/spindle-lock/spindle/doctor"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/spindletest"
 )
 
@@ -521,14 +522,64 @@ func TestNothingIsLeftBehindByARunThatIsInterrupted(t *testing.T) {
 	})
 }
 
+// The tickets of a run that ends between their insertion and their deletion must not be left: they belong to no waiter.
+func TestTheTicketsOfARunThatIsInterruptedAreDeleted(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		inserted := false
+		client := connect(t, db, &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			err := do()
+			if put := r.GetMutations()[0].GetInsertOrUpdate(); put != nil && table.IsTicket(put.Values[0].Values[0].GetStringValue()) {
+				inserted = true
+				cancel()
+			}
+			return err
+		}})
+		_, err := doctor.Run(ctx, client, db.Table)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, inserted)
+		requireEmpty(t, db)
+	})
+}
+
+// A role that may insert, but not delete, leaves a row. The report says so.
+func TestARowThatMayNotBeDeletedIsReported(t *testing.T) {
+	inBothDialects(t, func(t *testing.T, d dialect) {
+		db := d.database(t)
+		for _, c := range []struct {
+			denied  func(*sppb.Mutation) bool
+			verdict doctor.Verdict
+		}{
+			{func(m *sppb.Mutation) bool { return m.GetDelete() != nil }, doctor.Warning},
+			{func(*sppb.Mutation) bool { return true }, doctor.OK},
+		} {
+			client := connect(t, db, denying("Role r does not have required privileges on table locktable.", func(r *sppb.CommitRequest) bool {
+				return slices.ContainsFunc(r.GetMutations(), c.denied)
+			}))
+			report, err := doctor.Run(t.Context(), client, db.Table)
+			require.NoError(t, err)
+			at := slices.IndexFunc(report.Checks, func(c doctor.Check) bool { return c.Name == "clean-up" })
+			require.GreaterOrEqual(t, at, 0, "%v", report.Checks)
+			assert.Equal(t, c.verdict, report.Checks[at].Verdict, report.Checks[at].Found)
+		}
+	})
+}
+
 func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, d dialect) {
 		db := d.database(t)
 		row := func(name string, age time.Duration) *spanner.Mutation {
 			return spanner.Insert(db.Table, []string{"name", "token"}, []any{name, time.Now().Add(-age)})
 		}
+		ticket := func(queue string, age time.Duration) *spanner.Mutation {
+			key := table.Ticket{Queue: queue, Time: 1, Nonce: "n"}.Row()
+			return spanner.Insert(db.Table, []string{"name", "heartbeat"}, []any{key, time.Now().Add(-age)})
+		}
 		_, err := db.Client.Apply(t.Context(), []*spanner.Mutation{
-			row("spindle-doctor/old/cycle", 11*time.Minute), row("spindle-doctor/running/cycle", 9*time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour)})
+			row("spindle-doctor/old/cycle", 11*time.Minute), row("spindle-doctor/running/cycle", 9*time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour),
+			ticket("spindle-doctor/old/queue", 11*time.Minute), ticket("spindle-doctor/running/queue", 9*time.Minute), ticket("mylock", time.Hour)})
 		require.NoError(t, err)
 		_, err = doctor.Run(t.Context(), db.Client, db.Table)
 		require.NoError(t, err)
@@ -537,6 +588,8 @@ func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
 			names = append(names, "")
 			return r.Columns(&names[len(names)-1])
 		}))
-		assert.Equal(t, []string{"mylock", "spindle-doctor/running/cycle", "spindle-doctors"}, names)
+		assert.ElementsMatch(t, []string{
+			table.Ticket{Queue: "mylock", Time: 1, Nonce: "n"}.Row(), table.Ticket{Queue: "spindle-doctor/running/queue", Time: 1, Nonce: "n"}.Row(),
+			"mylock", "spindle-doctor/running/cycle", "spindle-doctors"}, names)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,10 +22,11 @@ import (
 // exam is one run of all probes.
 type exam struct {
 	*recorder
-	table table.Table
-	base  string // the prefix of the names of this run's rows
-	made  map[string]Check
-	gap   error // the reason why the first missing check could not be made
+	table    table.Table
+	base     string // the prefix of the names of this run's rows
+	inserted bool   // the check of the permissions has inserted a row
+	made     map[string]Check
+	gap      error // the reason why the first missing check could not be made
 
 	roundTrips *RoundTrips
 	clock      *Clock
@@ -90,9 +93,8 @@ func prepared[T any](v T, err error) T {
 }
 
 const (
-	prefix    = "spindle-doctor/"
-	prefixEnd = "spindle-doctor0" // the first key after all keys with the prefix
-	stale     = 10 * time.Minute  // longer than any run
+	prefix = "spindle-doctor/"
+	stale  = 10 * time.Minute // longer than any run
 )
 
 func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
@@ -206,7 +208,7 @@ func (e *exam) cleanUp() {
 	e.made[checkCleanUp] = e.check(probe{name: checkCleanUp, run: func(*exam) string {
 		old, err := clean.sweep(e.base)
 		switch {
-		case clean.denied > 0, err != nil && table.Missing(err):
+		case isDenied(err) && !e.inserted, err != nil && table.Missing(err):
 			return "nothing was written"
 		case err != nil:
 			must(&finding{Warning, oneLine(err), "rows whose names begin with " + e.base + " may be left in the table; no lock uses them",
@@ -219,18 +221,22 @@ func (e *exam) cleanUp() {
 }
 
 // sweep deletes all rows of this run and the stale rows of other runs. It returns the number of stale rows. To tell
-// whether a row is stale, it compares the row's token with the timestamp of the read, because both are times by
-// Spanner's clock.
+// whether a row is stale, it compares the row's token or, for a ticket, which has no token, its heartbeat with the
+// timestamp of the read, because these are times by Spanner's clock.
 func (r *recorder) sweep(base string) (old int, err error) {
+	var all []table.Range
+	for _, begin := range prefixes(prefix) {
+		all = append(all, table.Range{From: begin, To: begin + "\U0010FFFF"})
+	}
 	for {
-		rows, at, err := r.Read(r.ctx, "doctor", table.Strong, table.Keys{Ranges: []table.Range{{From: prefix, To: prefixEnd}}})
+		rows, at, err := r.Read(r.ctx, "doctor", table.Strong, table.Keys{Ranges: all})
 		if err != nil {
 			return old, err
 		}
 		var writes []table.Write
 		for _, row := range rows {
-			mine := strings.HasPrefix(row.Name, base)
-			if !mine && (at.Sub(row.Token) < stale || !strings.HasPrefix(row.Name, prefix)) {
+			mine := beginsWith(row.Name, base)
+			if !mine && (at.Sub(cmp.Or(row.Token, row.Heartbeat)) < stale || !beginsWith(row.Name, prefix)) {
 				continue
 			}
 			if !mine {
@@ -245,6 +251,13 @@ func (r *recorder) sweep(base string) (old int, err error) {
 			return old, err
 		}
 	}
+}
+
+// prefixes returns the prefixes of the keys of all locks whose names begin with the given text, and of their tickets.
+func prefixes(name string) []string { return []string{name, table.TicketPrefix + url.PathEscape(name)} }
+
+func beginsWith(key, name string) bool {
+	return slices.ContainsFunc(prefixes(name), func(p string) bool { return strings.HasPrefix(key, p) })
 }
 
 // now sets columns to the timestamp of the commit.
