@@ -206,10 +206,11 @@ func (e *Ear) taken(l *line, m message) fate {
 	case m.token <= l.Token || m.ahead > uint32(len(l.Ahead)):
 		return stale
 	case m.ahead == 0:
-		if e.seen.Ticket.Slots > 0 {
-			l.free(message{token: m.token, flags: relayed})
+		if e.seen.Ticket.Slots == 0 {
+			return stale
 		}
-		return stale
+		l.free(message{token: m.token, flags: relayed})
+		return valid
 	case len(e.seen.Locks) > mostAsked: // this waiter asks no holder
 		return stale
 	}

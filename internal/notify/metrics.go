@@ -50,13 +50,13 @@ func (n *Notifier) Report(api metric.Meter) {
 }
 
 func counting(api metric.Meter) counters {
-	count := func(name, what string) metric.Int64Counter {
-		return telemetry.Made(api.Int64Counter("spindle.notifications."+name, metric.WithDescription(what), metric.WithUnit("{message}")))
+	count := func(name, unit, what string) metric.Int64Counter {
+		return telemetry.Made(api.Int64Counter("spindle.notifications."+name, metric.WithDescription(what), metric.WithUnit(unit)))
 	}
 	return counters{
-		sent:     count("sent", "Notifications that were sent, by kind."),
-		received: count("received", "Notifications that were received, by result. All except valid ones were dropped."),
-		vain:     count("vain", "Polls that notifications caused and that found nothing new."),
+		sent:     count("sent", "{message}", "Notifications that were sent, by kind."),
+		received: count("received", "{message}", "Notifications that were received, by result. All except valid ones were dropped."),
+		vain:     count("vain", "{poll}", "Polls that notifications caused and that found nothing new."),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/spindle-lock/spindle/internal/elect"
 )
@@ -53,8 +54,10 @@ func (n *Notifier) serve(conn *net.UDPConn) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err == nil { // any other error is about a single message
-			n.Receive(b[:size], from)
+		if err != nil { // usually about a single message
+			time.Sleep(time.Millisecond) // an error that lasts must not keep a core busy
+			continue
 		}
+		n.Receive(b[:size], from)
 	}
 }
