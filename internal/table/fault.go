@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"cloud.google.com/go/spanner"
@@ -118,15 +119,17 @@ var (
 )
 
 // closedTexts contains parts of the errors that a Spanner client itself returns after this process has closed it. Some
-// of these errors are returned only by calls that were in progress when the client was closed.
-var closedTexts = map[codes.Code]string{
-	codes.InvalidArgument: "invalid session", codes.FailedPrecondition: "SessionClient is closed", codes.Canceled: "client connection is closing",
+// of these errors are returned only by calls that were in progress when the client was closed, or if it was closed
+// before its first call.
+var closedTexts = map[codes.Code][]string{
+	codes.InvalidArgument: {"invalid session"}, codes.FailedPrecondition: {"SessionClient is closed"},
+	codes.Canceled: {"client connection is closing", "Session client closed"},
 }
 
 // faultByText uses the text and the type of the missing resource to distinguish faults that share a code.
 func faultByText(code codes.Code, desc, kind string) *Fault {
 	switch {
-	case closedTexts[code] != "" && strings.Contains(desc, closedTexts[code]):
+	case slices.ContainsFunc(closedTexts[code], func(text string) bool { return strings.Contains(desc, text) }):
 		return NoClient
 	case code == codes.Aborted, code == codes.Internal, code == codes.Canceled:
 		return Passing

@@ -51,6 +51,7 @@ func TestEachErrorIsOneFault(t *testing.T) {
 		{codes.InvalidArgument, "invalid session", "", NoClient},
 		{codes.FailedPrecondition, "SessionClient is closed", "", NoClient},
 		{codes.Canceled, "grpc: the client connection is closing", "", NoClient},
+		{codes.Canceled, "Session client closed", "", NoClient},
 		{codes.Canceled, "context canceled", "", Passing},
 		{codes.Aborted, "Transaction was aborted", "", Passing},
 		{codes.Internal, "stream terminated by RST_STREAM", "", Passing},
