@@ -147,6 +147,8 @@ func whyNobody(l operator.Listing) string {
 		return "claimed by " + terminal.Show(l.Holder()) + ", which has not confirmed its claim yet"
 	case operator.Orphaned:
 		return "its lock row was deleted"
+	case operator.Paused:
+		return "paused by the program of its member"
 	}
 	return "never claimed, or its row was pruned"
 }

@@ -132,6 +132,8 @@ func (h *handover) request(ctx context.Context, db *database.Connection, l opera
 	switch {
 	case errors.Is(err, spindle.ErrSuperseded):
 		err = notSent(terminal.NobodyLeads, "%v is not the current token of %s", l.Token, name)
+	case errors.Is(err, spindle.ErrNoLeader):
+		err = notSent(terminal.NobodyLeads, "the lease of the holder of %s, %s, has just expired", name, terminal.Show(l.Holder()))
 	case errors.Is(err, spindle.ErrHandoverUnsupported):
 		err = &terminal.Exit{Code: terminal.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", name, terminal.Show(l.Holder()))}
 	case err != nil && ctx.Err() != nil:

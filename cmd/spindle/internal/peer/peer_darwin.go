@@ -41,7 +41,7 @@ func await(file *os.File, cond func(fd int) bool, then func()) {
 }
 
 func hasClosed(fd int) bool {
-	poll := []unix.PollFd{{Fd: int32(fd)}}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLHUP}} // without an event, macOS does not watch a socket
 	n, err := unix.Poll(poll, 0)
 	return err == nil && n > 0 && poll[0].Revents&(unix.POLLHUP|unix.POLLNVAL) != 0
 }
