@@ -393,6 +393,23 @@ func TestAPreferredCandidateGetsTheLock(t *testing.T) {
 	})
 }
 
+// A preferred candidate whose only request was lost must not wait for the end of a term that may last for weeks.
+func TestAPreferenceThatIsLostIsSentAgain(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a, c := b.Start("a", spindle.WithHandover(), spindle.WithPriority(1)), b.Start("c", spindle.WithHandover())
+		lost := 0
+		c.Link.Lose(func(step string) bool {
+			if step == "ask" {
+				lost++
+			}
+			return step == "ask" && lost <= 2
+		}, nil)
+		assert.Less(t, b.Until(10*fleet.Lease, c.Has), 8*fleet.Lease)
+		assert.Greater(t, lost, 2)
+		b.End(a, c)
+	})
+}
+
 // After a crash, priorities cost at most a fiftieth of a lease.
 func TestAPriorityDelaysLowerOnes(t *testing.T) {
 	won := map[string]int{}

@@ -218,6 +218,7 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 			got, body := ask(p)
 			assert.Equal(t, code, got)
 			assert.Contains(t, body, says)
+			assert.Equal(t, code == http.StatusOK, strings.HasSuffix(body, "ok\n"), "a check may look for it: %q", body)
 		}
 		expect(a.Live, http.StatusOK, "ok")
 		expect(c.Live, http.StatusOK, "ok")
