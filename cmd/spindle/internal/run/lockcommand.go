@@ -72,13 +72,13 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text` that other processes can read while this process holds the lock, such as its address")
+	f.StringVar(&x.value, "value", "", "a `text`, such as an address, that other processes can read while this process holds the lock")
 	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover and from candidates with a higher priority")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9: a candidate with a higher one goes first, and a holder with --handover gives up the lock to it")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")
 }
 
-// configOn returns the settings that the flags describe. It checks the flags by the library's rules.
+// configOn returns the settings that the flags describe. It checks the flags against the library's rules.
 func (x *lockCommand) configOn(db *database.Connection, lease time.Duration, notified options.Option) (options.Config, error) {
 	opts := []spindle.Option{notified, spindle.WithLease(lease), spindle.WithValue(x.value), spindle.WithPriority(x.priority)}
 	if x.handover {
@@ -103,7 +103,7 @@ func (x *lockCommand) configOn(db *database.Connection, lease time.Duration, not
 func (x *lockCommand) nameless() error {
 	for i, arg := range x.own.Args() {
 		if name, _, _ := strings.Cut(arg, "="); i > 0 && name == "--name" {
-			return terminal.Misuse("no lock given: %q was taken for the program, so --name after it is the program's own; put spindle's flags before the program, and write the address as --notify=ADDRESS", x.own.Arg(0))
+			return terminal.Misuse("no lock given: %q was taken for the program, so --name after it is the program's own; put spindle's flags before the program, and give --notify an address as --notify=ADDRESS", x.own.Arg(0))
 		}
 	}
 	return terminal.Misuse("no lock given: set --name or SPINDLE_NAME")
@@ -157,9 +157,9 @@ const (
 	reasonVariable = "SPINDLE_REASON" // only for hooks
 )
 
-// environment returns this process's environment, changed for a program that runs under the lock. It adds the lock's
+// environment returns this process's environment, adapted for a program that runs under the lock. It adds the lock's
 // name, table and database, and also the token, the key and the slot's number if there are any. It removes variables
-// that set this command's own flags. A watchdog has no flags, because its parent has already removed these variables.
+// that set this command's own flags. A watchdog skips this (own is nil), because its parent has already removed them.
 func (x *lockCommand) environment(token table.Token) []string {
 	taken := map[string]bool{lockVariable: true, tokenVariable: true, keyVariable: true, slotVariable: true, reasonVariable: true, "SPINDLE_DB": true, "SPINDLE_TABLE": true}
 	for _, name := range health.Variables {

@@ -22,7 +22,7 @@ type phase int
 
 const (
 	waiting    phase = iota // waiting for the lock
-	checking                // holding the lock, and carrying out the deed check
+	checking                // holding the lock, and waiting for the result of the deed check
 	starting                // starting the program
 	running                 // the program is running; or the service is active, or being activated
 	announcing              // like running, until the other candidates know that the lock will be released
@@ -67,7 +67,7 @@ type turn struct {
 	active         bool      // the program was started, or the service has been activated
 	handoverSignal os.Signal // the signal that the program gets once the candidates know of the announcement
 	yielding
-	unfit  error  // why what runs had to end although the lock was held, or nil; errLate if it was nearly lost
+	unfit  error  // why the program or service had to end although the lock was held, or nil; errLate if the lock was nearly lost
 	exited *event // the exit of a program that was started
 	lost   error  // why the lock is not held, or nil
 	left   error  // why the lock could not be released and will expire, or nil
@@ -235,8 +235,8 @@ func (m *machine) stop(how action) []action {
 	return []action{how}
 }
 
-// giveUp releases the lock, or leaves it to expire if the service may still be active on the last holder's machine.
-// What runs here must have ended, or not have been started.
+// giveUp releases the lock, or leaves it to expire if the service may still be active on the last holder's machine. By
+// then, the program or service on this machine must have ended, unless it was never started.
 func (m *machine) giveUp() []action {
 	if m.turn.unsettled {
 		return m.abandon(errUnsettled)
@@ -337,6 +337,6 @@ func (m *machine) again() bool {
 func (m *machine) handedOver() bool { return m.turn.yielded && m.turn.lost == nil }
 
 // announcesEnd reports whether exec has received a signal to end, but has not passed it on to the program yet, because
-// the other candidates must first know that the lock will be released. If exec were stopped now, the signal would have
-// no effect until exec is continued.
+// the other candidates must first know that the lock will be released. If exec were stopped now, it would not pass the
+// signal on until it was continued.
 func (m *machine) announcesEnd() bool { return m.phase == announcing && m.signal != nil }

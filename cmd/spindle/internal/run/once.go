@@ -21,8 +21,8 @@ const onceHelp = `
 With --every, --cron or --once, you can start exec on all machines, for example
 from cron, and CMD runs on only one of them. With --every 24h, it runs once a
 day. With --cron LINE, it runs once for each time that the cron line names. With
---once KEY, it runs once for that key. The other machines wait until the work is
-done. They then exit with 0, or with the code that --already sets.
+--once KEY, it runs once for that key. Exec on the other machines waits until
+the work is done. It then exits with 0, or with the code that --already sets.
 
 The work is done when CMD exits with 0. The commit that releases the lock also
 records that the work is done. If CMD fails, is killed, or loses the lock, the
@@ -30,9 +30,9 @@ work is not done, and another exec runs CMD: one that is already waiting, or the
 next one that is started.
 
 CMD gets the key in SPINDLE_KEY. With --cron, or with --every and --offset, the
-key is the time at which the timers should fire, in UTC. Without --offset, the
-key only identifies the period. With --every 24h, for example, a run after
-12:07:30 UTC gets a key with the next day's date.
+key is the time at which your timers should start exec, in UTC. With --every but
+without --offset, the key only identifies the period. With --every 24h, for
+example, a run after 12:07:30 UTC gets a key with the next day's date.
 
 Once a key is done, an exec with a smaller key exits as if that key were done,
 even if CMD never ran for it. Don't use --once for work that must be done for
@@ -54,8 +54,8 @@ to the time at which they fire, in UTC, such as 12h. They then fire in the
 middle of a period.
 
 Exec prints a warning if it starts close to the time at which the key changes.
-With --every, it also warns if two consecutive starts at this local time of day
-would get the same key when clocks are set forward in the zone of TZ.
+With --every, it also warns if two consecutive starts at the same local time of
+day would get the same key when clocks are set forward in the zone of TZ.
 `
 
 // once is the work that exec does once for each key.

@@ -72,7 +72,7 @@ type process struct {
 	runBy  time.Time // when --run-timeout ends, or zero
 	stopBy time.Time // when --stop-timeout ends, or zero
 	tick   *time.Ticker
-	spare  func() // ends the watch over its progress
+	spare  func() // stops watching its progress
 }
 
 func (p *programs) competes(how deed) (pause time.Duration, until time.Time, trouble error) {

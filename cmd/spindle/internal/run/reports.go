@@ -26,7 +26,7 @@ import (
 func reportsHelp(command, ready string) string {
 	return fmt.Sprintf(`
 --on-acquire, --on-lost and --on-stuck each set a hook. A hook is a command that
-/bin/sh runs when the event occurs. Its environment contains the variables
+/bin/sh runs when an event occurs. Its environment contains the variables
 above, including SPINDLE_TOKEN if the lock has been held. For --on-lost and
 --on-stuck, it also contains SPINDLE_REASON. A hook's output goes to standard
 error.
@@ -39,15 +39,15 @@ while its hook is still running, %[1]s does not run the hook again for it. When
 running.
 
 --health-listen serves these paths over HTTP, without authentication:
-  /livez    200 at startup, and if the main loop answers within a second;
-            otherwise 503
+  /livez    200 during startup, and later if the main loop answers within a
+            second; otherwise 503
   /readyz   200 %[2]s, otherwise 503 and the reason
   /metrics  metrics for Prometheus
 
 With --notify, processes that compete for a lock tell each other over UDP when
 the lock is free. The lock then usually changes hands within milliseconds, and
 waiting costs fewer requests. Without an address, %[1]s listens on all local
-addresses, at any free port. Open the port to the processes that use the same
+addresses, on any free port. Open the port to the processes that use the same
 locks, and to no others. Locks also work without notifications. If the port is
 taken, %[1]s chooses another one or, if --notify-address has a port, goes on
 without notifications. Processes that can't reach this machine poll as usual.
@@ -147,7 +147,7 @@ func (r *reports) begin() error {
 	return nil
 }
 
-// counting returns a store that counts failed heartbeats. Each heartbeat is one call.
+// counting returns a store that counts failed heartbeats. Each heartbeat is one call to the store.
 func (r *reports) counting(s table.Store) table.Via {
 	return func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
 		err := call(ctx, s)
@@ -260,7 +260,7 @@ func (r *reports) seen(step elect.Step) {
 // heldBy begins a phrase that ends with the holder of the lock or of the first slot.
 func heldBy(lockIs string, seen []elect.LockView) string {
 	if len(seen) > 1 {
-		return "no slot is free, the first is held by"
+		return "no slot is free; the first is held by"
 	}
 	return lockIs + "held by"
 }

@@ -31,8 +31,8 @@ func asksForTerminal(s os.Signal) bool { return s == syscall.SIGTTIN || s == sys
 
 const keyStop = syscall.SIGTSTP
 
-// interrupt returns SIGINT or SIGQUIT, the signals of Ctrl-C and Ctrl-\, if the exit code shows that this signal killed
-// the program. Otherwise, it returns nil.
+// interrupt returns the signal that killed the program if, according to the exit code, this was SIGINT (Ctrl-C) or
+// SIGQUIT (Ctrl-\). Otherwise, it returns nil.
 func interrupt(code int) os.Signal {
 	switch code {
 	case signalCode(syscall.SIGINT):

@@ -29,7 +29,8 @@ type waits struct {
 // sized reports whether the command waits for a slot of a semaphore.
 func (w *waits) sized() bool { return w.slots.Names != nil }
 
-// usable returns the locks that this process can acquire: of a semaphore, only the slots that all holders know.
+// usable returns the locks that this process can acquire. For a semaphore, these are only the slots that all holders
+// know.
 func (w *waits) usable(seen []elect.LockView) []elect.LockView {
 	if w.sized() && seen != nil {
 		return seen[:w.slots.Common(seen)]
@@ -43,7 +44,7 @@ func (r *reports) joins(n int, queues bool) {
 		return
 	}
 	r.slots = wait.NewSlots(r.name, n, func(o table.Observation) {
-		r.complainOf("%s gives it size %d, but this process gives it size %d; until that process releases its slot, this one acquires only slots that exist in both sizes; use the same size in all processes", terminal.Show(o.Holder()), o.LeaseRecord.Slots, n)
+		r.complainOf("%s gives this semaphore size %d, but this process gives it size %d; until that process releases its slot, this one acquires only slots within both sizes; use the same size in all processes", terminal.Show(o.Holder()), o.LeaseRecord.Slots, n)
 	})
 	r.candidate.Names = r.slots.Names
 	r.candidate.LeaseRecord.Slots, r.candidate.LeaseRecord.Kind = n, table.Semaphore
@@ -137,8 +138,8 @@ func (w *waits) rest(ctx context.Context, step elect.Step, began elect.Instant) 
 	}
 }
 
-// leave ends the wait. If the command has not acquired the lock, leave deletes its ticket, but does not wait long for
-// this.
+// leave ends the wait. If the command has not acquired the lock, leave also deletes its ticket. Once ctx has ended, it
+// does not wait long for the deletion.
 func (w *waits) leave(ctx context.Context, won bool) {
 	w.follower.Ear.Close()
 	if w.place != nil && !won && w.place.Own.Nonce != "" {

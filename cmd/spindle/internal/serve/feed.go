@@ -17,7 +17,7 @@ type feed struct {
 
 const (
 	maxBehind = 16 // a page that is further behind gets a snapshot instead of the frames
-	never     = -1 // the version of a page that has not received anything yet
+	never     = -1 // the version of a page that has received nothing yet
 )
 
 func (f *feed) add(frame []byte) {

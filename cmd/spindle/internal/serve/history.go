@@ -151,7 +151,7 @@ func (h *history) meet(l operator.Listing, first bool) *lock {
 // follow updates the terms of a lock from a new listing. The lock's own Listing must still be the previous one.
 func (k *lock) follow(l operator.Listing, first bool) touch {
 	whole := first || k.differs(l)
-	unchanged := len(k.terms) // how many of the first terms are as they were
+	unchanged := len(k.terms) // how many of the oldest terms have not changed
 	add := func(t term) {
 		if !first {
 			k.changes++
@@ -208,7 +208,7 @@ func (k *lock) judge(l operator.Listing) {
 	k.late = late
 }
 
-// forget drops terms that ended before then.
+// forget drops terms that ended before the given time.
 func (k *lock) forget(then time.Time) {
 	n := 0
 	for n < len(k.terms) && k.terms[n].over && k.terms[n].to.Before(then) {
@@ -223,7 +223,7 @@ func (k *lock) forget(then time.Time) {
 }
 
 // lately is how long pages still show a lock after its release, because a lock that should be held may have lost its
-// holder. Mutexes and semaphores are hidden immediately, because many of them may be released, which is normal.
+// holder. Mutexes and semaphores are hidden immediately, because it is normal that many of them are released.
 const lately = 5 * time.Minute
 
 // inUse reports whether a lock is taken, has waiters, has a record of completed work, or has a row and belongs to a

@@ -25,7 +25,7 @@ var embedded embed.FS
 const (
 	tick  = 2 * time.Second  // a page that receives nothing for a few ticks tells its user
 	stall = 10 * time.Second // a page that does not accept a frame for this long is disconnected
-	slow  = time.Minute      // a client that has not read any other response by then is disconnected, too
+	slow  = time.Minute      // a client that takes longer than this to read any other response is also disconnected
 )
 
 // Handler returns the handler for all paths.
