@@ -307,7 +307,7 @@ func TestARowThatCanNotBeReadCostsItsPartitionAlone(t *testing.T) {
 		c.sleep(6 * lease)
 		assert.Equal(t, 15, a.has())
 		assert.Contains(t, a.log.String(), "is not JSON")
-		assert.ErrorContains(t, a.Health(), `partition "3" could not be claimed`, "it stays idle until its rows are corrected")
+		assert.ErrorContains(t, a.Health(), `partition "3" has been impossible to claim or release since`, "it stays idle until its rows are corrected")
 	})
 }
 

@@ -276,7 +276,7 @@ func TestAScheduleByLocalTimeIsWarnedOfTheSpringThatItMisses(t *testing.T) {
 		warn(Tick(24*time.Hour, 12*time.Hour+15*time.Minute), winter)
 		warned := p.log.lines("level=WARN")
 		require.Len(t, warned, 1, "13:30 in Berlin is 12:30 UTC in winter and 11:30 UTC in summer, and the key changes at 12:00 UTC")
-		assert.Contains(t, warned[0], "clocks are set forward on 2026-03-29, and the work misses a run; pass the line and the time zone of your timers to lock.Cron")
+		assert.Contains(t, warned[0], "clocks are set forward on 2026-03-29, so the work misses a run; pass the line and the time zone of your timers to lock.Cron")
 	})
 }
 

@@ -92,7 +92,7 @@ func TestWhileASmallerSizeHoldsNoSlotBeyondItIsTaken(t *testing.T) {
 		defer cancel()
 		_, err = large.Acquire(ctx)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "another process gives this semaphore 4 slots, but this one gives it 6")
+		assert.ErrorContains(t, err, "another process gives this semaphore 4 slots, but this process gives it 6")
 	})
 }
 
