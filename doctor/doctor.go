@@ -44,7 +44,7 @@ type Check struct {
 type Report struct {
 	Database   string      `json:"database"`              // the path of the database
 	Table      string      `json:"table"`                 // the lock table
-	Checks     []Check     `json:"checks"`                // the checks, always in the same order; with --expect, expected is the last
+	Checks     []Check     `json:"checks"`                // the checks, always in the same order; with --expect, the last one is named expected
 	RoundTrips *RoundTrips `json:"round_trips,omitempty"` // how long requests took
 	Clock      *Clock      `json:"clock,omitempty"`       // Spanner's clock, compared with this machine's
 }

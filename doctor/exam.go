@@ -214,15 +214,15 @@ func (e *exam) cleanUp() {
 			must(&finding{Warning, oneLine(err), "rows whose names begin with " + e.base + " may be left in the table; no lock uses them",
 				"run doctor again; it deletes rows left by earlier runs once they are ten minutes old"})
 		case old > 0:
-			return fmt.Sprintf("this run left no rows, and it deleted %d rows that earlier runs had left behind", old)
+			return fmt.Sprintf("this run left no rows; it also deleted rows that earlier runs had left behind (%d)", old)
 		}
 		return "this run left no rows"
 	}})
 }
 
-// sweep deletes all rows of this run and the stale rows of other runs. It returns the number of stale rows. To tell
-// whether a row is stale, it compares the row's token or, for a ticket, which has no token, its heartbeat with the
-// timestamp of the read, because these are times by Spanner's clock.
+// sweep deletes all rows of this run and the stale rows of other runs. It returns the number of stale rows. A row's age
+// is the time from its token to the timestamp of the read, both by Spanner's clock. A ticket has no token, so its
+// heartbeat counts instead.
 func (r *recorder) sweep(base string) (old int, err error) {
 	var all []table.Range
 	for _, begin := range prefixes(prefix) {
@@ -347,8 +347,8 @@ func (e *exam) pause(d time.Duration) {
 	}
 }
 
-// await calls done repeatedly until it returns true, and gives up after five seconds. A call may return
-// false at first, because reads can be slightly stale and miss a new commit.
+// await calls done repeatedly until it returns true, and gives up after five seconds or when ctx ends. A call may
+// return false at first, because reads can be slightly stale and miss a new commit.
 func (e *exam) await(done func() bool) bool {
 	for start := time.Now(); !done(); e.pause(100 * time.Millisecond) {
 		if time.Since(start) > 5*time.Second || e.ctx.Err() != nil {
@@ -364,8 +364,8 @@ const attempt = 5 * time.Second
 // recorder gives the probes access to the lock table. It counts denied requests and commits without a timestamp, which
 // separate checks report.
 //
-// Once its context has ended, recorder starts no more requests, but it gives a request in progress the time to finish.
-// If it abandoned a commit, the commit could still be applied after the cleanup.
+// Once its context has ended, recorder starts no more requests, but it lets a request in progress finish. If it
+// abandoned a commit, the commit could still be applied after the cleanup.
 type recorder struct {
 	table.Via
 	spanner table.Spanner

@@ -141,7 +141,7 @@ var errNoCommit = errors.New("no commit was made")
 func replies(e *exam) string {
 	switch {
 	case e.unanswered > 0:
-		refute("%d replies to commits had no timestamp", e.unanswered)
+		refute("%d of the replies to commits had no timestamp", e.unanswered)
 	case e.made[checkPermissions].Verdict != OK:
 		must(errNoCommit)
 	}
@@ -228,10 +228,10 @@ func optimistic(e *exam) string {
 	for range 5 {
 		var waited bool
 		if took, waited = e.overtake(name); !waited {
-			return fmt.Sprintf("a commit took only %v although an optimistic transaction had read the same row, and the transaction was aborted", round(took))
+			return fmt.Sprintf("a commit to a row that an optimistic transaction had read took only %v, and the transaction was aborted", round(took))
 		}
 	}
-	panic(stop{&finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read", round(took)),
+	panic(stop{&finding{Warning, fmt.Sprintf("a commit waited %v for a transaction that had only read the row", round(took)),
 		"if a candidate dies during a claim, heartbeats and other claims wait for up to ten seconds, until Spanner aborts the candidate's transaction",
 		"use leases of 30 s or longer, and report this output"}})
 }
