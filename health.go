@@ -28,9 +28,9 @@ func (l *Lock) Health() error {
 	if !runs {
 		return l.wrap("health", errors.New("not competing for the lock, because Run was not called or has ended"))
 	}
-	what := "no poll or claim of the lock has succeeded"
+	what := "polls or claims of the lock have been failing"
 	if v.term != nil {
-		what, age = "no heartbeat was acknowledged", v.term.Silence()
+		what, age = "no heartbeat has been acknowledged", v.term.Silence()
 		if v.canceled != (elect.Instant{}) {
 			if hung := l.config.Clock.Now().Ran(v.canceled); hung > age {
 				what, age = "the leader function was told to stop but has not returned", hung

@@ -75,7 +75,7 @@ func TestAFollowerThatSeesNothingIsUnhealthyAfterThreeLeases(t *testing.T) {
 		require.NoError(t, c.Health())
 		time.Sleep(time.Millisecond)
 		err := c.Health()
-		require.ErrorContains(t, err, "no poll or claim of the lock has succeeded since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
+		require.ErrorContains(t, err, "polls or claims of the lock have been failing since "+last.UTC().Format(time.RFC3339)+" (30s ago)")
 		require.ErrorContains(t, err, "connection refused")
 		require.NoError(t, a.Health(), "the leader")
 		c.Link.Refuse(nil)
@@ -234,7 +234,7 @@ func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 		b.Until(fleet.Lease, c.Has)
 		expect(c.Leading, http.StatusOK, "ok")
 		time.Sleep(4 * fleet.Lease)
-		expect(a.Live, http.StatusServiceUnavailable, "no poll or claim of the lock has succeeded since")
+		expect(a.Live, http.StatusServiceUnavailable, "polls or claims of the lock have been failing since")
 		b.End(a, c)
 	})
 }

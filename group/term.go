@@ -76,7 +76,7 @@ func (t *term) facts() share.Facts {
 
 // run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
 // returned. It does not wait for work beyond the grace period or leave.limit. The result describes how the term ended.
-// The error is not nil only if ctx has ended and the member's lock could not be released.
+// The error is nil unless ctx has ended and the member's lock could not be released.
 func (t *term) run(ctx context.Context) (share.Ending, error) {
 	t.lease.Start()
 	defer t.polls.readDeadline.Stop()
@@ -134,7 +134,7 @@ func (t *term) await(ctx context.Context, ended <-chan struct{}, wake <-chan tim
 		if t.collect(); t.m.inventory.All.Works(false) {
 			return false, stopped(ctx) // awaitWork reports the work that has not returned
 		}
-		t.revokeTerm(context.Cause(ctx)) // the work was in time, or the term has only just begun
+		t.revokeTerm(context.Cause(ctx)) // the work returned in time, or the term has only just begun
 		return false, nil
 	case <-ended: // handled in the next iteration
 	case <-t.m.g.inbox.Ready():

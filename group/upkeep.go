@@ -23,7 +23,7 @@ type upkeep struct {
 	weighing   bool
 }
 
-// plan replaces the planning, and tells the inventory which partitions are now assigned to this member.
+// plan replaces u.planning, and tells the inventory which partitions are now assigned to this member.
 func (u *upkeep) plan(next plan.Planning) {
 	before := u.planning
 	u.planning = next
@@ -94,7 +94,8 @@ func (u *upkeep) publishWithout() {
 	}
 }
 
-// evict ends the terms of dead members in a single commit, so that living members can claim the partitions.
+// evict ends the terms of dead members in a single commit, so that living members can claim the dead members'
+// partitions.
 func (u *upkeep) evict(dead []table.Observation) {
 	if len(dead) == 0 || u.evicting {
 		return

@@ -36,8 +36,8 @@ type outcome struct {
 	of     *assignment
 	lasted time.Duration // how long the work was running
 
-	// The field must is nil if the work has returned. Otherwise, it is the reason why the work has to end: the work has
-	// stalled, or a read has shown that the partition's lease row is missing.
+	// If the work has to end, this field says why: the work has stalled, or a read has shown that the partition's lease
+	// row is missing. If the work has returned, the field is nil.
 	must error
 }
 

@@ -1,5 +1,5 @@
 // Package batch combines requests that the locks of one process make to the same lock table. Heartbeats that are sent
-// at about the same time share one commit, and polls share one read. Requests.Store says for how long this delays a
+// at about the same time share one commit, and polls share one read. Requests.Store says how long this can delay a
 // request. The protocol tolerates the delay, because any request can be slow.
 //
 //   - batch.go: decides which requests are combined
@@ -27,7 +27,7 @@ import (
 type Requests struct {
 	Heartbeats table.Store // sends the heartbeats, so that they wait for no other request; nil: the store of each lock
 
-	Claims elect.Gate // limits the claims, even if no other requests are combined
+	Claims elect.Gate // limits the claims, even if requests are not combined
 
 	commits gathering[*commit]
 	reads   gathering[*read]
@@ -41,7 +41,7 @@ const longestWindow = 5 * time.Millisecond
 //
 // The window is 5 ms, or lease/50 if that is shorter. A heartbeat waits for one window so that others can join it.
 // While earlier heartbeats are unanswered, it waits for the answers instead, for up to lease/50, or for up to lease/10
-// if the gate limits the claims. A poll is sent immediately, unless the previous read is unanswered or combined several
+// if r.Claims has a limit. A poll is sent immediately, unless the previous read is unanswered or combined several
 // polls. In that case, the poll waits until one window after the previous read was sent.
 func (r *Requests) Store(s table.Store, lease time.Duration) table.Store {
 	return &store{Store: s, requests: r, window: min(longestWindow, lease/50), lease: lease}
@@ -55,7 +55,7 @@ type store struct {
 }
 
 // busy returns how long a heartbeat waits, at most, for earlier heartbeats to be answered. It waits longer if the gate
-// limits the claims: transactions then abort each other, and another commit would only cause more aborts.
+// has a limit: transactions then abort each other, and another commit would only cause more aborts.
 func (s *store) busy() time.Duration {
 	if s.requests.Claims.Bounded() {
 		return s.lease / 10

@@ -44,9 +44,9 @@ func commitAll(all []*commit) {
 	sent.Wait()
 }
 
-// commitTogether sends heartbeats in one commit. If one of the locks has been superseded, the whole commit fails.
-// commitTogether then splits the heartbeats into halves and retries each half, until only the heartbeats of superseded
-// locks fail.
+// commitTogether sends heartbeats in one commit. If one of the tokens has been superseded, the whole commit fails.
+// commitTogether then splits the heartbeats into halves and retries each half, until only the heartbeats with
+// superseded tokens fail.
 func commitTogether(all []*commit) {
 	var writes []table.Write
 	var contexts []context.Context

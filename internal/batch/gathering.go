@@ -24,7 +24,8 @@ type gathering[R any] struct {
 // add queues a request and returns immediately. When the window of any queued request ends, the function send is called
 // with all queued requests, in its own goroutine.
 //
-// While earlier requests are in progress, the request waits for their answers instead, for at most the duration busy.
+// While earlier requests are in progress, the request waits for their answers instead, for at most window or busy,
+// whichever is longer.
 func (g *gathering[R]) add(r R, window, busy time.Duration, send func([]R)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +50,7 @@ func (g *gathering[R]) addPromptly(r R, window time.Duration, send func([]R)) {
 	g.gather(r, ends, send)
 }
 
-// gather adds a request that is sent at the given time, or earlier together with others.
+// gather queues a request to be sent at the given time, or earlier together with others.
 func (g *gathering[R]) gather(r R, ends time.Time, send func([]R)) {
 	g.waiting = append(g.waiting, r)
 	if len(g.waiting) > 1 && !ends.Before(g.ends) {

@@ -25,8 +25,8 @@ type read struct {
 	answered chan struct{}
 }
 
-// maxKeys limits the number of keys in a combined read, so that no candidate waits for thousands of rows of other
-// candidates.
+// maxKeys limits the number of keys in a combined read, so that no candidate waits for thousands of other candidates'
+// rows.
 const maxKeys = 1000
 
 // readAll answers the requests with as few reads as maxKeys and the requests' bounds allow.
@@ -40,8 +40,8 @@ func readAll(all []*read) {
 	sent.Wait()
 }
 
-// readTogether answers all requests from one snapshot. If the limit may have cut off some rows, it sends each request
-// separately instead.
+// readTogether answers all requests from one snapshot. If the combined limit may have cut off some rows, it sends each
+// request separately instead.
 func readTogether(all []*read) {
 	merged := merge(all)
 	contexts := make([]context.Context, len(all))

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle"
 )
 
-// Rejected follows the token in a report that a write under this token was rejected.
+// Rejected is the word after the token in a report that a write under that token was rejected.
 const Rejected = "rejected"
 
 // An Election is the story of three processes that compete for one lock. The first holder is killed, the second is
@@ -58,10 +58,10 @@ func (e *Election) Begin(ctx context.Context, args func(name string) []string) e
 	return e.marksUntil(ctx, 6)
 }
 
-// Holder returns the process that works.
+// Holder returns the process that is working.
 func (e *Election) Holder() *Child { return e.holder }
 
-// Token returns the token under which that process works.
+// Token returns the token under which that process is working.
 func (e *Election) Token() spindle.Token { return e.token }
 
 // Next calls the given function, which must make the working process lose the lock. It returns how long it took until
@@ -77,8 +77,8 @@ func (e *Election) Next(ctx context.Context, do func(holder *Child) error) (time
 	return e.since.Sub(at), e.marksUntil(ctx, 5)
 }
 
-// Pause pauses the working process, and resumes it once another process works. It prints the given text, which says
-// what happens in the meantime.
+// Pause pauses the working process, and resumes it once another process is working. It prints the given text, which
+// says what happens in the meantime.
 func (e *Election) Pause(ctx context.Context, then string) (time.Duration, error) {
 	paused := e.holder
 	e.Say("", Bad, "kill -STOP %d: %s", paused.Pid(), then)

@@ -17,8 +17,8 @@ type claimant struct {
 }
 
 // claim claims and confirms all the given locks, or none of them, and returns the new term. If ctx ends, claim does not
-// stop halfway, because an unconfirmed claim would block the other candidates until it expired. However, claim no
-// longer repeats a claim or a confirmation that fails. The term does not end with ctx.
+// stop halfway, because an unconfirmed claim would block the other candidates until it expired. However, once ctx has
+// ended, a claim or a confirmation that fails is not repeated. The term does not end with ctx.
 //
 // If First(err) is true, another candidate has probably claimed the locks first. If the confirmation fails for any
 // other reason, the candidate withdraws its claim. It then leaves the locks to other candidates for up to one lease

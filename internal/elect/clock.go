@@ -92,9 +92,9 @@ func (b *Backoff) Pause(c Clock) time.Duration {
 // Reset makes the next pause a first pause again.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Remind calls a function while work has not returned after its context was canceled. The first call comes after one
-// lease duration, and another follows each time the wait has doubled. Remind returns when ctx ends, so the caller must
-// end ctx when the work returns.
+// Remind calls a function repeatedly while work has not returned after its context was canceled. The first call comes
+// after one lease duration, and another follows each time the wait has doubled. Remind returns when ctx ends, so the
+// caller must end ctx when the work returns.
 func Remind(ctx context.Context, c Clock, lease time.Duration, say func(waited time.Duration)) {
 	for waited, next := time.Duration(0), lease; ; waited, next = next, 2*next {
 		if Sleep(ctx, c, next-waited); ctx.Err() != nil {

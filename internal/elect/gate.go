@@ -14,17 +14,17 @@ import (
 //
 // At first, there is no limit. An abort is wasted if the next poll shows that the lock can still be claimed. The gate
 // counts wasted aborts in samples of 8 to 64 consecutive claims. If more than an eighth of a sample's claims had wasted
-// aborts, the new limit is the largest number of claims in flight, reduced by the share of these claims. After 16
-// samples in which claims had to wait and no abort was wasted, the limit is doubled. Spanner itself aborts few claims
-// of different locks, but the emulator runs only one transaction at a time.
+// aborts, the new limit is the largest number of claims that were in flight at a time, reduced by the share of claims
+// with wasted aborts. After 16 samples in which claims had to wait and no abort was wasted, the limit is doubled.
+// Spanner itself aborts few claims of different locks, but the emulator runs only one transaction at a time.
 type Gate struct {
 	mu      sync.Mutex
 	flying  int               // claims that have a place
 	beats   int               // commits of heartbeats in flight
 	limit   int               // 0: none
-	waiting []*place          // the next one first
+	waiting []*place          // the most urgent one first
 	owners  map[string]*owner // owners that have places or wait for one
-	order   int               // the round of the place that was given last
+	order   int               // the latest round in which a place was given
 	given   int               // the number of places that were given
 	typical time.Duration     // how long a claim and its confirmation take
 
@@ -64,7 +64,7 @@ const (
 	Patient                // the claims of the other waiters
 )
 
-// place allows a claim to be in flight, once the gate has given it.
+// place allows one claim to be in flight, once the gate has given out the place.
 type place struct {
 	*Gate
 	clock   Clock
@@ -97,8 +97,8 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the claim has
-// had a wasted abort.
+// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the candidate's
+// last claim had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {
 		return nil, nil

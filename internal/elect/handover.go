@@ -7,8 +7,8 @@ import (
 )
 
 // signal asks for handovers and names a successor during the pause before the next poll. It returns the rest of the
-// pause. Pauses are short while a holder is leaving, so naming a successor may take up to a tenth of the lease. Once
-// there is a successor, the other followers poll no more often than that.
+// pause. Because pauses are short while a holder is leaving, naming a successor may take longer than the pause, up to a
+// tenth of the lease. Once there is a successor, the other followers poll only about that often.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {

@@ -111,8 +111,8 @@ func (h *lockHistory) leaseRecordOf(token table.Token) *table.LeaseRecord {
 	return h.record
 }
 
-// freeIn returns how long after the observation o the lock can be claimed. It is the heart of the protocol. The caller
-// must already have called learn with this observation. freeIn itself changes nothing.
+// freeIn returns the time from the observation o until the lock can be claimed. It is the heart of the protocol. The
+// caller must already have called learn with this observation. freeIn itself changes nothing.
 func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 	switch {
 	case !o.Exists && h.assumedLease == 0:
@@ -137,7 +137,7 @@ func (h *lockHistory) freeIn(o table.Observation, r rules) time.Duration {
 // lowest priority, the delay is a fiftieth of the last holder's lease, or one second if that is shorter.
 //
 // If the candidate has seen a holder, the delay does not depend on the candidate's own lease. If it did, a candidate of
-// high priority with a long lease would come after a candidate of low priority with a short one.
+// high priority with a long lease could come after a candidate of low priority with a short one.
 func (h *lockHistory) priorityDelay(r rules) time.Duration {
 	return min(h.paceOr(r.lease)/50, longestSpread) * time.Duration(r.rank) / table.MaxRank
 }
