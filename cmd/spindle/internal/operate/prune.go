@@ -23,8 +23,8 @@ With --expired-older, prune also deletes the rows of locks whose leases expired
 at least that long ago, and of unconfirmed claims that are at least that old.
 Such rows remain if a process is killed and no other process ever uses the same
 lock name. If the holder of a pruned lock resumes, it loses the lock and its
-fenced writes fail, just as if another process had taken over. The age must be
-at least 24h, which is the longest possible lease.
+fenced writes fail, just as if another process had taken over. --expired-older
+must be at least 24h, which is the longest possible lease.
 
 You can prune while candidates and holders are running. A lock without a row is
 free, and its next token is still larger than all previous ones. However, don't
@@ -36,12 +36,12 @@ lock.Once write. Without these records, the work could be done again. To delete
 the record for the lock NAME, delete the row NAME!done.
 
 A process that waits for a lock with package lock has a ticket in the table.
-Prune also deletes expired tickets. Tickets of older versions have no expiry
-time, and are deleted a day after they were last written. If a process is in
-fact still waiting, it writes its ticket again.
+Prune also deletes expired tickets. Tickets that older versions of spindle wrote
+have no expiry time, and are deleted a day after they were last written. If a
+process is in fact still waiting, it writes its ticket again.
 
 Prune deletes rows in batches. If it is interrupted, the rows of the batches
-that it has finished stay deleted. The --timeout applies to each request.
+that it has finished stay deleted. --timeout limits each request, not the run.
 `
 
 // pruning is one run of prune.
@@ -80,7 +80,7 @@ func NewPrune(o *database.Database) *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&p.ages.Released, "older", 24*time.Hour, "prune locks released at least this `duration` ago")
-	c.Flags().DurationVar(&p.ages.Expired, "expired-older", 0, "also prune locks expired at least this `duration` ago (default: none)")
+	c.Flags().DurationVar(&p.ages.Expired, "expired-older", 0, "also prune locks expired for at least this `duration` (default: none)")
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, "only print the names of the locks, and delete nothing")
 	p.f.Flag(c.Flags())
 	terminal.OnlyOnCommandLine(c.Flags(), "dry-run")
@@ -135,7 +135,7 @@ func (p *pruning) locks(ctx context.Context, t table.Table) (pruned int, err err
 	return pruned, nil
 }
 
-// PrunedJSON is the JSON form of prune's totals, its last line.
+// PrunedJSON is the JSON form of prune's totals, which are its last line of output.
 type PrunedJSON struct {
 	DryRun  bool `json:"dry_run"`                    // --dry-run was given: nothing was deleted
 	Locks   int  `json:"locks" schema:"minimum=0"`   // how many locks were, or would be, pruned

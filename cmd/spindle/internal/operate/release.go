@@ -35,7 +35,7 @@ Therefore, use release only for a holder that hangs. If you can stop the holder,
 do that instead, because it ends its work before it releases the lock. If the
 holder has crashed, wait for its lease to expire.
 
-If the former holder is still running, it competes for the lock again and may
+If the former holder is still running, it may compete for the lock again, and
 win. Check afterwards who holds the lock.
 
 In a group, release a member rather than a partition, because only members send

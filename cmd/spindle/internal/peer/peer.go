@@ -1,6 +1,6 @@
 // Package peer identifies the process at the other end of a Unix socket. It also reports whether that process has
-// ended, whether it has closed its end of the stream, and how much data it has not read yet. On macOS, the package can
-// report less. On other systems, Of returns an error.
+// closed its end of the stream and, on Linux, whether the process has ended and how much data it has not read yet. On
+// systems other than Linux and macOS, Of returns an error.
 package peer
 
 import (
@@ -46,9 +46,10 @@ func Of(c *net.UnixConn) (*Peer, error) {
 // Who returns what is known so far about the process.
 func (p *Peer) Who() Identity { return p.Identity }
 
-// Watch calls the function closed when the peer's end of the stream is shut down for writing, or when all processes
-// that have the socket have closed it. If the system can tell, Watch calls exited once the process that connected has
-// ended. Close ends the watch, but a call that was already due may still follow.
+// Watch calls the given functions from other goroutines. It calls closed once the peer's end of the stream has been
+// shut down for writing, or once all processes that have the socket have closed it. If the system can tell, it calls
+// exited once the process that connected has ended. Close ends the watch, but a call that was already due may still
+// follow.
 func (p *Peer) Watch(closed, exited func()) error {
 	for _, file := range []*os.File{p.socket, p.process} {
 		if file == nil {

@@ -32,9 +32,9 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// found handles the kernel's answer to the request for the peer's pidfd. Kernels before Linux 6.5 give no pidfd. In
-// that case, found opens a pidfd by the process's id. If the id already belongs to a new process, the end of the peer's
-// process is reported late, but never early.
+// found handles the kernel's answer to the request for the peer's pidfd. If the kernel does not support this request,
+// as before Linux 6.5, found opens a pidfd for the process's id. If the id already belongs to a new process, the end of
+// the peer's process is reported late, but never early.
 func (p *Peer) found(pidfd int, err error) error {
 	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
 		pidfd, err = unix.PidfdOpen(p.PID, 0)
@@ -47,7 +47,7 @@ func (p *Peer) found(pidfd int, err error) error {
 		p.exited = true
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return err
-	} // otherwise the kernel can't tell: before Linux 5.3, or before 6.5 in another pid namespace
+	} // otherwise the kernel can't tell: before Linux 5.3, or before 6.5 if the process is in another pid namespace
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (p *Peer) keyOf() (key string) {
 	return key
 }
 
-// pidfsMagic is the type of pidfs, the file system that gives each process its own inode since Linux 6.9.
+// pidfsMagic is the type of pidfs, the file system that, since Linux 6.9, has given each process its own inode.
 const pidfsMagic = 0x50494446
 
 // inodeOf returns a key that no other process since the last boot has, or "" if the kernel does not provide one.

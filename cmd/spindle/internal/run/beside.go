@@ -17,8 +17,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Beside does the work of an auxiliary process that exec or guard has started: a watchdog, or a program behind a gate.
-// It returns the process's exit code and true. If args do not belong to such a process, it returns false.
+// Beside does the work of an auxiliary process that exec or guard has started: a watchdog, or a process that waits to
+// become a program (see child.Behind). It returns the process's exit code and true, unless the process becomes the
+// program. If args do not belong to such a process, it returns false.
 func Beside(args []string) (code int, is bool) {
 	switch {
 	case len(args) == 0:
@@ -109,8 +110,9 @@ func (g *guarding) watchdogAction(a child.Act) {
 	}
 }
 
-// switchOff runs the --deactivate command. If the command takes too long, switchOff passes an error to late even before
-// the command has exited. A killed command may take long to exit, for example because it is waiting for a disk.
+// switchOff runs the --deactivate command. If the command takes too long, switchOff kills it, and passes an error to
+// late without waiting for it to exit. Even a killed command may take a while to exit, for example because it is
+// waiting for a disk.
 func (g *guarding) switchOff(late func(error)) error {
 	limit := g.confirmation() * 9 / 10 // the rest is for starting and killing the command
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

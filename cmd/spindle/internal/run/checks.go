@@ -44,7 +44,7 @@ const (
 // before registers a health check that runs before each heartbeat of a term, as long as there is a role to check.
 func (c *checks) before(r *runner, h *holding, check func(context.Context, role) error) {
 	clock := r.of.candidate.Clock
-	last, of, failed := clock.Now(), role(""), 0 // the last check, its role, and how many in a row have failed in it
+	last, of, failed := clock.Now(), role(""), 0 // when the last check ended, its role, and how many checks in a row have failed in that role
 	h.Before = func(ctx context.Context) {
 		as, _ := c.role.Load().(role)
 		if as == "" || clock.Now().Since(last) < h.Interval/2 { // a retried heartbeat needs no new check
@@ -74,7 +74,7 @@ func within(ctx context.Context, r role, limit time.Duration, check func(context
 	defer cancel()
 	err := check(limited, r)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("killed after %v, because the lease does not allow more time: %w", limit.Round(time.Millisecond), err)
+		return fmt.Errorf("killed after %v, the most that the lease allows: %w", limit.Round(time.Millisecond), err)
 	}
 	return err
 }

@@ -15,17 +15,17 @@ type deadlines struct {
 // margin returns the time reserved for killing the group. It allows for late scheduling of this process.
 func (d *deadlines) margin() time.Duration { return min(d.lease/20, time.Second) }
 
-// watched returns when the watchdog kills the program. Unless exec is stopped or dead, exec kills it earlier.
+// watched returns the time at which the watchdog kills the program. If exec is running, it kills the program earlier.
 func (d *deadlines) watched() time.Time { return d.until.Add(-d.margin() / 2) }
 
 // gracePeriod returns the time between the signal to end and SIGKILL.
 func (d *deadlines) gracePeriod() time.Duration { return min(d.grace, MostGrace(d.lease)) }
 
-// MostGrace returns the longest grace period that a lease allows. If one heartbeat is lost, the next one still has time
-// to be acknowledged before exec signals the program to end. A longer grace period would not leave it enough time.
+// MostGrace returns the longest grace period that a lease allows. If one heartbeat is lost, the next one can still be
+// acknowledged before exec signals the program to end. With a longer grace period, there would not be enough time.
 func MostGrace(lease time.Duration) time.Duration { return lease / 4 }
 
-// extend computes the deadline from how long the lock is still held, and reports whether it has postponed the deadline.
+// extend computes the deadline from the time left on the lease, and reports whether it has postponed the deadline.
 // Once the program has been signaled to end, heartbeats no longer postpone the deadline, but a suspension of the
 // machine can still make it earlier. The computed deadline varies slightly even without a heartbeat, because two
 // clocks are read one after the other. Therefore, extend ignores an increase of up to a hundredth of the lease.
@@ -49,7 +49,7 @@ func (d *deadlines) lose(now time.Time) {
 // expire leaves the program no time.
 func (d *deadlines) expire(now time.Time) { d.final, d.until = true, now }
 
-// left returns the time until exec kills the program. The result is zero or negative if that is due.
+// left returns the time until exec kills the program. The result is zero or negative if the kill is due.
 func (d *deadlines) left(now time.Time) time.Duration { return d.until.Add(-d.margin()).Sub(now) }
 
 // due returns the event that is due: late if the program must be signaled to end, overdue if it must be killed, and

@@ -46,7 +46,7 @@ shortly before the lease expires, and the lock is lost.
 
 Without a terminal, exec keeps running while CMD is stopped. If CMD does not
 continue within one lease duration, exec ends it, releases the lock, and exits
-with code 76.
+with code 76 or, with --restart, competes again.
 ` + demandsHelp + `
 Execs and the mutexes of package lock wait in one queue. A higher --priority
 goes first; among equal priorities, the first to arrive goes first. Mutexes have
@@ -56,9 +56,9 @@ priority keep arriving. Guards and electors do not queue, nor does exec with
 it free.
 
 With --slots N, NAME has up to N holders at a time: execs, and semaphores of
-package lock. Each of them holds a slot, which is a lock of its own.
-SPINDLE_LOCK is the slot's name, such as NAME/slot/0000. All should use the same
-N. While an exec with a smaller N holds a slot or waits for one, the others take
+package lock. Each holder has a slot, which is a separate lock. SPINDLE_LOCK is
+the slot's name, such as NAME/slot/0000. All holders should use the same N.
+While an exec with a smaller N holds a slot or waits for one, the others take
 only slots with numbers below that N. --slots can't be combined with --every,
 --cron, --once or --handover.
 
@@ -186,7 +186,7 @@ func NewExec(o *database.Database) *cobra.Command {
 	f.BoolVar(&x.atOnce, "try", false, "give up immediately if another process holds the lock")
 	f.DurationVar(&x.wait, "wait", 0, "give up if the lock is not acquired within this time (default: never)")
 	f.BoolVar(&x.restart, "restart", false, "compete again whenever CMD exits or the lock is lost")
-	f.IntVar(&x.slots, "slots", 0, "the `number` of execs that may hold the name at a time, from 1 to 1000 (default: one, without slots)")
+	f.IntVar(&x.slots, "slots", 0, "the `number` of holders that the lock may have at a time, from 1 to 1000 (default: one, without slots)")
 	x.once.flags(f)
 	x.demands.flags(f)
 	return c
@@ -233,7 +233,7 @@ func (x *execution) run(ctx context.Context) error {
 		return err
 	}
 	if most := MostGrace(x.lease); x.grace > most {
-		x.complain("--grace %v is more than a quarter of the lease (%v), so %s gets only %v to exit if the lock is lost", x.grace, x.lease, x.args[0], most)
+		x.complain("--grace %v is more than a quarter of the lease of %v, so %s gets only %v to exit if the lock is lost", x.grace, x.lease, x.args[0], most)
 	}
 	p := x.newPrograms(signals, openTerminal(), time.Since(began))
 	x.does(false, "on standby: competing for %s", x.name)
@@ -290,7 +290,7 @@ func (x *execution) prepare(ctx context.Context, db *database.Connection) error 
 	return x.verify(ctx, db.Client())
 }
 
-// try polls the lock once. If it returns an *terminal.Exit, exec ends with it.
+// try polls the lock once. If it returns a *terminal.Exit, exec ends with it.
 func (x *execution) try(ctx context.Context) (elect.Step, *terminal.Exit) {
 	step := x.step(ctx)
 	if step.Term != nil && x.sized() {

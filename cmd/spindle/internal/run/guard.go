@@ -27,16 +27,17 @@ Three flags control the timing. Set them to the same values on all machines.
 Guard sends a heartbeat every --renew. The lease is --failures times --renew. If
 no heartbeat is acknowledged for one lease duration, the lock is lost, and
 another machine can acquire it. Before that machine activates the service, it
-waits for the confirmation, which is --confirm times --renew. During this time,
-the watchdog on the previous machine can deactivate the service. If the previous
-holder released the lock, the next machine activates the service immediately.
+waits for the confirmation period, which is --confirm times --renew. During this
+time, the watchdog on the previous machine can deactivate the service. If the
+previous holder released the lock, the next machine activates the service
+immediately.
 
 When guard starts, it first deactivates the service, because the service may
 still be active. If the --deactivate command fails, guard runs it again until it
-succeeds. If the command runs for longer than nine tenths of the confirmation,
-it is killed and counts as failed. If a deactivation has failed, guard does not
-release the lock but lets it expire, so that the next machine waits for the
-confirmation before it activates the service.
+succeeds. If the command runs for longer than nine tenths of the confirmation
+period, it is killed and counts as failed. If a deactivation has failed, guard
+does not release the lock but lets it expire, so that the next machine waits for
+the confirmation period before it activates the service.
 
 Guard runs --healthcheck with "active" or "standby" as an additional argument.
 On standby, guard checks the service before it tries to acquire the lock, unless
@@ -65,11 +66,12 @@ Two cases are not covered: guard and its watchdog are killed at the same time,
 or the machine is suspended. An init system that kills both processes must
 deactivate the service itself, as the unit in deploy/systemd does.
 
-Only one of a user's guards on a machine manages a service. A second guard with
-the same lock, --deactivate command and working directory waits until the first
-guard has exited and its watchdog has deactivated the service. Therefore, two
-deactivations do not run at the same time, and a late deactivation does not undo
-the next activation. If a guard gets a signal while it waits, it exits with 0.
+On each machine, at most one of a user's guards manages a given service. A
+second guard with the same lock, --deactivate command and working directory
+waits until the first guard has exited and its watchdog has deactivated the
+service. Therefore, two deactivations do not run at the same time, and a late
+deactivation does not undo the next activation. If a guard gets a signal while
+it waits, it exits with 0.
 
 The guards find each other through a lock file in a directory that only their
 user can write to. Guard tries $RUNTIME_DIRECTORY first. Next, it tries
@@ -103,8 +105,8 @@ type guarding struct {
 
 // armed is a watchdog, and the term that sets its deadline. The term is nil if the watchdog was started only to
 // deactivate the service. Guard leaves each deactivation to the watchdog, which deactivates the service when guard
-// orders it, exits, or misses the deadline. Therefore, guard and its watchdog do not deactivate the service at the same
-// time, and a deactivation continues even if guard is killed.
+// orders it to, exits, or misses the deadline. Therefore, guard and its watchdog do not deactivate the service at the
+// same time, and a deactivation continues even if guard is killed.
 type armed struct {
 	*child.Watchdog
 	term *elect.Term
@@ -132,7 +134,7 @@ func NewGuard(o *database.Database) *cobra.Command {
 		"how many health checks in a row must fail before an active machine gives up the lock")
 	f.DurationVar(&g.renew, "renew", 3*time.Second, "the time between two heartbeats")
 	f.IntVar(&g.failures, "failures", 3, "the lease, as a multiple of --renew: the lock is lost if no heartbeat is acknowledged for that long")
-	f.IntVar(&g.confirm, "confirm", 3, "the confirmation, as a multiple of --renew: how long to wait before activating the service if the last holder died")
+	f.IntVar(&g.confirm, "confirm", 3, "the confirmation period, as a multiple of --renew: how long to wait before activating the service if the last holder died")
 	f.DurationVar(&g.activation, "activation", 90*time.Second, "how long an activation may take")
 	return c
 }

@@ -108,7 +108,8 @@ func (r *runner) reportLoss(h *holding, why error) {
 var errGivenUp = errors.New("given up")
 
 // end ends the term, if there is one, and with it the heartbeats and other background work. If the lock is still held,
-// end releases the lock or leaves it to expire. If the deed is abandon, end returns an empty event.
+// end releases the lock or leaves it to expire. If there is no term, or if the deed is abandon, end returns an empty
+// event.
 func (r *runner) end(how deed) event {
 	h, by := r.term, r.m.turn.by
 	if h == nil {

@@ -35,7 +35,8 @@ type hooks struct {
 }
 
 // Run starts the hook of the given kind, if there is one, and returns without waiting for it. If the previous hook of
-// the same kind is still running, Run skips the new one and logs a warning. Run calls environment before it returns.
+// the same kind is still running, Run skips the new one and logs a warning. Otherwise, it calls environment before it
+// returns.
 func (h *hooks) Run(k hookKind, environment func() []string) {
 	if h.Commands[k] == "" {
 		return
