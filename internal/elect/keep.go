@@ -16,8 +16,8 @@ type TermEvent struct {
 	Err  error         // for InJeopardy and Lost
 	By   table.Request // for Requested
 
-	// At is when the event happened, and Left is how much time remained until the deadline. Both fields are set for
-	// InJeopardy, Safe and Lost, so that the owner does not have to read the clock itself.
+	// At is when the event happened, and Left is how much time remained until the deadline. For InJeopardy and Safe,
+	// both fields are set. For Lost, only At is set.
 	At   Instant
 	Left time.Duration
 }
@@ -28,7 +28,7 @@ type TermEventKind int
 const (
 	InJeopardy TermEventKind = iota // a heartbeat was not acknowledged, although the one before it was
 	Safe                            // a heartbeat was acknowledged again
-	Beat                            // a heartbeat was acknowledged or has failed, and the term continues
+	Beat                            // a heartbeat was acknowledged or failed, and the term continues
 	Lost                            // the term has ended
 	Requested                       // another process has asked for the locks
 	Announced                       // the followers have seen the announcement, or the wait for them has ended
@@ -91,7 +91,7 @@ func (k *Keeper) Stop() error {
 	if k.lasts() > 0 && k.unwatch() { // both, because the term may end in between
 		return nil
 	}
-	k.End(k.standing.Load().expired()) // in case the deadline passed while the machine was suspended, so that the timer has not fired
+	k.End(k.standing.Load().expired()) // in case the deadline passed while the machine was suspended and the timer has not fired yet
 	return context.Cause(k.over)
 }
 
@@ -106,8 +106,8 @@ type attempt struct {
 var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
 
 // renew sends heartbeats until the term ends or the owner stops the keeper. It also stops once Mute is closed, or one
-// lease after the work has stalled. If an attempt is not answered soon, renew sends another attempt, but still accepts
-// the first answer, because a server under load may answer late.
+// lease duration after the work stalled. If an attempt is not answered soon, renew sends another attempt. It still
+// accepts an answer to an earlier attempt, because a server under load may answer late.
 func (k *Keeper) renew() {
 	ctx := within(context.WithoutCancel(k.ctx))
 	defer ctx.cancel(errUnanswered)
@@ -126,7 +126,7 @@ func (k *Keeper) renew() {
 			return
 		case <-next.C:
 			if s := k.standing.Load(); s.stalled != nil && k.clock.Now().Since(s.stalledAt) >= k.lease {
-				return // the work hangs, so the lease expires
+				return // the work hangs, so let the lease expire
 			}
 			a, err := k.send(ctx, sent, answers)
 			if err != nil {
@@ -159,7 +159,7 @@ func (k *Keeper) renew() {
 	}
 }
 
-// supersede cancels the other attempts after one was acknowledged. Older attempts count as failed.
+// supersede cancels the other attempts after one has been acknowledged. The earlier attempts count as failed.
 func (a attempt) supersede(all []attempt) {
 	for _, other := range all {
 		if other.n < a.n {

@@ -60,7 +60,7 @@ func (b *observer) unfamiliar(o table.Observation) bool {
 	return o.Confirmed() && o.LeaseRecord == nil && b.history(o.Name).leaseRecordOf(o.Token) == nil
 }
 
-// incomplete reports whether a lock has no row, or is held without a lease row. Orphan leases can then show the holder.
+// incomplete reports whether a lock has no row, or is held without a lease row. Orphan leases may then show the holder.
 func (b *observer) incomplete(o table.Observation) bool { return !o.Exists || b.unfamiliar(o) }
 
 func (b *observer) learn(observed []table.Observation, r rules) {

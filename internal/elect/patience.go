@@ -27,10 +27,10 @@ func (p *Patience) Passed(step string) {
 
 // Ends reports whether the caller should give up because a step has failed with err. It returns true immediately if the
 // fault is lasting. It also does so if the caller's first request is refused because a table, a database or a
-// permission is missing, because waiting rarely helps then.
+// permission is missing: in that case, waiting rarely helps.
 //
 // If a step is rarely tried, two refusals can be far apart, and nothing is known about the time in between. A refusal
-// therefore counts only if the next refusal follows within twice the limit.
+// therefore counts only if the next one follows within two lease durations, or within 20 s if that is longer.
 func (p *Patience) Ends(step string, err error) bool {
 	fault, first := table.FaultOf(err), !p.began
 	p.began = true

@@ -26,7 +26,7 @@ type Decision struct {
 	Claim   []LockView    // the locks to claim; nil: none
 	Also    []table.Write // more writes for the claim's commit
 	Urgency Urgency       // of the claim
-	Wait    time.Duration // if there is nothing to claim: until the next poll at the latest
+	Wait    time.Duration // if there is nothing to claim: the longest pause before the next poll, apart from the spread
 	Err     error         // why nothing is claimed, if waiting alone does not help
 }
 
@@ -123,8 +123,8 @@ func (c *Candidate) tryToClaim(ctx context.Context, seen []LockView, d Decision,
 	return Step{Seen: seen, Err: err, Pause: c.retry.Pause(c.Clock)}
 }
 
-// lostInARow is the number of consecutive lost claims at which Try begins to return errors. So many losses are unusual.
-// Even among a thousand candidates, one holds the lock after a few claims, and the others then count from zero.
+// lostInARow is the number of consecutive lost claims at which Try begins to return errors. It is rarely reached: even
+// among a thousand candidates, one holds the lock after a few claims, and the others then count from zero.
 const lostInARow = 10
 
 // longestSpread is enough for thousands of candidates, however long the lease is.
@@ -132,8 +132,8 @@ const longestSpread = time.Second
 
 // spread returns a random time to wait after the locks become free, because many candidates know when that happens. The
 // maximum is a fiftieth of the shortest lease of the last holders, or one second if that is shorter. It doubles with
-// each consecutive lost claim, up to a quarter of that lease or ten seconds. Otherwise, a very large number of
-// candidates would keep colliding.
+// each consecutive lost claim, up to a quarter of that lease or ten seconds, whichever is shorter. Otherwise, a very
+// large number of candidates would keep colliding.
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {

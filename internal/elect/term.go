@@ -59,7 +59,7 @@ func within(ctx context.Context) cancelable {
 // new one.
 type standing struct {
 	phase        phase
-	acknowledged Instant // the instant before the last acknowledged heartbeat was sent
+	acknowledged Instant // just before the last acknowledged heartbeat was sent
 	failed       error   // why the last heartbeat was not acknowledged, or nil if it was
 	stalled      error   // why nobody may act any more, although the locks are still held, or nil
 	stalledAt    Instant
@@ -238,8 +238,8 @@ func (t *life) endanger(failed error) (was, goesOn bool) {
 }
 
 // move changes the term's state. Its callers cancel contexts only afterwards, so a goroutine that sees one of the
-// term's contexts end also sees the new state. The function to must not read the clock. A simulation may stop a
-// goroutine there, while other goroutines wait for the mutex.
+// term's contexts end also sees the new state. The given function must not read the clock. A simulation may stop a
+// goroutine that reads the clock, and other goroutines would wait for the mutex meanwhile.
 func (t *life) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

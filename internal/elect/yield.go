@@ -76,8 +76,9 @@ func (p *past) began(t *Term) { p.own, p.term = t.token, t }
 
 // settle records how the last term ended. If it expired because heartbeats failed, the candidate was able to win the
 // lock but not to keep it. Such a candidate must not win again and again while others are able to keep the lock. It
-// therefore has to wait until its lease expires, as the others do. From the second such term on, it waits even longer,
-// so that the others can claim first. A term that heartbeats extended for ten lease durations resets the count.
+// therefore has to wait until its old lease expires, as the others do. From the second such term on, it waits even
+// longer, so that the others can claim first. A term that was extended by heartbeats for ten lease durations resets the
+// count.
 func (p *past) settle() {
 	t := p.term
 	if p.term = nil; t == nil {
@@ -114,11 +115,10 @@ func (p *preference) looked(now Instant, err error) {
 	}
 }
 
-// known is how many lease durations a candidate of higher priority needs to prove itself. Such a candidate asks for a
-// handover only after it has polled successfully for that long. A candidate that has yielded in vain ignores such
-// requests for a while. It stops doing so once a candidate of higher priority has held the lock for that long. A
-// candidate that gets no heartbeat acknowledged does not hold the lock for that long, even if its last heartbeats
-// commit late.
+// known is how many lease durations it takes a candidate of higher priority to prove itself. Such a candidate asks for
+// a handover only after it has polled successfully for that long. A candidate that has yielded in vain ignores such
+// requests for a while, but accepts them again once a candidate of higher priority has held the lock for that long. No
+// candidate can hold the lock for that long without an acknowledged heartbeat, even if its last heartbeats commit late.
 const known = 3
 
 // see makes the candidate accept preferences again if an observation shows that a candidate of higher priority has held

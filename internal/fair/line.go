@@ -53,8 +53,8 @@ func without(all []table.Ticket, drop func(table.Ticket) bool) []table.Ticket {
 }
 
 // behind returns the ticket that determines t's turn: t or, if it comes later, the last ticket with a smaller key. Work
-// for a smaller key goes first, because it must not run after the larger key is done. So the waiter with the larger key
-// moves back in the queue. No waiter moves forward, so a waiter without a key is not overtaken.
+// for a smaller key goes first, because it must not run after the larger key is done. The waiter with the larger key
+// therefore moves back in the queue. No waiter moves forward, so a waiter without a key is not overtaken.
 func behind(t table.Ticket, all []table.Ticket) table.Ticket {
 	last := t
 	for _, other := range all {
@@ -76,8 +76,8 @@ func (l Line) Place() int {
 
 // counts reports whether the waiters behind a ticket have to let it go first. A ticket that has expired does not count.
 // A set, which waits for several locks at once, is ready while it is first in all of its queues and has recently
-// written this into its tickets. Only then do its tickets count. Otherwise, a lock could stay idle for a set that can't
-// proceed, and sets could wait for each other in a cycle.
+// written this into its tickets. Its tickets count only while it is ready. If they always counted, a lock could stay
+// idle for a set that can't proceed, and sets could wait for each other in a cycle.
 func (l Line) counts(t table.Ticket) bool { return !t.Expired(l.At) && (!t.Set || l.isReady(t)) }
 
 func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0 }
@@ -86,7 +86,7 @@ func (l Line) isReady(t table.Ticket) bool { return t.Ready && l.readyFor(t) > 0
 func (l Line) readyFor(t table.Ticket) time.Duration { return t.Beat.Add(2 * t.Grace).Sub(l.At) }
 
 // Passed returns the tickets of other waiters that the waiter deletes when it claims the lock. These are all expired
-// tickets, and the tickets ahead of its own, except the tickets of sets.
+// tickets, and those tickets ahead of its own that do not belong to sets.
 func (l Line) Passed() []table.Ticket {
 	return append(without(l.Before(), func(t table.Ticket) bool { return t.Set }), l.Expired()...)
 }
@@ -100,7 +100,7 @@ func (l Line) Behind() []table.Ticket {
 }
 
 // Expired returns the expired tickets of other waiters, wherever they are in the queue. Waiters delete them. Otherwise,
-// 32 expired tickets would hide the rest of a queue, because only the first 32 tickets are read.
+// 32 expired tickets could hide the rest of a queue, because only the first 32 tickets are sure to be read.
 func (l Line) Expired() []table.Ticket {
 	return without(l.Tickets, func(t table.Ticket) bool { return t.Same(l.Own) || !t.Expired(l.At) })
 }
@@ -108,7 +108,7 @@ func (l Line) Expired() []table.Ticket {
 // A Gap is the time since a lock was last held.
 type Gap struct {
 	Lasts time.Duration // so far
-	After time.Duration // how long the lock was held before, at most
+	After time.Duration // how long the lock was held before the gap, at most
 }
 
 // Wait returns how much longer the waiter must wait before it may claim a free lock. If the result is zero or negative,

@@ -42,8 +42,8 @@ type Fence struct {
 	Gone  func() // called when a read has shown that a lock is not held under the token; may be nil
 }
 
-// Mutations returns one mutation per lock. The mutations do not change any data. They only make their commit fail
-// unless every lock is held under the token.
+// Mutations returns one mutation per lock. The mutations do not change any data. Their only effect is that the commit
+// fails unless every lock is held under the token.
 func (f Fence) Mutations() []*spanner.Mutation {
 	ms := make([]*spanner.Mutation, len(f.Names))
 	for i, name := range f.Names {

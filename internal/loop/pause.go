@@ -32,8 +32,8 @@ func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
 // Choose returns a function that decides to claim the lock once the lock is free and the pause has ended. Only then
-// does this function call look, which can make an RPC and returns the last completed work and the time of the read. If
-// look fails, or forbids returns an error for that work, the function decides not to claim.
+// does this function call look, which may make an RPC. The results of look are the last completed work and the time of
+// the read. If look fails, or forbids returns an error for that work, the function decides not to claim.
 func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(table.Done, time.Time) error) elect.Choose {
 	return func(seen []elect.LockView) elect.Decision {
 		d := elect.All(seen)
@@ -58,7 +58,7 @@ func (p *Pause) Choose(look func() (table.Done, time.Time, error), forbids func(
 	}
 }
 
-// failed reports whether a holder gave the lock back while this caller waited, without recording the work as done.
+// failed reports whether, while this caller waited, a holder gave the lock back without recording the work as done.
 func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	given := s.Exists && !s.NotReleased && !s.ReleasedAt().Equal(p.released) && (p.held || s.ReleasedAt().After(p.asked))
 	failed := given && last.Token == p.recorded
@@ -69,8 +69,8 @@ func (p *Pause) failed(s elect.LockView, last table.Done) bool {
 	return failed && p.Longest > 0
 }
 
-// begin starts a pause, and returns its length. Half of the length is random, so that the waiters do not all continue
-// at the same instant.
+// begin starts a pause, and returns its length. Up to half of the length is random, so that the waiters do not all
+// continue at the same instant.
 func (p *Pause) begin() time.Duration {
 	longest := p.Longest / 8 << min(p.failures, 3)
 	p.failures++

@@ -15,8 +15,8 @@ import (
 )
 
 // Problems logs errors. Each kind of error is logged once as a warning, and after that only at Debug until the next
-// success. Single failures are normal in a network, so the first failure after a success is also logged only at Debug,
-// unless Spanner refused the request.
+// success. Isolated failures are normal in a network, so the first failure after a success is also logged only at
+// Debug, unless Spanner refused the request.
 type Problems struct {
 	Log  *slog.Logger
 	What string // what can't be done, such as "compete for the lock"
@@ -73,7 +73,7 @@ func Hint(err error) string {
 	return table.FaultOf(err).Hint
 }
 
-// HintAttr returns the attribute for a log line about err that contains the hint, or nothing if there is no hint.
+// HintAttr returns a log attribute with the hint for err, or nil if there is no hint.
 func HintAttr(err error) []any {
 	if hint := Hint(err); hint != "" {
 		return []any{"hint", hint}

@@ -4,7 +4,7 @@
 //   - inbox.go: events for a loop; mailbox.go: events for an observer; pulse.go: whether a loop succeeds
 //   - pause.go: how long a waiter pauses before it retries work that has failed
 //   - stall.go: the rule that work must make progress
-//   - problems.go: how the loops log errors, and advice on how to fix the errors
+//   - problems.go: how the loops log errors, and advice on how to fix them
 package loop
 
 import (
@@ -21,7 +21,7 @@ import (
 // ErrRunning is returned by Run if an earlier Run has not ended.
 var ErrRunning = errors.New("spindle: already running: before calling Run again, wait for done and for any work that has not returned")
 
-// Loop is the background part of a Run. It returns after ctx has ended, once the caller's work has returned, or once
+// Loop is the background part of a Run. After ctx has ended, it returns once the caller's work has returned, or once
 // late has been closed at the end of the grace period. If the work has not returned by then, overdue is a function that
 // waits for it. Otherwise, overdue is nil.
 type Loop func(ctx context.Context, late <-chan struct{}, events *Mailbox) (overdue func(), err error)
@@ -91,8 +91,8 @@ func AndWait(ctx context.Context, run func(context.Context, ...chan<- error) err
 	return <-done
 }
 
-// report sends the result of Run to done. It waits for at most one lease duration, because it is possible that nothing
-// receives the result.
+// report sends the result of Run to done. It waits for at most one lease duration, because there may be no goroutine
+// that receives the result.
 func report(err error, done []chan<- error, s Settings) {
 	if len(done) == 0 {
 		if err != nil {
@@ -105,7 +105,7 @@ func report(err error, done []chan<- error, s Settings) {
 	select {
 	case done[0] <- err:
 	case <-giveUp.C:
-		s.Log.Error("nothing received from the done channel within one lease duration, so the result of Run was dropped; use a buffered channel, as in make(chan error, 1)", "value", err)
+		s.Log.Error("no goroutine received from the done channel within one lease duration, so the result of Run was dropped; use a buffered channel, as in make(chan error, 1)", "value", err)
 	}
 }
 
@@ -129,7 +129,7 @@ func Overdue(what string, lease time.Duration) error {
 	return fmt.Errorf("%s has not returned within one lease duration (%v) after Run's ctx ended", what, lease)
 }
 
-// gracePeriod returns a channel that is closed when d has passed after the end of ctx, unless forget is called first.
+// gracePeriod returns a channel that is closed when d has passed since ctx ended, unless forget is called first.
 func gracePeriod(ctx context.Context, clock elect.Clock, d time.Duration) (over <-chan struct{}, forget func()) {
 	late, forgotten := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Stall watches whether one call of the work makes progress. Time in which the machine was suspended, or this process
-// could not run, does not count if it was longer than an eighth of the limit.
+// Stall watches whether one call of the work makes progress. A period in which the machine was suspended or this
+// process could not run does not count if it was longer than an eighth of the limit.
 type Stall struct {
 	Work  context.Context // the work's; may be nil
 	Clock elect.Clock
@@ -23,7 +23,7 @@ type Stall struct {
 	last atomic.Int64 // the monotonic clock at the last progress
 }
 
-// LogSlow returns a function for Slow that logs.
+// LogSlow returns a function that logs a warning, for use as Stall.Slow.
 func LogSlow(log *slog.Logger) func(idle, left time.Duration) {
 	return func(idle, left time.Duration) {
 		log.Warn("the work has made no progress; its context will be canceled unless it makes progress in the remaining time", "for", idle, "left", left)

@@ -34,9 +34,9 @@ func parse(addr string) (netip.AddrPort, error) {
 	return at, nil
 }
 
-// announced returns the address to which other processes should send. If name is not empty, this is the address name,
-// whose port is optional. Otherwise, it is the address to which the socket is bound or, if the socket listens on all
-// addresses, the local address of the default route.
+// announced returns the address to which other processes should send. If name is given, announced parses it, and adds
+// the socket's port if name has no port. If name is empty, the result is the address to which the socket is bound or,
+// if the socket listens on all addresses, the local address of the default route.
 func announced(bound netip.AddrPort, name string) (netip.AddrPort, error) {
 	switch {
 	case name == "" && bound.Addr().IsUnspecified():

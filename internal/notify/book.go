@@ -16,7 +16,7 @@ type Term struct {
 	Name    string
 	Token   table.Token
 	Lease   time.Duration
-	Waiters []table.Ticket                           // the waiters that the poll before the claim has read, in order
+	Waiters []table.Ticket                           // the tickets that the poll before the claim read, in order
 	Alive   func() bool                              // whether the holder may answer waiters: it is not in jeopardy, and most of the lease is left
 	After   func(ahead []table.Ticket) time.Duration // nil for an elector's term: its followers have ranks instead of tickets
 }
@@ -66,7 +66,7 @@ func (n *Notifier) Hold(locks ...Term) (b Book) {
 	return b
 }
 
-// noteTickets records the waiters whose tickets the poll before the claim has read. It tells them that the lock is
+// noteTickets records the waiters whose tickets were read by the poll before the claim. It tells them that the lock is
 // taken, except for sets, which keep polling.
 func (p *page) noteTickets() {
 	ahead := uint32(0)
@@ -151,7 +151,7 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 
 // answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says
 // that the lock is free. Such answers, and answers to waiters that are not in the Book, are limited like unsolicited
-// messages, because somebody may have repeated an old question.
+// messages, because somebody may have replayed an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {

@@ -30,8 +30,8 @@ type Seen struct {
 	Trip     time.Duration // how long the poll took
 }
 
-// Ear exchanges messages for a waiter: it asks the holders of the waiter's locks whether they are alive, and hears when
-// the locks become free. A nil Ear hears nothing. Only the waiter's goroutine may call its methods.
+// Ear exchanges messages for a waiter: it asks the holders of the locks whether they are alive, and hears when the
+// locks become free. A nil Ear hears nothing. Only the waiter's goroutine may call its methods.
 type Ear struct {
 	n     *Notifier
 	nonce uint64 // names it as a follower
@@ -64,8 +64,8 @@ func (n *Notifier) Listen(p Place, lease time.Duration) *Ear {
 }
 
 const (
-	mostVain  = 3                    // polls in 0.3 leases that messages may cause in vain
-	soonest   = 2 * time.Millisecond // the shortest time between two polls that messages cause
+	mostVain  = 3                    // how many polls messages may cause in vain within 0.3 leases
+	soonest   = 2 * time.Millisecond // the shortest time between a poll and the next, if a message causes the next
 	mostAsked = 32                   // locks whose holders a waiter asks
 	repeats   = 3                    // how often an unanswered question is repeated
 	relays    = 3                    // waiters ahead to which a message is passed on
@@ -142,8 +142,8 @@ func (e *Ear) hangUp(l *line) {
 }
 
 // inVain counts a poll that a message caused and that found nothing new. After too many such polls, the waiter ignores
-// messages that say that its locks are free, and polls as it would without messages. It listens again to messages about
-// a lock when the lock changes hands.
+// messages that say that a lock is free, and polls as it would without messages. When a lock changes hands, the waiter
+// listens to messages about that lock again.
 func (e *Ear) inVain() {
 	add(e.n.vain)
 	if !e.vain.admits(e.n.clock.Now(), mostVain-1, mostVain*e.lease/10) {
@@ -282,8 +282,9 @@ func (e *Ear) left(began elect.Instant, short, long time.Duration) (left time.Du
 	return left
 }
 
-// slow reports whether the holders of all the locks answer, so that the waiter need not poll to find out whether a holder has
-// died. A waiter for several locks keeps polling, because its tickets must say whether it is first in all queues.
+// slow reports whether the holders of all the locks answer, so that the waiter need not poll to find out whether a
+// holder has died. A waiter for several locks keeps polling, because its tickets must say whether it is first in all
+// queues.
 func (e *Ear) slow() bool {
 	if e.n.closed || e.seen.Ticket.Set || len(e.lines) == 0 {
 		return false
@@ -299,7 +300,7 @@ func (e *Ear) slow() bool {
 	return true
 }
 
-// Close ends the Ear, and tells the holders that the waiter has gone.
+// Close ends the Ear, and tells the holders that the waiter is gone.
 func (e *Ear) Close() {
 	if e == nil {
 		return

@@ -17,18 +17,18 @@ type line struct {
 
 	early   elect.Instant // when the next poll is due because of a message; zero: there was none
 	told    bool          // a message has said that the lock is free
-	exempt  elect.Instant // until when the holder told the waiter to leave the lock to others; zero: it told nothing
-	deaf    bool          // messages about this token have led to nothing too often
+	exempt  elect.Instant // until when the holder told the waiter to leave the lock to others; zero: it did not
+	deaf    bool          // messages about this token have too often led to nothing
 	leaving bool          // the holder or a poll has said that a handover is about to begin
 }
 
 // questions records the questions to a holder, and its answers.
 type questions struct {
 	first, last uint64        // the sequence numbers of the last question, and of its last repeat
-	sent        int           // how often the last question was sent without an answer; 0: it is not open
+	sent        int           // how often the last question was sent without an answer; 0: no question is open
 	asked       elect.Instant // when it was first sent
 	answered    elect.Instant // when the last question that was answered had been sent; zero: the holder is silent
-	alone       bool          // no other waiter that the holder hears is ahead
+	alone       bool          // no other waiter that the holder hears from is ahead
 	trip        time.Duration // the last time between a question and its answer
 	timer       *time.Timer   // the next question, or the next repeat
 }
