@@ -100,6 +100,16 @@ func full(t *testing.T) (*Gate, func()) {
 
 // Urgent claims come first, then the first waiters of queues, then the others in the order of their arrival, but the owners
 // take turns. Every fourth place goes to the claim that has waited longest, so that none waits for ever.
+// If even the claims that go alone abort, the gate lets one at a time pass, not all.
+func TestAGateWhoseClaimsAllAbortStaysLimited(t *testing.T) {
+	var g Gate
+	for range 10 * longestSample {
+		g.count(1)
+	}
+	assert.True(t, g.Bounded())
+	assert.Equal(t, 1, g.limit)
+}
+
 func TestPlacesAreGivenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, leave := full(t)
