@@ -98,15 +98,16 @@ func (p *pruning) run(ctx context.Context, t table.Table) error {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // the Spanner client's own error does not mention it
 		}
-		return p.Explain(fmt.Errorf("stopped after %d locks: %w", locks, err))
+		return p.Explain(fmt.Errorf("stopped after %s: %w", terminal.Count(locks, "lock"), err))
 	}
 	if p.f.Objects() {
 		return terminal.PrintJSON(os.Stdout, PrunedJSON{p.dryRun, locks, tickets})
 	}
-	which := fmt.Sprintf("%d locks that were released at least %v ago", locks, p.ages.Released)
+	which := fmt.Sprintf("%s (released at least %v ago", terminal.Count(locks, "lock"), p.ages.Released)
 	if p.ages.Expired != 0 {
 		which += fmt.Sprintf(" or expired at least %v ago", p.ages.Expired)
 	}
+	which += ")"
 	if tickets > 0 {
 		which += ", and " + terminal.Count(tickets, "stale ticket")
 	}
