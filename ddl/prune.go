@@ -44,7 +44,7 @@ func Expired(older time.Duration) PruneOption { return func(a *ages) { a.Expired
 //
 // Prune also deletes abandoned tickets. A process that waits for a lock with package lock renews its ticket. A ticket
 // that was not renewed in time counts as abandoned. If a ticket does not contain its lifetime, it counts as abandoned
-// one day after it was last written. The result does not include tickets.
+// one day after it was last written. Deleted tickets are not included in the number that Prune returns.
 //
 // Prune reads the whole table, page by page. It needs the same permissions as a candidate.
 func Prune(ctx context.Context, db *spanner.Client, name string, older time.Duration, opts ...PruneOption) (int, error) {

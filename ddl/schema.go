@@ -53,8 +53,8 @@ FROM information_schema.columns c
 WHERE LOWER(c.table_schema) = '%s' AND LOWER(c.table_name) = '%s'
 ORDER BY c.ordinal_position`
 
-	// A column that an index only stores has no ordinal_position. In GoogleSQL, is_unique is a BOOL. In PostgreSQL, it
-	// is YES or NO.
+	// A column that is stored in an index, but is not part of its key, has no ordinal_position. In GoogleSQL, is_unique
+	// is a BOOL. In PostgreSQL, it is YES or NO.
 	uniqueQuery = `SELECT i.index_name AS name, i.index_type = 'PRIMARY_KEY' AS main, LOWER(c.column_name) AS part,
 	UPPER(COALESCE(c.column_ordering, '')) LIKE 'DESC%%' AS descending
 FROM information_schema.indexes i

@@ -39,13 +39,13 @@ func (e *SchemaError) Error() string {
 // [*SchemaError] that lists every problem:
 //
 //   - The table or a column is missing, or a column has the wrong type.
-//   - A string column is too short for the longest name or value of a lock.
+//   - A string column is too short for the longest value that locks write to it.
 //   - A timestamp column does not allow commit timestamps.
 //   - A column is generated, or does not allow NULL although locks write NULL to it.
 //   - The table has a row deletion policy.
 //   - The primary key is different or in descending order.
-//   - Inserts can fail because an additional column requires a value, because a unique index does not include the
-//     column name, or because the table is interleaved in another table.
+//   - Inserts can fail because an additional column requires a value, because a unique index does not include the name
+//     column, or because the table is interleaved in another table.
 //
 // Additional columns are allowed if an insert can omit them. Names are compared without regard to case.
 //

@@ -3,8 +3,10 @@
 //	go test .
 //
 // With the build tag controlplane, the tests also start etcd and an API server on loopback, and apply the manifests
-// there. By default, they build both programs, in the versions that controlplane/go.mod requires, which takes minutes.
-// If -binaries names a directory that contains the programs, the tests use these instead:
+// there:
 //
 //	go test -tags controlplane -run 'Cluster|Try' -v .
+//
+// This first builds both programs in the versions that controlplane/go.mod requires, which takes minutes. To use
+// existing programs instead, pass -binaries with the directory that contains them.
 package check
