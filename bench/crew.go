@@ -17,7 +17,7 @@ type crew struct {
 	name   string // of the lock
 	seats  []*seat
 	events chan event
-	past   []event        // since the last round began
+	past   []event        // since the current round began
 	owner  map[string]int // the seat that holds each part of the lock
 }
 
@@ -69,7 +69,7 @@ func (c *crew) fill(i int) error {
 func (c *crew) await(what string, cond func() bool) error {
 	met, err := c.within(time.Minute, cond)
 	if err == nil && !met {
-		err = fmt.Errorf("%s: it took more than a minute until %s", c.name, what)
+		err = fmt.Errorf("%s: after a minute, still waiting for %s", c.name, what)
 	}
 	return err
 }
@@ -142,9 +142,9 @@ func (c *crew) holder() int {
 	return -1
 }
 
-// end sends a signal that ends the process in a seat. It returns how long the lock then had no holder or, for a lock in
-// parts, the longest of these times. After SIGKILL, the time begins with the signal. Otherwise, it begins when the
-// process has stopped its work.
+// end sends a signal that ends the process in a seat. It returns how long the lock then had no holder. For a lock with
+// several parts, it returns the longest time that a part had no holder. After SIGKILL, the time begins with the signal.
+// Otherwise, it begins when the process has stopped its work.
 func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 	parts, victim := c.ownedBy(i), c.seats[i]
 	victim.ended = true
@@ -160,7 +160,7 @@ func (c *crew) end(i int, s os.Signal) (time.Duration, error) {
 		victim.process = nil // from now on, its reports don't count
 	}
 	var gaps []time.Duration
-	err := c.await("the lock was held again", func() bool {
+	err := c.await("the lock to be held again", func() bool {
 		gaps = nil
 		for _, part := range parts {
 			from, to := began, c.first(held, part, func(e event) bool { return e.seat != i })

@@ -38,7 +38,7 @@ func (s system) measureFailovers(g *ground, crews, rounds int, signal os.Signal)
 func (c *crew) failovers(rounds int, signal os.Signal) ([]float64, error) {
 	var took []float64
 	for range rounds {
-		if err := c.await("all parts of the lock were held", c.settled); err != nil {
+		if err := c.await("all parts of the lock to be held", c.settled); err != nil {
 			return took, err
 		}
 		// Candidates need time to discover each other, and the signal must come at a random time between two

@@ -77,7 +77,7 @@ func (o options) run() error {
 	return err
 }
 
-// compare measures the systems one after the other. If one measurement fails, the others are made all the same.
+// compare measures the systems one after the other. If one measurement fails, the others are still made.
 func (o options) compare(n rounds) (comparison, error) {
 	c := comparison{conditions: n.String(), versions: versionsWith(o.apiserver)}
 	var stderr io.Writer

@@ -96,7 +96,7 @@ func (p *process) await(limit time.Duration) (report, error) {
 	}
 }
 
-// runTask runs in the process that start has started.
+// runTask runs in the process that start started.
 func runTask(args []string, orders <-chan string) error {
 	var t task
 	if err := json.Unmarshal([]byte(args[0]), &t); err != nil {

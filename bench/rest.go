@@ -22,7 +22,7 @@ func (s system) measureRest(g *ground, leases int) (atRest, error) {
 	if err != nil {
 		return atRest{}, err
 	}
-	if err := c.await("all parts of the lock were held", c.settled); err != nil {
+	if err := c.await("all parts of the lock to be held", c.settled); err != nil {
 		return atRest{}, err
 	}
 	if err := c.rest(2 * lease); err != nil {

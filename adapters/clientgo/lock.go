@@ -74,8 +74,8 @@ func (l *Lock) Token() spindle.Token {
 }
 
 // Config returns a complete configuration for leaderelection.NewLeaderElector, with the given callbacks. The
-// LeaseDuration is spindle's lease. With the default heartbeat, the RenewDeadline is about 43 % of the lease, and the
-// RetryPeriod about 11 %. If Accept has accepted your own settings, Config returns these instead. ReleaseOnCancel is
+// LeaseDuration is spindle's lease. With the default heartbeat, the RenewDeadline is about 43% of the lease, and the
+// RetryPeriod about 11%. If Accept has accepted your own settings, Config returns these instead. ReleaseOnCancel is
 // set. You may change Name, WatchDog and ReleaseOnCancel. If you change anything else, pass the configuration to
 // Accept.
 //

@@ -31,7 +31,7 @@ func (l limits) room() time.Duration {
 func (l limits) defaults() (leaderelection.LeaderElectionConfig, error) {
 	room := l.room()
 	if room < l.Lease/10 {
-		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v and a lease of %v, client-go could lead for only %v without a renewal; pass at most %v to spindle.WithHeartbeat, or omit that option",
+		return leaderelection.LeaderElectionConfig{}, fmt.Errorf("with a heartbeat every %v and a lease of %v, RenewDeadline + RetryPeriod could be at most %v, which is too short; pass at most %v to spindle.WithHeartbeat, or omit that option",
 			l.Heartbeat, l.Lease, room, (l.Lease / 3).Truncate(time.Millisecond))
 	}
 	return leaderelection.LeaderElectionConfig{

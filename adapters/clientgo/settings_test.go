@@ -102,7 +102,7 @@ func TestOtherSettingsThatAreRefused(t *testing.T) {
 // New says what is wrong, and not an elector's log.
 func TestArgumentsThatAreRefused(t *testing.T) {
 	_, err := newLock(spindle.WithHeartbeat(9 * time.Second))
-	require.EqualError(t, err, `clientgo: lock "mylock": with a heartbeat every 9s and a lease of 10s, client-go could lead for only -550ms without a renewal; pass at most 3.333s to spindle.WithHeartbeat, or omit that option`)
+	require.EqualError(t, err, `clientgo: lock "mylock": with a heartbeat every 9s and a lease of 10s, RenewDeadline + RetryPeriod could be at most -550ms, which is too short; pass at most 3.333s to spindle.WithHeartbeat, or omit that option`)
 	_, err = newLock(spindle.WithLeader(func(context.Context, spindle.Term) {}))
 	require.ErrorContains(t, err, "WithLeader is given twice")
 	_, err = New(nil, "locktable", "mylock")

@@ -3,8 +3,8 @@
 // its schedule, [Once] does the same for an existing job, and [OnlyLeader] runs jobs only on the leading machine.
 //
 // Job and Once take a [lock.Key], which identifies the scheduled time of a run. Use lock.Cron with the job's cron line
-// and the Cron's time zone. All machines must have the same line, time zone and time zone data, or they would get
-// different keys:
+// and the Cron's time zone. All machines must have the same line, time zone and time zone data. Otherwise, they
+// get different keys:
 //
 //	c := cron.New(cron.WithLocation(berlin))
 //	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
