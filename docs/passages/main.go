@@ -1,5 +1,5 @@
 // Passages prints random passages of this project for a reader who is new to it. A passage is a paragraph of a document,
-// a comment, or a message of the program.
+// a comment, or a string such as a message.
 //
 //	go run ./docs/passages -n 40 -seed 1
 //
@@ -59,7 +59,7 @@ func collect(root string) (all []passage, err error) {
 	return all, err
 }
 
-// appendParagraphs adds the paragraphs of a document, except code and tables.
+// appendParagraphs adds the paragraphs of a document, except short ones, headings, code and tables.
 func appendParagraphs(all *[]passage, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 //	go run ./docs/pictures
 //
-// A description has one line for each element of the picture. The line span draws an axis and names the unit of time.
+// A description has one line for each element of the picture. A span line draws an axis and names the unit of time.
 // Without it, the picture has no axis and is 100 units wide.
 //
 //	text: what the picture shows, for readers who can't see it
@@ -82,7 +82,7 @@ type picture struct {
 func draw(description string) (string, error) {
 	p := &picture{}
 	lines := strings.Split(strings.TrimSpace(description), "\n")
-	for _, l := range lines { // arrows lead to lanes below, too
+	for _, l := range lines { // first, because an arrow can lead to a lane below
 		if name, is := strings.CutPrefix(l, "lane: "); is {
 			p.lanes = append(p.lanes, name)
 		}
