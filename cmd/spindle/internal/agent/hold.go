@@ -32,7 +32,7 @@ type hold struct {
 	reads   attention // whether the program reads its lines
 	wait    wait
 	term    term
-	cause   event         // the event to report as the reason for a later loss: the one that began the doubt, or the early end of the term
+	cause   event         // the reason for a later loss: the event that made the hold doubtful, or the end of the term if it came before won
 	ended   chan struct{} // closed once the hold is over
 }
 
@@ -294,7 +294,7 @@ func (h *hold) sayRefused(err error) {
 func (h *hold) sayReleased(err error) {
 	h.change(func(s *status) {
 		if err == nil && errors.Is(s.ended, spindle.ErrSuperseded) {
-			err = s.ended // an elector that finds at its release that its lock was superseded reports no error
+			err = s.ended // if an elector finds, while releasing its lock, that the lock was superseded, it reports no error
 		}
 		s.failure = err
 	})
@@ -305,13 +305,13 @@ func (h *hold) sayReleased(err error) {
 	}
 }
 
-// stop asks the program to release the lock. If the program leads an election, stop first announces to the followers
-// that the lock will be released.
+// stop asks the program to release the lock. If the program is a leader, stop first announces to the followers that the
+// lock will be released.
 func (h *hold) stop(reason string) {
 	h.change(func(s *status) { s.stops = reason })
 	if h.status().phase == held {
 		if term, leads := h.term.lock.(spindle.Term); leads {
-			go func() { _ = term.StepDown(context.Background()) }() // in the end, the term's context is canceled, which calls ask
+			go func() { _ = term.StepDown(context.Background()) }() // later cancels the term's context, which calls ask
 			return
 		}
 	}

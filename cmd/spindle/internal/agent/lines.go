@@ -16,7 +16,7 @@ import (
 //   - leader: in an election, another candidate leads, or no longer does
 //   - held: the lock is held
 //   - until: the program may act for longer
-//   - jeopardy: a heartbeat failed; the program may still act until the time in the last held or until line
+//   - jeopardy: a heartbeat failed; the program may still act until the time in the last "held" or "until" line
 //   - stop: the program should complete its work and release the lock, which it still holds
 //   - lost: the last line; the program has lost the lock, and must not act any more
 //   - timeout: the last line; the lock was not acquired within the time in wait

@@ -41,7 +41,7 @@ func identify(c net.Conn) (process, *problem) {
 // attention tracks whether a program reads its lines. If the request set stall=, the program loses its lock once it has
 // left lines unread for that long. Without stall=, a program that dumps core keeps its lock until the dump is written.
 type attention struct {
-	loop.Stall     // progress is to read something, or to have nothing to read
+	loop.Stall     // progress means reading something, or having nothing to read
 	unread     int // at the last check, in bytes
 }
 

@@ -28,8 +28,8 @@ type program struct {
 	asked  map[string]*hold // by a lock's name: the last hold that asked for the lock; semaphores are left out
 }
 
-// atATime limits how many requests may begin at a time. It is the limit for all programs that can't be told apart,
-// together. Each other program has half of it.
+// atATime limits how many requests may begin at a time. All programs that can't be told apart share this limit. Every
+// other program has a limit of its own, which is half as high.
 const atATime = 64
 
 // share returns how much the program may have of a total.
@@ -76,8 +76,8 @@ func (ps *programs) hangUp(p *program) {
 	ps.forget(p)
 }
 
-// enter counts a new hold until end is called for it. It refuses the hold if there are too many, or if the program has
-// already asked for one of its locks.
+// enter counts a new hold until end is called for it. It refuses the hold if there are too many holds, or if the
+// program has already asked for one of the hold's locks.
 func (ps *programs) enter(h *hold) *problem {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -105,7 +105,7 @@ func tooMany(format string, args ...any) *problem {
 
 // repeats refuses a hold if its program already holds one of the locks or waits for it, because the program would then
 // wait for itself. Semaphores don't count. A hold that the program has given up doesn't count either, because it ends
-// without the program.
+// even if the program does nothing more.
 func (p *program) repeats(h *hold) *problem {
 	if p.key == "" || h.asked.kind == semaphores {
 		return nil

@@ -18,7 +18,7 @@ type promises struct {
 	to    map[string]map[*hold]bool
 }
 
-// promise records that, at the time made, a program was promised that it may act for the duration left.
+// promise records when a program was promised that it may act (made), and for how long (left).
 type promise struct {
 	made elect.Instant
 	left time.Duration
@@ -70,7 +70,7 @@ func (h *hold) promise(p promise) {
 	})
 }
 
-// lift ends the promises to the program, because it can no longer act.
+// lift ends the promises to a program that no longer acts.
 func (h *hold) lift() {
 	h.change(func(s *status) { s.lifted, s.promised = true, promise{} })
 	h.agent.promises.lift(h)

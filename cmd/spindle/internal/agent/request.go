@@ -66,7 +66,7 @@ var parameters = map[string][]string{
 	},
 	onces: {
 		"every",  // the period of the schedule, such as 24h
-		"offset", // how long after 0:00 UTC the scheduled times are; the default is 0, or 7m30s for periods of half an hour or more
+		"offset", // the offset of the scheduled times from 0:00 UTC; the default is 0, or 7m30s for periods of half an hour or more
 		"key",    // the key of a single run
 	},
 }
@@ -78,7 +78,7 @@ var everyKind = []string{
 	"eof",   // release: closing the connection releases the lock, even if the process is still running
 	"stall", // the program loses the lock if it has not read its lines for this long; the default is never
 	"label", // what the program is called in spindle ls; the default is its command
-	"value", // a text that others see next to the holder
+	"value", // text that others see next to the holder
 }
 
 // parse reads the parameters of a request.

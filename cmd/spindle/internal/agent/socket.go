@@ -24,7 +24,7 @@ func (a *Agent) Serve(on net.Listener) *http.Server {
 	return s
 }
 
-// listener accepts connections at once, whatever the programs do.
+// listener accepts every connection immediately. The method conn.Read enforces each program's limits.
 type listener struct {
 	net.Listener
 	agent *Agent

@@ -73,13 +73,13 @@ type Command struct {
 	Args, Env []string
 	Apart     bool // its standard input is empty; otherwise, it is this process's
 	Leaving   bool // its background processes may outlive it
-	Whole     bool // its exit also kills processes that have left its group, and those that other programs have left meanwhile; only on Linux
+	Whole     bool // its exit also kills processes that have left its group, and those that other programs have left behind meanwhile; only on Linux
 
 	Dog *Watchdog // watches the program, and outlives it; or nil
 
 	// Watch, if it is not nil, starts a watchdog for this program alone. Until returns the watchdog's deadline. Start
 	// calls Until before it starts the watchdog, and again just before the program begins, because starting processes
-	// can take long. After that, Allow can extend the deadline.
+	// can take a long time. After that, Allow can extend the deadline.
 	Watch func(until time.Time) (*Watchdog, error)
 	Until func() time.Time
 }
@@ -158,7 +158,7 @@ func (c *Child) live(started chan<- error) {
 }
 
 // begin starts the program. If the child has a watchdog, the program does not run until the watchdog has been told the
-// program's process id, and begin waits for the program only until the watchdog's deadline.
+// program's process id. In that case, begin waits for the program only until the watchdog's deadline.
 func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {

@@ -16,9 +16,8 @@ import (
 // A Terminal is this process's controlling terminal. It must not be used by several goroutines at the same time.
 //
 // A program starts in a background process group, without the terminal. If the kernel stops the program with SIGTTIN or
-// SIGTTOU, because it tries to use the terminal, this process lends the terminal to the program. Until then, keys such
-// as Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline can use the
-// terminal.
+// SIGTTOU for trying to use the terminal, this process lends the terminal to the program. Until then, keys such as
+// Ctrl-C signal this process, and if this process is part of a pipeline, the rest of the pipeline can use the terminal.
 type Terminal struct {
 	file  *os.File
 	own   int            // this process's group

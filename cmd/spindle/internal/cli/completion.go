@@ -23,7 +23,7 @@ const atTab = time.Second
 // argument, or "" if no argument has been typed.
 type completer func(ctx context.Context, t table.Table, lock, begun string) ([]cobra.Completion, error)
 
-// addCompletions registers completions from the contents of the lock table, and from the words of a flag.
+// addCompletions registers completions from the contents of the lock table, and from the values that a flag allows.
 func addCompletions(o *database.Database, root *cobra.Command) {
 	inUse, all := lockNames(false), lockNames(true)
 	argument := map[string]completer{"ls": inUse, "status": inUse, "watch": inUse, "handover": inUse, "release": inUse, "members": groupNames}
@@ -67,7 +67,7 @@ func addCompletions(o *database.Database, root *cobra.Command) {
 				complete = ids
 			}
 			if complete != nil {
-				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if it has one of its own
+				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // fails only if the flag already has a completion
 			}
 		})
 	})
@@ -156,8 +156,8 @@ func listed(ask completer) completer {
 	}
 }
 
-// holding returns a completer that offers the result of the function word for each lock with a holder, or only for the
-// lock in the command's argument.
+// holding returns a completer that calls word for each lock with a holder, or only for the lock in the command's
+// argument, and offers the results.
 func holding(word func(operator.Listing) (text, about string)) completer {
 	return func(ctx context.Context, t table.Table, lock, begun string) (found []cobra.Completion, err error) {
 		all := make([]operator.Listing, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// first lists the flags of each command that a reader needs first. For a command that is not listed, these are all of
-// its own flags.
+// first lists, for each command, the flags that a reader needs first. For a command that is not listed, these are all
+// of its own flags.
 var first = map[string][]string{
 	"spindle": {"db", "table"},
 	"exec":    {"name", "lease", "try", "every", "restart"},
