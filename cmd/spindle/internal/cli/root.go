@@ -37,7 +37,7 @@ func Main(args []string) int {
 	if code, is := run.Beside(args); is {
 		return code
 	}
-	_, args = subprocess.Orders(args) // a machine of the demonstration ends when the demonstration does
+	_, args = subprocess.Orders(args) // a machine in the demonstration ends when the demonstration does
 	root := newRoot()
 	root.SetArgs(args)
 	// An error before a command runs is a mistake on the command line.
@@ -68,7 +68,7 @@ func Main(args []string) int {
 	return code
 }
 
-const rootHelp = `Spindle runs a program on exactly one machine at a time, and shows who holds
+const rootHelp = `Spindle runs a program on only one machine at a time, and shows who holds
 each lock.
 
 Locks are rows of a table in a Cloud Spanner database. A lock has at most one
@@ -77,7 +77,7 @@ before the lease expires, the holder stops by itself, and another process can
 take the lock. Each process that takes the lock gets a new fencing token, which
 is larger than all earlier ones.
 
-To see a demonstration, on an emulator of Spanner instead of your database:
+To see a demonstration on a Spanner emulator, without using your database:
 
   spindle demo
 
@@ -109,7 +109,7 @@ func newRoot() *cobra.Command {
 	o := &database.Database{}
 	root := &cobra.Command{
 		Use:               "spindle COMMAND",
-		Short:             "Run a program on exactly one machine at a time, and see who holds each lock",
+		Short:             "Run a program on only one machine at a time, and see who holds each lock",
 		Long:              rootHelp + "\n" + terminal.CommonCodes + "\nSome commands have further exit codes.",
 		Example:           "  spindle demo",
 		Version:           versionOf(buildInfo()).String(),

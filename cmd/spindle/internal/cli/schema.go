@@ -14,8 +14,8 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 )
 
-// schemaText is a JSON Schema. Its $defs contain a schema for each command that has --output, under the command's name,
-// and the schemas that these refer to.
+// schemaText is a JSON Schema. For each command that has --output, its $defs contain a schema under the command's name.
+// The other $defs are parts of these schemas.
 //
 //go:generate go test -run TestTheSchemaIsGenerated . -update
 //go:embed schema.json
@@ -38,7 +38,7 @@ changes when a key is removed or gets a different meaning, and the minor version
 changes when a key is added. Programs should therefore ignore keys that they
 don't know. The schema itself is stricter, and rejects unknown keys.
 
-The exception is spindle schema agent, which prints an OpenAPI 3.1 document. It
+With agent as COMMAND, schema prints an OpenAPI 3.1 document instead. It
 describes the agent's requests and their parameters, the lines of its responses,
 and the codes of refusals.
 ` + terminal.CommonCodes,

@@ -15,8 +15,8 @@ import (
 //
 // A client loses its session if the emulator is restarted, or if the database is dropped and created again. From then
 // on, all of the client's calls fail. Connection therefore creates a new client and repeats the failed call, which had
-// no effect. A new client does not affect lock holders: as long as its lease row still exists, a holder keeps the lock
-// under the same token.
+// no effect. A new client does not affect lock holders: a holder keeps its lock, under the same token, as long as the
+// lease row still exists.
 type Connection struct {
 	table string
 	dial  func() (*spanner.Client, error)
@@ -38,7 +38,7 @@ func (c *Connection) Client() *spanner.Client {
 // Locks returns the lock table.
 func (c *Connection) Locks() table.Table { return table.Table{Store: table.Via(c.call)} }
 
-// call calls do. If the client has lost its session, do had no effect, so call creates a new client and calls do again.
+// call runs do. If the client has lost its session, do had no effect, and call runs it again with a new client.
 func (c *Connection) call(ctx context.Context, _ string, do func(context.Context, table.Store) error) error {
 	db := c.Client()
 	err := do(ctx, table.Spanner{DB: db, Table: c.table})
@@ -59,8 +59,8 @@ func (c *Connection) call(ctx context.Context, _ string, do func(context.Context
 // quiet is how long the database can take to answer before a command reports that it is waiting.
 const quiet = 3 * time.Second
 
-// Audible logs that the command is waiting if the database takes more than a few seconds to answer. The caller must
-// call the returned function when the database has answered.
+// Audible logs a message if the database takes more than a few seconds to answer. The message says that the command is
+// waiting. The caller must call the returned function when the database has answered.
 func (o *Database) Audible() (answered func()) {
 	if o.Timeout <= quiet {
 		return func() {}

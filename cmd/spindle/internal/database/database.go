@@ -2,7 +2,7 @@
 //
 //   - database.go: the flags that select the database, and hints for database errors
 //   - connection.go: a client that is replaced when it loses its session, and the message about a slow database
-//   - notifications.go: the socket over which the processes that use the database notify each other
+//   - notifications.go: the socket for notifications between the processes that use the database
 package database
 
 import (

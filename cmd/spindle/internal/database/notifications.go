@@ -48,7 +48,7 @@ func (n *Notifications) Listen(o *Database) (option options.Option, end func(), 
 	return func(c *options.Config) { c.Notifier, c.Database = s, o.Path }, s.Close, nil
 }
 
-// Meant reports whether an argument is an address that should follow --notify after an equals sign.
+// Meant reports whether an argument is an address that should have been joined to --notify by an equals sign.
 func (n *Notifications) Meant(arg string) bool { return n.listen == noAddress && notify.IsAddress(arg) }
 
 const noAddress = ":0"

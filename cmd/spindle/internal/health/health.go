@@ -4,7 +4,7 @@
 //   - health.go: the health checks and their HTTP server
 //   - collector.go: the metrics
 //   - systemd.go: the reports to systemd
-//   - pings.go: the watchdog pings that a program sends to this process instead of systemd
+//   - pings.go: the watchdog pings that a program sends to this process instead of to systemd
 package health
 
 import (
@@ -45,7 +45,7 @@ func New(table, lock string, hooks []string, report func() Report, asks chan<- s
 	return &Probe{counters: newCounters(hooks), table: table, lock: lock, report: report, asks: asks}
 }
 
-// Looping tells the probe that the main loop begins. Until then, the process counts as alive.
+// Looping tells the probe that the main loop has begun. Until then, the process counts as alive.
 func (p *Probe) Looping() { p.looping.Store(true) }
 
 // Handler returns the handler for all paths.

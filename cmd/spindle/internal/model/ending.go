@@ -11,7 +11,7 @@ type End string
 
 // The ends of terms.
 const (
-	EndExpired    End = "expired"     // its holder sent no heartbeat for a lease
+	EndExpired    End = "expired"     // no heartbeat was acknowledged for a lease
 	EndReleased   End = "released"    // its holder released the lock, or an operator broke it
 	EndHandedOver End = "handed over" // its holder announced that it was leaving, and released the lock
 	EndReclaimed  End = "reclaimed"   // the same holder has the next term
@@ -37,8 +37,8 @@ func Ending(was, now operator.Listing) (time.Time, End) {
 	case !end.Before(expiry):
 		// A heartbeat after the previous read may have extended the lease. This is unlikely if the next claim came within
 		// half a lease of that read, because the last heartbeat was already late at the time of the read. If the lock
-		// was released instead, the holder may have recovered first. In this case, the next read itself must have come
-		// within half a lease.
+		// was released rather than claimed, its holder may have sent another heartbeat first. The term then counts as
+		// expired only if the two reads are less than half a lease apart.
 		within := end.Sub(was.At)
 		if now.Heartbeat.IsZero() {
 			within = now.At.Sub(was.At)

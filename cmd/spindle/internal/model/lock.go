@@ -104,15 +104,15 @@ type waiterJSON struct {
 	ID      string    `json:"id,omitempty"`                       // its id
 	Since   time.Time `json:"since"`                              // when it began to wait
 	Seconds float64   `json:"waiting_seconds" schema:"minimum=0"` // how long it has waited
-	Key     string    `json:"key,omitempty"`                      // the key that it wants to do
+	Key     string    `json:"key,omitempty"`                      // the key of the work that it wants to do
 	Set     bool      `json:"set,omitempty"`                      // it waits for other locks too
 
 	Notified string `json:"notified,omitempty" schema:"$ref=notified"`
 }
 
 // A waiter can be notified that the lock is free if both its own row and the holder's row have an address. The table
-// does not show whether the holder answers messages. If the holder does not, the waiter polls as often as without
-// notifications.
+// does not show whether the holder answers messages. If it does not answer them, the waiter polls as often as it would
+// without notifications.
 const (
 	canBeNotified = "can be notified"
 	unnotified    = "no notifications"

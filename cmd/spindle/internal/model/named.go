@@ -21,7 +21,7 @@ func OneName(c *cobra.Command, args []string) error {
 	return table.CheckKey(args[0])
 }
 
-// OneLock reads a lock. It returns an error if there is no such lock, but a group with that name.
+// OneLock reads a lock. It returns an error if there is no such lock but there is a group with that name.
 func OneLock(ctx context.Context, t table.Table, name string) (operator.Listing, error) {
 	l, err := operator.ListOne(ctx, t, name)
 	if err == nil && l.State() == operator.Free {
@@ -44,7 +44,7 @@ func noGroup(ctx context.Context, t table.Table, arg string) error {
 	return terminal.Misuse("%[1]s is a group, not a lock; use spindle members %[1]s, or give the name of one of its locks, such as %[2]s", terminal.Show(name), slices.Min(slices.Collect(maps.Keys(r.Members))))
 }
 
-// ExpectedLocks reads the locks, and returns them in the order of their names in the argument.
+// ExpectedLocks reads the named locks, and returns them in the order of the names.
 func ExpectedLocks(ctx context.Context, t table.Table, names []string) ([]operator.Listing, error) {
 	var found []operator.Listing
 	for _, name := range names {

@@ -25,8 +25,8 @@ func (p *Pace) Took(d time.Duration) {
 	}
 }
 
-// Failed records the duration of a failed read. The next pause is as long as that read, but at least Every and at most
-// Longest, because the table may be too large to be read within the timeout.
+// Failed sets the pause after a failed read, which took d. Because the table may be too large to be read within the
+// timeout, the pause is as long as the read took, but at least Every and at most Longest.
 func (p *Pace) Failed(d time.Duration) { p.Pause = max(p.Every, min(d, p.Longest)) }
 
 // Next returns the expected time between the results of two reads.

@@ -50,9 +50,9 @@ func standing(l operator.Listing) string {
 		return fmt.Sprintf("%s is not held: %s claimed it %s and has not confirmed the claim yet\n  token %v", name, terminal.Show(l.Holder()), age, token) + with(l)
 	case operator.Orphaned:
 		if l.Adrift {
-			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; other members can claim the partition once that member's lease must have expired", name, terminal.Show(l.Member.Name))
+			return fmt.Sprintf("%s is not held, because the lock row of its member, %s, was deleted; other members can claim the partition once that member's lease has certainly expired", name, terminal.Show(l.Member.Name))
 		}
-		return fmt.Sprintf("%s is not held, because its lock row was deleted; candidates can claim the lock once the lease of its last holder must have expired", name)
+		return fmt.Sprintf("%s is not held, because its lock row was deleted; candidates can claim the lock once its last holder's lease has certainly expired", name)
 	case operator.Unreadable:
 		return fmt.Sprintf("%s may be held by %s under token %v, but its lease row can't be read", name, terminal.Show(l.Holder()), token)
 	}

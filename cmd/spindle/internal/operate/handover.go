@@ -37,8 +37,8 @@ func NewHandover(o *database.Database) *cobra.Command {
 holder announces that it is leaving, and continues to work for a third of its
 lease, so that the other candidates see the announcement. It then stops its work
 and releases the lock. Another candidate usually claims the lock within a small
-part of a lease. Handover prints the new holder, and the longest time that the
-lock can have had no holder.
+fraction of a lease. Handover prints the new holder, and an upper bound on the
+time during which the lock had no holder.
 
 A holder accepts requests only if it is spindle exec or spindle guard with
 --handover, or a Go program that uses WithHandover. It checks for requests about
@@ -133,7 +133,7 @@ func (h *handover) request(ctx context.Context, db *database.Connection, l opera
 	case errors.Is(err, spindle.ErrSuperseded):
 		err = notSent(terminal.NobodyLeads, "%v is not the current token of %s", l.Token, name)
 	case errors.Is(err, spindle.ErrNoLeader):
-		err = notSent(terminal.NobodyLeads, "the lease of the holder of %s, %s, has just expired", name, terminal.Show(l.Holder()))
+		err = notSent(terminal.NobodyLeads, "the lease on %s, held by %s, has just expired", name, terminal.Show(l.Holder()))
 	case errors.Is(err, spindle.ErrHandoverUnsupported):
 		err = &terminal.Exit{Code: terminal.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", name, terminal.Show(l.Holder()))}
 	case err != nil && ctx.Err() != nil:
@@ -152,7 +152,7 @@ type HandoverJSON struct {
 	From  string  `json:"from"`                              // the id of the holder that was asked
 	To    string  `json:"to"`                                // the id of the next holder
 	Token string  `json:"token" schema:"pattern=^-?[0-9]+$"` // the token of its term
-	Gap   float64 `json:"gap_seconds"`                       // an upper bound of the time during which the lock had no holder
+	Gap   float64 `json:"gap_seconds"`                       // an upper bound on the time during which the lock had no holder
 }
 
 func (h *handover) print(done spindle.Handover) error {
