@@ -49,7 +49,7 @@ func Open(ctx context.Context, database string, opts ...option.ClientOption) (*s
 //     waiting and nothing has been read for 10 s, or for a third of the lease if that is longer. It closes the
 //     connection if the server does not answer within a third of the lease.
 //
-// After a failed attempt to reconnect, the client waits for about a third of the lease at most. An attempt that gets no
+// After a failed attempt to reconnect, the client waits for at most about a third of the lease. An attempt that gets no
 // response fails after 5 s, or after a third of the lease if that is longer.
 //
 // These times have limits, whatever the lease is. The client waits 1 to 20 s for an acknowledgment or an answer, and at

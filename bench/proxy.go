@@ -10,9 +10,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/network"
 )
 
-// proxy starts a proxy for the server at addr, and returns the proxy's address. The proxy counts the messages that
-// clients send. If addr is a URL, each HTTP request counts, and otherwise each message of a gRPC call. For example,
-// each heartbeat of an etcd session is one message in a long-lived streaming call.
+// proxy starts a proxy for the server at addr, and returns the proxy's address. If addr is a URL, the proxy counts the
+// HTTP requests that clients send. Otherwise, it counts the messages that they send in gRPC calls. For example, each
+// heartbeat of an etcd session is one message in a long-lived streaming call.
 func (g *ground) proxy(addr string, sent *atomic.Int64) (string, error) {
 	isHTTP := strings.Contains(addr, "://")
 	own, stop, err := network.NewProxy(addr, 0, func(r *http.Request) {
@@ -28,8 +28,8 @@ func (g *ground) proxy(addr string, sent *atomic.Int64) (string, error) {
 	return own, err
 }
 
-// messages counts the messages of a gRPC call. Each begins with a head of five bytes, of which the last four are its
-// length.
+// messages counts the messages of a gRPC call. Each message begins with a five-byte header, whose last four bytes are
+// the message's length.
 type messages struct {
 	io.ReadCloser
 	sent *atomic.Int64

@@ -47,7 +47,7 @@ func (p place) spanner() (*spanner.Client, error) {
 }
 
 // A manner returns an option, and a function that releases the option's resources. The option decides whether a process
-// learns only from its own polls that a lock is free, or from notifications as well.
+// learns that a lock is free only from its own polls, or also from notifications.
 type manner func() (spindle.LockOption, func(), error)
 
 func alone() (spindle.LockOption, func(), error) { return quiet, func() {}, nil }

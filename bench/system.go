@@ -28,7 +28,7 @@ type system struct {
 }
 
 // A compete function competes for the lock with the given name until ctx ends, and then gives it up. It reports when it
-// begins to hold each part of the lock, and when it stops. A part is the lock itself, or a partition of a group.
+// starts and when it stops holding each part of the lock. A part is the lock itself, or a partition of a group.
 type compete func(ctx context.Context, p place, name string, say say) error
 
 // A locker is a mutex, or an election that is used like one.

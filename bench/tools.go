@@ -13,8 +13,8 @@ import (
 // controlPlane is the directory of the module that pins the version of Kubernetes.
 const controlPlane = "../deploy/check/controlplane"
 
-// findAPIServer returns the path of the kube-apiserver in the cache. If the cache has none, findAPIServer compiles one
-// if compile is true, and otherwise returns "".
+// findAPIServer returns the path of the kube-apiserver in the cache. If the cache has none, findAPIServer
+// compiles one or, if compile is false, returns "".
 func findAPIServer(compile bool) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

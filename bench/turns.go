@@ -11,8 +11,8 @@ import (
 
 const warmUp = 10 // turns that are not measured, because they create the connections and the lock's rows
 
-// A stint contains four times of one turn: when the process asked for the lock, acquired it, began to unlock it, and
-// had unlocked it. They come from the machine's clock, in nanoseconds.
+// A stint records one turn: when the process asked for the lock, acquired it, began to unlock it, and finished
+// unlocking it. Each time is in nanoseconds since 1970.
 type stint struct{ Asked, Held, Left, Done int64 }
 
 // turns repeatedly locks a mutex, holds it, and unlocks it. At the end, it reports all turns at once.
@@ -47,7 +47,7 @@ func (t task) turns(tell func(report), orders <-chan string) error {
 	return nil
 }
 
-// take lets processes take turns, and returns each process's turns. It calls begun just before they begin.
+// take lets processes take turns, and returns each process's turns. It calls begun just before the turns begin.
 func (s system) take(g *ground, processes int, t task, begun func()) (all [][]stint, err error) {
 	places, err := s.places(g, processes)
 	if err != nil {

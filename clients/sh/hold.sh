@@ -85,7 +85,7 @@ kill "$watcher" 2>/dev/null
 released=$(printf 'url = "http://agent/v1/holds/%s/release"\n' "$hold" |
   curl -sS --max-time 30 --unix-socket "$socket" -X POST -K - -o /dev/null -w '%{http_code}')
 if [ "$released" != 200 ]; then
-  echo "hold.sh: the lock was lost, or expires by itself" >&2
+  echo "hold.sh: the lock was lost, or will expire by itself" >&2
   status=76
 fi
 exit "$status"

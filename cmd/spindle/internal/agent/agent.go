@@ -208,8 +208,8 @@ func newID() string {
 	return hex.EncodeToString(b)
 }
 
-// proofOf returns a hash of a hold's id. The lock table contains only this hash, so a program that knows the id can
-// prove that the hold is its own.
+// proofOf returns a hash of a hold's id. The lock table contains this hash instead of the id. By sending the id, a
+// program proves that the hold is its own.
 func proofOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])

@@ -43,7 +43,7 @@ func (a *Agent) Handler() http.Handler {
 	mux.Handle("/", open(func(r *http.Request) answer {
 		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: spindle schema agent lists the paths", r.Method, r.URL.Path)
 	}))
-	mux.Handle("GET /metrics", fewAtATime(api.by(func(r *http.Request, p process) answer { return api.metrics(r, seesAll(p)) }))) // for Prometheus; they name locks only for root and the agent's own user
+	mux.Handle("GET /metrics", fewAtATime(api.by(func(r *http.Request, p process) answer { return api.metrics(r, seesAll(p)) }))) // metrics for Prometheus; only root and the agent's own user see the names of locks
 	return readsBody(mux)
 }
 
@@ -78,7 +78,7 @@ func readsBody(next http.Handler) http.Handler {
 			control := http.NewResponseController(w)
 			_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
 			if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 4<<10)); err != nil {
-				wrong(http.StatusBadRequest, "bad-body", "the request's body could not be read: %v: leave the body out, because no request needs one", err).write(w)
+				wrong(http.StatusBadRequest, "bad-body", "the request's body could not be read (%v): leave the body out, because no request needs one", err).write(w)
 				return
 			}
 			_ = control.SetReadDeadline(time.Time{})
@@ -97,7 +97,7 @@ func (a api) sender(r *http.Request) (process, *problem) {
 	return a.identify(socketOf(r))
 }
 
-// by returns a handler that also tells do which process sent the request.
+// by returns a handler that also passes the sender's process to do.
 func (a api) by(do func(*http.Request, process) answer) http.Handler {
 	return open(func(r *http.Request) answer {
 		p, bad := a.sender(r)
@@ -224,9 +224,9 @@ func (a api) stepDown(r *http.Request, p process) answer {
 	return result{http.StatusAccepted, map[string]string{"state": "stopping"}}
 }
 
-// stepDownAll asks all programs of the sender's user to release their locks, and answers once they have done so. If the
-// sender is root or the agent's own user, it asks the programs of all users. With the parameter drain, the agent also
-// stops giving out locks.
+// stepDownAll asks all programs of the sender's user to release their locks, and answers once they have done so. For
+// root and the agent's own user, it asks the programs of all users. With the parameter drain, which only these two may
+// use, the agent also stops giving out locks.
 func (a api) stepDownAll(r *http.Request, p process) answer {
 	slow(r)
 	everybody := seesAll(p)

@@ -10,10 +10,10 @@ type reading struct {
 	Unix      int64 `json:"unix_ms"`                // the time of day, which keeps running, but can be set
 }
 
-// until returns the end of a term by each clock. The argument left is how much of the term remained just after the
-// clocks were read. A program may act only while every clock that it can read shows a time before that clock's end. The
-// caller must read the clocks before it determines left. If it pauses in between, the result is too early, but never
-// too late.
+// until returns the time at which a term ends, by each clock. The argument left is how much of the term remained just
+// after the clocks were read. A program may act only while every clock that it can read shows an earlier time than the
+// result does. The caller must read the clocks before it determines left. If it pauses in between, the result is too
+// early, but never too late.
 func (r reading) until(left time.Duration) reading {
 	ms := max(left.Milliseconds(), 0)
 	u := reading{Unix: r.Unix + ms}

@@ -10,8 +10,8 @@ import (
 )
 
 // fenceJSON lets a program make a transaction fail if the lock is no longer held. The program either adds Mutation to
-// the transaction, or runs one of the SQL statements with Parameter, and rolls back unless the statement changed Rows
-// rows.
+// the transaction, or runs one of the SQL statements with Parameter, and rolls back unless the number of changed rows
+// is Rows.
 type fenceJSON struct {
 	GoogleSQL  string         `json:"googlesql"`
 	PostgreSQL string         `json:"postgresql"`
