@@ -11,11 +11,11 @@ import (
 //   - Once the work's context has been canceled, the term must end.
 //   - The lock is released only after the work has returned.
 type course struct {
-	handover     bool // whether the leader announces that it is leaving even if the reason is the end of Run's ctx
+	handover     bool // whether the leader announces that it is leaving even if it leaves because Run's ctx has ended
 	keepOnReturn bool // whether the term continues after its work has returned
 
 	stage stage
-	idle  bool          // whether the work has returned, or there is none
+	idle  bool          // whether the work has returned, or there is no work
 	early bool          // whether the term ends because the work has returned
 	by    table.Request // the request that ends the term, or ""
 }
@@ -45,7 +45,7 @@ const (
 	safe                       // a heartbeat was acknowledged again
 	stalled                    // the work has made no progress, so its context has been canceled; Err is set
 	termEnded                  // the lock is no longer held; Err is set
-	timeIsUp                   // the work's grace period after the end of Run's ctx has elapsed
+	timeIsUp                   // the grace period, which begins when Run's ctx ends, has elapsed
 )
 
 // event is an occurrence that the leader reacts to.

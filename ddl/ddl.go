@@ -91,8 +91,8 @@ func Create(ctx context.Context, database, table string, opts ...option.ClientOp
 }
 
 // inTurn reports whether to try a schema change again. An emulator refuses a schema change while another one is in
-// progress, whereas Spanner queues it. If that is the cause of err, inTurn waits briefly and returns true. Before
-// trying again, the caller must check whether the other schema change has created the table.
+// progress, whereas Spanner queues it. If err is such a refusal, inTurn waits briefly and returns true unless ctx ends.
+// Before trying again, the caller must check whether the other schema change has created the table.
 func inTurn(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "concurrent schema change") {
 		return false

@@ -14,7 +14,7 @@ import (
 )
 
 // metrics exports metrics to Prometheus. The metrics of locks come from the last successful read of the table. If that
-// read was too long ago, the metrics of locks are left out, because they may be out of date.
+// read was too long ago, the metrics of locks are left out, because they would be out of date.
 type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
@@ -42,7 +42,7 @@ func newMetrics(s *Server) *metrics {
 var byLock = []string{"table", "lock"}
 
 var (
-	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. While it is 0, there are no metrics of locks.", "table")
+	descUp         = describe("spindle_table_up", "1 if the table was read recently, else 0. While the value is 0, there are no metrics of locks.", "table")
 	descLocks      = describe("spindle_table_locks", "Locks in the table, by state.", "table", "state")
 	descAsOf       = describe("spindle_table_read_age_seconds", "Time since the start of the last successful read of the table.", "table")
 	descPause      = describe("spindle_table_read_pause_seconds", "Pause between two reads of the table. It is longer if reads are slow.", "table")
@@ -158,9 +158,9 @@ func (all *series) ofLocks() {
 	}
 }
 
-// tellsOf reports whether a lock has more metrics than the time of its last completed work. Without --released,
-// released locks have more only if they are expected, have waiters, or belong to a group. There may be many other
-// released locks, and their metrics would show nothing useful.
+// tellsOf reports whether a lock has metrics other than the time of its last completed work. Without --released, a
+// released lock has others only if it is expected, has waiters, or belongs to a group. There may be many more released
+// locks, and their metrics would show nothing useful.
 func (s *Server) tellsOf(k *lock) bool {
 	return k.isTaken() || k.expected || len(k.Waiters) > 0 || k.IsPart() && k.State() != operator.Free || s.Released && k.State() != operator.Free
 }

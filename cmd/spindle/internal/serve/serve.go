@@ -27,7 +27,7 @@ import (
 )
 
 const serveHelp = `Serve shows the lock table on a web page and exports metrics to Prometheus,
-until it is interrupted:
+until it is interrupted. Its paths are:
 
   /         the page: each lock with its holder, a bar that shows how much of
             the lease is left, and a timeline of its terms in the last hour
@@ -47,10 +47,10 @@ The table keeps no history, so the timelines begin with the terms that are
 current when serve is started. A term that begins and ends between two reads is
 missed, or shown without its holder.
 
-Use --expect to name the locks that should always be held. They are on the page
-and in the metrics even if they have no row, so that an alert can detect a lock
-that was never taken. Most other released locks are omitted unless --released is
-given.
+Use --expect to name the locks that should always be held. They appear on the
+page and in the metrics even if they have no row, so that an alert can detect a
+lock that was never taken. Most other released locks are omitted unless
+--released is given.
 
 Use --exclude to leave out locks whose names match a pattern. In a pattern, *
 matches any text and ? matches one character, as in --exclude 'order-*,test/*'.
@@ -98,7 +98,7 @@ func (s *Config) run(ctx context.Context) (err error) {
 	if s.Every < 10*time.Millisecond {
 		return terminal.Misuse("--every %v: must be at least 10ms", s.Every)
 	}
-	if !s.FlagSet.Changed("timeout") { // a read that hangs is soon retried, unless a large table needs longer
+	if !s.FlagSet.Changed("timeout") { // retry soon if a read hangs; a large table may need a longer --timeout
 		s.Timeout = min(s.Timeout, max(5*time.Second, 5*s.Every))
 	}
 	if s.Expect, err = model.CheckExpected(s.Expect); err != nil {
@@ -132,7 +132,7 @@ func (s *Config) run(ctx context.Context) (err error) {
 // matching returns a function that reports whether a name matches any of the patterns. In a pattern, * matches any
 // text, including slashes, and ? matches one character.
 func matching(patterns []string) (func(name string) bool, error) {
-	any := []string{"$^"} // matches nothing; no name is empty
+	any := []string{"$^"} // matches only the empty string, which is not a name
 	for _, p := range patterns {
 		if p == "" {
 			return nil, terminal.Misuse("--exclude: a pattern is empty; give the name of a lock, or a pattern such as 'order-*'")

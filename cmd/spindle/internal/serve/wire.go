@@ -10,10 +10,10 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// In frames, times are milliseconds since 1970 by Spanner's clock, and durations are milliseconds. Only model.LockJSON
-// uses other units.
+// In frames, times are milliseconds since 1970 by Spanner's clock, and durations are in milliseconds. Only
+// model.LockJSON uses other units.
 
-// A snapshotFrame has all locks that pages show. A page gets it first, and again if it has fallen too far behind.
+// A snapshotFrame has all locks that pages show. A page first gets one, and gets another if it falls too far behind.
 type snapshotFrame struct {
 	At       int64      `json:"at"`
 	Next     int64      `json:"next"` // the expected time until the next read
@@ -47,7 +47,7 @@ type awayFrame struct {
 	Error string `json:"error"`
 }
 
-// A lockWire is a lock in a frame: what status says of it, and what only the page shows.
+// A lockWire is a lock in a frame. It has the fields of model.LockJSON, and others that only the page shows.
 type lockWire struct {
 	ID int `json:"id"`
 	model.LockJSON
@@ -68,17 +68,17 @@ type historyWire struct {
 }
 
 type termWire struct {
-	Key    string    `json:"key"` // the token, which distinguishes the term from the lock's other terms
+	Key    string    `json:"key"` // distinguishes the term from the lock's other terms: its token or, if that is unknown, its end
 	Holder string    `json:"holder,omitempty"`
 	From   int64     `json:"from"`
 	To     int64     `json:"to,omitempty"`
 	End    model.End `json:"end,omitempty"`
 	Seen   int64     `json:"seen"`
-	Count  int       `json:"count,omitempty"` // if it is more than one
+	Count  int       `json:"count,omitempty"` // the number of terms that were merged, if more than one
 	Held   int64     `json:"held,omitempty"`
 }
 
-// millis returns milliseconds since 1970, or 0 for the zero time. It does not overflow for any time in Spanner.
+// millis returns milliseconds since 1970, or 0 for the zero time. No time that Spanner can store causes an overflow.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const leastName = 8 // the least width for a name; with less, each row is a card
+const leastName = 8 // the minimum width of the first column; if there is less room, each row is a card
 
 // A Row is one row of a table, for people.
 type Row struct {

@@ -35,7 +35,7 @@ func (e *Exit) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap implements errors.
+// Unwrap returns Err.
 func (e *Exit) Unwrap() error { return e.Err }
 
 // Misuse returns an error for a wrong command line.

@@ -41,8 +41,8 @@ func MarkWithoutVariable(flags *pflag.FlagSet) {
 }
 
 // Invalid replaces the error for a flag value that can't be parsed. Unlike the errors of package strconv, the new error
-// says what a valid value looks like. The function given formats the flag as the user has set it, such as "--lease ".
-// Invalid returns any other error unchanged.
+// says what a valid value looks like. It begins with the result of given, which formats the flag as the user set it,
+// such as "--lease ". Invalid returns any other error unchanged.
 func Invalid(err error, given func(*pflag.Flag) string) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
@@ -101,7 +101,8 @@ Exit codes:
   1    the command failed; the message says why
   2    the command line is wrong`
 
-// Exactly returns a check for exactly n arguments. The text what describes them in errors, such as "a lock's name".
+// Exactly returns a check for exactly n arguments. Its errors use the second parameter to describe the arguments, for
+// example as "a lock's name".
 func Exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -114,7 +115,8 @@ func Exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOne returns a check for at most one argument. The noun what names it in errors, such as "prefix".
+// AtMostOne returns a check for at most one argument. Its errors use the parameter as a noun for the argument, such as
+// "prefix".
 func AtMostOne(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > 1 {

@@ -20,8 +20,8 @@ type Journal struct {
 	timed  atomic.Bool
 }
 
-// Time makes every later line begin with the time. JSON objects contain the time in any case. Commands that run for a
-// long time call it. It is safe to call Time while another goroutine calls Log.
+// Time makes every later line begin with the time. JSON objects contain the time in any case. Long-running commands
+// call Time. It is safe to do so while another goroutine calls Log.
 func (j *Journal) Time() { j.timed.Store(true) }
 
 // Stderr is the journal of this process.
@@ -73,8 +73,8 @@ type outlet struct {
 const room = 1000
 
 // Detach makes the journal write its lines in the background, so that logging never blocks. Call the returned function
-// once no other goroutine logs messages. It waits up to a second for the buffered lines to be written. If that
-// succeeds, later messages are written directly. Otherwise, they are dropped.
+// once no other goroutine logs messages. It waits up to a second for the buffered lines to be written. If they are
+// written by then, later messages are written directly. Otherwise, later messages are dropped.
 func (j *Journal) Detach() (attach func()) {
 	o := &outlet{to: j.out, lines: make(chan any, room)}
 	j.out = o
@@ -123,7 +123,7 @@ func (o *outlet) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Flush waits until all lines are written, but at most 100 milliseconds.
+// Flush waits until all lines are written, but for at most 100 milliseconds.
 func (j *Journal) Flush() {
 	if o, ok := j.out.(*outlet); ok {
 		o.flush(100 * time.Millisecond)

@@ -66,7 +66,7 @@ func (t *Terminal) Buffered(print func(*Terminal) error) error {
 	return cmp.Or(print(&p), out.Flush())
 }
 
-// Paint returns the text in a style, or as it is if the terminal has no colours.
+// Paint returns the text in a style, or unchanged if the terminal has no colours.
 func (t *Terminal) Paint(s Style, text string) string {
 	if !t.colour || text == "" {
 		return text
@@ -74,7 +74,7 @@ func (t *Terminal) Paint(s Style, text string) string {
 	return s.Styled(text)
 }
 
-// Say prints running text in a style. On a terminal, it wraps the text.
+// Say prints running text in a style. It wraps the text to the terminal's width, or to Readable if that is less.
 func (t *Terminal) Say(s Style, text string) {
 	for _, line := range Wrap(text, t.readableWidth()) {
 		fmt.Fprintln(t, t.Paint(s, line))
@@ -91,7 +91,7 @@ func (t *Terminal) readableWidth() int {
 // Readable is the greatest width of running text.
 const Readable = 110
 
-// Redraws reports whether the output can be replaced, with Clear.
+// Redraws reports whether Clear can clear the output, so that it can be drawn again.
 func (t *Terminal) Redraws() bool { return t.IsTerminal && os.Getenv("TERM") != "dumb" }
 
 // Clear is the text that clears a terminal.

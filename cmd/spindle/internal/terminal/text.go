@@ -112,7 +112,7 @@ func Join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
-// URL returns the URL at which a browser on this machine reaches an address.
+// URL returns the URL at which a browser on this machine can reach an address.
 func URL(addr net.Addr) string {
 	host, port, _ := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
@@ -123,7 +123,7 @@ func URL(addr net.Addr) string {
 
 const (
 	year      = 365 * 24 * time.Hour
-	beyond    = 100 * year // further than any correct clock can be off
+	beyond    = 100 * year // longer than any time between correct timestamps
 	skew      = time.Minute
 	inFuture  = "future"
 	overAnAge = ">100y"

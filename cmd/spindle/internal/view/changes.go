@@ -113,9 +113,9 @@ func when(was, l operator.Listing) time.Time {
 	return l.At
 }
 
-// A move says that some of a group's partitions have a new holder, or none any more. Its fields are the id of the
-// member that last held the partitions, and the id of the member that holds them now. Without such a member, the field
-// is "".
+// A move says that some of a group's partitions have a new holder, or no longer have one. Its fields are the id of the
+// member that last held the partitions, and the id of the member that holds them now. If there is no such member, the
+// field is "".
 type move struct{ from, to string }
 
 // moved says how many partitions are in a move, and when the last of them moved.

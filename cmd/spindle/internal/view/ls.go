@@ -56,9 +56,9 @@ semaphore's slots in the list.
 
 A group of package group has one line, with the number of its members, of its
 partitions, and of its partitions without a holder. A group without members is
-also listed, unless --state excludes it. --group shows one group in
-detail: its members, each with the partitions that it holds, and then every
-partition. A partition is in the same state as the member that holds it.
+also listed, unless --state excludes it. --group shows one group in detail: its
+members, each with the partitions that it holds, and then every partition. A
+partition is in the same state as the member that holds it.
 
 With --watch, ls runs until it is interrupted. It reads the table every two
 seconds, or less often if the table is large, and redraws the list, by default
@@ -66,8 +66,8 @@ with --sort state. If the output is not a terminal, ls prints the list again
 whenever a lock in it has changed. Heartbeats and waiters do not count as
 changes. To print only the changes, use spindle watch.
 
--o json prints one object per line; spindle schema describes them. -o name
-prints only the names, quoted for bash and zsh where necessary.
+-o json prints one object per line; spindle schema describes the objects.
+-o name prints only the names, quoted for bash and zsh where necessary.
 
 `
 

@@ -14,8 +14,8 @@ import (
 )
 
 // follow returns the follower that shows the list. On a terminal, the follower redraws the list after each read.
-// Otherwise, it prints the list again only if a lock has changed. The function screen returns the terminal. The
-// follower calls it after each read, because the size of a terminal can change.
+// Otherwise, it prints the list again only if a lock has changed. It gets the terminal from screen after each read,
+// because the size of a terminal can change.
 func (ls *listing) follow(screen func() *terminal.Terminal) *follower {
 	before := ""
 	return &follower{Database: ls.Database, every: 2 * time.Second, patience: ls.Timeout + time.Second,
@@ -45,7 +45,7 @@ func marks(all []model.Entry) string {
 }
 
 // show writes the time of the read and then the list, in a single write. On a terminal, the list replaces the previous
-// one. If not all lines fit, show leaves out the last ones and says how many they are.
+// one. If the list is too long for the terminal, show leaves out its last lines and says how many it has left out.
 func (ls *listing) show(p *terminal.Terminal, at time.Time, all []model.Entry) error {
 	lines := []string{ls.selected.none()}
 	if len(all) > 0 {

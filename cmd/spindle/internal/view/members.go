@@ -17,8 +17,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const membersHelp = `Members shows a group's members, except those whose leases have expired, all as
-of one instant by Spanner's clock. For each member, it shows the slot, the time
+const membersHelp = `Members shows a group's members as of one instant by Spanner's clock, except
+those whose leases have expired. For each member, it shows the slot, the time
 since the member joined, the time since its last heartbeat, and the number of
 partitions that it holds. With --partitions, it also names these partitions.
 Below the members, it lists the partitions that the members' programs have

@@ -69,7 +69,7 @@ func (s *selection) none() string {
 		which = "No lock in the table is in use"
 	}
 	if s.prefix != "" {
-		which += ", among those whose names begin with " + terminal.Show(s.prefix)
+		which += ", considering only names that begin with " + terminal.Show(s.prefix)
 	}
 	if s.states == nil && !s.all {
 		which += ". To list released locks, use --all"
@@ -77,8 +77,8 @@ func (s *selection) none() string {
 	return which + "."
 }
 
-// orders has a comparison function for each value of --sort. Except for names and holders, the first entries are those
-// that operators usually look for, such as the oldest term or the most waiters.
+// orders has a comparison function for each value of --sort. All functions except those for name and holder put first
+// the entries that operators usually look for, such as those with the oldest term or the most waiters.
 var orders = map[string]func(a, b model.Entry) int{
 	"name":  func(model.Entry, model.Entry) int { return 0 }, // they are already in this order
 	"state": func(a, b model.Entry) int { return cmp.Compare(model.Concern(a.State), model.Concern(b.State)) },

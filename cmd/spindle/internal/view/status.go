@@ -17,7 +17,7 @@ import (
 )
 
 const statusHelp = `Status reports whether a lock is held. With --id or --token, it reports whether
-that particular holder has it. An --id that ends in a slash matches every id
+the holder has that id or token. An --id that ends in a slash matches every id
 that begins with it. Default ids have the form host/process/UUID, so --id web-1/
 matches all processes on the host web-1.
 
@@ -49,7 +49,7 @@ hands at any time. Use it to find out where a program runs, but not to decide
 whether a write is safe. To make writes safe, fence them with the token.
 
 Exit codes:
-  0    the lock is held; with --id or --token, by that holder
+  0    the lock is held; with --id or --token, by the holder they identify
   1    the database or a lock could not be read
   2    the command line is wrong
   3    the lock has no holder; with --expect, at least one lock has none

@@ -22,8 +22,8 @@ interrupted. By default, it watches all locks. With NAME, it watches only that
 lock. With --prefix, it watches only the locks whose names begin with the
 prefix. Each line begins with the time of the change by Spanner's clock.
 
-To see all locks at once, with those in trouble first, use spindle ls --watch,
-or spindle serve in a browser.
+To see all locks at once, use spindle serve and a browser, or use
+spindle ls --watch, which lists locks in trouble first.
 
 Watch pauses for the duration --every between two reads of the table. If a large
 table makes reads slow, it pauses for longer, up to 15 seconds, so that reads
