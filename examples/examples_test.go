@@ -238,7 +238,7 @@ func TestSchedulerRedirectsAndHandsOver(t *testing.T) {
 		p = goRun(t, append(db.Env(), "SPINDLE_DB="+db.Path), "./examples/scheduler", "-listen", "localhost:0")
 		return p, p.until(`serving at (\S+)$`)
 	}
-	const elected, ran = `elected .*token=(\d{16})`, `ran the job of (\S+)$`
+	const elected, ran = `elected .*token=(\d{16})`, `ran the job for (\S+)$`
 	first, firstURL := start()
 	token := first.until(elected)
 	second, secondURL := start()

@@ -1,7 +1,7 @@
 // Package group distributes partitions, such as tenants, shards or queues, among the processes of a service. A group
-// can have up to 20,000 partitions. Only one process at a time works on a partition, under that partition's own fencing
-// token. Each process gets a share in proportion to its weight, give or take one partition. When a process joins,
-// leaves or dies, no more partitions move than necessary.
+// can have up to 20,000 partitions. Each partition has at most one owner at a time, and its own fencing token. Each
+// process gets a share in proportion to its weight, give or take one partition. When a process joins, leaves or dies,
+// no more partitions move than necessary.
 //
 // For each group, a process sends a single stream of heartbeats, however many partitions it owns.
 //

@@ -350,7 +350,7 @@ func TestAStopIsOverALeaseLaterWhateverWorkDoes(t *testing.T) {
 		began := time.Now()
 		a.stop()
 		err := <-a.done
-		assert.ErrorContains(t, err, "the work on 2 partitions, such as \"3\", did not return within one lease duration (10s) after its context was canceled; these partitions become free when the member's lease expires")
+		assert.ErrorContains(t, err, "some work (partitions: 2, first: \"3\") did not return within one lease duration (10s) after its context was canceled; its partitions become free when the member's lease expires")
 		assert.Equal(t, lease, time.Since(began))
 		assert.Equal(t, 14, b.has(), "what has returned was given")
 		assert.ErrorIs(t, a.Run(context.Background()), spindle.ErrRunning)

@@ -32,9 +32,9 @@ type Partitions struct{ names []string }
 // like part of a URL path, so "eu/west" becomes "eu%2Fwest". An underscore becomes "%5F". The name of the lock can be
 // at most 4096 bytes long.
 //
-// A rolling update can change the list, and can change it back. While members have different lists, at most six in all,
-// each partition is assigned to a member that has the partition in its list, and the shares are as even as the lists
-// allow. A partition's name must therefore identify the same work in all lists.
+// A rolling update can change the list, and can change it back. A group's members can have up to six different lists at
+// a time. Each partition is assigned to a member that has the partition in its list, and the shares are as even as the
+// lists allow. A partition's name must therefore identify the same work in all lists.
 func Named(names ...string) Partitions { return Partitions{slices.Clone(names)} }
 
 // Numbered returns partitions with the names "0", "1" and so on, n in all. If a program uses n to map keys to
@@ -170,9 +170,9 @@ func (g *Group) Held() []Partition {
 //
 // If done is given, it receives one value after the member has stopped. The value is nil, or an error if not everything
 // could be released or if the observer has not returned in time. Partitions that could not be released become free when
-// the member's lease expires. After the value has been sent, the Spanner client may be closed, and Run may be called
-// again. No goroutine is left, except for work or an observer that has not returned. Until then, Run returns
-// ErrRunning.
+// the member's lease expires. Once the value has been sent, no goroutine is left, the Spanner client may be closed, and
+// Run may be called again. The only exception is work or an observer that has not returned: until it returns, Run
+// returns ErrRunning.
 //
 // The done channel should have a buffer of one. If no goroutine receives the value within one lease duration, the value
 // is dropped and an error is logged.

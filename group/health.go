@@ -66,9 +66,9 @@ func (m *member) trouble(t *term) (worst *trouble) {
 	return worst
 }
 
-// Balanced blocks until this member owns exactly the partitions that it should own. This is the case if this process is
-// in the group, has claimed all partitions that are assigned to it, and has none that are about to move, according to
-// its last poll of the group. Paused partitions do not have to be claimed.
+// Balanced blocks until this member owns exactly the partitions that it should own. This is the case if, according to
+// its last poll of the group, this process is in the group, has claimed all partitions that are assigned to it, and has
+// none that are about to move. Paused partitions do not have to be claimed.
 //
 // Balanced returns an error if ctx ends, if Run was not called, or if Run has ended. It makes no RPC.
 func (g *Group) Balanced(ctx context.Context) error {

@@ -16,7 +16,7 @@ type contest struct {
 	lost   int    // how often another member was first
 }
 
-// join competes for a slot until it has claimed one, and returns the term. It returns nil once ctx has ended.
+// join competes for a slot until it holds one, and returns the term. It returns nil once ctx has ended.
 func (m *member) join(ctx context.Context) *elect.Term {
 	m.candidate = m.candidate.Again()
 	m.candidate.LeaseRecord.Trial = m.fitness.Trial
@@ -61,8 +61,8 @@ func (m *member) tryJoin(ctx context.Context, c *contest) (elect.Step, error) {
 // choose returns the slot to claim, or false if no slot is free. With WithReclaim, its first choice is the slot of a
 // member that has this process's ID. Its next choice is the slot that this process had last, if that slot is free and
 // no other member was faster. After that come the free slots below a slot in use, the highest first, and then the slots
-// above all slots in use, the lowest first. If other members keep being faster, choose picks at random from the first
-// several of these (see among).
+// above all slots in use, the lowest first. Each time another member is faster, choose picks at random from more of
+// these slots (see among).
 //
 // A free slot below a slot in use belonged to a member that has left or died. The new process is probably that member's
 // replacement, and it inherits the partitions that are assigned to the slot.

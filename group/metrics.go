@@ -10,7 +10,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/telemetry"
 )
 
-// metrics contains the metrics of a group, in addition to the metrics of the member's lock.
+// metrics contains the metrics that a group records in addition to those of its member's lock.
 type metrics struct {
 	about   metric.MeasurementOption
 	moves   metric.Int64Counter
@@ -21,7 +21,7 @@ type metrics struct {
 func newMetrics(g *Group, s telemetry.Scope) *metrics {
 	m := &metrics{about: metric.WithAttributeSet(s.Attributes(g.name))}
 	api := s.Meter()
-	// The first two are up-down counters, and not gauges. The values of two members in one process are therefore added
+	// The first two are up-down counters rather than gauges. The values of two members in one process are therefore added
 	// up, and a view without the name attribute shows the total.
 	partitions := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.partitions", metric.WithDescription("Partitions that this process owns.")))
 	paused := telemetry.Made(api.Int64ObservableUpDownCounter("spindle.group.paused", metric.WithDescription("Partitions that the program has paused.")))

@@ -52,8 +52,8 @@ type EarlyReturn int
 
 const (
 	// BeginAgain is the default. It calls the work again under the same token, after a pause. The first pause is 1/30
-	// of the lease, but at most 1 s. It doubles with each further call, up to one lease duration or 10 s, whichever is
-	// shorter. A call that lasts for at least one lease duration resets the pause.
+	// of the lease, but at most 1 s. The pause doubles with each further call, up to one lease duration or 10 s,
+	// whichever is shorter. A call that lasts for at least one lease duration resets the pause.
 	BeginAgain EarlyReturn = EarlyReturn(options.BeginAgain)
 	// KeepIdle keeps the partition without work until it moves. It is for work that is done only once.
 	KeepIdle EarlyReturn = EarlyReturn(options.KeepIdle)

@@ -15,8 +15,8 @@ import (
 )
 
 // manyMembers is the largest number of members for which every poll reads the rows of all members. If there are more
-// members, a member that waits for no partition reads these rows less often. Otherwise, the group's reads per second
-// would grow with the square of the number of members. Every poll still reads the head of the plan, so every member
+// members, a member that waits for no partition reads these rows less often, because the group's reads per second would
+// otherwise grow with the square of the number of members. Every poll still reads the head of the plan, so every member
 // soon notices a new plan.
 const manyMembers = 100
 
@@ -87,8 +87,8 @@ func (p *polls) late() error {
 	return errReadDeadline
 }
 
-// beforeDeadline limits the duration d to part, or to lease/50 if that is longer. As part, callers pass a fraction of
-// the time until the read deadline, so that another poll is possible before the deadline.
+// beforeDeadline limits the duration d to part, or to lease/50 if that is longer. Callers set part to a fraction of the
+// time until the read deadline, so that another poll is possible before the deadline.
 func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	if p.left() > 0 {
 		d = min(d, max(part, p.lease/50))
@@ -235,7 +235,7 @@ func (p *polls) learn(s table.GroupSnapshot) {
 		m.voice.problems.Note(fmt.Errorf("%q: %w", name, err))
 	}
 	if newer > 0 {
-		m.voice.problems.Note(fmt.Errorf("%d of the group's rows were %w; this program ignores them until it is updated", newer, table.ErrNewer))
+		m.voice.problems.Note(fmt.Errorf("ignoring %d of the group's rows (%w) until this program is updated", newer, table.ErrNewer))
 	}
 }
 

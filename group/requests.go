@@ -38,8 +38,8 @@ func (g *Group) Resume(partition string) error {
 // fenced. The work's context is canceled with the cause ErrLetGo, unless it is already canceled.
 //
 // If the partition has to move, its next owner can claim it immediately. Anything that the old work does without a
-// fence may then overlap with the new work. If the partition stays assigned to this member, no member works on it until
-// the old work has returned.
+// fence may then overlap with the new work. If the partition stays assigned to this member, no new work on it begins
+// until the old work has returned.
 //
 // LetGo returns immediately. It does nothing if this member does not own the partition. It returns an error if the
 // partition is not in this member's list.

@@ -183,5 +183,5 @@ func (m *member) awaitWork() error {
 	if busy == nil {
 		return nil
 	}
-	return fmt.Errorf("the work on %d partitions, such as %q, did not return within one lease duration (%v) after its context was canceled; these partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
+	return fmt.Errorf("some work (partitions: %d, first: %q) did not return within one lease duration (%v) after its context was canceled; its partitions become free when the member's lease expires", len(busy), busy[0].Name, m.g.config.Lease)
 }

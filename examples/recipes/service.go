@@ -24,7 +24,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, err := strconv.ParseInt(r.Header.Get("Fencing-Token"), 10, 64)
 	value, unread := io.ReadAll(r.Body)
 	if err != nil || unread != nil {
-		http.Error(w, "the request needs a body and a Fencing-Token header with a decimal number", http.StatusBadRequest)
+		http.Error(w, "the Fencing-Token header must be a decimal number, and the body must be complete", http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()

@@ -13,7 +13,7 @@ func Traffic(lock *spindle.Lock, work http.Handler) http.Handler {
 	mux.Handle("GET /livez", spindle.Probe(lock.Live))
 	mux.Handle("GET /readyz", spindle.Probe(lock.Leading))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if err := lock.Leading(r); err != nil { // the last probe may be a second old
+		if err := lock.Leading(r); err != nil { // the last probe may be outdated
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return

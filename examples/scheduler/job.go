@@ -33,16 +33,16 @@ func createRuns(ctx context.Context, path string) error {
 	return op.Wait(ctx)
 }
 
-// lead runs the job every second until ctx ends. ctx ends when this replica loses the lock, or when its job hangs. If
+// lead runs the job every second until ctx ends. ctx ends when this replica loses the lock, or when the job hangs. If
 // the replica is stopped, ctx ends only after the other replicas have had time to learn that it is leaving.
 func (r *replica) lead(ctx context.Context, term spindle.Term) {
 	for ctx.Err() == nil {
 		second := time.Now().Truncate(time.Second)
 		switch err := r.job(ctx, term, second); {
 		case err == nil:
-			log.Print("ran the job of ", second.UTC().Format(time.TimeOnly))
+			log.Print("ran the job for ", second.UTC().Format(time.TimeOnly))
 		case spanner.ErrCode(err) != codes.AlreadyExists: // AlreadyExists: the previous leader ran it
-			log.Print("did not run: ", err) // after ErrFenced, ctx ends soon
+			log.Print("the job failed: ", err) // after ErrFenced, ctx ends soon
 		}
 		select {
 		case <-time.After(time.Until(second.Add(time.Second))):
@@ -69,7 +69,7 @@ func (r *replica) sweep(ctx context.Context) {
 	}
 }
 
-// job runs the job of the given second. Its write commits only if this replica still leads.
+// job runs the job for the given second. Its write commits only if this replica still leads.
 func (r *replica) job(ctx context.Context, term spindle.Term, second time.Time) error {
 	_, err := term.Apply(ctx, []*spanner.Mutation{
 		spanner.Insert("runs", []string{"second", "token"}, []any{second, int64(term.Token())}),

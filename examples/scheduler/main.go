@@ -4,8 +4,8 @@
 //	go run ./examples/scheduler -listen localhost:8080
 //
 // Start several replicas, each with its own address. Every replica shows the leader at /leader. The leader lists the
-// last runs at /jobs, and the other replicas redirect to it. If you stop the leader with Ctrl+C or SIGTERM, or kill it,
-// another replica takes over. The job is in job.go, and the pages are in web.go.
+// latest runs at /jobs, and the other replicas redirect to it. If you stop the leader with Ctrl+C or SIGTERM, or kill
+// it, another replica takes over. The job is in job.go, and the pages are in web.go.
 package main
 
 import (

@@ -28,9 +28,9 @@ func (r *replica) handler() http.Handler {
 }
 
 // whoLeads returns a handler that calls handle with the last leader that this replica has seen. The handler makes no
-// RPC. If this replica has learned nothing about the lock for the leader's whole lease, another replica may lead by
-// now, and the handler responds with an error instead. A leader that has just crashed still appears to lead, so clients
-// must retry if a redirect gets no response.
+// RPC. If this replica has learned nothing about the lock for the leader's whole lease, the handler responds with an
+// error, because another replica may lead by now. A leader that has just crashed still appears to lead, so clients must
+// retry if a redirect gets no response.
 func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spindle.Leader)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		leader, age, ok := r.lock.Seen()
@@ -42,7 +42,7 @@ func (r *replica) whoLeads(handle func(http.ResponseWriter, *http.Request, spind
 	}
 }
 
-// jobs lists the last runs.
+// jobs lists the latest runs.
 func (r *replica) jobs(w http.ResponseWriter, req *http.Request) error {
 	query := spanner.NewStatement("SELECT second, token FROM runs ORDER BY second DESC LIMIT 60")
 	return r.db.Single().Query(req.Context(), query).Do(func(row *spanner.Row) error {
