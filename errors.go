@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrRunning is returned by Run if an earlier Run of the same Lock has not ended, or if the work of that Run has not
-	// returned.
+	// ErrRunning is returned by Run if an earlier Run of the same Lock or group.Group has not ended, or if its leader
+	// function, work or observer has not returned.
 	ErrRunning = loop.ErrRunning
 
 	// ErrNoLeader is returned by Leader and RequestHandover if no process holds the lock.
@@ -24,8 +24,8 @@ var (
 	ErrHandoverUnsupported = errors.New("the leader does not accept handover requests, because it runs without WithHandover")
 
 	// ErrFenced is returned by Apply and ReadWriteTransaction, in this package and in packages lock and group, if the
-	// token is not valid, for example because its term was superseded or released. Nothing was written, with one
-	// exception that Lock.Apply describes.
+	// token is not valid, for example because the lock was released or another candidate has claimed it. Nothing was
+	// written, with one exception, which is described at Lock.Apply.
 	ErrFenced = fence.ErrFenced
 
 	// ErrSuperseded reports that a term ended because another candidate claimed the lock, an operator released it, or

@@ -27,15 +27,15 @@ const (
 	// LeaderGone means that Event.Leader, the last known leader, no longer holds the lock. If a new leader is already
 	// known, the next Event is LeaderSeen, or Elected if this Lock is the new leader.
 	LeaderGone
-	// Leaving means that the leader will soon release the lock, and announces this to the followers. Until the release,
-	// it still holds the lock. If the leader is another process, Event.Leader describes it. Otherwise, this Lock is the
-	// leader.
+	// Leaving means that the leader is announcing to the followers that it will soon release the lock. Until the
+	// release, it still holds the lock. If the leader is another process, Event.Leader describes it. Otherwise, this
+	// Lock is the leader.
 	Leaving
 	// PartitionAssigned means that this member of a group now owns the partition Event.Partition, under Event.Token.
 	PartitionAssigned
 	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
-	// Event.Err is the cause. Unless the member's term is lost, other members can't claim the partition before the work
-	// has returned.
+	// Event.Err is the cause. Other members can claim the partition only after the work has returned, unless this member
+	// has lost its term or the partition, or the program calls group.Group.LetGo.
 	PartitionRevoked
 	// Stalled means that the work has made no progress for the time that WithStall sets. A Lost event follows at once,
 	// even if the work has not returned. In a group, Event.Partition names the partition, and instead of Lost, a

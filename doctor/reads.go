@@ -84,7 +84,7 @@ func isStrong(on, worst time.Duration) string {
 // Clock is a comparison of this machine's clock with Spanner's during the run.
 type Clock struct {
 	Offset time.Duration `json:"offset_ns"` // how far Spanner's clock is ahead of this machine's, in nanoseconds
-	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs 1 % slow
+	Drift  float64       `json:"drift"`     // 0.01: this machine's clock runs 1% slow
 	Within float64       `json:"within"`    // the error of the drift, plus or minus
 	Over   time.Duration `json:"over_ns"`   // how long the clocks were compared, in nanoseconds
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// RoundTrip is how long requests of one kind took. The requests were sent one after another.
+// RoundTrip summarizes how long requests of one kind took when they were sent one after another.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"` // the median, in nanoseconds
 	P99 time.Duration `json:"p99_ns"` // the 99th percentile, or the slowest of fewer than 100 requests, in nanoseconds
@@ -30,7 +30,7 @@ func roundTripOf(took []time.Duration) RoundTrip {
 	return RoundTrip{P50: took[(n-1)/2], P99: took[slowest], N: n}
 }
 
-// RoundTrips has the round trips for each kind of request that locks make.
+// RoundTrips contains the measurements for each kind of request that locks make.
 type RoundTrips struct {
 	Read        RoundTrip `json:"read"`        // an observation
 	Commit      RoundTrip `json:"commit"`      // a heartbeat, which is a blind commit

@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// cycle takes a lock through its whole life, with the same steps that locks use.
+// cycle takes a lock through a whole life cycle, using the same operations as a candidate.
 func cycle(e *exam) string {
 	name := e.base + "/cycle"
 	first := get(e.elect("first", name))
@@ -86,7 +86,7 @@ func raced(landed, refused int) string {
 	if landed == 0 {
 		must(fmt.Errorf("%w: no fenced commit succeeded before its token was superseded", errNotTheQuestion))
 	}
-	return fmt.Sprintf("%d claims ran concurrently with fenced commits; %d fenced commits succeeded before their token was superseded, and %d were refused after that", rounds, landed, refused)
+	return fmt.Sprintf("%d claims ran concurrently with fenced commits; %d fenced commits succeeded before their tokens were superseded, and %d were refused", rounds, landed, refused)
 }
 
 // fencedWriter is a holder that keeps writing under its token.
@@ -258,7 +258,7 @@ func manyKeys(e *exam) string {
 		found[row.Name] = there[row.Name]
 	}
 	if len(found) != len(there) || len(rows) != len(there) {
-		refute("a read of %d keys and %d ranges returned %d of %d rows", manyNames, manyRanges, len(found), len(there))
+		refute("a read of %d keys and %d ranges returned %d different rows; it should have returned %d, each of them once", manyNames, manyRanges, len(found), len(there))
 	}
 	return fmt.Sprintf("%d keys and %d ranges in one read (%v)", manyNames, manyRanges, round(took))
 }

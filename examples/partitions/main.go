@@ -36,8 +36,8 @@ func main() {
 	})
 }
 
-// takePart runs one of the processes that the demonstration starts. It reports late commits to its parent process,
-// because refused commits leave no trace in the table.
+// takePart runs one of the processes that the demonstration starts. It reports each refused commit to its parent
+// process, because such a commit leaves no trace in the tables.
 func takePart(ctx context.Context, path, id string) error {
 	db, err := spindle.Open(ctx, path, spindle.ClientOptions(lease)...)
 	if err != nil {

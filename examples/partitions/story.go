@@ -254,8 +254,8 @@ func (s *story) see(view group.View) (now picture) {
 	return now
 }
 
-// gap describes the longest time in this act for which a partition had no running owner. The group is read once every
-// Glance, so times below two Glances can't be measured.
+// gap describes the longest time for which a partition had no running owner during this act. The group is read once
+// every Glance, so times below two Glances can't be measured.
 func (s *story) gap() string {
 	if s.vacant.longest < 2*demokit.Glance {
 		return fmt.Sprintf("less than %v", 2*demokit.Glance)

@@ -21,8 +21,8 @@ import (
 //   - parents lists the stream partitions that must be finished before this one is read.
 //   - finished is true once the stream partition has ended and all its changes are processed.
 //
-// Before the first run, insert one unfinished row with an empty token, any worker, no parents, and the time from which
-// to read the stream. Reading with an empty token returns the stream's first partitions.
+// Before the first run, insert one unfinished row with an empty token, the name of any worker, no parents, and the time
+// from which to read the stream. Reading with an empty token returns the stream's first partitions.
 const StreamTable = `CREATE TABLE orders_stream (
 	token    STRING(MAX) NOT NULL,
 	worker   STRING(MAX) NOT NULL,

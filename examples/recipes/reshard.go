@@ -196,8 +196,8 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 	return true, nil
 }
 
-// Drained reports whether n is no longer the number of shards, and all records of those n shards have been consumed.
-// These shards can then be removed from the group's list.
+// Drained reports whether all records in the n shards of an old numbering have been consumed. These shards can then be
+// removed from the group's list. If n is the current number of shards, Drained returns false.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
