@@ -39,7 +39,7 @@ const (
 	byTicket                   // it is signed with the key of the waiter's ticket instead of the key of the holder's lease row
 	relayed                    // free: another waiter passes it on
 	handover                   // heard: the holder is leaving
-	unready                    // waiting: it waits for several locks, and is not first in all their queues
+	unready                    // waiting: the sender waits for several locks, and is not yet first in every queue
 )
 
 // message is a datagram. It contains a hash of the lock's name, not the name.
@@ -72,7 +72,8 @@ type waiter struct {
 	nonce uint64
 }
 
-// waiterOf reports false if the ticket's nonce does not have the form that this program uses.
+// waiterOf returns the waiter that a ticket belongs to, or false if the ticket's nonce does not have the form that this
+// program uses.
 func waiterOf(t table.Ticket) (waiter, bool) {
 	nonce, err := strconv.ParseUint(t.Nonce, 36, 64)
 	return waiter{t.Time, nonce}, err == nil

@@ -21,8 +21,8 @@ type counters struct {
 type fate int
 
 const (
-	flooded   fate = iota // more than this process reads
-	malformed             // not of this program and version
+	flooded   fate = iota // dropped because too many messages arrived
+	malformed             // not in the format of this version
 	unknown               // about a lock that is not known here
 	unsigned              // not signed with the key of anybody who is known here
 	stale                 // signed, but older than what is known

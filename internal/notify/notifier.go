@@ -70,7 +70,7 @@ const (
 	mostRead    = 20_000 // messages a second
 	mostUnasked = 200    // messages a second that nobody asked for, to one address
 	mostNoted   = 4_096  // waiters that a process remembers, for all its locks
-	mostTold    = 64     // waiters that a process remembers for one lock, or tells that a key is done
+	mostTold    = 64     // waiters that a process remembers for one lock; all of them are told when a key is done
 )
 
 // New returns a Notifier. The Notifier announces own as its address, and calls send for each message to another
@@ -130,7 +130,7 @@ func (n *Notifier) Close() {
 	n.hangUp()
 }
 
-// Place identifies a table of a database.
+// Place identifies a table in a database.
 type Place string
 
 // PlaceOf returns a table's place.
@@ -186,8 +186,8 @@ func (n *Notifier) receive(b []byte, from netip.AddrPort) fate {
 }
 
 // post queues a message for do, which sends it. It does not use the network for a message to this process itself. The
-// argument asked says whether the message is a question, or the answer to a waiter in the Book. Other messages are
-// limited, and dropped beyond that limit.
+// argument asked must be true for questions, and for answers to waiters in the Book. The rate of all other messages is
+// limited, and post drops messages that exceed the limit.
 func (n *Notifier) post(m message, to contact, asked bool) {
 	if to.at != n.own {
 		if !usable(n.own, to.at) || !asked && !n.sentTo(to.at.Addr()).admits(n.clock.Now(), mostUnasked, time.Second) {

@@ -10,8 +10,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/elect"
 )
 
-// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. Without an IP
-// address, the socket listens on all addresses, and port 0 means any free port. The argument announce is the address to
+// Listen returns a Notifier with a socket of its own. The argument listen is an IP address with a port. If it has no IP
+// address, the socket listens on all addresses. Port 0 means any free port. The argument announce is the address to
 // which other processes send. If announce is empty, they send to the address in listen or, if the socket listens on all
 // addresses, to the local address of the default route.
 func Listen(listen, announce string) (*Notifier, error) {

@@ -121,9 +121,9 @@ func ListWith(ctx context.Context, t table.Table, prefix string, all bool, named
 	}), at, err
 }
 
-// read lists the locks with the prefix, even if they have only waiters, and the named locks. If all is false, its first
-// request omits the rows of released locks. It then reads a lock again if its lock row was not read and the lock has
-// waiters, has a lease row, or is named.
+// read lists the named locks, and all locks with the prefix, even if they have only waiters. If all is false, its first
+// request omits the rows of released locks. If that request returns no lock row for a lock that has waiters or a lease
+// row, read then reads that lock again. It does the same for named locks, even if all is true.
 func read(ctx context.Context, t table.Table, prefix string, all bool, named ...string) ([]Listing, time.Time, error) {
 	keys := table.Keys{All: true, Prefix: prefix, Busy: !all}
 	if members, ok := membersBeside(prefix); ok {

@@ -30,9 +30,9 @@ func queuesIn(rows table.Rows) queues {
 	return q
 }
 
-// waiters returns the tickets for each lock in names. The names must be sorted. The tickets of a semaphore are listed
-// under the first of its slots in names. A lock that has a queue but is not in names is included if its name begins
-// with prefix.
+// waiters returns the tickets for each lock in names, which must be sorted. It lists the tickets of a semaphore only
+// under the semaphore's first slot in names. If a lock has a queue but is not in names, it is included if its name
+// begins with prefix.
 func (q queues) waiters(names []string, prefix string) map[string][]table.Ticket {
 	all, known := map[string][]table.Ticket{}, map[string]bool{}
 	if len(q) == 0 {
@@ -61,7 +61,7 @@ func (q queues) waiters(names []string, prefix string) map[string][]table.Ticket
 	return all
 }
 
-// LongestWait returns how long the waiter that came first has waited, or 0 if there are no waiters.
+// LongestWait returns how long the waiter that came first has been waiting, or 0 if there are no waiters.
 func (l Listing) LongestWait() (longest time.Duration) {
 	for _, t := range l.Waiters {
 		longest = max(longest, l.At.Sub(t.Since()))

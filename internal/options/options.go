@@ -31,7 +31,7 @@ const DefaultLease = 10 * time.Second
 // allows 80,000, but a commit of that size would delay reads.
 const defaultBatch = 500
 
-// Config contains the settings that the options make. The method Table also sets gate and site.
+// Config contains the settings that result from the options. The method Table also sets gate and site.
 type Config struct {
 	Lock
 	Elector
@@ -50,7 +50,7 @@ type Lock struct {
 	Heartbeat time.Duration
 	LockDelay time.Duration
 	Value     string
-	Stall     time.Duration    // how long the work may make no progress; 0: forever
+	Stall     time.Duration    // how long the work may go without progress; 0: forever
 	Shared    bool             // whether to send its requests together with other locks' requests
 	Notifier  *notify.Notifier // nil: none
 	Log       *slog.Logger
@@ -58,7 +58,7 @@ type Lock struct {
 	Tracers   trace.TracerProvider // nil: the global one
 }
 
-// Elector has the settings for locks that compete for as long as they run.
+// Elector has the settings for electors. Some of them are for groups, too.
 type Elector struct {
 	Poll         time.Duration // 0: a third of the shorter lease, the holder's or this candidate's
 	Reclaim      bool
@@ -117,9 +117,9 @@ func (o OnReturn) String() string {
 	return [...]string{"it begins again", "the partition stays without work", "the partition is released for a while"}[o]
 }
 
-// Option is a setting. The public packages return an Option as one of their interfaces, which determine the kinds of
-// locks that accept it. Tests, and processes that hold locks on behalf of others, pass an Option itself, which every
-// constructor accepts.
+// Option is a setting. The public packages return each Option as an interface, which determines the kinds of locks that
+// accept it. Tests, and processes that hold locks on behalf of others, pass a plain Option, which every constructor
+// accepts.
 type Option func(*Config)
 
 // The kinds of locks that an option can be for. If an option is not for a kind, the compiler names the missing method.
@@ -133,7 +133,7 @@ func (Option) forElectors() {}
 func (Option) forLocks()    {}
 func (Option) forGroups()   {}
 
-// Join returns an option that makes the settings of all the given options.
+// Join returns an option that applies all the given options.
 func Join[O any](opts ...O) Option {
 	return func(c *Config) {
 		for i, opt := range opts {
@@ -223,7 +223,7 @@ func (c *Config) Grace() time.Duration {
 	return c.Lease
 }
 
-// Run returns the settings of a Run.
+// Run returns the settings for a Run.
 func (c *Config) Run(log *slog.Logger, wrap func(step string, err error) error) loop.Settings {
 	return loop.Settings{Lease: c.Lease, Grace: c.Grace(), Clock: c.Clock, Log: log, Wrap: wrap, Observe: c.Observe}
 }

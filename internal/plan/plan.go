@@ -1,8 +1,8 @@
 // Package plan determines who is in a group and which partitions each member should own. It encodes this plan as text
 // that members can publish. It never waits or reads a clock. docs/groups.md explains the plan.
 //
-// Each plan follows from the previous one, so that as few partitions as possible move. A function of the names and
-// slots alone would also move partitions that could stay where they are.
+// Each plan is computed from the previous one, so that as few partitions as possible move. A plan computed only from
+// the names and slots would also move partitions that could stay where they are.
 package plan
 
 import (
@@ -19,13 +19,13 @@ const (
 	maxWeight = 1 << 20 // a quota times a weight must fit in an int64
 )
 
-// Member is a member that partitions are assigned to.
+// Member is a member to which a plan can assign partitions.
 type Member struct {
 	Slot   int    // at least 0; each slot has one member
 	Token  int64  // the token of the member's term
 	List   string // the digest of the member's list
 	Weight int    // from 1 to 1<<20; other values count as the nearest of these
-	Trial  bool   // the member is assigned one partition at most
+	Trial  bool   // limits the member to one partition, unless all eligible members are on trial
 	ID     string // in UTF-8; "" unless the member's identity is kept after its eviction
 	Keep   time.Duration
 }
@@ -119,7 +119,7 @@ func (p *Plan) index(slot int) int {
 	return i
 }
 
-// Members returns the members to which partitions are assigned, ordered by slot.
+// Members returns the plan's members, ordered by slot.
 func (p *Plan) Members() []Member {
 	if p == nil {
 		return nil

@@ -237,5 +237,5 @@ func (p Planning) Targets() []int {
 // Planned reports whether the assignment of partitions to members is known.
 func (p Planning) Planned() bool { return p.Next != nil && p.known != nil }
 
-// Settled reports whether the published plan is right for the members that count, and this member counts.
+// Settled reports whether the published plan is up to date for the members that count, and this member is one of them.
 func (p Planning) Settled() bool { return p.Planned() && p.Counts() && p.differs.IsZero() }

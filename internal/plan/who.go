@@ -9,12 +9,12 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Lives reports whether row o belongs to a member that has sent a heartbeat within its lease.
+// Lives reports whether row o belongs to a member whose lease has not expired.
 func Lives(o table.Observation) bool {
 	return isMember(o) && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease
 }
 
-// Living returns the number of members in the snapshot that have sent a heartbeat within their leases.
+// Living returns the number of members in the snapshot whose leases have not expired.
 func Living(s table.GroupSnapshot) (n int) {
 	for _, o := range s.Members {
 		if Lives(o) {
@@ -35,7 +35,7 @@ func isMember(o table.Observation) bool {
 // Since returns when a member joined, as the token of its term or of the earlier term that it reclaimed.
 func Since(o table.Observation) table.Token { return cmp.Or(o.LeaseRecord.Since, o.Token) }
 
-// Over reports whether the lock row o shows that the term under the token has ended for good.
+// Over reports whether the lock row o shows that the term with this token has ended for good.
 func Over(o table.Observation, token table.Token) bool {
 	return o.Heartbeat.IsZero() || o.Token != token
 }
@@ -64,11 +64,11 @@ func slotOf(name string) int { part, _ := table.PartOf(name); return part.Slot }
 type Memory struct {
 	Group   string
 	Lease   time.Duration                    // this process's own
-	Missing map[table.LeaseRef]time.Time     // when the row of a member was first missing
+	Missing map[table.LeaseRef]time.Time     // when the row of a member was first found missing
 	Leases  map[table.LeaseRef]time.Duration // the leases of members seen, until their terms are known to have ended
 }
 
-// NewMemory returns the memory of a process with this lease that has seen nothing yet.
+// NewMemory returns an empty memory for a process with this lease.
 func NewMemory(group string, lease time.Duration) *Memory {
 	return &Memory{group, lease, map[table.LeaseRef]time.Time{}, map[table.LeaseRef]time.Duration{}}
 }
@@ -98,7 +98,8 @@ func (m *Memory) Learn(s table.GroupSnapshot) {
 	}
 }
 
-// LeaseOf returns a member's lease, even if its lease row has since been deleted.
+// LeaseOf returns a member's lease, even if its lease row has since been deleted. If the lease is not known, LeaseOf
+// returns this process's own lease.
 func (m *Memory) LeaseOf(o table.Observation) time.Duration {
 	return cmp.Or(m.Leases[table.LeaseRef{Name: o.Name, Token: o.Token}], m.Lease)
 }
@@ -116,12 +117,12 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 	return dead
 }
 
-// Slots returns the slots that the process with this id may compete for. Some of them may be held. These are the slots
-// up to number h+1+more, where h is the highest slot that has a row or is in the published plan. The caller passes the
-// process's most recent slot as last.
+// Slots returns the slots that the process with this id may compete for, even if they are held. It considers the slots
+// up to number h+1+more, where h is the highest slot that has a row or is in the published plan. It always considers
+// last, the process's most recent slot.
 //
 // Slots leaves out a slot whose rows can't be read. It also leaves out a slot whose rows were deleted by hand, as long
-// as another member may still be acting.
+// as another member may still be acting in that slot.
 func (m *Memory) Slots(s table.GroupSnapshot, l List, id, last string, more int) (names []string) {
 	top := slotOf(last) - 1 // considered even if all rows were deleted by hand
 	for name := range s.Members {

@@ -7,7 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// partitionView is what a poll has read about one partition. If the poll did not read it, only later can be set.
+// partitionView is what a poll has read about one partition. If the poll did not read the partition, all fields except
+// later are zero.
 type partitionView struct {
 	read       bool
 	later      bool          // skipped, because too many partitions are wanted; a later poll reads it
@@ -17,7 +18,7 @@ type partitionView struct {
 	row        table.Observation
 }
 
-// taken reports whether another holder has the partition: a member or a plain lock.
+// taken reports whether another member, or the holder of a plain lock, has the partition.
 func (x partitionView) taken() bool {
 	return x.read && x.unreadable == nil && !x.own && (x.wait == never || x.wait > 0 && x.row.Confirmed())
 }
@@ -25,12 +26,12 @@ func (x partitionView) taken() bool {
 // Special values for the pause before the next poll of a partition. A pause of 0 means an immediate poll.
 const (
 	NoLook  = never             // no partition needs a poll
-	awaited = time.Duration(-1) // it is not known when it can be claimed; the pause grows with the time waited so far
+	awaited = time.Duration(-1) // the length of the wait is unknown; the pause grows with the time waited so far
 )
 
 // decideEntry returns a partition's next state, and how long to pause before the partition is polled again. If the
-// pause is awaited, the caller chooses its length. The parameter room says whether one more partition may start to move
-// now. TestTheTableOfTheDecision lists all decisions.
+// pause is the constant awaited, the caller chooses its length. The parameter room says whether one more partition may
+// start to move now. TestTheTableOfTheDecision lists all decisions.
 func (f Facts) decideEntry(e *Entry, x partitionView, room bool) (to State, next time.Duration) {
 	switch e.State {
 	case Free:
@@ -94,7 +95,7 @@ type Facts struct {
 	Planned   bool // the assignment of partitions to members is known
 	Acting    bool // the term is held and continues
 	Leaving   bool // the term is being given up
-	Moving    bool // a batch of partitions is moving, so no other may start to move now
+	Moving    bool // a batch of partitions is moving, so no other partition may start to move now
 	Batch     int  // the maximum number of partitions in a commit
 	Now       elect.Instant
 }
@@ -110,12 +111,12 @@ type Decisions struct {
 	Taken            []*Entry      // this member wants them, but another holder has them
 	Again            bool          // poll again immediately, before any claim or reconciliation
 	Next             time.Duration // the shortest pause that a partition needs, or NoLook
-	Awaits           bool          // the pause of some partition is awaited
+	Awaits           bool          // at least one partition's pause is the constant awaited
 	More             bool          // this member wants more partitions than the poll has read
 }
 
-// Decide applies the decision table to every partition in the inventory. For partitions that need no request, it also
-// records the new state.
+// Decide applies the decision table to every partition in the inventory. If a partition becomes free or unresolved, it
+// also records the new state. The caller records the other changes when it acts on the decisions.
 func (f Facts) Decide(j Judge) Decisions {
 	window, all := f.window()
 	d := f.decide(func(e *Entry) partitionView { return f.view(j, e, !all) })

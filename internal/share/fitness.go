@@ -11,7 +11,7 @@ import (
 // Fitness sets the cool-down of this process, which depends on how its last terms ended.
 type Fitness struct {
 	Lease time.Duration
-	Trial bool // the next term is on trial: the plan assigns it one partition at most
+	Trial bool // the next term is on trial (see plan.Member)
 
 	pause time.Duration // the length of the next cool-down
 }
@@ -44,7 +44,7 @@ func (f *Fitness) CoolDown(e Ending) time.Duration {
 	return pause
 }
 
-// Recovered ends the trial.
+// Recovered ends the trial, and resets the cool-down.
 func (f *Fitness) Recovered() { f.Trial, f.pause = false, 0 }
 
 // Conduct records for how long a member has tried to claim or release partitions without success during one term.
@@ -115,7 +115,8 @@ func (c *Conduct) FailingSince(has int) elect.Instant {
 	return second
 }
 
-// Sick reports whether the problem is probably this member, rather than a single partition that no member can claim.
+// Sick reports whether the failures are probably due to this member, rather than to a single partition that no member
+// can claim.
 func (c *Conduct) Sick() bool { return c.FailingSince(1) != elect.Instant{} }
 
 // Passes reports whether the member has just passed its trial: it has acted on a partition for one lease duration.
@@ -133,8 +134,8 @@ func (c *Conduct) Passes(now elect.Instant, acted int) bool {
 	return false
 }
 
-// Useless reports whether the member must give up its term, because it keeps partitions from other members without
-// being able to claim or release any.
+// Useless reports whether the member must give up its term, because it has been unable to claim or release partitions
+// for so long that other members should get them.
 func (c *Conduct) Useless(now elect.Instant, owned int) bool {
 	limit := 2 * c.Lease
 	if c.Trial {

@@ -115,15 +115,15 @@ func (v *Inventory) Hold(e *Entry, token table.Token, lease time.Duration) {
 	e.Suspect = Suspicion{}
 }
 
-// Revoke ends the assignment for good. The token is never acted on again.
+// Revoke records that the assignment was revoked. The member never acts under the assignment's token again.
 func (v *Inventory) Revoke(e *Entry, now elect.Instant) {
 	e.Assigned.Since = now
 	v.become(Revoking, e)
 }
 
 // Release marks up to the given number of revoked partitions as being released, and returns them. It chooses partitions
-// whose work has returned or that were let go. It also reports whether there are more of them, and whether any of them
-// can't be released because its lease row is missing.
+// whose work has returned, or whose release does not wait for the work. It also reports whether there are more such
+// partitions, and whether it found any that can't be released because their lease rows are missing.
 func (v *Inventory) Release(most int) (releasing []*Entry, more, lost bool) {
 	for _, e := range v.All {
 		switch {
@@ -240,7 +240,7 @@ func (v *Inventory) Pause(names map[string]bool) (paused, resumed []*Entry) {
 	return paused, resumed
 }
 
-// Unmarked returns the locks of paused partitions that the table should show as paused, but may not show yet.
+// Unmarked returns the locks of paused partitions that the table should show as paused, but may not yet.
 func (v *Inventory) Unmarked() (locks []string) {
 	for _, e := range v.All {
 		if e.Paused == Paused && e.Target && e.State == Free {
@@ -250,7 +250,7 @@ func (v *Inventory) Unmarked() (locks []string) {
 	return locks
 }
 
-// Mark records that the table shows that these partitions are paused.
+// Mark records that the table shows these partitions as paused.
 func (v *Inventory) Mark(locks []string) {
 	for _, lock := range locks {
 		if e := v.byLock[lock]; e.Paused == Paused && e.Target {

@@ -8,8 +8,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Query adds to q what the next poll must read about partitions. A whole poll also checks the partitions that the
-// member holds.
+// Query adds to q what the next poll must read about partitions. If whole is true, the poll also checks the partitions
+// that the member holds.
 func (f Facts) Query(q table.GroupQuery, whole bool) table.GroupQuery {
 	q.Members = q.Members || q.Body || q.All
 	for _, e := range f.Inventory.All {

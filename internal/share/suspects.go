@@ -54,7 +54,7 @@ func (all Entries) Owe() bool {
 	return slices.ContainsFunc(all, func(e *Entry) bool { return e.Suspect.failed() && !e.done() })
 }
 
-// Oldest returns the suspect partition that has failed for longest, or zero values.
+// Oldest returns the partition that has been suspect longest, or zero values if none is suspect.
 func (all Entries) Oldest() (name string, s Suspicion) {
 	for _, e := range all {
 		if e.Suspect.failed() && (!s.failed() || e.Suspect.Since.Mono < s.Since.Mono) {
