@@ -55,7 +55,7 @@ func TestAKeyIsDoneOnceAndASmallerOneIsNotRunAnyMore(t *testing.T) {
 		}
 		_, err := b.process().once("nightly").TryDo(ctx, KeyOf("a"), succeed)
 		assert.ErrorIs(t, err, ErrPassed)
-		assert.ErrorContains(t, err, `key "a" will not run, and may never have run: a larger key is already done: "b0"`)
+		assert.ErrorContains(t, err, `the work for key "a" will not run, and may never have run, because a larger key is already done: "b0"`)
 		assert.Equal(t, "b0", b.last("nightly"))
 	})
 }

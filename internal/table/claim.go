@@ -103,11 +103,10 @@ func drop(o Observation) (writes []Write) {
 	return writes
 }
 
-// Confirm makes the claimant the holder of the named locks, which it has claimed under the token. It inserts a lease
-// row with the lease record for each lock. Confirm fails with ErrSuperseded if the claim of one of the locks no longer
-// exists or is already confirmed. It fails with ErrAborted if the transaction was aborted and nothing was written.
-// After any error except ErrAborted, the confirmation may still have been applied, and the claimant can send a
-// heartbeat to find out.
+// Confirm makes the claimant the holder of the named locks, which it has claimed under the token. For each lock, it
+// inserts a lease row that contains the lease record. Confirm fails with ErrSuperseded if the claim of one of the locks
+// no longer exists or is already confirmed. If it fails with ErrAborted, nothing was written. After any other error,
+// the confirmation may have been applied, and the claimant can send a heartbeat to find out.
 func (t Table) Confirm(ctx context.Context, token Token, p LeaseRecord, names ...string) error {
 	_, err := t.confirm(ctx, "confirm", token, p, true, names)
 	return err
@@ -224,7 +223,7 @@ func (t Table) Prune(ctx context.Context, seen ...Observation) (int, error) {
 		return append(drop(o), Write{Kind: Delete, Name: o.Name}, Write{Kind: Delete, Name: BrokenRow(o.Name)})
 	})
 	switch {
-	case errors.Is(err, ErrAborted) && len(seen) > 1: // one of the locks is being claimed, which must not delay the others
+	case errors.Is(err, ErrAborted) && len(seen) > 1: // one of the locks is being claimed; the others are still to be pruned
 		a, err := t.Prune(ctx, seen[:len(seen)/2]...)
 		if err != nil {
 			return a, err

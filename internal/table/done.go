@@ -69,7 +69,7 @@ func (d Done) Forbids(due Due) error {
 	case due.Key > d.Key, d.OtherPeriod(due) && d.At.Before(timeOf(due.Key)):
 		return nil
 	}
-	return fmt.Errorf("key %q will not run, and may never have run: %w: %q", due.Key, ErrPassed, d.Key)
+	return fmt.Errorf("the work for key %q will not run, and may never have run, because %w: %q", due.Key, ErrPassed, d.Key)
 }
 
 // OtherPeriod reports whether the last completed key belongs to a schedule with a different period.
@@ -107,8 +107,8 @@ func decodeDone(row Row) (Done, error) {
 	return Done{Due: Due{j.Key, period}, By: j.By, Token: TokenAt(row.Token), At: row.Heartbeat}, nil
 }
 
-// Record returns the writes that record that the holder with this id has done the work that was due. These writes make
-// the commit fail unless the lock is held under the token.
+// Record returns writes that set the lock's last completed key on behalf of the holder with this id. A commit that
+// contains them fails unless the lock is held under the token.
 func Record(name string, token Token, due Due, id string) []Write {
 	return []Write{requireLease(name, token), record(name, token, due, id)}
 }

@@ -31,7 +31,7 @@ type Fault struct {
 	Command string // advice for users of the command
 }
 
-// FaultOf returns one of these faults.
+// These are the faults that FaultOf returns.
 var (
 	NotAFault     = &Fault{}
 	noRow         = &Fault{} // an expected answer too: a row does not exist, usually because the token is no longer valid
@@ -43,7 +43,7 @@ var (
 	NoPermission  = &Fault{Kind: Refusal, Setup: true, Hint: "the client needs roles/spanner.databaseUser on the database",
 		Command: "to see the required roles, run spindle init --print"}
 	NoDatabase = &Fault{Kind: Refusal, Setup: true, Hint: "check the database path that was given to the Spanner client",
-		Command: "check --db; to list the databases of an instance, run gcloud spanner databases list"}
+		Command: "check --db; to list the databases of an instance, run gcloud spanner databases list --instance=INSTANCE"}
 	NoTable = &Fault{Kind: Refusal, Setup: true, Hint: "check that the table exists; ddl.Create creates it",
 		Command: "check --table, or create the table with spindle init"}
 	NoSession = &Fault{Kind: Refusal, Hint: "the Spanner client has lost its session, for example because the database was dropped and created again; create a new client"}
@@ -105,8 +105,8 @@ func answered(err error) *Fault {
 
 // Spanner returns the same code whether a row, table, database, session or transaction is missing, and its error texts
 // have changed over time. From such an error, a holder concludes that it has lost its lock only if a row, table,
-// database or instance is missing. If the error names the type of the missing resource, the type must match, except for
-// a missing table, which is recognized by the text alone.
+// database or instance is missing. If the error names the type of the missing resource, that type must be a table, a
+// database or an instance. A missing table is recognized by the text alone.
 //
 // A database, table or column can be named "transaction". Such a name always follows a colon or a word such as "table",
 // so the patterns ignore the word "transaction" there.
@@ -119,8 +119,7 @@ var (
 )
 
 // closedTexts contains parts of the errors that a Spanner client itself returns after this process has closed it. Some
-// of these errors are returned only by calls that were in progress when the client was closed, or if it was closed
-// before its first call.
+// of these errors occur only if the client was closed during a call or before its first call.
 var closedTexts = map[codes.Code][]string{
 	codes.InvalidArgument: {"invalid session"}, codes.FailedPrecondition: {"SessionClient is closed"},
 	codes.Canceled: {"client connection is closing", "Session client closed"},

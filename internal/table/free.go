@@ -17,10 +17,10 @@ import (
 // token that the claimant has chosen.
 //
 // Every other step that changes the token F of the lock row also deletes name_F, so only one of these steps can be
-// applied. This includes ordinary claims and Prune, because they delete the lease row of the token that they observed.
+// applied. Ordinary claims and Prune do so because they delete the lease row of the token that they observed.
 
 // tokenAge is how old a chosen token is when the claimant observes the lock. If the lock was released more recently
-// than that, the token is younger. It must be in the past, because Spanner rejects timestamps in the future.
+// than that, the token is younger. A token must be in the past, because Spanner rejects timestamps in the future.
 const tokenAge = time.Second
 
 // FreeClaim is a claim of released locks through their free rows. It claims either all of the locks or none. A
@@ -106,8 +106,8 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
 // locks with a free row of the next token. The new row records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. The claim itself may have deleted that row, but
-// so may an earlier attempt of Retract or a step of another candidate. Outcome tells whether the claim was applied.
+// Retract fails with ErrChanged if the old free row no longer exists. The claim itself, an earlier attempt of Retract,
+// or another candidate may have deleted that row. Outcome tells whether the claim was applied.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]
 	t.also = nil

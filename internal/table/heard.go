@@ -38,7 +38,8 @@ func note(ctx context.Context, err error) error {
 	return err
 }
 
-// DialOptions returns options that make a client's connections note the last answer to each request of a Spanner.
+// DialOptions returns options for the client of a Spanner store. For each request, connections with these options note
+// the last answer that reports an outage.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(noteAnswer), grpc.WithChainStreamInterceptor(noteStream)}
 }

@@ -40,7 +40,7 @@ func requireLease(name string, token Token) Write {
 	return Write{Kind: Update, Name: LeaseKey(name, token)}
 }
 
-// mark returns the change of one column of the lock row.
+// mark returns a function whose writes set one column of the lock row.
 func mark(column string, value any) func(LeaseRef) []Write {
 	return func(h LeaseRef) []Write { return []Write{{Kind: Update, Name: h.Name, Set: []Cell{{column, value}}}} }
 }
@@ -54,9 +54,9 @@ func (t Table) Heartbeat(ctx context.Context, token Token, names ...string) erro
 type apartKey struct{}
 
 // Apart returns a context for a request that a Store must combine with few others or none. A poll with n > 0 is sent
-// alone, because other candidates wait for its answer. For a heartbeat, n is the number of earlier attempts that were
-// not acknowledged. The larger n is, the fewer heartbeats share a commit, because a different heartbeat in the same
-// commit may have caused the failures.
+// alone, because other claims in this process wait for its answer. For a heartbeat, n is the number of earlier attempts
+// that were not acknowledged. The larger n is, the fewer heartbeats share a commit, because a different heartbeat in
+// the same commit may have caused the failures.
 func Apart(ctx context.Context, n int) context.Context { return context.WithValue(ctx, apartKey{}, n) }
 
 func ApartOf(ctx context.Context) int {
@@ -94,7 +94,7 @@ func (t Table) Succeed(ctx context.Context, id, name string, token Token) error 
 // A Request asks a holder to give up its lock.
 type Request string
 
-// A request sets one column of the holder's lease row to NULL. The constant is the name of that column.
+// Each constant is the name of the column that the request sets to NULL in the holder's lease row.
 const (
 	ByOperator   Request = ColToken     // an operator wants a different holder
 	ByPreference Request = ColHeartbeat // a candidate of higher priority wants the lock

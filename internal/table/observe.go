@@ -68,7 +68,8 @@ func (o Observation) Successor() (id string, named bool) {
 	return strings.CutPrefix(o.Writer, succeeds)
 }
 
-// Holder returns the claimant's id. It returns "" if the holder is leaving and its lease record was not read.
+// Holder returns the id of the holder or claimant. It returns "" if the holder is leaving and its lease record was not
+// read.
 func (o Observation) Holder() string {
 	switch {
 	case !o.Leaving():
@@ -91,7 +92,7 @@ func WithLeases(names []string, at time.Time) Keys {
 	return keys
 }
 
-// Observe reads the lock rows of the names at one instant, in one RPC.
+// Observe reads the lock rows of the named locks at one instant, in one RPC.
 func (t Table) Observe(ctx context.Context, names ...string) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Names: names})
 	return rows.observations(names, err)
@@ -127,8 +128,8 @@ func (t Table) LookAtLeases(ctx context.Context, about time.Time, names ...strin
 	return rows.observations(names, err)
 }
 
-// Holders reads a range in one RPC. It returns the held locks whose leases have not expired, with their lease records.
-// The range may contain unrelated locks: Holders ignores names for which the given function returns false.
+// Holders reads a range of keys in one RPC. It returns the held locks whose leases have not expired, with their lease
+// records. The range may contain unrelated locks: Holders ignores names for which the given function returns false.
 func (t Table) Holders(ctx context.Context, r Range, is func(name string) bool) ([]Observation, error) {
 	rows, err := t.Read(ctx, "observe", Present, Keys{Ranges: []Range{r}})
 	var names []string

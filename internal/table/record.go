@@ -42,7 +42,7 @@ type LeaseRecord struct {
 	ListDigest string        `json:"plan,omitempty"`   // the digest of the member's list of partitions
 	Since      Token         `json:"since,omitempty"`  // when the member joined, if that was before its token
 	Weight     int           `json:"weight,omitempty"` // relative to the other members; 0 means 1
-	Trial      bool          `json:"trial,omitempty"`  // the member is assigned one partition at most, because it achieved nothing in its last term
+	Trial      bool          `json:"trial,omitempty"`  // the member is assigned at most one partition, because it achieved nothing in its last term
 	Keep       time.Duration `json:"-"`                // how long the member's share is remembered after the member has left
 
 	// With is set only for partitions of a group, because they have no heartbeats of their own. It is the key of the
@@ -68,7 +68,7 @@ type leaseRecordJSON struct {
 // example, an elector's lock should always be held, but a mutex is often free. The protocol does not depend on it.
 type LockKind string
 
-// These are the kinds of locks. Programs of earlier versions do not record a lock's kind.
+// Programs of earlier versions do not record a lock's kind.
 const (
 	Elector   LockKind = "elector"
 	Exec      LockKind = "exec"
@@ -123,7 +123,7 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 		err = fmt.Errorf("has %q:%q, but a positive duration of at most %v was expected", what, given, MaxLease)
 	}
 	if err != nil {
-		return LeaseRecord{}, fmt.Errorf("lease row %q: lease record %q %w: the lock stays taken because its holder may still be acting; stop the holder, then delete the row",
+		return LeaseRecord{}, fmt.Errorf("lease row %q: lease record %q %w; the lock stays taken because its holder may still be acting: stop the holder, then delete the row",
 			row.Name, secret.ReplaceAllString(row.Writer, `$1"…"`), err)
 	}
 	p := j.LeaseRecord
@@ -140,7 +140,7 @@ func decodeLeaseRecord(row Row) (LeaseRecord, error) {
 var secret = regexp.MustCompile(`("notify"\s*:\s*)"[^"]*"?`)
 
 // ErrNewer means that a row was written by a newer version of this program, in a format that this version can't read. A
-// lock with such a row counts as held.
+// lock with such a lease row counts as held.
 var ErrNewer = errors.New("written by a newer version of spindle")
 
 // format is the version of the JSON in rows. This program writes it into the field v, and can read this version and all

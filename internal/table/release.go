@@ -46,8 +46,9 @@ func release(h LeaseRef) []Write {
 // row's token is the token that the holder has lost, and its heartbeat is the time of the break.
 //
 // If a holder's release is refused, this row helps the holder to tell whether an earlier attempt of the same release
-// was applied. Until the holder's lease expires, another candidate can claim the lock only after the holder's own
-// release or after a break. So if the lock has a later token and there was no break, the earlier attempt was applied.
+// was applied. Until the holder's lease expires, a candidate with another id can claim the lock only after the holder's
+// own release or after a break. So if the lock has a later token and there was no break, the earlier attempt was
+// applied.
 
 const brokenSuffix = "!broken"
 

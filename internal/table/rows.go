@@ -70,7 +70,7 @@ func (r Rows) Done(lock string) (Done, error) {
 
 func (r Rows) Leases(lock string) []Row { return r.leases[lock] }
 
-// observations decodes the rows of the names, unless err is set.
+// observations decodes the rows of the named locks, unless err is set.
 func (r Rows) observations(names []string, err error) ([]Observation, error) {
 	observed := make([]Observation, len(names))
 	for i, name := range names {
