@@ -22,7 +22,7 @@ type GroupSnapshot struct {
 	Body        string                 // the body of the plan if requested; "" if no body has the head's token
 	LeaseExists map[LeaseRef]bool
 	Partitions  map[string]Observation
-	Unreadable  map[string]error // by the names of members and partitions whose lease rows can't be read
+	Unreadable  map[string]error // why a lease row can't be decoded, by the name of its member or partition
 }
 
 // manyRanges is the number of partitions above which it is cheaper to read all partitions of the group as one range
@@ -92,10 +92,10 @@ func (q GroupQuery) keys(group string, about time.Time) Keys {
 	return keys
 }
 
-// MembersOf returns the range of the rows of all members of a group, given the prefix of the names of its locks.
+// MembersOf returns the range of a group's member rows. The names of all locks of the group begin with prefix.
 func MembersOf(prefix string) Range { return Range{prefix + "member/0000", prefix + "member/9999_~"} }
 
-// partsOf returns the members and partitions of the group that have a row, even if it is only a lease row.
+// partsOf returns the names of the group's members and partitions that have a row, even if it is only a lease row.
 func (r Rows) partsOf(group string) (names []string) {
 	seen := map[string]bool{}
 	for _, row := range r.All {
@@ -109,8 +109,8 @@ func (r Rows) partsOf(group string) (names []string) {
 }
 
 // Members of a group publish their plan in two rows, the head and the body. One commit writes both rows, so both have
-// the same token. Members read the head in every poll, and read the body only if the head's token has changed. The rows
-// have no heartbeat, and no lock can have their names.
+// the same token. Members read the head in every poll, but read the body only until they have decoded the one with that
+// token. The rows have no heartbeat, and no lock can have their names.
 //
 // The plan says only which member should hold each partition. The partition's own rows show which member actually holds
 // it.

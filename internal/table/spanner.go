@@ -18,11 +18,11 @@ import (
 
 // Spanner is the Store for a table in a Spanner database. Its requests are tagged with the name of the protocol step.
 // They have high priority, so that the application's own load can't starve them. Only pruning and reads of a whole
-// table or group have low priority, because they can be large and no lease depends on them.
+// table, group or prefix have low priority, because they can be large.
 //
 // The steps use mutations and reads by key, which are the same in both dialects and keep lock names out of SQL text.
 // Only FenceStatement and the query in busy.go use SQL. FenceStatement is for applications that use only SQL in their
-// transactions, and the query lists held locks.
+// transactions. The query lists held locks.
 type Spanner struct {
 	DB    *spanner.Client
 	Table string
@@ -110,8 +110,8 @@ func (s Spanner) Commit(ctx context.Context, step string, writes []Write) error 
 	return explain(missing(err))
 }
 
-// Transact implements Store. The reads are optimistic: they lock no rows in the database. So a candidate that dies
-// before its commit blocks nobody, and no heartbeat waits for a commit that has not been sent yet.
+// Transact implements Store. The reads are optimistic: they lock no rows in the database. A candidate that dies before
+// its commit therefore blocks nobody, and no heartbeat waits for a commit that has not been sent yet.
 func (s Spanner) Transact(ctx context.Context, step string, fn func(context.Context, Reader) ([]Write, error)) (time.Time, error) {
 	ctx, explain := listen(ctx)
 	txn, err := spanner.NewReadWriteStmtBasedTransactionWithOptions(ctx, s.DB, spanner.TransactionOptions{

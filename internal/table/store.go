@@ -11,9 +11,8 @@ var (
 	// failed attempt applied nothing, but an earlier attempt of the same commit may have been applied.
 	ErrMissing = errors.New("the row, its table or the database does not exist")
 
-	// ErrNotFound is the error of a commit that failed because something does not exist, unless Spanner's answer
-	// clearly names a row, the table or the database. For example, a session may have been lost. However, a row may
-	// also be missing.
+	// ErrNotFound is the error of a commit if Spanner answers NOT_FOUND without clearly naming a row, the table or the
+	// database. For example, a session may have been lost, but a row may also be missing.
 	ErrNotFound = errors.New("something was not found")
 
 	// ErrExists is the error of a commit that inserts a row that already exists. The failed attempt applied nothing,

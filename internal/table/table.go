@@ -1,4 +1,4 @@
-// Package table implements the steps of the protocol on the lock table, which docs/locks.md describes. Other packages
+// Package table implements the steps that the protocol (see docs/locks.md) takes on the lock table. Other packages
 // contain the loops that run these steps. Most steps that write can handle several locks in one commit.
 package table
 

@@ -59,8 +59,8 @@ func (t Tick) Due(now time.Time) (due Due, risk string) {
 	return due, cmp.Or(Halfway(last, now, last.Add(t.Period)), risk)
 }
 
-// Halfway describes the risk of scheduled work that runs about halfway between two scheduled times: a process with a
-// slightly different clock might choose the other key. At other times, Halfway returns "".
+// Halfway describes the risk if now is about halfway between two scheduled times: a process with a slightly different
+// clock might choose the other key. At other times, Halfway returns "".
 func Halfway(last, now, next time.Time) string {
 	if (next.Sub(now)-now.Sub(last)).Abs()/2 > margin(next.Sub(last)) {
 		return ""

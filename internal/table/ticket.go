@@ -205,7 +205,8 @@ func content(row Row) Ticket {
 const MostTickets = 32
 
 // readQueues reads the keys, and at least the first MostTickets tickets of each queue. It usually makes one request. If
-// that would return too many rows, it reads the tickets in further requests. They need not come from the same snapshot.
+// the reply reaches the limit of rows, readQueues reads the keys again, and then the tickets in further requests, which
+// may read later snapshots.
 func readQueues(ctx context.Context, s Store, step string, bound Bound, keys Keys, queues ...Range) ([]Row, time.Time, error) {
 	all := Keys{Names: keys.Names, Ranges: slices.Concat(keys.Ranges, queues), Limit: 100 + 8*len(keys.Names) + 2*MostTickets*len(queues)}
 	rows, at, err := s.Read(ctx, step, bound, all)

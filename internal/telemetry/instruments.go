@@ -12,7 +12,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// meter contains the instruments of one provider, as long as a lock has a standing with this provider.
+// meter contains the instruments of one provider. It exists as long as any lock has a standing with this provider.
 type meter struct {
 	provider metric.MeterProvider // nil if the provider can't be the key of a map; the meter is then for one Watch
 

@@ -36,8 +36,8 @@ func (s Scope) named() []attribute.KeyValue {
 
 func ofToken(t table.Token) attribute.KeyValue { return keyToken.Int64(int64(t)) }
 
-// startCall begins the span of a call, if the call has one. Polls have none, and heartbeats have one only during an
-// election.
+// startCall begins the span of a call, or returns no span if the call gets none yet. A poll gets its span later, if it
+// fails or leads to an election. A heartbeat outside an election gets a span only if it fails.
 func (w *Watch) startCall(ctx context.Context, step string) (context.Context, trace.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

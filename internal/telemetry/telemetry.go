@@ -124,7 +124,7 @@ type Watch struct {
 	waited bool             // a lock was not free when the candidate looked
 
 	mu       sync.Mutex
-	since    time.Time // since when the candidate has been waiting
+	since    time.Time // when the candidate began to wait
 	terms    []*Term   // the terms that have not ended
 	looks    []call    // of this attempt
 	election trace.Span

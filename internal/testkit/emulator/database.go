@@ -17,7 +17,7 @@ import (
 
 // CreateDatabase creates a database in a new instance, and applies the statements to it in order. It returns the
 // database's path, in the form projects/P/instances/I/databases/D, when the database is ready to use. If CreateDatabase
-// fails, it deletes the database and the instance again.
+// fails, it deletes the database and the instance.
 func (e *Emulator) CreateDatabase(ctx context.Context, dialect databasepb.DatabaseDialect, statements ...string) (string, error) {
 	path := "projects/spindle/instances/spindle-" + uuid.NewString() + "/databases/spindle"
 	err := e.CreateDatabaseAgain(ctx, path, dialect, statements...)

@@ -47,7 +47,7 @@ func Open(ctx context.Context) (*Emulator, error) {
 // flags that Start itself sets.
 //
 // The emulator runs until [Emulator.Close] is called or this process exits. If no emulator is installed, the error says
-// how to install one. If the emulator does not report that it listens, the error contains the emulator's output.
+// how to install one. If the emulator does not report that it is listening, the error contains the emulator's output.
 func Start(ctx context.Context, flags ...string) (*Emulator, error) {
 	src, err := find(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func given(ctx context.Context, value string) (*Emulator, error) {
 	return &Emulator{addr: addr}, nil
 }
 
-// reach waits until a gRPC server accepts a connection at addr, for at most reachTimeout.
+// reach checks that a gRPC server at addr accepts a connection within reachTimeout.
 func reach(ctx context.Context, addr string) error {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

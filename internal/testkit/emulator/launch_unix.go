@@ -19,9 +19,9 @@ import (
 // watchdog is the shell script that runs an emulator and stops it when this process ends. Its arguments are the
 // emulator's argv.
 //
-// File descriptor 3 is the read end of a pipe, and only this process has the write end. The script therefore reads end
-// of file when this process ends for any reason. Descriptor 4 is the write end of a second pipe, and only the script
-// has it. This process therefore reads end of file when the script exits.
+// File descriptor 3 is the read end of a pipe, and only this process has the write end. The script therefore reads EOF
+// when this process ends, for whatever reason. Descriptor 4 is the write end of a second pipe, and only the script has
+// it. This process therefore reads EOF when the script exits.
 //
 // STOP is replaced by the command that removes the emulator's container, or by a colon if there is no container. The
 // script always kills the emulator as well. Otherwise, it could wait forever if removing the container failed.
@@ -139,7 +139,7 @@ func (p *process) ready(ctx context.Context, c command) (string, error) {
 		return "", err
 	}
 	if err := reach(ctx, addr); err != nil {
-		return "", fmt.Errorf("emulator: %s was started and should listen on %s, but it can't be reached: %w", c.argv[0], addr, err)
+		return "", fmt.Errorf("emulator: %s was started and should be listening on %s, but it can't be reached: %w", c.argv[0], addr, err)
 	}
 	return addr, nil
 }

@@ -30,7 +30,7 @@ type command struct {
 	// enough.
 	stop []string
 
-	// patience is how long the emulator may take until it answers.
+	// patience is how long the emulator may take to answer.
 	patience time.Duration
 
 	// address returns the address at which this process can reach the emulator. Its argument is the address that the

@@ -51,7 +51,7 @@ func BesideOthers(t *testing.T, f func(*Fleet)) {
 	Within(longest, t, func(t *testing.T) { f(&Fleet{T: t, Store: &memstore.Store{}}) })
 }
 
-// inBubble is locked while a call of Bubble is running.
+// inBubble is locked while a call to Bubble is running.
 var inBubble sync.Mutex
 
 // Bubble runs f in a bubble of package synctest. While f runs, the whole process uses one core and collects garbage

@@ -23,8 +23,8 @@ import (
 )
 
 // Context is a context that counts the callbacks registered on it, so that tests can detect callbacks that the library
-// leaves behind. Deriving a context from a Context registers a callback, and so does context.AfterFunc. A callback
-// counts until it is stopped or called.
+// leaves behind. Deriving a cancelable context from a Context registers a callback, and so does context.AfterFunc. A
+// callback counts until it is stopped or called.
 type Context struct {
 	context.Context
 	End context.CancelFunc
@@ -168,7 +168,7 @@ func stacks(all bool) []byte {
 
 // Repeats makes up to n runs of one seed, until a run is the same as an earlier one. If all runs differ, it returns two
 // of them. Even with one seed, some runs may differ, because two events in the same nanosecond can occur in either
-// order. But if a choice did not come from the seed, probably all runs would differ.
+// order. However, if a choice did not come from the seed, all runs would probably differ.
 func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	var runs []string
 	for range n {
@@ -181,10 +181,10 @@ func Repeats(n int, run func() string) (first, second string, repeats bool) {
 	return runs[0], runs[1], false
 }
 
-// AllCases reports whether the environment variable SPINDLE_ALL_CASES is set. In virtual time, all cases take minutes.
-// The tests of verify/chaos take longer.
+// AllCases reports whether the environment variable SPINDLE_ALL_CASES is set. If it is, the tests in virtual time
+// take minutes, and the tests of verify/chaos run for longer.
 //
-// The tests must read the variable themselves. Otherwise, go test would print cached results of a run without it.
+// The tests themselves must read the variable. Otherwise, go test would print cached results of a run without it.
 func AllCases() bool { return os.Getenv("SPINDLE_ALL_CASES") != "" }
 
 // Brief reports whether tests that try all combinations should try only some of them. It returns true if -short is
@@ -218,7 +218,7 @@ type Farewell struct {
 	Left  bool // the lock is left to expire, and the holder must report that
 }
 
-// Farewells returns the possible outcomes of a release with this step.
+// Farewells returns the possible outcomes of a release whose request has the given step.
 func Farewells(step string) []Farewell {
 	sick := func(how memstore.Sickness) func(*memstore.Link, string) {
 		return func(l *memstore.Link, _ string) { l.Sicken(step, how, 0) }
