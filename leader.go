@@ -301,7 +301,7 @@ func (l *leader) lost(reason error, at elect.Instant) {
 
 var (
 	errHangs   = errors.New("the last heartbeat of the ended term is still in progress")
-	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate does not compete until it does")
+	errOverdue = errors.New("the leader function has not returned since its term ended; this candidate will not compete again until the function returns")
 )
 
 func (l *leader) abandon(event) {
@@ -354,15 +354,14 @@ func (l *leader) remindLater() {
 	l.reminder.Reset(l.reminder.waited)
 }
 
-// remind logs that the work has not returned. Until it returns, no other candidate can be elected or, if the lock is
-// lost, this candidate can't be elected again.
+// remind logs that the work has not returned, and what this means for the lock or for this candidate.
 func (l *leader) remind() {
 	log := l.loop.log
 	if l.stopping() {
 		log.Warn("the leader function was told to stop but has not returned; if it does not return in the remaining time, the lock will not be released, but left to expire", "left", rounded(l.graceLeft()))
 		return
 	}
-	why := "the leader function was told to stop but has not returned; the lock stays held until it does"
+	why := "the leader function was told to stop but has not returned; the lock stays held until it returns"
 	if l.course.stage >= hung {
 		why = errOverdue.Error()
 	}

@@ -114,7 +114,7 @@ func TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn(t *tes
 				if stop.first != nil {
 					stop.first(a)
 				}
-				before := strings.Count(log.String(), "the lock stays held until it does")
+				before := strings.Count(log.String(), "the lock stays held until it returns")
 				began := time.Now()
 				a.Stop()
 				said := func() bool { return strings.Contains(log.String(), "left to expire") }
@@ -128,7 +128,7 @@ func TestAStopSaysThatTheLockWillBeLeftToExpireWhileTheWorkCanStillReturn(t *tes
 				assert.InDelta(t, stop.warns, time.Since(told), float64(2*time.Millisecond))
 				assert.LessOrEqual(t, time.Since(began), 2*fleet.Lease)
 				assert.Equal(t, 1, strings.Count(log.String(), "left to expire"))
-				assert.Equal(t, before, strings.Count(log.String(), "the lock stays held until it does"))
+				assert.Equal(t, before, strings.Count(log.String(), "the lock stays held until it returns"))
 				close(hang)
 				synctest.Wait()
 			})

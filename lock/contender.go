@@ -92,8 +92,8 @@ func (s *contender) patience() elect.Patience {
 	return elect.Patience{Clock: s.config.Clock, Lease: s.config.Lease}
 }
 
-// persist repeats a read until it succeeds, ctx ends, or waiting does not help. If try is set, it makes only one
-// attempt.
+// persist repeats a read until it succeeds, ctx ends, or another attempt would not help. If try is set, it makes only
+// one attempt.
 func (s *contender) persist(ctx context.Context, patience *elect.Patience, try bool, read func(context.Context) error) error {
 	for retry := (elect.Backoff{Max: wait.MaxPause(&s.config)}); ; {
 		attempt, cancel := context.WithTimeout(ctx, elect.Attempt(s.config.Lease))

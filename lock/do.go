@@ -23,8 +23,8 @@ type Locker interface {
 }
 
 // Do acquires the lock, or a permit of a semaphore, and runs fn. It releases the lock when fn returns, even if fn
-// panics. The context of fn ends when ctx ends. It also ends, with the cause ErrLost, as soon as the lock is lost or
-// other code unlocks it.
+// panics. The context of fn ends when ctx ends. It also ends, with a cause that wraps ErrLost, as soon as the lock is
+// lost or other code unlocks it.
 //
 // Do returns fn's error. If the lock was no longer held when fn returned, Do joins ErrNotHeld to that error, whether or
 // not fn noticed the loss. If Do can't release the lock, it joins the reason, and the lock is left to expire.
@@ -34,8 +34,8 @@ type Locker interface {
 // Semaphore.Permit returns this Do's permit. Lock and TryLock return ErrHeld if Do already holds the name, even through
 // a different Mutex or Set. Otherwise, Lock would wait for fn while fn waits for Lock.
 //
-// If fn does not return after its context has ended, Do logs a warning after one lease duration, and again each time
-// the wait has doubled.
+// If fn has not returned one lease duration after the end of its context, Do logs a warning, and another each time the
+// wait has doubled.
 //
 // Do releases only the lock that it acquired itself, never one that another goroutine has acquired since.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error) error {
@@ -104,9 +104,9 @@ func (own *work) watched(fn func(ctx context.Context) error) func(ctx context.Co
 
 // remind logs that fn has not returned since its context ended.
 func (own *work) remind(waited time.Duration) {
-	why := "the function that Do runs was told to stop but has not returned; the lock stays held until it does"
+	why := "the function that Do runs was told to stop but has not returned; the lock stays held until it returns"
 	if own.isLost() {
-		why = "the function that Do runs has not returned since the lock was lost; other goroutines of this process can't acquire the lock until it does"
+		why = "the function that Do runs has not returned since the lock was lost; other goroutines of this process can't acquire the lock until the function returns"
 	}
 	own.log(own.term).Warn(why, "waited", waited, "locked_at", own.by.caller())
 }

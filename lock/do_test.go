@@ -463,8 +463,8 @@ func TestUnlockGoesOnUntilItsCtxEnds(t *testing.T) {
 func TestDoSaysThatItsFunctionDoesNotReturn(t *testing.T) {
 	const lease = 10 * time.Second
 	for why, stop := range map[string]func(b *bed, cancel func(), token table.Token){
-		"the lock stays held until it does": func(_ *bed, cancel func(), _ table.Token) { cancel() },
-		"since the lock was lost":           func(b *bed, _ func(), token table.Token) { b.lose("m", spindle.Token(token)); time.Sleep(lease / 3) },
+		"the lock stays held until it returns": func(_ *bed, cancel func(), _ table.Token) { cancel() },
+		"since the lock was lost":              func(b *bed, _ func(), token table.Token) { b.lose("m", spindle.Token(token)); time.Sleep(lease / 3) },
 	} {
 		inVirtualTime(t, func(b *bed) {
 			p := b.process()

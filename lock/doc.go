@@ -23,9 +23,9 @@
 // Waiting processes of the same priority are served in order of arrival. A process that has to wait puts a ticket into
 // the table. Its goroutines share the ticket, and queue among themselves in order of arrival. If a process has died or
 // is slow, the other processes overtake it after a short time. A killed process's ticket stops counting after three of
-// its leases, or after 30 s if that is longer (for a Set, sooner). Other waiters may also overtake a Set until it is
-// first in the queues of all its locks. A spindle.Lock does not queue: it gets the lock if one of its polls finds the
-// lock free. The help of spindle exec says when that command queues.
+// its leases or 30 s, whichever is longer (for a Set, sooner). Other waiters may also overtake a Set until it is first
+// in the queues of all its locks. A spindle.Lock does not queue: it gets the lock if one of its polls finds the lock
+// free. The help of spindle exec says when that command queues.
 //
 // docs/locks.md explains the queues, and why the protocol is safe.
 package lock

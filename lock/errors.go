@@ -69,7 +69,7 @@ func (w *waiter) inProcess() string {
 	}
 	what, how := "held", "by another value in this process under token %v; unlock that value first, or return from its Do"
 	if h.isLost() {
-		what = "lost but not unlocked"
+		what = "lost, but not yet unlocked,"
 	}
 	switch garbage := h.by.garbage; {
 	case garbage == w.garbage:

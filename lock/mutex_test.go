@@ -104,8 +104,8 @@ func TestAWaitBehindALostLockSaysWhatIsToBeUnlocked(t *testing.T) {
 				}
 				time.Sleep(11 * time.Second) // a lease, and more
 				require.Len(t, p.log.lines("not unlocked"), 1)
-				for value, says := range map[*Mutex]string{m: "lost but not unlocked by this same value under token %v; unlock it first",
-					p.mutex("m"): "lost but not unlocked by another value in this process under token %v; unlock that value first"} {
+				for value, says := range map[*Mutex]string{m: "lost, but not yet unlocked, by this same value under token %v; unlock it first",
+					p.mutex("m"): "lost, but not yet unlocked, by another value in this process under token %v; unlock that value first"} {
 					ctx, cancel := within1s(b.Context())
 					assert.ErrorContains(t, value.Lock(ctx), fmt.Sprintf(says, token))
 					cancel()

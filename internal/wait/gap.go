@@ -38,8 +38,8 @@ func (g *gaps) gap(q fair.Line, s elect.LockView) fair.Gap {
 }
 
 // heldFor returns an upper bound on how long a lock was held before it became free. If the lock's rows do not show its
-// last term, the result is the longest duration. The bound is at least g.ago, because waiters ahead may still be in a
-// pause that they began during an earlier, longer term.
+// last term, the result is the longest possible duration. The bound is at least g.ago, because waiters ahead may still
+// be in a pause that they began during an earlier, longer term.
 func (g *gaps) heldFor(s elect.LockView) time.Duration {
 	end := s.Freed
 	switch {
@@ -78,8 +78,8 @@ func (g *gaps) lastChange(seen []elect.LockView) time.Duration {
 
 // paused records how long, at most, the locks had been held when other waiters began their pauses. The argument ago is
 // the time since the locks last changed hands, as of a poll at the given time. A longer time from an earlier poll stays
-// in effect for twice the longest pause and round trip. After a short term, other waiters may still be in a pause that
-// began before that term.
+// in effect for twice the sum of the longest pause and the round trip. After a short term, other waiters may still be
+// in a pause that began before that term.
 func (g *gaps) paused(ago time.Duration, at time.Time, trip time.Duration) {
 	if ago >= g.ago || at.Sub(g.agoAt) > 2*(longestPause+trip) {
 		g.ago, g.agoAt = ago, at

@@ -16,7 +16,7 @@ func (p *Place) Rest(ctx context.Context, step elect.Step) {
 	p.sleep(ctx, min(step.Pause, p.pause(step.Seen)), step.Latest)
 }
 
-// listen tells the waiter's Ear what a poll has shown. A waiter for several locks polls as often as without
+// listen tells the waiter's Ear what a poll has shown. A waiter for a set of locks polls as often as without
 // notifications, because its tickets must say whether it is first in all queues. It still polls early if a message says
 // that one of the locks is free.
 func (p *Place) listen(seen []elect.LockView) {
@@ -36,9 +36,9 @@ func (p *Place) listen(seen []elect.LockView) {
 // queueOf returns the queue for a lock. All slots of a semaphore have the same one.
 func (s *shown) queueOf(lock int) fair.Line { return s.seen[min(lock, len(s.seen)-1)] }
 
-// sleep waits until the next poll is due. While the holders answer, this is after about a lease or, for the first
-// waiter of a lock with a long lease, after a quarter of the lease. Otherwise, it is after the given pause. The
-// argument latest is the time until a lock can become free.
+// sleep waits until the next poll is due, usually for the given pause. While all holders answer, it waits for about a
+// lease. If the lease is longer than a minute, the first waiter then waits only for a quarter of the lease, but for at
+// least 20 s. The argument latest is the time until a lock can become free, and limits these longer waits.
 func (p *Place) sleep(ctx context.Context, pause, latest time.Duration) {
 	lease := p.Config.Lease
 	long := lease - p.Config.Clock.Random(lease/10+1)

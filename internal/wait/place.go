@@ -21,9 +21,9 @@ import (
 )
 
 // Place waits in the queues for a waiter's locks. Its tickets belong to the whole process, whose goroutines hand them
-// on to each other. Queueing needs few extra requests. Each poll of the locks also reads the tickets. Each claim also
-// deletes the waiter's own tickets and those of the waiters that it overtakes, except sets. A release can also write
-// new tickets.
+// on to each other. Queueing needs few extra requests: a poll of the locks also reads the tickets, and a release can
+// also write new ones. A claim also deletes the waiter's own tickets and those of the waiters that it overtakes, except
+// for the tickets of sets.
 //
 // Only one goroutine at a time may call its methods.
 type Place struct {
@@ -33,7 +33,7 @@ type Place struct {
 	Once   string                 // the lock whose last completed key each poll reads, or ""
 	Ticket table.Ticket           // the contents of its tickets, except for the queue
 	Ear    *notify.Ear            // nil without notifications
-	Queued func(queue, place int) // called when the waiter has joined a queue, with its place in that queue
+	Queued func(queue, place int) // called when the waiter joins a queue, with its place in that queue
 	queued
 	shown
 	gaps

@@ -41,7 +41,7 @@ func Slot(name string, i int) string { return fmt.Sprintf("%s/slot/%04d", name, 
 // SlotQueue returns the name of the queue for all slots of a semaphore.
 func SlotQueue(name string) string { return name + table.Slots }
 
-// Common returns the number of slots that this process and all the holders know, as a poll showed them.
+// Common returns how many slots this process and all holders know, according to a poll.
 func (s *Slots) Common(seen []elect.LockView) int {
 	var holders []table.Observation
 	for _, o := range seen {

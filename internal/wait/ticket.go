@@ -159,7 +159,7 @@ func (p *Place) GoToTheEnd(nonce string) (writes []table.Write) {
 	return writes
 }
 
-// LongestForget returns how long a call that has ended waits, at most, until its ticket is deleted.
+// LongestForget returns how long, at most, a call delays its return while its ticket is being deleted.
 func LongestForget(lease time.Duration) time.Duration { return min(lease/10, 500*time.Millisecond) }
 
 // Forget deletes the waiter's tickets. If it can't delete a ticket, the ticket expires by itself.

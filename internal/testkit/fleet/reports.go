@@ -97,8 +97,8 @@ func named(of attribute.Set) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// Spans returns the spans that have ended as trees, in the order in which they began. A span is formatted as its name,
-// its outcome, an exclamation mark if it has an error, and its children in brackets.
+// Spans returns the ended spans as trees, in the order in which they began. A span is formatted as its name, its
+// outcome, an exclamation mark if its status is an error, and its children in brackets.
 func (r *Reports) Spans() []string {
 	ended := r.Ended()
 	var roots []string

@@ -89,7 +89,8 @@ func (l *Link) Lose(request, reply func(step string) bool) {
 // Cut makes the link lose all requests until Mend is called.
 func (l *Link) Cut() { l.Lose(func(string) bool { return true }, nil) }
 
-// Hold makes all calls wait until Mend is called, like the calls of a Spanner client that has no connection.
+// Hold makes all calls wait until Mend is called or their ctx ends, like the calls of a Spanner client that has no
+// connection.
 func (l *Link) Hold() {
 	l.change(func() {
 		if l.held == nil {
@@ -109,7 +110,7 @@ func (l *Link) Mend() {
 	})
 }
 
-// Refuse makes the link answer a step with the error that answer returns for it, unless that error is nil.
+// Refuse makes the link refuse each step for which answer returns an error. The caller gets that error.
 func (l *Link) Refuse(answer func(step string) error) { l.change(func() { l.refuse = answer }) }
 
 // After makes the link call f when the table has answered a step, before the caller gets the answer. The link does not
@@ -133,8 +134,8 @@ func Once(step string) func(string) bool {
 	return func(s string) bool { return s == step && done.CompareAndSwap(false, true) }
 }
 
-// Wait waits until ctx has ended, like a request that is not answered. It returns the two errors of Spanner's client in
-// turn: ErrCut, as for a request that was sent, and ctx's error, as for a request that was not sent.
+// Wait waits until ctx has ended, like a request that is not answered. Successive calls alternate between two errors of
+// Spanner's client: ErrCut, as for a request that was sent, and ctx's error, as for a request that was not sent.
 func (l *Link) Wait(ctx context.Context) error {
 	<-ctx.Done()
 	sent := false

@@ -19,8 +19,8 @@ type Locking struct {
 	OneWay time.Duration // the time that a message takes
 	Paxos  time.Duration // how long a commit keeps its locks before it is applied
 
-	// Refusal is how long a failing commit keeps its locks. A commit fails if a row that its transaction has read has
-	// changed, if it updates a row that does not exist, or if it inserts a row that exists.
+	// Refusal is how long a failing commit keeps its locks. A commit fails if a row has changed since its transaction
+	// read the row, if it updates a row that does not exist, or if it inserts a row that exists.
 	Refusal time.Duration
 
 	locks locks
@@ -72,7 +72,7 @@ func (s *Locking) Transact(ctx context.Context, step string, fn func(context.Con
 	return t.commit(ctx, step, writes)
 }
 
-// transaction is an optimistic transaction: it locks what it has read only at its commit.
+// transaction is an optimistic transaction: it takes no locks before its commit.
 type transaction struct {
 	*Locking
 	txn   *Transaction

@@ -108,7 +108,7 @@ type txnRead struct {
 	at   time.Time // the read includes the commits up to this time
 }
 
-// Commit applies the writes. It returns table.ErrAborted if a row that the transaction read has changed since the read.
+// Commit applies the writes. It returns table.ErrAborted if a row has changed since the transaction read it.
 func (t *Transaction) Commit(step string, writes []table.Write) (time.Time, error) {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -140,7 +140,7 @@ func (t *Transaction) Read(ctx context.Context, keys table.Keys) ([]table.Row, e
 	return t.store.find(keys), nil
 }
 
-// current returns an error if a row that the transaction has read has changed, or if a row that it found missing has
+// current returns an error if a row has changed since the transaction read it, or if a row that it found missing has
 // been inserted. Like Spanner, it compares commit times rather than contents. A row that was changed and changed back,
 // or inserted and deleted again, therefore counts as changed.
 func (t *Transaction) current() error {

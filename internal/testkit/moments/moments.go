@@ -29,7 +29,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-var flagCase = flag.String("case", "", "run one case of TestXAtEachMoment, as a failure prints it")
+var flagCase = flag.String("case", "", "run only this case of a test such as TestMutexAtEachMoment; a failed test prints its case")
 
 // Lease is the lease of the machines and of their rivals.
 const Lease = 10 * time.Second
@@ -41,7 +41,7 @@ type Machine struct {
 	After  func(*World)            // what must hold once it has ended and the faults are over
 }
 
-// World is one life of a machine, its table, and the other processes.
+// World holds the state of one life of a machine: its table, its clock, and the other processes.
 type World struct {
 	*testing.T
 	Store   *memstore.Store
@@ -66,7 +66,7 @@ type script struct {
 	mu       sync.Mutex
 	count    map[string]int       // how many moments of each kind there were
 	over     int                  // how many moments there were when the events ended; 0: events are still delivered
-	steps    []string             // the kinds of the moments so far, for messages of failures
+	steps    []string             // the kinds of the moments so far
 	broken   time.Time            // when an operator released a living holder's lock; the holder notices at its next answered heartbeat
 	ill      map[string]illness   // the faults that last, by step
 	answered map[string]time.Time // when the last answered request of each step was sent
@@ -90,13 +90,13 @@ type illness struct {
 }
 
 // AtEachMoment runs the machine once without events, to find its moments. Then it runs the machine once for each drawn
-// case. A case is one event at one moment, or a pair of events. Of the moments in a series (see inARow), only about one
-// in twenty has cases.
+// case. A case is one event at one moment, or a pair of events. In a series of moments (see inARow), only about one
+// moment in twenty has cases of one event.
 func AtEachMoment(t *testing.T, m Machine) {
 	quiet := m.run(t, "quiet", nil)
 	require.NotEmpty(t, quiet)
 	cases := map[string]map[string]string{}
-	kinds := map[string][]string{} // the names of the cases of one event at moments that are alike
+	kinds := map[string][]string{} // the cases of each kind: one event at moments that are alike, or one pair
 	add := func(kind string, due map[string]string) {
 		var name []string
 		for _, at := range slices.Sorted(maps.Keys(due)) {
@@ -132,7 +132,7 @@ func AtEachMoment(t *testing.T, m Machine) {
 	for _, name := range drawn(kinds) {
 		m.run(t, name, cases[name])
 		if t.Failed() {
-			t.Fatalf("to repeat this: -run '%s$' -case '%s'; the moments: %s", t.Name(), name, strings.Join(quiet, ", "))
+			t.Fatalf("to repeat this case, run the test with -run '%s$' -case '%s' (a run without events has these moments: %s)", t.Name(), name, strings.Join(quiet, ", "))
 		}
 	}
 	t.Logf("%d cases of %d kinds at %d moments", len(cases), len(kinds), len(quiet))
@@ -229,7 +229,7 @@ func (w *World) tally() {
 		}
 	}
 	if n := sum["heartbeat.duration_count"]; int(n) != beats {
-		w.Errorf("%v heartbeats were counted, and %d sent", n, beats)
+		w.Errorf("%v heartbeats were counted, but %d were sent", n, beats)
 	}
 }
 
@@ -334,7 +334,7 @@ func (w *World) mend() {
 	w.Link.Mend()
 }
 
-// end ends the faults for good, and the moments at which events are delivered.
+// end ends the faults for good. From now on, no events are delivered.
 func (w *World) end() {
 	w.mend()
 	w.mu.Lock()
@@ -394,8 +394,8 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
-// Renewed fails the test if the machine acts when its last answered request of any of the given kinds was sent more
-// than a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
+// Renewed fails the test unless, whenever the machine acts, its last answered request of each given kind was sent at
+// most a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
 func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	return w.Every(Lease/100, func() error {
 		if !acts() {
@@ -511,7 +511,7 @@ func Operator(name string) func(*World) {
 	return func(w *World) { w.Break(name, func(table.Observation) bool { return true }) }
 }
 
-// Break takes a lock from its holder if must, which is given what the table says about the lock, returns true.
+// Break takes a lock from its holder if must returns true for what the table says about the lock.
 func (w *World) Break(name string, must func(table.Observation) bool) {
 	tab := table.Table{Store: w.Store}
 	if seen, err := tab.Observe(context.Background(), name); err == nil && seen[0].Token != 0 && must(seen[0]) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Link forwards connections to a server until a test breaks it. A test can also delay the bytes of one direction only,
+// Link forwards connections to a server until a test breaks it. A test can also delay the bytes in one direction only,
 // so that a commit arrives after its sender has died. Toxiproxy could do this too, but would add a dependency and a
 // server to run.
 type Link struct {
@@ -32,7 +32,7 @@ type Way struct {
 	delay time.Duration // the delay of each chunk
 }
 
-// NewLink returns a Link to target that listens on a free port of this machine. The caller must close it.
+// NewLink returns a Link that listens on a free port of this machine and forwards to target. The caller must close it.
 func NewLink(target string) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func NewLink(target string) (*Link, error) {
 	return l, nil
 }
 
-// Close closes all connections, and returns when no goroutine of the Link is running any more.
+// Close closes all connections, and returns once no goroutine of the Link is running.
 func (l *Link) Close() {
 	_ = l.ln.Close()
 	l.Mend()

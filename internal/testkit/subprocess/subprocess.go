@@ -100,7 +100,7 @@ func Orders(args []string) (<-chan string, []string) {
 	return orders, args[1:]
 }
 
-// Main calls run and exits if this process is a child. In any other process, it does nothing.
+// Main calls run in a child, and then exits. In any other process, it does nothing.
 func Main(run func(args []string, orders <-chan string) error) {
 	orders, args := Orders(os.Args[1:])
 	if orders == nil {

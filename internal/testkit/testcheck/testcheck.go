@@ -24,7 +24,7 @@ func Main(m *testing.M, ignored ...goleak.Option) {
 	os.Exit(code)
 }
 
-// NoLeak fails the test if goroutines are left that the option before does not ignore.
+// NoLeak fails the test if any goroutines are left, except those that the given option ignores.
 func NoLeak(t *testing.T, before goleak.Option) {
 	t.Helper()
 	require.NoError(t, leak(before))
