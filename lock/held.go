@@ -84,8 +84,8 @@ func (h *held) age() time.Duration {
 	return h.config.Clock.Now().Since(h.since).Round(time.Millisecond)
 }
 
-// overdue calls wanted if other goroutines wait for a lock that was lost but not unlocked. It first runs one lease
-// after the loss, which gives the work time to unlock the lock. After that, it runs once per lease.
+// overdue calls h.wanted if other goroutines are waiting for a lock that was lost but not unlocked. It first runs one
+// lease after the loss, which gives the work time to unlock the lock. After that, it runs once per lease.
 func (h *held) overdue() {
 	if h.by.queue.holds.Load() != h {
 		return
@@ -98,14 +98,14 @@ func (h *held) overdue() {
 	}
 }
 
-// wanted is called when another goroutine of this process wants the lock. If the lock was lost, wanted logs a warning
-// once or, if nothing can unlock the lock any more, lets the other goroutines acquire it.
+// wanted is called when another goroutine of this process wants the lock. If the lock was lost, wanted logs a warning,
+// once. But if nothing can unlock the lock any more, wanted lets the other goroutines acquire it instead.
 func (h *held) wanted() {
 	switch {
 	case !h.isLost():
 	case !h.by.garbage.Load():
 		h.blocks.Do(func() {
-			h.log(h.term).Warn("lost but not unlocked; until it is unlocked or Do returns, other goroutines of this process can't acquire the lock, even when other processes can")
+			h.log(h.term).Warn("the lock was lost but not unlocked; until it is unlocked or Do returns, other goroutines of this process can't acquire it, even if other processes can")
 		})
 	case h.leave():
 		_ = h.keeper.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/fence"
 )
 
-// holding has the methods that a Mutex, a Set and a Permit share. It refers to the locks that were acquired.
+// holding has the methods that a Mutex, a Set and a Permit share.
 //
 // Nothing that outlives a call may point to a holding. Otherwise, forget would not be called when the program drops the
 // holding.
@@ -33,9 +33,10 @@ func (o *holding) end(ctx context.Context, h *held) error {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Lost returns a channel that is closed as soon as the lock is lost, for example because its lease expired, another
-// process claimed it, or its work stalled. Releasing the lock does not close the channel. If a Mutex or a Set is not
-// held, the channel is already closed. The channel of a Permit stays open if the Permit is released before it is lost.
+// Lost returns a channel that is closed as soon as this process finds that the lock is lost, for example because its
+// lease expired, another process claimed it, or its work stalled. Releasing the lock does not close the channel. If a
+// Mutex or a Set is not held, the channel is already closed. The channel of a Permit stays open if the Permit is
+// released before it is lost.
 //
 // After you have lost a Mutex or a Set, you must still call Unlock once the work has stopped. Until you do, other
 // goroutines of this process have to wait for the lock, even if they use a different Mutex or Set with the same name.

@@ -20,12 +20,12 @@ func KeyOf(name string) Key { return Key{table.Named(name), table.CheckDone(name
 
 // Tick returns a key for the period in which Do is called. The time comes from Spanner's clock, so the clocks of the
 // machines do not matter. Periods are counted from Monday, 1 January of the year 1, 0:00 UTC, plus an optional offset,
-// which must be shorter than a period. Both must be whole numbers of seconds. For example, the periods of
-// Tick(24*time.Hour, 3*time.Hour) begin each day at 3:00 UTC.
+// which must be shorter than a period. The period and the offset must be whole numbers of seconds. For example, the
+// periods of Tick(24*time.Hour, 3*time.Hour) begin each day at 3:00 UTC.
 //
-// You can change the period, for example in a new version of the program. A tick of the new period then counts as
-// passed if it began before the last key, and also before that key was recorded. All later ticks run as usual. Do logs
-// the change once.
+// You can change the period, for example in a new version of the program. A key of the new schedule then counts as
+// passed only if it is smaller than the last key, and its period had begun when the last key was recorded. All later
+// keys run as usual. Do logs the change once.
 //
 // If each machine decides by its own clock when to call Do, as cron does, use Every instead. With Tick, machines whose
 // clocks differ slightly could call Do in different periods if they call around the beginning of a period.
@@ -43,8 +43,8 @@ func Tick(period time.Duration, offset ...time.Duration) Key {
 //
 // The key changes halfway between two scheduled times, so calls must not come close to that point. If the period is a
 // minute or longer, Do logs a warning, once for each Once, if a call comes within period/50 (at most five minutes) of
-// that point. It also warns if two calls at this local time of day would get the same key, or nearly so, when clocks
-// are next set forward. For schedules by local time, use Cron instead.
+// that point. It also warns if, when clocks are next set forward, two consecutive calls at this local time of day could
+// get the same key. For schedules by local time, use Cron instead.
 //
 // A call always gets the key of the nearest scheduled time, even if that time is in the future. With
 // Every(24*time.Hour, 3*time.Hour), a call at 16:00 UTC does the work that is due at 3:00 on the next day, and the call
@@ -76,8 +76,8 @@ func keyOf(t table.Tick, offset []time.Duration) Key {
 //   - If a line names every hour, as */5 * * * * does, a time that comes twice has two keys instead, and a time that
 //     does not exist has none.
 //
-// A call halfway between two scheduled times suggests that the timers follow another line or zone. As with Every, Do
-// logs a warning.
+// A call halfway between two scheduled times suggests that the caller's timer follows another line or zone. As with
+// Every, Do logs a warning.
 //
 // If you change the line, keys for times before the last key that was done count as passed.
 func Cron(line string, zone *time.Location) Key {

@@ -117,7 +117,7 @@ func (m *mutex) ready(ctx context.Context) error {
 	}
 	for w := working(ctx); w != nil; w = w.within {
 		if w.queue() == m.contender.queue() && !w.left.Load() {
-			return m.contender.wrap("lock", fmt.Errorf("%w: the lock was lost, but the goroutines of this process can acquire it again only after Do has returned", ErrHeld))
+			return m.contender.wrap("lock", fmt.Errorf("%w: Do has lost the lock but has not returned; until it returns, no goroutine of this process can acquire the lock again", ErrHeld))
 		}
 	}
 	return nil

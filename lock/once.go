@@ -32,8 +32,9 @@ var (
 //
 // Keys are done in increasing order, compared by their bytes. After a key has been done, smaller keys no longer run,
 // and Do returns ErrPassed for them. Among waiting processes, the one with the smallest key goes first, but a caller
-// that comes too late finds that its key has been passed. Do not use a Once if every key must run, as for the batches
-// of an import. Under one name, use either only the times of one schedule or only other keys.
+// that comes too late finds that its key has been passed. Do not use a Once if every key must run, for example if the
+// keys are the batches of an import. Under one name, use the times of a single schedule, or only keys that are not
+// times.
 //
 // The last key that was done is recorded in a row of its own. The row is written in the commit that releases the lock,
 // or in a commit of your own (see Run.Done). It is never pruned.
@@ -105,10 +106,9 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // does.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, Do records the key as
-// done. If fn returns an error or panics, the key is not done unless fn itself has recorded it (see Run.Done), and the
-// next caller runs it. Waiting callers pause after each failure that they see, so that they do not run failing work
-// back to back. The pauses are random and grow with each failure, up to a tenth of the lease, or a second if that is
-// shorter.
+// done. If fn returns an error or panics, the next caller runs the key, unless fn itself has recorded it as done (see
+// Run.Done). Waiting callers pause after each failure that they see, so that they do not run failing work back to back.
+// The pauses are random and grow with each failure, up to a tenth of the lease, or a second if that is shorter.
 //
 // If fn returned nil but Do returns an error, the next caller might run the key again. Either the error is ErrNotHeld
 // because the lock was lost before the key was recorded, or Do could not find out whether the key was recorded. If the
@@ -116,7 +116,8 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // key is done.
 //
 // Inside a Do that holds a lock with this name, Once.Do returns ErrHeld. Once.Do takes one RPC if the key is done. If
-// fn runs, Once.Do takes five RPCs, and eight the first time. This does not count heartbeats or the RPCs that fn makes.
+// fn runs, Once.Do takes five RPCs, or eight for the first key of a new name. This does not count heartbeats or the
+// RPCs that fn makes.
 func (o *Once) Do(ctx context.Context, key Key, fn func(ctx context.Context, run Run) error) (ran bool, err error) {
 	return o.do(ctx, key, false, fn)
 }
@@ -222,7 +223,7 @@ func (o *Once) wanted(ctx context.Context, key Key, try bool, pause *loop.Pause)
 func (o *Once) inform(last table.Done, wanted table.Due) {
 	if last.OtherPeriod(wanted) {
 		o.moved.Do(func() {
-			o.log().Info("the period of the schedule has changed; ticks that began before the last key, and also before that key was recorded, count as passed; later ticks run as usual",
+			o.log().Info("the period of the schedule has changed; a tick counts as passed only if it began before the last completed tick, and also before that tick was recorded; all later ticks run as usual",
 				"done", last.Key, "at", last.At, "was", last.Period, "period", wanted.Period)
 		})
 	}

@@ -51,9 +51,9 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Opt
 func (s *Semaphore) Err() error { return s.contender.err }
 
 // Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says what is in the
-// way, such as the processes that hold the slots. Acquire then deletes its place in the queue before it returns, as
-// Mutex.Lock does. It also treats errors as Mutex.Lock does. For example, if the table is missing when Acquire begins,
-// Acquire returns the error immediately.
+// way, such as the processes that hold the slots. Acquire then tries to delete its place in the queue before it
+// returns, as Mutex.Lock does. It also treats errors as Mutex.Lock does. For example, if the table is missing when
+// Acquire begins, Acquire returns the error immediately.
 //
 // Inside a Do of the same semaphore, Acquire acquires another slot, and may have to wait for it. If nested calls of Do
 // already hold all n slots, Acquire returns ErrHeld, because it would wait for itself. If one of these calls uses a
@@ -101,8 +101,8 @@ func (s *Semaphore) ready(ctx context.Context) error {
 	return nil
 }
 
-// usable returns how many slots the caller can acquire at most. If ctx comes from a Do that holds a slot of the same
-// semaphore with a smaller size, only slots within the smaller size can be acquired.
+// usable returns the maximum number of slots that the caller can acquire. If ctx comes from a Do that holds a slot of
+// the same semaphore with a smaller size, only slots within the smaller size can be acquired.
 func (s *Semaphore) usable(ctx context.Context) int {
 	n := len(s.slots.Names)
 	for w := working(ctx); w != nil; w = w.within {
@@ -137,8 +137,8 @@ func (s *Semaphore) Permit(ctx context.Context) *Permit {
 type Permit struct{ holding }
 
 // Release releases the slot in one RPC. If ctx ends before that is done, the slot is left to expire. If ctx has already
-// ended when Release is called, Release still tries for at most three seconds. It returns ErrNotHeld if the slot has
-// been lost or was already released.
+// ended when Release is called, Release still tries for at most three seconds, or ten inside a Do of this semaphore. It
+// returns ErrNotHeld if the slot has been lost or was already released.
 func (p *Permit) Release(ctx context.Context) error { return p.end(ctx, p.now.Load()) }
 
 // Fence returns a mutation that changes nothing, but makes a commit fail unless the slot is still held under its

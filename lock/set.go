@@ -55,7 +55,7 @@ func refuseSet(names []string) func(*options.Config) {
 			c.Require(names[i] != names[i-1], "the set contains %q twice", names[i])
 		}
 		if size := confirmation(names, table.LeaseRecord{Lease: c.Lease, Value: c.Value, Kind: table.Mutex}); size > maxCommit {
-			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so its commit would take %d MiB, but at most %d MiB are allowed; shorten the value, or use fewer names",
+			c.Refuse("the set has %d names, each with a value of %d bytes when escaped, so its commit would take more than %d MiB, but at most %d MiB are allowed; shorten the value, or use fewer names",
 				len(names), table.LeaseRecord{Value: c.Value}.Size(), size>>20, maxCommit>>20)
 		}
 	}

@@ -140,7 +140,7 @@ func (w *waiter) pass() {
 }
 
 // leave makes the waiter leave its process's queue. Only the first call has an effect. If the waiter still has a ticket
-// afterwards, no other goroutine of the process is waiting for it.
+// afterwards, no other goroutine of the process was waiting to take it over.
 func (w *waiter) leave() {
 	w.left.Do(func() {
 		w.pass()
@@ -178,9 +178,9 @@ func (w *waiter) candidate(names ...string) elect.Candidate {
 // acquire polls the locks until it can claim the ones that w.choose selects. w.choose must select nothing while other
 // waiters are ahead.
 //
-// If try is set, acquire returns no term if the locks are held or other waiters are ahead. It then polls again only if
-// its claim was lost or aborted, because Spanner may abort a claim on a free lock. If try is not set, a waiter at the
-// front of its process's queue puts a ticket into the locks' queues, unless the process already has one.
+// If try is set, acquire does not wait: it returns no term if the locks are held or other waiters are ahead. It polls
+// again only if its claim was lost or aborted, because Spanner may abort a claim on a free lock. If try is not set, a
+// waiter at the front of its process's queue puts a ticket into the locks' queues, unless the process already has one.
 func (w *waiter) acquire(ctx context.Context, c *elect.Candidate) (*elect.Term, error) {
 	defer w.Ear.Close()
 	var f found
