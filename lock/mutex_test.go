@@ -463,6 +463,11 @@ func TestACtxThatEndedSaysWhy(t *testing.T) {
 				"a permit":        func(ctx context.Context) error { _, err := b.process().semaphore("s", 1).Acquire(ctx); return err },
 				"without waiting": func(ctx context.Context) error { _, err := m.TryLock(ctx); return err },
 				"in line":         func(ctx context.Context) error { _, err := s.Acquire(ctx); return err },
+				"in an outage": func(ctx context.Context) error {
+					q := b.process()
+					q.Cut()
+					return q.mutex("m").Lock(ctx)
+				},
 			} {
 				ctx, end := context.WithCancelCause(b.Context())
 				defer end(nil)
@@ -471,7 +476,7 @@ func TestACtxThatEndedSaysWhy(t *testing.T) {
 				} else if what == "without waiting" {
 					continue
 				}
-				time.AfterFunc(time.Second, func() { end(ErrLost) })
+				time.AfterFunc(15*time.Second, func() { end(ErrLost) })
 				err := ask(ctx)
 				assert.ErrorIs(t, err, context.Canceled, what)
 				assert.ErrorIs(t, err, ErrLost, what)
