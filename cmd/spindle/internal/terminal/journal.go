@@ -40,8 +40,12 @@ const Stamp = "2006-01-02T15:04:05.000Z"
 
 // Log writes a message. In the JSON format, the object also contains the attributes.
 func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
+	j.logTo(j.out, level, text, about...)
+}
+
+func (j *Journal) logTo(out io.Writer, level slog.Level, text string, about ...slog.Attr) {
 	if j.Format.Objects() {
-		handler := slog.NewJSONHandler(escaping{Writer: j.out}, nil)
+		handler := slog.NewJSONHandler(escaping{Writer: out}, nil)
 		slog.New(handler).LogAttrs(context.Background(), level, text, about...)
 		return
 	}
@@ -49,7 +53,7 @@ func (j *Journal) Log(level slog.Level, text string, about ...slog.Attr) {
 	if j.timed.Load() {
 		line = time.Now().UTC().Format(Stamp) + " " + line
 	}
-	_, _ = io.WriteString(j.out, line)
+	_, _ = io.WriteString(out, line)
 }
 
 // Complain logs a warning.
@@ -61,6 +65,7 @@ func Complain(format string, args ...any) {
 // stop a service, must keep going even if nothing reads its messages. If the buffer is full, the outlet drops lines.
 // When it can write again, it reports how many lines it has dropped.
 type outlet struct {
+	of    *Journal
 	to    io.Writer
 	lines chan any // []byte, or a chan struct{} that is closed when all lines before it are written
 
@@ -76,7 +81,7 @@ const room = 1000
 // once no other goroutine logs messages. It waits up to a second for the buffered lines to be written. If they are
 // written by then, later messages are written directly. Otherwise, later messages are dropped.
 func (j *Journal) Detach() (attach func()) {
-	o := &outlet{to: j.out, lines: make(chan any, room)}
+	o := &outlet{of: j, to: j.out, lines: make(chan any, room)}
 	j.out = o
 	go o.run()
 	return func() {
@@ -97,7 +102,7 @@ func (o *outlet) run() {
 		o.dropped = 0
 		o.mu.Unlock()
 		if n > 0 {
-			_, _ = fmt.Fprintf(o.to, "spindle: %d messages were dropped because they were not read\n", n)
+			o.of.logTo(o.to, slog.LevelWarn, "dropped "+Count(n, "message")+" that nothing has read")
 		}
 		switch next := next.(type) {
 		case []byte:

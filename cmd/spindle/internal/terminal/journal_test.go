@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A guard that waits for the reader of its messages does not deactivate its service.
@@ -40,7 +42,7 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 		_ = out.Close()
 		<-read
 		assert.Contains(t, all.String(), "spindle: message 0\n")
-		assert.Regexp(t, `spindle: 1999 messages were dropped because they were not read\n`, all.String())
+		assert.Contains(t, all.String(), "spindle: dropped 1999 messages that nothing has read\n")
 		assert.LessOrEqual(t, strings.Count(all.String(), "\n"), room+3)
 
 		in, out = io.Pipe() // and a process ends even if nobody reads
@@ -52,5 +54,34 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 		j.Log(0, "second")
 		assert.Equal(t, time.Second, time.Since(began))
 		_ = in.Close()
+	})
+}
+
+// Programs that read the messages as JSON can read each line.
+func TestDroppedMessagesAreReportedInTheFormatOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		j := NewJournal(out)
+		require.NoError(t, j.Format.Set("json"))
+		attach := j.Detach()
+		for range 3 * room {
+			j.Log(0, "a message")
+		}
+		var all bytes.Buffer
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(&all, in)
+		}()
+		attach()
+		_ = out.Close()
+		<-read
+		reported := false
+		for line := range strings.Lines(all.String()) {
+			var j struct{ Level, Msg string }
+			require.NoError(t, json.Unmarshal([]byte(line), &j), line)
+			reported = reported || j.Level == "WARN" && strings.HasPrefix(j.Msg, "dropped ")
+		}
+		assert.True(t, reported)
 	})
 }
