@@ -197,11 +197,11 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 }
 
 // Drained reports whether all records in the n shards of an old numbering have been consumed. These shards can then be
-// removed from the group's list. If n is the current number of shards, Drained returns false.
+// removed from the group's list. If n is the current number of shards, or was never the number, Drained returns false.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
-	if err != nil || slices.Index(all, n) == len(all)-1 {
+	if err != nil || !slices.Contains(all[:max(len(all)-1, 0)], n) {
 		return false, err
 	}
 	for rest := range n {

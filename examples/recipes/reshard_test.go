@@ -126,6 +126,9 @@ func TestKeysKeepTheirOrderWhileTheNumberOfShardsChanges(t *testing.T) {
 	s.balanced(third)
 	consumed()
 
+	early, err := Drained(t.Context(), s.db.Client, 16)
+	require.NoError(t, err)
+	require.False(t, early, "it is not a number of shards yet")
 	require.NoError(t, Renumber(t.Context(), connect(t, s.db), 16)) // the second member still has the old list
 	fourth, fourthLeaves := s.member(Shards(8, 16))
 	secondLeaves()

@@ -75,6 +75,9 @@ func TestTheOldestProblemIsReported(t *testing.T) {
 	assert.False(t, v.All.Settled(), "it must move")
 	v.All[0].Target = true
 	assert.True(t, v.All.Settled())
+	v.All[0].Paused = Paused
+	assert.False(t, v.All.Settled(), "its work must return")
+	v.All[0].Paused = Running
 	v.All[1].Target = true
 	assert.False(t, v.All.Settled(), "it must be claimed")
 }

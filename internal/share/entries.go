@@ -59,5 +59,5 @@ func (all Entries) Holds() (owned, acted int) {
 // Settled reports whether the member owns exactly the partitions that the plan assigns to it and that the program has
 // not paused.
 func (all Entries) Settled() bool {
-	return !slices.ContainsFunc(all, func(e *Entry) bool { return !e.done() && !(e.State == Held && e.Target) })
+	return !slices.ContainsFunc(all, func(e *Entry) bool { return !e.done() && !(e.State == Held && e.Wanted()) })
 }
