@@ -142,7 +142,11 @@ func TestListsAndPruneHaveLowPriority(t *testing.T) {
 			}
 		}
 		w.sent = nil
-		_, err := operator.ListOne(t.Context(), tab, "job")
+		_, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{All: true})
+		require.NoError(t, err)
+		assert.Equal(t, sppb.RequestOptions_PRIORITY_HIGH, w.sent[0].(*sppb.ReadRequest).GetRequestOptions().GetPriority(), "the application's load must not end a member's term")
+		w.sent = nil
+		_, err = operator.ListOne(t.Context(), tab, "job")
 		require.NoError(t, err)
 		assert.Equal(t, sppb.RequestOptions_PRIORITY_HIGH, w.sent[0].(*sppb.ReadRequest).GetRequestOptions().GetPriority(), "a script may wait for spindle status")
 	})

@@ -17,8 +17,8 @@ import (
 )
 
 // Spanner is the Store for a table in a Spanner database. Its requests are tagged with the name of the protocol step.
-// They have high priority, so that the application's own load can't starve them. Only pruning and reads of a whole
-// table, group or prefix have low priority, because they can be large.
+// They have high priority, so that the application's own load can't starve them. Only pruning and lists have low
+// priority, because they can be large.
 //
 // The steps use mutations and reads by key, which are the same in both dialects and keep lock names out of SQL text.
 // Only FenceStatement and the query in busy.go use SQL. FenceStatement is for applications that use only SQL in their
@@ -31,9 +31,10 @@ type Spanner struct {
 	Memory Store
 }
 
-// readPriority returns the priority of a read. A read in the step "list" is large unless it reads locks by name.
+// readPriority returns the priority of a read. A list is large unless it reads locks by name. A member's poll of its
+// whole group has high priority, because the member must stop if its polls fail.
 func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
-	if keys.All || step == "list" && len(keys.Names) == 0 {
+	if step == "list" && len(keys.Names) == 0 {
 		return sppb.RequestOptions_PRIORITY_LOW
 	}
 	return priority(step)
