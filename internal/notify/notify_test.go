@@ -320,6 +320,27 @@ func TestMessagesThatLeadToNothingAreSoonIgnored(t *testing.T) {
 	})
 }
 
+// A waiter that polls often, because its holder does not answer, still hears messages after one that led to nothing: its own polls
+// are not in vain.
+func TestOnePollInVainMakesNoWaiterDeaf(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.loses(func(_, _ int, m message) bool { return m.kind == heard })
+		holder, book, waiter, _ := pair(w)
+		time.Sleep(lease)
+		to := contact{waiter.p.at, waiter.p.keyOf(site, waiter.p.ticket(10).Row()), byTicket}
+		holder.do(func() {
+			holder.post(message{kind: free, lock: idOf(site, "m"), token: 2, waiter: waiter.named()}, to, true)
+		})
+		assert.Greater(t, waiter.during(lease/2), mostVain)
+		waiter.p.do(func() {
+			for _, l := range waiter.lines {
+				assert.False(t, l.deaf)
+			}
+		})
+		book.Free(false)
+	})
+}
+
 func TestForgedAndReflectedMessagesAreDropped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, book, waiter, _ := pair(w)
