@@ -143,7 +143,7 @@ func (e *elector) tell(kind EventKind, at elect.Instant, ev elect.Event) {
 // and forth without a pause, and a healthy candidate would rarely get the lock.
 type rest struct {
 	began  elect.Instant // of the current term
-	length time.Duration // of the last rest; zero: none since the last term of three leases or more
+	length time.Duration // of the last rest; zero if there was none since the last term of three leases or more
 }
 
 // over is called at the end of each term. A term of three leases or more resets the length of the rests.
@@ -153,8 +153,8 @@ func (r *rest) over(at elect.Instant, lease time.Duration) {
 	}
 }
 
-// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. For the
-// first of several rests in a row, restNow then logs a warning.
+// restNow begins a rest. A leader function that has returned after less than three leases has probably failed. In that
+// case, restNow logs a warning, but only for the first of several rests in a row.
 func (e *elector) restNow() {
 	r, lease, level := &e.rest, e.config.Lease, slog.LevelDebug
 	if r.length == 0 && e.config.Clock.Now().Ran(r.began) < 3*lease {

@@ -56,9 +56,9 @@ func (l *Lock) known(v *view) (Leader, time.Duration, bool) {
 // it yet, or Run has ended. Seen uses local state only: it makes no RPC, takes no mutex and allocates no memory.
 //
 // The age counts from the time at which the poll or heartbeat was sent. While Spanner can be reached, the age stays
-// below one poll interval (WithPoll; with a Notifier, 0.9 leases) plus two round trips. Messages do not reset the age.
-// If this Lock leads, the age stays below 1.05 heartbeat intervals plus two round trips. If the age exceeds the
-// leader's lease, Run has learned nothing about the lock for that long, and another process may lead by now.
+// below one poll interval (WithPoll; with a Notifier, 0.9 leases) plus two round trips. A Notifier's messages do not
+// reset it. If this Lock leads, the age stays below 1.05 heartbeat intervals plus two round trips. If the age exceeds
+// the leader's lease, Run has learned nothing about the lock for that long, and another process may lead by now.
 func (l *Lock) Seen() (leader Leader, age time.Duration, ok bool) {
 	return l.known(l.view.Load())
 }

@@ -81,17 +81,18 @@ func (l *Lock) HasLock() (bool, Token) {
 //
 // When ctx ends, the leader function's context (see WithLeader) is canceled, immediately or, with WithHandover, about a
 // third of a lease later. The lock is released once the function has returned. Until then, heartbeats continue, but for
-// at most one lease after ctx has ended, or two with WithHandover. If the function has not returned when half of that
-// time is over, a warning is logged. If it has not returned at the end, the lock is not released: it expires one lease
-// after its last heartbeat. Run does not wait for work that only polls HasLock, so stop such work before you end ctx.
+// at most one lease after ctx has ended, or two with WithHandover. Halfway between the cancellation and this limit, a
+// warning is logged if the function has not returned. If it has not returned by the limit, the lock is not released: it
+// expires one lease after its last heartbeat. Run does not wait for work that only polls HasLock, so stop such work
+// before you end ctx.
 //
 // If done is given, it receives one value when the loop has ended: nil, or an error that says what could not be
 // completed. A lock that could not be released expires by itself. Once done has received the value, no goroutine of the
 // Lock is left, the Spanner client may be closed, and Run may be called again. The only exception is a leader function
 // or an observer that has not returned: until it returns, Run returns ErrRunning.
 //
-// The done channel should have a buffer of one. If it is unbuffered and nothing receives from it for one lease, the
-// value is dropped and an error is logged.
+// The done channel should have a buffer of one. If it is unbuffered, and no goroutine receives from it within one
+// lease, the value is dropped and an error is logged.
 func (l *Lock) Run(ctx context.Context, done ...chan<- error) error {
 	if l.err != nil {
 		return l.err

@@ -52,7 +52,7 @@ func (e *Events) Await(within time.Duration, kind spindle.EventKind) spindle.Eve
 		select {
 		case <-more:
 		case <-limit.C:
-			e.tb.Fatalf("spindletest: no event %q within %v; there were: %s", kind, within, e.kinds())
+			e.tb.Fatalf("spindletest: no new event %q within %v; all events so far: %s", kind, within, e.kinds())
 			return spindle.Event{}
 		}
 	}

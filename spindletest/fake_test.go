@@ -403,10 +403,10 @@ func TestAwaitFailsTheTestInTime(t *testing.T) {
 			events.Await(time.Minute, spindle.Elected) // there was one, and it was awaited
 		})
 		assert.Equal(t, time.Minute, time.Since(start))
-		assert.Equal(t, `spindletest: no event "elected" within 1m0s; there were: elected`, said)
+		assert.Equal(t, `spindletest: no new event "elected" within 1m0s; all events so far: elected`, said)
 
 		said = failure(t, func(tb testing.TB) { spindletest.NewEvents(tb).Await(time.Second, spindle.Lost) })
-		assert.Contains(t, said, "there were: none")
+		assert.Contains(t, said, "all events so far: none")
 	})
 }
 

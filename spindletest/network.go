@@ -44,7 +44,7 @@ func (n *Network) Process() (option spindle.LockOption, silence func()) {
 	}
 }
 
-// Lose makes the network lose the given share of all messages, from 0 to 1.
+// Lose makes the network lose the given share (0 to 1) of all messages.
 func (n *Network) Lose(share float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

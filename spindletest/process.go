@@ -35,9 +35,9 @@ type Process struct {
 func (p *Process) Option() spindle.CommonOption { return p.seam }
 
 // Cut cuts the process off from the table until Mend is called. In the meantime, the process's calls fail, or wait
-// until their ctx ends or Mend is called. Unless Mend is called in time, the process loses every lock that it holds
-// within one lease, measured by its own clock, and the reason is spindle.ErrExpired. Once the lease has expired, other
-// processes can claim the lock.
+// until their ctx ends or Mend is called. Unless Mend is called in time, all locks of the process expire within one
+// lease, measured by its own clock, and the reason is spindle.ErrExpired. Once a lock has expired, other processes can
+// claim it.
 func (p *Process) Cut() { p.cut() }
 
 // Mend reconnects the process after Cut.

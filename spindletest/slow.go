@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// slowRead is how long a read takes, at least, on an emulator that thousands of commits have made slow. On a new
+// slowRead is the shortest time that a read takes on an emulator that thousands of commits have made slow. On a new
 // emulator, a read takes less than a millisecond.
 const slowRead = 10 * time.Millisecond
 

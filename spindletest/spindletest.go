@@ -1,4 +1,4 @@
-// Package spindletest helps to test code that uses locks. It provides a lock table in memory for unit tests, and a
+// Package spindletest helps you test code that uses locks. It provides a lock table in memory for unit tests, and a
 // database on the Cloud Spanner emulator for integration tests. On both, a test can simulate several processes of a
 // service: it creates a [Process] for each one, can cut a process off from the table, and can make another process take
 // over a lock.
@@ -34,8 +34,8 @@
 //	}
 //
 // Create the fake inside the bubble, with the bubble's t. To advance the time, sleep or wait for the next event. Call
-// synctest.Wait to run everything that is already due. A test that uses a network can't run in a bubble. Such a test
-// can use the fake in real time, if its locks have a short lease (at least 100 ms) and the test waits for events.
+// synctest.Wait to run everything that is already due. A test that uses a real network can't run in a bubble. Such a
+// test can use the fake in real time, if its locks have a short lease (at least 100 ms) and the test waits for events.
 //
 // # Integration tests
 //
@@ -50,16 +50,16 @@
 //		a.Cut()
 //	}
 //
-// To wait for a loss or a takeover, use [Events]. To wait for a leader, or for a Lock to become the leader, use its
-// methods Wait and WaitElected. To wait for the loss of a mutex, a set or a permit, use its Lost method. The examples in
-// this package are complete tests.
+// To wait for a loss or a takeover, use [Events]. To wait for a leader, use Lock.Wait. To wait until a Lock is the
+// leader, use its WaitElected method. To wait for the loss of a mutex, a set or a permit, use its Lost method. The
+// examples in this package are complete tests.
 //
 // # The emulator
 //
 // If SPANNER_EMULATOR_HOST is set, New uses that emulator. Otherwise, New starts the first emulator that it finds: the
-// path in SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker image. New
-// can start an emulator only on Unix systems. All tests of a package share the emulator, which ends when the package's
-// test process ends, even if that process is killed.
+// program named by SPINDLE_EMULATOR, emulator_main in PATH, the gcloud component cloud-spanner-emulator, or the Docker
+// image. New can start an emulator only on Unix systems. All tests of a package share the emulator, which ends when the
+// package's test process ends, even if that process is killed.
 //
 // Tests can run in parallel, because each database has its own instance. Within a database, the emulator runs one
 // read-write transaction at a time and aborts all others. Unlike Spanner, the emulator also loses track of some
@@ -108,7 +108,7 @@ const (
 	cleanupTimeout = 10 * time.Second
 )
 
-// A Database is an empty database for one test.
+// A Database is a new database, with an empty lock table, for one test.
 type Database struct {
 	// Client is connected to the database. It is closed after the test.
 	Client *spanner.Client

@@ -37,10 +37,10 @@ func (d *Database) Supersede(name string) (release func()) {
 // when one of these writes fails, or at its next poll. It then cancels the context of its work on the partition, with
 // spindle.ErrSuperseded as the cause.
 //
-// The new holder has the id "another process" and sends no heartbeats. Because it holds the partition's lock without
-// joining the group, members log a warning. It has the same lease as the member, or the default lease if no member
-// owned the partition. When the lease has expired or release has been called, a member can claim the partition again,
-// and release no longer has any effect.
+// The new holder has the id "another process" and sends no heartbeats. It has the same lease as the member, or the
+// default lease if no member owned the partition. Members log a warning, because the new holder has not joined the
+// group. When the lease has expired or release has been called, a member can claim the partition again, and release no
+// longer has any effect.
 //
 // SupersedePartition fails the test if it does not succeed within ten seconds.
 func (d *Database) SupersedePartition(group, partition string) (release func()) {
@@ -79,7 +79,7 @@ type usurper struct {
 	name  string
 }
 
-// seize claims the lock whether or not it is free. If bad is not nil, it fails the test with that error.
+// seize claims the lock whether or not it is free. If bad is not nil, seize fails the test with that error.
 func (u usurper) seize(bad error, look func(context.Context, table.Table) (table.Observation, error)) (release func()) {
 	u.tb.Helper()
 	if bad != nil {

@@ -33,7 +33,7 @@ func push(ctx context.Context, repository string, index v1.ImageIndex, version s
 	}
 	switch there, err := remote.Head(tag, options...); {
 	case err == nil && there.Digest != digest:
-		return fmt.Errorf("%s exists with another digest: %s instead of %s; publish the change under a new version", tag, there.Digest, digest)
+		return fmt.Errorf("%s already exists with another digest (%s instead of %s); publish the change under a new version", tag, there.Digest, digest)
 	case err == nil:
 		return nil
 	case !missing(err):

@@ -2,9 +2,9 @@
 // test must fail. This shows that the tests can find bugs.
 //
 // The invariants of the elector's simulation catch the mutants in list_test.go. The invariants of the group simulation
-// catch the mutants in groupMutants. All other mutants are caught by tests that do not need an emulator. Most of their
-// files are named after the feature that the mutants break. All mutants are built together, and each runs in its own
-// process (build_test.go). This takes two minutes on two cores:
+// catch the mutants in groupMutants. All other mutants are caught by tests that do not need an emulator. Most of the
+// files that list them are named after the feature that the mutants break. All mutants are built together, and each
+// runs in its own process (build_test.go). This takes two minutes on two cores:
 //
 //	go test -tags mutants -v ./verify/mutants
 //

@@ -3,8 +3,8 @@
 //	go run ./verify/platforms windows/386 darwin/arm64
 //
 // The go command can vet packages for another platform only after it has compiled all their dependencies for that
-// platform. This takes about ten times as long, because the compiler also processes the bodies of the dependencies'
-// functions, which this command leaves out.
+// platform. This takes about ten times as long as this command, which leaves out the bodies of the dependencies'
+// functions.
 package main
 
 import (
@@ -47,8 +47,8 @@ func main() {
 	}
 }
 
-// errorsIn returns the errors of all packages, except type errors outside the directory. Those are ignored because parse
-// has left out function bodies there, so that imports, for example, seem to be unused.
+// errorsIn returns the errors of all packages, except type errors outside the given directory. Those are ignored
+// because parse has left out function bodies there, so that imports, for example, seem to be unused.
 func errorsIn(own string, all []*packages.Package) (errs []error) {
 	for _, p := range all {
 		for _, err := range p.Errors {
@@ -60,7 +60,7 @@ func errorsIn(own string, all []*packages.Package) (errs []error) {
 	return errs
 }
 
-// parse returns a parser that leaves out function bodies in files outside the directory.
+// parse returns a parser that leaves out function bodies in files outside the given directory.
 func parse(own string) func(*token.FileSet, string, []byte) (*ast.File, error) {
 	return func(files *token.FileSet, name string, source []byte) (*ast.File, error) {
 		if strings.HasPrefix(name, own+string(os.PathSeparator)) {

@@ -63,7 +63,7 @@ func say(what string, details ...any) {
 	fmt.Println(append([]any{what}, details...)...)
 }
 
-// orders calls obey with each line of standard input. The process ends with its parent.
+// orders reads lines from standard input, and calls obey for each. Once the parent has ended, this process exits.
 func orders(obey func(what string, a, b int64)) {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var what string
@@ -74,9 +74,9 @@ func orders(obey func(what string, a, b int64)) {
 	os.Exit(1)
 }
 
-// report prints the intervals during which the process believed that it held the lock. An interval begins when has
-// first returns true, and ends at the start of the last call that returns true. While an interval lasts, report prints
-// it repeatedly. Only the last line about an interval counts.
+// report prints the intervals during which the process believed that it held the lock. An interval begins when the
+// given function first returns true, and ends at the start of its last call that returns true. While an interval lasts,
+// report prints it repeatedly. Only the last line about an interval counts.
 func report(has func() (bool, spindle.Token)) {
 	const every = 20 * time.Millisecond // a kill can shorten the reported interval by this much
 	var token spindle.Token
