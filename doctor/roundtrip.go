@@ -9,7 +9,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// RoundTrip summarizes how long requests of one kind took when they were sent one after another.
+// RoundTrip is a summary of how long requests of one kind took, sent one after another.
 type RoundTrip struct {
 	P50 time.Duration `json:"p50_ns"` // the median, in nanoseconds
 	P99 time.Duration `json:"p99_ns"` // the 99th percentile, or the slowest of fewer than 100 requests, in nanoseconds

@@ -43,7 +43,7 @@ var fitnessMutants = of("./group",
 	one("who can't claim a partition is healthy", "TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing", groupHealthGo,
 		"m.inventory.All.Oldest()", "share.Entries{}.Oldest()"),
 	one("balanced while work is to return", "TestBalancedWaitsForTheOwnShare", entriesGo,
-		"!(e.State == Held && e.Target)", "!(e.State == Held && e.Target) && e.State != Revoking"),
+		"!(e.State == Held && e.Wanted())", "!(e.State == Held && e.Wanted()) && e.State != Revoking"),
 )
 
 var groupJoinMutants = of("./group",

@@ -220,7 +220,7 @@ var (
 		one("the loss of a lock ends its term at once", orders, courseGo,
 			"\t\tc.stage = lost\n", "\t\tc.stage = over\n"),
 		one("a loop that stands still is healthy", "TestALeaderWhoseLoopStandsStillIsUnhealthy", healthGo,
-			"what, age = \"no heartbeat was acknowledged\", v.term.Silence()", "age = 0"),
+			"what, age = \"no heartbeat has been acknowledged\", v.term.Silence()", "age = 0"),
 		one("a loop that does not hear of the end of its term", "TestALeaderFunctionThatHangsAfterALossIsSaidAgainAndAgain", keepGo,
 			"\tk.unwatch = context.AfterFunc(k.over, func() {", "\tk.unwatch = context.AfterFunc(context.Background(), func() {"),
 		one("a gauge that holds on after the deadline", "TestTheGaugeIsWhatHasLockSays", standingGo,
