@@ -4,7 +4,7 @@
 // elected, keeps the lock by sending heartbeats. [Lock.HasLock] reports whether this process holds the lock now, and
 // returns the fencing [Token] of its term. HasLock makes no call to Spanner.
 //
-// At most one process holds a lock at any instant, provided that no holder's clock runs more than 1 % slow, and that
+// At most one process holds a lock at any instant, provided that no holder's clock runs more than 1% slow, and that
 // nobody releases or deletes the lock by hand. Clocks of different machines are never compared, because Spanner's clock
 // alone decides when a lease has expired. Fenced writes to the same database don't depend on clocks at all:
 // [Lock.Apply], [Lock.ReadWriteTransaction] and [Lock.Fence] make a commit fail if its token has been superseded.

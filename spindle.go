@@ -63,7 +63,7 @@ func (l *Lock) wrap(step string, err error) error {
 // memory.
 //
 // HasLock returns true only until the local deadline. The deadline is one lease after the last acknowledged heartbeat
-// was sent, minus 1 % in case the local clock runs slow. Unless somebody releases or deletes the lock by hand, no other
+// was sent, minus 1% in case the local clock runs slow. Unless somebody releases or deletes the lock by hand, no other
 // candidate can be elected before the deadline. However, the answer may be out of date by the time you act on it.
 // Therefore, fence every write that must not commit after another process has taken over.
 func (l *Lock) HasLock() (bool, Token) {

@@ -102,8 +102,8 @@ func newExam(ctx context.Context, db *spanner.Client, tableName string) *exam {
 	return &exam{recorder: r, table: table.Table{Store: r}, base: prefix + uuid.NewString(), made: map[string]Check{}}
 }
 
-// run makes as many checks as possible. If ctx ended or a problem that may be temporary prevented a check, run returns
-// the reason.
+// run makes as many checks as possible. It returns an error if the database can't be reached, if ctx ended, or if a
+// check could not be made because of a problem that may be temporary.
 func (e *exam) run() error {
 	if err := e.reach(); err != nil {
 		return err

@@ -14,7 +14,7 @@
 // each partition to a member.
 //
 // A group guarantees that two processes never own the same partition at the same time, as long as no machine's clock
-// runs more than 1 % slow. Fenced writes, such as [Partition.Apply], do not depend on clocks at all. While a member
+// runs more than 1% slow. Fenced writes, such as [Partition.Apply], do not depend on clocks at all. While a member
 // keeps its term, a partition moves to another member only after the work on it has returned, or after [Group.LetGo]. A
 // member that cannot claim or release partitions gives up its share to the other members.
 //

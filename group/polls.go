@@ -240,9 +240,9 @@ func (p *polls) learn(s table.GroupSnapshot) {
 }
 
 // normal returns the pause before the next poll of the group. Normally, it is a third of the shortest lease in the
-// group, but at least a tenth of this member's lease. It is shorter if any of these happens sooner: another member's
-// lease expires, a new group stops waiting for members, it becomes this member's turn to publish a plan, or this member
-// begins to count, so that the other members release its share.
+// group, but at least a tenth of this member's lease. It is shorter if one of these events is due sooner: another
+// member's lease expires, a new group stops waiting for members, this member's turn to publish a plan comes, or this
+// member starts to count as a member, after which the other members release its share.
 func (p *polls) normal(s table.GroupSnapshot) time.Duration {
 	t, clock, lease := p.t, p.clock, p.lease
 	planning, leaseOf := &t.upkeep.planning, t.m.memory.LeaseOf

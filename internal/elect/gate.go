@@ -97,7 +97,7 @@ func (g *Gate) Enter(ctx context.Context, clock Clock, urgency Urgency, owner st
 	return p.leave, err
 }
 
-// enter waits for a place. It returns an error only if ctx ends first. The argument again says whether the candidate's
+// enter waits for a place. It returns an error only if ctx ends first. If the argument again is true, the candidate's
 // last claim had a wasted abort.
 func (g *Gate) enter(ctx context.Context, clock Clock, urgency Urgency, owner string, again bool) (*place, error) {
 	if g == nil {

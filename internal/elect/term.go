@@ -156,7 +156,7 @@ func (s *standing) expired() error {
 	return ErrExpired
 }
 
-// Limit returns how long a holder may act after sending its last acknowledged request. This is 1 % less than the lease,
+// Limit returns how long a holder may act after sending its last acknowledged request. This is 1% less than the lease,
 // in case the holder's clock runs slow. The margin is 20 times the largest correction that ntpd makes to a clock's
 // rate.
 func Limit(lease time.Duration) time.Duration { return lease - lease/100 }

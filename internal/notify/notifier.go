@@ -47,8 +47,8 @@ type talk struct {
 	limits
 }
 
-// talker receives messages about one lock. It is either a waiter's line to the holder, or a holder's page for a current
-// or recent term.
+// talker receives the messages about one lock. It is either a *line, which connects a waiter to the holder, or a *page,
+// which is the part of a holder's Book for one current or recent term.
 type talker interface {
 	receive(m message, b []byte, from netip.AddrPort) fate
 }

@@ -119,7 +119,7 @@ func (m *Memory) Dead(s table.GroupSnapshot, own string) (dead []table.Observati
 
 // Slots returns the slots that the process with this id may compete for, even if they are held. It considers the slots
 // up to number h+1+more, where h is the highest slot that has a row or is in the published plan. It always considers
-// last, the process's most recent slot.
+// the process's most recent slot, which is the argument last.
 //
 // Slots leaves out a slot whose rows can't be read. It also leaves out a slot whose rows were deleted by hand, as long
 // as another member may still be acting in that slot.

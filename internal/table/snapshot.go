@@ -109,8 +109,8 @@ func (r Rows) partsOf(group string) (names []string) {
 }
 
 // Members of a group publish their plan in two rows, the head and the body. One commit writes both rows, so both have
-// the same token. Members read the head in every poll, but read the body only until they have decoded the one with that
-// token. The rows have no heartbeat, and no lock can have their names.
+// the same token. Members read the head in every poll. They read the body only if they have not yet decoded the body
+// that has the head's token. The rows have no heartbeat, and no lock can have their names.
 //
 // The plan says only which member should hold each partition. The partition's own rows show which member actually holds
 // it.

@@ -71,7 +71,7 @@ func Halfway(last, now, next time.Time) string {
 // margin returns how far calls should stay from the time at which the key changes.
 func margin(period time.Duration) time.Duration { return min(period/50, 5*time.Minute) }
 
-// nextSpring returns the next time within a year at which clocks are set forward and a schedule by local time misses a
+// nextSpring returns the next time within a year at which clocks are set forward and a schedule in local time misses a
 // run, or the zero time if there is none. The last call before that time and the first call after it, both at the
 // present local time of day, are then less than a period apart and get the same key.
 func (t Tick) nextSpring(now time.Time) time.Time {
@@ -92,8 +92,8 @@ const quarter = 15 * time.Minute
 
 // UsualOffset returns the default offset of a Nearest tick. The key of such a tick changes halfway between the
 // beginnings of two periods, and timers should not fire at that time. If the period is a multiple of half an hour, the
-// offset moves the change away from all quarter hours of UTC. In every time zone, full hours fall on quarter hours of
-// UTC.
+// offset moves the change away from all quarter hours of UTC. Timers usually fire on the hour, and
+// in every time zone, each hour begins on a quarter hour of UTC.
 func UsualOffset(period time.Duration) time.Duration {
 	if period < 2*quarter {
 		return 0

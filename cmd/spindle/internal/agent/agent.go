@@ -185,8 +185,8 @@ func (a *Agent) Drain(ctx context.Context, reason string) {
 	stop(ctx, a.all(), reason)
 }
 
-// stop asks the programs of holds to release their locks, and returns when all of these holds are over, or when ctx
-// ends.
+// stop asks the programs that own the given holds to release their locks. It returns when all of these holds are over,
+// or when ctx ends.
 func stop(ctx context.Context, holds []*hold, reason string) {
 	for _, h := range holds {
 		h.stop(reason)

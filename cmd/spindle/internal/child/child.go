@@ -158,7 +158,7 @@ func (c *Child) live(started chan<- error) {
 }
 
 // begin starts the program. If the child has a watchdog, the program does not run until the watchdog has been told the
-// program's process id. In that case, begin waits for the program only until the watchdog's deadline.
+// program's process id, and begin waits for the program to start only until the watchdog's deadline.
 func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {

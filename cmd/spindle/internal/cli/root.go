@@ -3,11 +3,11 @@
 //   - root.go: the root command
 //   - help.go: the help of each command
 //   - completion.go: completion from the lock table
-//   - version.go, install.go, man.go, schema.go: the subcommands of these names
+//   - version.go, install.go, man.go, schema.go: the subcommands with these names
 //
 // The other subcommands are in packages of their own. Package run has exec and guard. Package view has ls, status,
-// members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo have
-// the subcommands of the same names. All these packages use terminal and database, and some use model, child, health
+// members and watch. Package operate has init, doctor, handover, release and prune. Packages agent, serve and demo each
+// have the subcommand of the same name. All these packages use terminal and database, and some use model, child, health
 // and peer.
 package cli
 

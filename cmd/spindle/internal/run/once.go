@@ -96,7 +96,7 @@ func (x *execution) checkOnce() error {
 	case len(ways) == 0:
 		return nil
 	case x.restart:
-		return terminal.Misuse("--restart is for programs that run forever. With %s, start exec again, for example from cron", ways[0])
+		return terminal.Misuse("--restart is for programs that run forever. With %s, let cron or another timer start exec each time", ways[0])
 	case x.handover:
 		return terminal.Misuse("--handover is for programs that run forever. With %s, a handover would interrupt CMD, and another machine would run it again from the beginning", ways[0])
 	case o.already < 0 || o.already == terminal.Failed || o.already == terminal.Misused || o.already == NotInTime || o.already == Lost || o.already > 125:

@@ -33,7 +33,7 @@ const (
 	deactivating = "deactivating the service"
 	stuck        = "THE SERVICE COULD NOT BE DEACTIVATED, trying again"
 	competing    = "on standby"
-	confirming   = "holding the lock, and waiting while the last holder deactivates the service"
+	confirming   = "holding the lock, and waiting in case the last holder is still deactivating the service"
 	activating   = "activating the service"
 	working      = "the service is active"
 )
