@@ -3,6 +3,7 @@ package docs
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,6 +193,13 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(string(text), -1) {
 			assert.True(t, tests[name[1]], "%s names %s, which does not exist", document, name[1])
+		}
+		for _, selected := range regexp.MustCompile(`-(?:run|bench) (?:'([^']+)'|([A-Z]\w+))`).FindAllStringSubmatch(string(text), -1) {
+			for pattern := range strings.SplitSeq(selected[1]+selected[2], "|") {
+				top, _, _ := strings.Cut(pattern, "/")
+				matches := regexp.MustCompile(top).MatchString
+				assert.True(t, top == "^$" || slices.ContainsFunc(slices.Collect(maps.Keys(tests)), matches), "%s: -run or -bench %s selects nothing", document, pattern)
+			}
 		}
 	}
 }
