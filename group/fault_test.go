@@ -54,6 +54,42 @@ func TestAMemberWhoseLookIsTooOldByTheWallClockJoinsAgain(t *testing.T) {
 	})
 }
 
+// Time during which its machine was suspended counts for what a member has to do. Once its loop runs, it looks and ends its
+// handover without waiting again, because the other members' clocks went on.
+func TestWhatBecameDueWhileTheMachineWasSuspendedIsDoneAtOnce(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			returns := make(chan struct{})
+			a := c.doing("a", Numbered(2), func(ctx context.Context, p Partition) error {
+				if p.Name() == "1" {
+					<-returns
+				} else {
+					<-ctx.Done()
+				}
+				return nil
+			}, WithEarlyReturn(KeepIdle), spindle.WithHandover())
+			c.until(lease, "a to have both", spreadOver(2, a))
+			c.sleep(2 * lease)
+			a.link.Counts()
+			c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
+			if leaves {
+				a.stop()
+			}
+			c.sleep(lease / 50)
+			a.link.Counts()
+			a.clock.Wall.Add(int64(lease * 35 / 100)) // a look and the end of a handover are due after a third of a lease
+			require.Equal(t, 2, a.has(), "its looks and heartbeats are recent enough")
+			close(returns) // wakes the loop, and is no reason for a look
+			c.sleep(0)
+			if leaves {
+				assert.Zero(t, a.has())
+			} else {
+				assert.Equal(t, 1, a.link.Counts()["look"])
+			}
+		})
+	}
+}
+
 // A claim that fails is tried again immediately, in halves, until it is known that more than one partition fails. From
 // then on, it is tried less and less often, a few times per lease, however many partitions there are. Once claims succeed
 // again, they run in parallel as before.
@@ -461,6 +497,30 @@ func TestLooksThatFailForLessThanALeaseCostNoTerm(t *testing.T) {
 			a.link.Mend()
 			c.sleep(2 * lease)
 			assert.Equal(t, before, tokens(a), "answered: %v", answered)
+		})
+	}
+}
+
+// A member whose looks or heartbeats fail has no partition once 99 % of its lease have passed since it sent the last one
+// that succeeded. Otherwise, a member whose clock is slow could work on a partition that another one has claimed.
+func TestAMemberThatIsCutOffStopsAHundredthBeforeItsLeaseEnds(t *testing.T) {
+	for _, step := range []string{"look", "heartbeat"} {
+		inVirtualTime(t, func(c *cluster) {
+			var last time.Time
+			a := c.process("a", Numbered(4))
+			a.link.Refuse(func(s string) error {
+				if s == step {
+					last = time.Now()
+				}
+				return nil
+			})
+			c.run(a)
+			c.until(lease, "a to have all", spreadOver(4, a))
+			c.sleep(2 * lease)
+			a.link.Refuse(fleet.Refusing(step, errors.New("not now")))
+			c.until(lease, "a to stop", func() bool { return a.has() == 0 && c.worked() == 0 })
+			assert.InDelta(t, lease*99/100, time.Since(last), float64(lease/500), step)
+			a.link.Refuse(nil)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -115,5 +116,49 @@ func TestWorkThatReturnsAfterARefusedWriteBeginsAgain(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A write of work that was told to stop ends, and the work's next write is not sent. Otherwise, a database that does not
+// answer would keep the partition from moving, and a write could take effect after the work has returned.
+func TestAWriteEndsWithTheContextOfItsWork(t *testing.T) {
+	for name, write := range map[string]func(context.Context, Partition) error{
+		"Apply": func(ctx context.Context, p Partition) error { _, err := p.Apply(ctx, nil); return err },
+		"ReadWriteTransaction": func(ctx context.Context, p Partition) error {
+			_, err := p.ReadWriteTransaction(ctx, func(context.Context, *spanner.ReadWriteTransaction) error { return nil })
+			return err
+		},
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			answer, hung, sent := make(chan struct{}), make(chan error, 1), 0
+			defer close(answer)
+			a := c.process("a", Numbered(1))
+			store := a.link.Store
+			a.link.Store = table.Via(func(ctx context.Context, step string, call func(context.Context, table.Store) error) error {
+				if step == "valid" {
+					select {
+					case <-answer:
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				return call(ctx, store)
+			})
+			a.do = func(ctx context.Context, p Partition) error {
+				hung <- write(ctx, p)
+				a.link.Counts()
+				err := write(ctx, p)
+				sent = a.link.Counts()["valid"]
+				return err
+			}
+			c.run(a)
+			c.until(lease, "a to write", func() bool { return a.link.Counts()["valid"] > 0 })
+			require.NoError(t, a.Pause("0"))
+			c.until(lease/10, name+" to end, and the partition to be released", c.paused("0"))
+			err := <-hung
+			assert.Error(t, err, name)
+			assert.NotErrorIs(t, err, spindle.ErrFenced, name)
+			assert.Zero(t, sent, name)
+		})
 	}
 }

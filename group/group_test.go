@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/options"
 )
 
 func TestOneMemberHasEverything(t *testing.T) {
@@ -45,6 +46,19 @@ func TestAMemberThatStopsLeavesEverythingToTheOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A program without a work function calls Has. With a handover, it has its partitions until the other members know that
+// it leaves. Otherwise, nobody would have them until the others notice.
+func TestAProgramWithoutWorkHandsItsPartitionsOver(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(64, spindle.WithHandover(), options.Option(func(o *options.Config) { o.Work = nil }))
+		a.stop()
+		took := c.until(lease, "a to give all up", func() bool { return a.has() == 0 })
+		assert.InDelta(t, lease/3, took, float64(lease/50))
+		assert.Less(t, c.until(lease/2, "b to have all", spreadOver(64, b)), lease/30)
+		require.NoError(t, <-a.done)
+	})
 }
 
 func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {

@@ -139,6 +139,32 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
+// A look that fails does not show that the group is empty. A member that could claim nothing stays out of the group for
+// its whole cool-down, even in an outage. Otherwise, it would keep its share from the healthy members again.
+func TestAnOutageEndsNoCoolDown(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		inVirtualTime(t, func(c *cluster) {
+			c.alone(4)
+			b, no := c.process("b", Numbered(4)), errors.New("not today")
+			b.link.Refuse(fleet.Refusing("claim-partitions", no))
+			c.run(b)
+			joins := func() int { return strings.Count(b.log.String(), "msg=joined") }
+			c.until(20*lease, "a cool-down of four leases", func() bool { return strings.Count(b.log.String(), "msg=left") == 4 })
+			if answered {
+				b.link.Refuse(func(string) error { return no })
+			} else {
+				b.link.Cut()
+			}
+			c.sleep(3 * lease)
+			b.link.Mend()
+			b.link.Refuse(nil)
+			c.sleep(lease * 9 / 10)
+			assert.Equal(t, 4, joins(), "answered: %v", answered)
+			c.until(3*lease, "b to join", func() bool { return joins() == 5 })
+		})
+	}
+}
+
 // All members that died at the same time are evicted in one commit, so Spanner's response time hardly matters.
 func TestAllThatDiedAtOnceAreEvictedTogether(t *testing.T) {
 	inVirtualTime(t, func(c *cluster) {

@@ -93,6 +93,46 @@ func TestAMemberWhoseRowCanNotBeReadKeepsNobodyFromJoining(t *testing.T) {
 	}
 }
 
+// Whatever else a look reads, it shows a member which of its lease rows are gone. In a large group, most looks don't read
+// the members, and a member that noticed nothing in them would go on working on what others may have claimed.
+func TestEachLookOfACrowdShowsWhichRowsAreGone(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		const crowd = 3 * manyMembers
+		a := c.alone(4)
+		c.sleep(2 * lease)
+		var others []table.Write
+		for i := range crowd { // members that have just joined, so they don't count yet
+			name, heartbeat := table.SlotName("orders", 100+i), time.Now().UTC()
+			token := heartbeat.Add(-lease / 2)
+			others = append(others, table.Write{Kind: table.Insert, Name: name, Set: []table.Cell{{Column: table.ColHeartbeat, Value: heartbeat}, {Column: table.ColToken, Value: token}, {Column: table.ColWriter, Value: "other"}}},
+				table.Write{Kind: table.Insert, Name: table.LeaseKey(name, table.TokenAt(token)), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"10h","plan":"other"}`}}})
+		}
+		c.operate(others...)
+		look := func() (read int64) {
+			a.link.Counts()
+			c.rows.Store(0)
+			c.until(lease, "a look", func() bool { return a.link.Counts()["look"] > 0 })
+			return c.rows.Load()
+		}
+		without := 0
+		for i := range 4 {
+			c.sleep(3 * lease)
+			for range i {
+				look()
+			}
+			_, before := a.Has("2")
+			require.NotZero(t, before)
+			c.remove(a.leaseRow("2"))
+			if look() < crowd {
+				without++
+			}
+			_, after := a.Has("2")
+			assert.NotEqual(t, before, after)
+		}
+		assert.Positive(t, without, "looks that did not read the members")
+	})
+}
+
 const long = 3 * lease
 
 // withLong starts a member with a long lease and one with a different lease, which share n partitions.

@@ -2,8 +2,10 @@ package group
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -27,4 +29,34 @@ func TestAMemberWhoseClaimsAreAbortedSendsOneAtATime(t *testing.T) {
 		c.until(2*lease, "a to have all", func() bool { most = max(most, a.asked.moves()); return spreadOver(64, a)() })
 		assert.Equal(t, 1, most)
 	})
+}
+
+// After Spanner has aborted a commit of a member again and again, the member tries its halves only after a pause that is
+// longer than a member repeats a commit. Of members that abort each other, one therefore succeeds in the meantime.
+func TestAMemberWhoseCommitWasAbortedMakesRoomForOthers(t *testing.T) {
+	for _, step := range []string{"claim-partitions", "confirm-partitions"} {
+		inVirtualTime(t, func(c *cluster) {
+			var sent []time.Time
+			a := c.process("a", Numbered(64))
+			a.link.Refuse(func(s string) error {
+				if s == "claim-partitions" || s == "confirm-partitions" {
+					sent = append(sent, time.Now())
+				}
+				if s == step {
+					return table.ErrAborted
+				}
+				return nil
+			})
+			c.run(a)
+			c.sleep(lease / 4)
+			repeats := 1
+			for repeats < len(sent) && sent[repeats].Sub(sent[repeats-1]) < lease/100 {
+				repeats++
+			}
+			require.Less(t, repeats, len(sent), "%s: it is tried without end", step)
+			lasted, paused := sent[repeats-1].Sub(sent[0]), sent[repeats].Sub(sent[repeats-1])
+			assert.InDelta(t, lease/20, lasted, float64(lease/100), step)
+			assert.Greater(t, paused, lasted, step)
+		})
+	}
 }
