@@ -59,6 +59,17 @@ func TestAProgramWithoutWorkHandsItsPartitionsOver(t *testing.T) {
 		assert.Less(t, c.until(lease/2, "b to have all", spreadOver(64, b)), lease/30)
 		require.NoError(t, <-a.done)
 	})
+	inVirtualTime(t, func(c *cluster) {
+		a, b := c.shared(1, spindle.WithHandover(), options.Option(func(o *options.Config) { o.Work = nil }))
+		idle := a
+		if a.has() > 0 {
+			idle = b
+		}
+		began := time.Now()
+		idle.stop()
+		require.NoError(t, <-idle.done)
+		assert.Less(t, time.Since(began), lease/30, "there is nothing to hand over")
+	})
 }
 
 func TestAMemberThatIsKilledIsReplacedWhenItsLeaseHasRunOut(t *testing.T) {

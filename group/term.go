@@ -284,8 +284,9 @@ func stopped(ctx context.Context) error {
 // announcement, or earlier if heartbeats fail. In all other cases, stop revokes all work immediately.
 func (t *term) stop(ctx context.Context) {
 	t.leave.why = stopped(ctx)
-	c := t.send.config
-	if !c.Handover || !t.m.inventory.All.Works(false) && c.Work != nil {
+	c, all := t.send.config, t.m.inventory.All
+	_, acted := all.Holds() // without WithWork, any of these may be worked on
+	if !c.Handover || !(all.Works(false) || c.Work == nil && acted > 0) {
 		t.revokeTerm(context.Cause(ctx))
 		return
 	}
