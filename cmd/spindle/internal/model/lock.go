@@ -35,7 +35,7 @@ type doneJSON struct {
 
 // waitingJSON says how many processes wait for a lock.
 type waitingJSON struct {
-	Waiting     int      `json:"waiting,omitempty" schema:"minimum=1"`              // how many processes wait for the lock with package lock; absent: none
+	Waiting     int      `json:"waiting,omitempty" schema:"minimum=1"`              // how many processes wait in the lock's queue; absent: none
 	WaitingMore bool     `json:"waiting_at_least,omitempty"`                        // not all waiters were read: there may be more
 	LongestWait *float64 `json:"longest_wait_seconds,omitempty" schema:"minimum=0"` // how long the first of them has waited
 }
@@ -98,7 +98,7 @@ func age(from, to time.Time) *float64 {
 	return &seconds
 }
 
-// waiterJSON is the JSON form of a process that waits for a lock with package lock.
+// waiterJSON is the JSON form of a process that waits in a lock's queue.
 type waiterJSON struct {
 	Place   int       `json:"place" schema:"minimum=1"`           // its place in line, from 1
 	ID      string    `json:"id,omitempty"`                       // its id

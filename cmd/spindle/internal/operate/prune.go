@@ -35,10 +35,10 @@ Prune keeps the records of completed work that exec --every, exec --once and
 lock.Once write. Without these records, the work could be done again. To delete
 the record for the lock NAME, delete the row NAME!done.
 
-A process that waits for a lock with package lock has a ticket in the table.
-Prune also deletes expired tickets. Tickets that older versions of spindle wrote
-have no expiry time, and are deleted a day after they were last written. If a
-process is in fact still waiting, it writes its ticket again.
+A process that waits in a lock's queue has a ticket in the table. Prune also
+deletes expired tickets. Tickets that older versions of spindle wrote have no
+expiry time, and are deleted a day after they were last written. If a process is
+in fact still waiting, it writes its ticket again.
 
 Prune deletes rows in batches. If it is interrupted, the rows of the batches
 that it has finished stay deleted. --timeout limits each request, not the run.

@@ -73,7 +73,7 @@ func (o *once) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.tick.Period, "every", 0, "run CMD once in each `period`, such as 24h; once CMD has succeeded, further starts of exec in the same period do nothing, on any machine")
 	f.StringVar(&o.named, "once", "", "run CMD once for this `key`, even if several machines start exec")
 	f.DurationVar(&o.tick.Offset, "offset", 0, "when your timers start exec, as the `time` since 0:00 UTC (for weekly periods, since Monday 0:00 UTC)")
-	f.Lookup("offset").DefValue = "0, or 7m30s"
+	f.Lookup("offset").DefValue = "7m30s, or 0 if --every is less than 30m"
 	f.StringVar(&o.line, "cron", "", "run CMD once for each time that this cron `line` names, such as '0 3 * * *'")
 	f.StringVar(&o.zone, "tz", "UTC", "the time `zone` of --cron, such as Europe/Berlin")
 	f.IntVar(&o.already, "already", 0, "exit with this `code`, such as 77, if the key or a larger one was already done")

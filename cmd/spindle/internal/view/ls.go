@@ -41,10 +41,10 @@ If exec --every, exec --once or lock.Once has done work under the lock, the most
 recent work is on a line below. Names that don't fit are shortened in the
 middle. -o wide prints one line per lock, however long it is.
 
-"3 waiting, longest 12s" means that three processes are waiting for the lock
-with package lock, and that one of them has been waiting for 12 seconds.
-A process that waits for a semaphore is shown only at the first of the
-semaphore's slots in the list.
+"3 waiting, longest 12s" means that three processes are in the lock's queue, and
+that one of them has been waiting for 12 seconds. Processes that wait without
+queueing, such as exec with --every, are not shown. A process that waits for a
+semaphore is shown only at the first of the semaphore's slots in the list.
 
 --sort determines which locks come first:
 
