@@ -90,6 +90,32 @@ func TestNoMessagesKeepAWaiterFromPolling(t *testing.T) {
 	})
 }
 
+// A waiter that is told that a lock is free while its poll is on its way polls again at once, whatever that poll shows: the poll may
+// have read the row before the release. Otherwise, the free lock would stay unused until the next normal poll.
+func TestAMessageThatArrivesDuringAPollCountsWhateverThePollShows(t *testing.T) {
+	messages := map[string]func(c *chain){
+		"of the holder": func(c *chain) { c.sends(message{kind: free, token: 1}, false) },
+		"of the next":   func(c *chain) { c.sends(message{kind: free, token: 2}, true) },
+		"passed on":     func(c *chain) { c.sends(message{kind: free, flags: relayed, token: 2}, true) },
+	}
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		for name, arrives := range messages {
+			for token := range table.Token(3) {
+				c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease)}
+				c.seen = holder.held(1, other.ticket(7))
+				c.seen.Ticket = other.ticket(10)
+				c.polls(1, true)
+				arrives(c)
+				c.polls(1+token, true)
+				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
+				assert.LessOrEqual(t, elect.SystemClock{}.Now().Since(c.began), soonest, "%s, and the poll shows token %d", name, 1+token)
+				c.e.Close()
+			}
+		}
+	})
+}
+
 // Followers need not read the lock row often to see that their leader is about to hand over. Who knows it polls as without
 // messages until there is another one.
 func TestFollowersPollWhileTheirLeaderIsLeaving(t *testing.T) {

@@ -132,3 +132,13 @@ func TestAddresses(t *testing.T) {
 	assert.True(t, usable(own, netip.MustParseAddrPort("10.0.0.8:1024")))
 	assert.False(t, usable(own, netip.MustParseAddrPort("10.0.0.8:1023")))
 }
+
+// A process can try to listen again after it was refused, on the same port: a default route, for example, may exist by then.
+func TestARefusalToListenLeavesThePortFree(t *testing.T) {
+	at := nowhere(t)
+	for _, announced := range []string{"0.0.0.0", "224.0.0.1", "host", "10.0.0.7:53"} {
+		_, err := Listen(at, announced)
+		require.ErrorIs(t, err, ErrAddress, announced)
+	}
+	socket(t, at, "")
+}
