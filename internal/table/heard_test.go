@@ -16,13 +16,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
 // busy is a client of a Spanner that creates a session, and answers everything else with err.
 func busy(t *testing.T, err error, opts ...grpc.DialOption) table.Table {
+	return breaksOff(t, nil, err, opts...)
+}
+
+// breaksOff is like busy, but a read gets some rows before the error.
+func breaksOff(t *testing.T, first *sppb.PartialResultSet, err error, opts ...grpc.DialOption) table.Table {
 	opts = append(opts,
 		grpc.WithChainUnaryInterceptor(func(_ context.Context, method string, _, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
 			if session, ok := reply.(*sppb.Session); ok {
@@ -32,7 +40,7 @@ func busy(t *testing.T, err error, opts ...grpc.DialOption) table.Table {
 			return err
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-			return failing{ctx: ctx, err: err}, nil
+			return &failing{ctx: ctx, first: first, err: err}, nil
 		}))
 	options := []option.ClientOption{option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(), option.WithGRPCConnectionPool(1)}
 	for _, o := range opts {
@@ -46,16 +54,25 @@ func busy(t *testing.T, err error, opts ...grpc.DialOption) table.Table {
 
 type failing struct {
 	grpc.ClientStream
-	ctx context.Context
-	err error
+	ctx   context.Context
+	first *sppb.PartialResultSet // what is received before err, if it is not nil
+	err   error
 }
 
-func (f failing) Context() context.Context     { return f.ctx }
-func (f failing) Header() (metadata.MD, error) { return nil, nil }
-func (f failing) Trailer() metadata.MD         { return nil }
-func (f failing) SendMsg(any) error            { return nil }
-func (f failing) CloseSend() error             { return nil }
-func (f failing) RecvMsg(any) error            { return f.err }
+func (f *failing) Context() context.Context     { return f.ctx }
+func (f *failing) Header() (metadata.MD, error) { return nil, nil }
+func (f *failing) Trailer() metadata.MD         { return nil }
+func (f *failing) SendMsg(any) error            { return nil }
+func (f *failing) CloseSend() error             { return nil }
+
+func (f *failing) RecvMsg(m any) error {
+	if f.first == nil {
+		return f.err
+	}
+	proto.Merge(m.(proto.Message), f.first)
+	f.first = nil
+	return nil
+}
 
 // The client repeats a request that Spanner is too busy for until the request's time is up. The error then still says
 // what was wrong. A client without the interceptors only knows that the time was up.
@@ -84,6 +101,43 @@ func TestARequestThatTimesOutNamesTheLastAnswer(t *testing.T) {
 					assert.False(t, strings.Contains(blind.Error(), "quota"), "then the interceptors are not needed: %v", blind)
 				}
 			})
+		}
+	}
+}
+
+// A read whose answer breaks off fails, whatever rows have arrived. The rows that have not arrived would otherwise count as missing,
+// and a missing row means that a lock is free or that a member has gone.
+func TestAReadThatBreaksOffIsAnError(t *testing.T) {
+	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	first := &sppb.PartialResultSet{Metadata: &sppb.ResultSetMetadata{RowType: &sppb.StructType{}}, ResumeToken: []byte("all rows so far count")}
+	for _, c := range []struct {
+		name  string
+		code  sppb.TypeCode
+		value string
+	}{
+		{table.ColName, sppb.TypeCode_STRING, "a"}, {table.ColHeartbeat, sppb.TypeCode_TIMESTAMP, at.Format(time.RFC3339)},
+		{table.ColToken, sppb.TypeCode_TIMESTAMP, at.Format(time.RFC3339)}, {table.ColWriter, sppb.TypeCode_STRING, "me"},
+	} {
+		first.Metadata.RowType.Fields = append(first.Metadata.RowType.Fields, &sppb.StructType_Field{Name: c.name, Type: &sppb.Type{Code: c.code}})
+		first.Values = append(first.Values, structpb.NewStringValue(c.value))
+	}
+	for name, keys := range map[string]table.Keys{"keys": {Names: []string{"a", "b"}}, "a list": {All: true, Prefix: "a"}, "a list of held locks": {All: true, Busy: true}} {
+		for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Canceled, codes.PermissionDenied} {
+			tab := breaksOff(t, first, status.Error(code, "it broke off"))
+			first.Metadata.Transaction = &sppb.Transaction{ReadTimestamp: timestamppb.New(at)}
+			for _, bound := range []table.Bound{table.Present, table.Strong} {
+				_, _, err := tab.Store.Read(t.Context(), "observe", bound, keys)
+				assert.ErrorContains(t, err, "it broke off", "%s: %v", name, code)
+			}
+			first.Metadata.Transaction = &sppb.Transaction{Id: []byte("t")}
+			read := false
+			_, _ = tab.Store.Transact(t.Context(), "claim", func(ctx context.Context, r table.Reader) ([]table.Write, error) {
+				read = true
+				_, err := r.Read(ctx, keys)
+				assert.ErrorContains(t, err, "it broke off", "%s in a transaction: %v", name, code)
+				return nil, err
+			})
+			assert.True(t, read)
 		}
 	}
 }

@@ -22,6 +22,8 @@ var freshMutants = slices.Concat(
 			"\t\t_, name := RoleOf(row.Name)\n", "\t\trole, name := RoleOf(row.Name)\n\t\tif role != OfLease {\n\t\t\tcontinue\n\t\t}\n"),
 		one("a partition without a lock row is anybody's", whateverRows, "internal/table/rows.go",
 			"records := slices.Collect(maps.Values(o.OrphanLeases))", "var records []LeaseRecord"),
+		one("rows that arrived before an error are all rows", "TestAReadThatBreaksOffIsAnError", spannerGo,
+			"\tif err != nil {\n\t\treturn nil, time.Time{}, explain(err)\n", "\tif err != nil && rows == nil {\n\t\treturn nil, time.Time{}, explain(err)\n"),
 	),
 	of("./lock",
 		one("a lock is held until its release has ended", "TestALockThatIsBeingReleasedIsNotHeld", heldGo, "if h.left.Load() || !h.term.Held() {", "if !h.term.Held() {"),
