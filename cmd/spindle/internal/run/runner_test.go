@@ -480,6 +480,34 @@ func TestAProgramIsRunAgainAfterOthersHadTheirTurn(t *testing.T) {
 	})
 }
 
+// An event of a term that is over changes nothing, neither while exec competes again nor in its next term. What went wrong with the
+// last program, for example, is no reason to end the next one.
+func TestAnEventOfAnEarlierTermChangesNothing(t *testing.T) {
+	for what := begun; what <= unwatched; what++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, &memstore.Store{}, "a", func(s *site) { s.exec.restart = true }).start()
+			first := s.running()
+			synctest.Wait()
+			earlier := s.run.term
+			comesLate := func() {
+				earlier.put(event{what: what, end: terminal.Exit{Code: 3}, signal: syscall.SIGTERM, by: "b", err: errGivenUp})
+				synctest.Wait()
+			}
+			first.exit(0)
+			comesLate()
+			second := s.running()
+			comesLate()
+			time.Sleep(lease)
+			synctest.Wait()
+			assert.Empty(t, second.got, "event %d", what)
+			assert.Zero(t, second.ended, "event %d", what)
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code, "event %d", what)
+			assert.Len(t, s.ran, 2, "event %d", what)
+		})
+	}
+}
+
 // While exec asks under the lock whether the program is still to be run, it loses the lock, or gets a signal to end.
 func TestWhileItAsksWhatIsDueExecNoticesALossAndASignal(t *testing.T) {
 	for _, answer := range []error{nil, errors.New("unavailable")} {
