@@ -68,6 +68,8 @@ var freshMutants = slices.Concat(
 	of(agentPkg,
 		one("a leader that has gone is still shown", "TestACandidateIsToldThatTheLeaderHasGone", agentFolder+"kinds.go",
 			"\t\t\tcase e.Kind == spindle.LeaderGone:\n\t\t\t\th.lines.add(line{Event: \"leader\"})\n", ""),
+		one("a closed connection has not given its lock up", "TestALockIsRefusedUntilTheFirstRequestIsGivenUp", agentFolder+"program.go",
+			"other.status().phase.wants() && !other.peer.HasClosed() {", "other.status().phase.wants() {"),
 	),
 	of("./cmd/spindle/internal/run",
 		one("events of the last term count in the next", "TestAnEventOfAnEarlierTermChangesNothing", "cmd/spindle/internal/run/runner.go",

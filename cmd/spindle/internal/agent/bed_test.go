@@ -174,6 +174,7 @@ type wire struct {
 	closed  chan struct{} // closed or shut down for writing
 	once    sync.Once
 	unread  atomic.Int64
+	lag     time.Duration // how late the agent is told that it was closed
 }
 
 // newWire returns both ends of a connection. The agent calls gate before it reads or writes.
@@ -226,6 +227,9 @@ func (k known) Watch(closed, exited func()) error {
 		go func() {
 			select {
 			case <-c:
+				if c == k.closed && k.lag > 0 {
+					time.Sleep(k.lag)
+				}
 				f()
 			case <-k.forgotten:
 			}

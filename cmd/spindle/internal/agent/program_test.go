@@ -198,7 +198,8 @@ func TestAProgramsConnectionsAreLimited(t *testing.T) {
 	})
 }
 
-// A lock that a program has asked for is refused to its other requests, until it has given up the first one.
+// A lock that a program has asked for is refused to its other requests, until it has given up the first one. A program that closes
+// its connection has given it up, and can ask again at once.
 func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 	among(t, 100, func(b *bed) {
 		first := b.asks("a", "POST /v1/locks?name=x&name=y&lease=1h&eof=release")
@@ -229,5 +230,12 @@ func TestALockIsRefusedUntilTheFirstRequestIsGivenUp(t *testing.T) {
 		close(answer)
 		second.reads("held")
 		assert.Equal(t, http.StatusConflict, b.asks("a", "POST /v1/locks?name=x&lease=1h").wait(), "the end of the first request does not give up the second")
+	})
+	among(t, 100, func(b *bed) {
+		first := b.asks("a", "POST /v1/locks?name=x&lease=1h&eof=release")
+		first.reads("held")
+		first.Conn.(*wire).lag = time.Second
+		first.Close()
+		b.asks("a", "POST /v1/locks?name=x&lease=1h").reads("held") // although the agent was not told of the end when it was asked
 	})
 }
