@@ -74,6 +74,8 @@ var freshMutants = slices.Concat(
 	of("./cmd/spindle/internal/run",
 		one("events of the last term count in the next", "TestAnEventOfAnEarlierTermChangesNothing", "cmd/spindle/internal/run/runner.go",
 			"\tcase e.of != nil && e.of != r.term:\n\t\treturn\n", ""),
+		one("a program is checked while it shuts down", "TestAProgramThatShutsDownIsNotChecked", "cmd/spindle/internal/run/programs.go",
+			"if p.m.phase == running || p.m.phase == announcing {", "if p.m.phase >= running {"),
 	),
 	of("./cmd/spindle/internal/model",
 		one("not all waiters, given as all", "TestWaitersAreListedForPeople", "cmd/spindle/internal/model/sentence.go",

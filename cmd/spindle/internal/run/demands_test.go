@@ -3,6 +3,9 @@
 package run
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -65,6 +69,56 @@ func TestAProgramThatMakesProgressRunsOn(t *testing.T) {
 				assert.Empty(t, p.got)
 				p.exit(0)
 				assert.Zero(t, s.ends())
+			})
+		})
+	}
+}
+
+// checked is an exec whose health check is a function.
+type checked struct {
+	*programs
+	asks func(context.Context, role) error
+}
+
+func (c checked) begins(h *holding) {
+	c.programs.begins(h)
+	c.before(c.runner, h, c.asks)
+}
+
+// A program is checked until it gets the signal to end. While it shuts down, it need not be healthy: a check that fails then must
+// cost it neither its time nor its exit code.
+func TestAProgramThatShutsDownIsNotChecked(t *testing.T) {
+	for name, change := range map[string]func(*site){"at once": func(*site) {}, "after an announcement": handingOver} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var checks atomic.Int32
+				var shutsDown atomic.Bool
+				s := newSite(t, &memstore.Store{}, "a", change, func(s *site) {
+					s.ignores = true
+					s.check = func(context.Context, role) error {
+						checks.Add(1)
+						if shutsDown.Load() {
+							return errors.New("it shuts down")
+						}
+						return nil
+					}
+				}).start()
+				p := s.running()
+				time.Sleep(3 * lease)
+				synctest.Wait()
+				assert.GreaterOrEqual(t, checks.Load(), int32(8), "before each heartbeat")
+				s.signals <- syscall.SIGTERM
+				time.Sleep(lease / 2)
+				synctest.Wait()
+				assert.Len(t, p.got, 1)
+				shutsDown.Store(true)
+				before := checks.Load()
+				time.Sleep(3 * lease)
+				synctest.Wait()
+				assert.Equal(t, before, checks.Load())
+				assert.Zero(t, p.ended)
+				p.exit(7)
+				assert.Equal(t, terminal.Exit{Code: 7}, s.ends())
 			})
 		})
 	}

@@ -134,6 +134,7 @@ type site struct {
 	waited  time.Duration
 
 	standsBy bool // it does not queue, as guard does not
+	check    func(context.Context, role) error
 
 	ignores bool          // its programs do
 	undying bool          // its programs do not end when they are killed
@@ -167,6 +168,9 @@ func (s *site) start() *site {
 	}
 	s.run = s.exec.newPrograms(s.signals, s.tty, s.waited)
 	s.run.launch = s.launch
+	if s.check != nil {
+		s.run.edge = checked{s.run, s.check}
+	}
 	go func() {
 		defer close(s.done)
 		if end, failed := s.run.run().(*terminal.Exit); failed {
