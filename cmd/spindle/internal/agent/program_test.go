@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
 // refuses checks that a program's request for a hold is refused, and that the answer says when to ask again.
@@ -195,6 +198,26 @@ func TestAProgramsConnectionsAreLimited(t *testing.T) {
 		b.wires[0].Close()
 		synctest.Wait()
 		assert.Equal(t, http.StatusOK, b.asks("a", "GET /livez").wait())
+	})
+}
+
+// A program has the whole time of stall= for its first lines, too. One that reads them late, but in time, keeps its lock.
+func TestAProgramMayReadItsFirstLinesAsLateAsAnyOthers(t *testing.T) {
+	const stall = time.Minute
+	among(t, 100, func(b *bed) {
+		clock := &fleet.Clock{}
+		clock.Mono.Store(int64(time.Hour) - clock.Now().Mono) // the agent has run for longer than that
+		b.agent.clock, b.agent.promises.clock = clock, clock
+		s := &stream{TB: b.TB, Conn: b.dial("a"), answered: make(chan struct{}), lines: make(chan said, 100)}
+		_, err := fmt.Fprintf(s, "POST /v1/locks?name=x&lease=10s&stall=%v HTTP/1.1\r\nHost: agent\r\n\r\n", stall)
+		require.NoError(b, err)
+		time.Sleep(stall * 9 / 10)
+		go s.receive()
+		s.reads("held")
+		for range 20 { // which are read at once
+			s.reads("until")
+		}
+		s.Close()
 	})
 }
 

@@ -82,6 +82,25 @@ func TestExecStopsWithItsProgram(t *testing.T) {
 	}
 }
 
+// A program that uses the terminal gets it if exec has it, whether it reads from it or first changes its settings, as an editor does.
+// It would otherwise stop exec again after every fg.
+func TestAProgramGetsTheTerminalHoweverItUsesIt(t *testing.T) {
+	for _, use := range []os.Signal{syscall.SIGTTIN, syscall.SIGTTOU} {
+		synctest.Test(t, func(t *testing.T) {
+			tty := &fakeTerminal{foreground: true, shell: time.Second}
+			s := newSite(t, &memstore.Store{}, "a", on(tty)).start()
+			work := s.running()
+			work.stop(use)
+			synctest.Wait()
+			assert.True(t, tty.lent.Load(), use)
+			assert.Nil(t, work.Stopped(), use)
+			assert.Zero(t, tty.suspended, use)
+			work.exit(0)
+			s.ends()
+		})
+	}
+}
+
 func TestCtrlZIsForTheProgramAndForExecAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memstore.Store{}
