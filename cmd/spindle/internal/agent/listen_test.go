@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"io/fs"
 	"net"
 	"os"
@@ -10,9 +11,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	rpc "google.golang.org/grpc/status"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
 )
 
 // stale leaves a socket behind on which no process listens, as a killed agent does.
@@ -95,4 +103,23 @@ func TestAFileThatIsNotASocketIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "precious", string(text))
 	assert.FileExists(t, link)
+}
+
+// An agent serves although the database can't be reached when it begins, as when a machine boots: its programs get their locks later.
+// It does not serve if the flags are wrong.
+func TestAnAgentBeginsDuringAnOutage(t *testing.T) {
+	for code, serves := range map[codes.Code]bool{codes.Unavailable: true, codes.DeadlineExceeded: true, codes.NotFound: false, codes.PermissionDenied: false} {
+		s := &serving{Database: &database.Database{Path: "projects/p/instances/i/databases/d", Table: "locktable", Timeout: 100 * time.Millisecond}}
+		db, err := s.Open(option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(),
+			option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+				return rpc.Error(code, "no session")
+			})))
+		require.NoError(t, err)
+		if err := s.look(t.Context(), db); serves {
+			assert.NoError(t, err, "%v", code)
+		} else {
+			assert.ErrorContains(t, err, "no session", "%v", code)
+		}
+		db.Close()
+	}
 }
