@@ -72,6 +72,8 @@ var freshMutants = slices.Concat(
 			"other.status().phase.wants() && !other.peer.HasClosed() {", "other.status().phase.wants() {"),
 		one("a program has stalled before its first line", "TestAProgramMayReadItsFirstLinesAsLateAsAnyOthers", agentFolder+"hold.go",
 			"\th.reads.Progress()\n", ""),
+		one("a program that was asked to stop is not doubted", "TestEveryCourseOfAHold", agentFolder+"rules.go",
+			"if slices.Contains(r.in, m.phase) && ", "if !(m.phase == stopping && r.to == doubtful) && slices.Contains(r.in, m.phase) && "),
 		one("an agent does not begin during an outage", "TestAnAgentBeginsDuringAnOutage", agentFolder+"command.go", "if err != nil && !database.Passing(err) {", "if err != nil {"),
 		one("a stepdown knows no end", "TestAStepDownEndsInTime", agentFolder+"stepdown.go",
 			"http.NewRequestWithContext(ctx, http.MethodPost,", "http.NewRequestWithContext(context.Background(), http.MethodPost,"),

@@ -56,6 +56,8 @@ func (c course) wrong() string {
 		return "the lock is released, but its program may act"
 	case (c.phase == orphaned || c.does(mute) > 0 || held && c.has(termEnded) && c.does(release) == 0) && c.does(sayLost) == 0:
 		return "a loss is not told"
+	case (c.has(streamEnds) || c.has(exits)) && c.phase.wants(), c.phase == doubtful && c.does(doubt) == 0:
+		return "a sign of the program's end is not doubted"
 	case c.phase == orphaned && c.does(mute) == 0:
 		return "heartbeats go on for a lost lock"
 	case c.does(release)+c.does(discard) > 1:
@@ -104,8 +106,9 @@ func explore(t *testing.T, from course, length int) (visited int) {
 }
 
 // Once a program has been told that it holds its lock, the lock is released only if the program asks for that, or if its
-// stream is closed and its process has ended. Otherwise the agent tells it of the loss, and sends no more heartbeats. Every hold
-// ends, and ends once. This is true for every order of events.
+// stream is closed and its process has ended. Otherwise the agent tells it of the loss, and sends no more heartbeats. One sign of
+// the program's end is doubted, even if the program was asked to stop: without the other one, the lock is lost. Every hold ends, and
+// ends once. This is true for every order of events.
 func TestEveryCourseOfAHold(t *testing.T) {
 	for _, eof := range []bool{false, true} {
 		t.Logf("%d courses", explore(t, course{machine: machine{releasesAtEOF: eof}}, 5))
