@@ -125,7 +125,7 @@ func TestALeaderWhoseLoopStandsStillIsUnhealthy(t *testing.T) {
 		require.NoError(t, a.Health())
 		require.False(t, a.Has(), "it says that it was elected, and sends no heartbeat")
 		time.Sleep(fleet.Lease)
-		require.ErrorContains(t, a.Health(), "no heartbeat was acknowledged since")
+		require.ErrorContains(t, a.Health(), "no heartbeat has been acknowledged since")
 		close(hang)
 		b.Until(fleet.Lease, a.Has)
 		require.NoError(t, a.Health())
