@@ -67,10 +67,10 @@ func play(ctx context.Context, e *demokit.Election, lock *spindle.Lock) error {
 		return err
 	}
 	e.Print(demokit.Plain, "")
-	e.Print(demokit.Bold, "Crash   another process took over after %s, %.2f leases after the old leader's last heartbeat",
+	e.Print(demokit.Bold, "Crash   replaced after %s, %.2f leases after its last heartbeat",
 		demokit.InLeases(crash, demoLease), silence.Seconds()/demoLease.Seconds())
-	e.Print(demokit.Bold, "Pause   another process took over after %s; the old leader's late write was rejected", demokit.InLeases(pause, demoLease))
-	e.Print(demokit.Bold, "Stop    another process took over after %s; a released lock is free at once", demokit.InLeases(stop, demoLease))
+	e.Print(demokit.Bold, "Pause   replaced after %s; its late write was rejected", demokit.InLeases(pause, demoLease))
+	e.Print(demokit.Bold, "Stop    replaced after %s; a released lock is free at once", demokit.InLeases(stop, demoLease))
 	e.Tokens()
 	return nil
 }
