@@ -216,6 +216,23 @@ func TestAProgramUnderExecHasTheTerminal(t *testing.T) {
 	s.sees(`"state":"released"`)
 }
 
+// An operator may take longer than --timeout, which is about the database, to answer whether a lock is to be released.
+func TestAnOperatorHasTimeToConfirmARelease(t *testing.T) {
+	atATerminal(t)
+	s := newShell(t)
+	const timeout = 5 * time.Second
+	s.types("spindle exec -- sleep 1000 &\r")
+	token := strings.TrimPrefix(s.sees(`token \d+`), "token ")
+	began := time.Now()
+	s.types(fmt.Sprintf("spindle release job --token %s --timeout %v\r", token, timeout))
+	s.sees(`Release job\? \[y/N\] `)
+	time.Sleep(timeout - time.Since(began) + timeout/5)
+	s.types("y\r")
+	require.Equal(t, "0", s.code())
+	s.types("wait %1; echo exec=$?.\r")
+	assert.Equal(t, "exec=76.", s.sees(`^exec=\d+\.`), "the holder has lost it")
+}
+
 // The rest of a pipeline has the terminal as long as the program does not ask for it.
 func TestAPipelineSharesTheTerminalWithAProgramUnderExec(t *testing.T) {
 	atATerminal(t)
