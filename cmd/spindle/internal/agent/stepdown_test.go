@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // A stepdown waits for programs that do not release their locks until its time is over or it is interrupted. A preStop hook would
@@ -34,11 +36,7 @@ func TestAStepDownEndsInTime(t *testing.T) {
 			<-asked
 			interrupt()
 		}
-		select {
-		case err := <-ended:
-			assert.ErrorContains(t, err, "some programs have not released their locks yet")
-		case <-time.After(10 * time.Second):
-			require.Fail(t, "it waits on", "%v", within)
-		}
+		err := testcheck.Await(t, ended, "the end of a stepdown")
+		assert.ErrorContains(t, err, "some programs have not released their locks yet")
 	}
 }
