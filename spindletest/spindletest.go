@@ -23,7 +23,7 @@
 //			go w.Run(t.Context())
 //			synctest.Wait()
 //			if !w.Working() {
-//				t.Error("the only candidate does not work")
+//				t.Error("the only candidate is not working")
 //			}
 //			a.Cut()
 //			time.Sleep(10 * time.Second) // one lease

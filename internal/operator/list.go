@@ -68,8 +68,8 @@ func (l Listing) State() State {
 // IsHeld reports whether the lock has a holder, even if it is leaving.
 func (l Listing) IsHeld() bool { return l.State() == Held || l.State() == Leaving }
 
-// IsPart reports whether the lock belongs to a group. It does not rely on the name alone, because an ordinary lock can
-// have a name of the same form.
+// IsPart reports whether the lock belongs to a group. Because an ordinary lock can have a name of the same form, IsPart
+// relies on the name alone only if the lock has no lease record.
 func (l Listing) IsPart() bool {
 	_, ok := table.PartOf(l.Name)
 	return ok && (l.Member != (table.LeaseRef{}) || l.LeaseRecord == nil || l.LeaseRecord.ListDigest != "")

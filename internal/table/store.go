@@ -7,20 +7,20 @@ import (
 )
 
 var (
-	// ErrMissing is the error of a commit if a row to be updated, its table or the database does not exist. The
-	// failed attempt applied nothing, but an earlier attempt of the same commit may have been applied.
+	// A commit fails with ErrMissing if a row to be updated, its table or the database does not exist. The failed
+	// attempt applied nothing, but an earlier attempt of the same commit may have been applied.
 	ErrMissing = errors.New("the row, its table or the database does not exist")
 
-	// ErrNotFound is the error of a commit if Spanner answers NOT_FOUND without clearly naming a row, the table or the
+	// A commit fails with ErrNotFound if Spanner answers NOT_FOUND without clearly naming a row, the table or the
 	// database. For example, a session may have been lost, but a row may also be missing.
 	ErrNotFound = errors.New("something was not found")
 
-	// ErrExists is the error of a commit that inserts a row that already exists. The failed attempt applied nothing,
-	// but an earlier attempt of the same commit may have been applied.
+	// A commit fails with ErrExists if it inserts a row that already exists. The failed attempt applied nothing, but an
+	// earlier attempt of the same commit may have been applied.
 	ErrExists = errors.New("row already exists")
 
-	// ErrAborted is the error of a transaction that Spanner aborted because it conflicted with another transaction.
-	// Nothing was written.
+	// A transaction fails with ErrAborted if Spanner aborted it because it conflicted with another transaction. Nothing
+	// was written.
 	ErrAborted = errors.New("transaction aborted")
 )
 

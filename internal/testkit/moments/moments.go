@@ -373,8 +373,8 @@ func (w *World) Until(what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// Apart fails the test if two of the functions return true at the same time, because then two values hold the lock.
-// Apart checks this until the returned function is called. It makes an exception for one lease after each call of
+// Apart fails the test if two of the functions return true at the same time. Each function reports whether one candidate
+// holds the lock. Apart checks this until the returned function is called. It makes an exception for one lease after each call of
 // Break, because the old holder may not know yet that it has lost the lock.
 func (w *World) Apart(held ...func() bool) (stop func()) {
 	return w.Always(func() error {
