@@ -165,6 +165,7 @@ func TestCoolDowns(t *testing.T) {
 	lost := Ending{Lasted: 2 * lease, Silence: lease / 10}
 	f := &Fitness{Lease: lease}
 	assert.Equal(t, []float64{0, 0, 0, 0}, coolDowns(f, silent, 4))
+	assert.Equal(t, []float64{0, 0}, coolDowns(f, Ending{Lasted: lease, Silence: lease * 6 / 10}, 2))
 	assert.Equal(t, []float64{0, 1, 2, 4, 8, 10, 10}, coolDowns(f, lost, 7))
 	assert.False(t, f.Trial)
 	assert.Equal(t, []float64{0, 0}, coolDowns(f, Ending{Lasted: 10 * lease}, 2), "a term that lasts is a new beginning")

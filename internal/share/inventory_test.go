@@ -179,10 +179,11 @@ func TestWhatAPollSaysOfAPartition(t *testing.T) {
 		more    bool
 		want    partitionView
 	}{
-		"it changed since":                                 {Free, 4, of(other), false, false, partitionView{}},
-		"it is free, and another's":                        {Free, 3, of(other), false, false, partitionView{read: true, wait: never}},
-		"another's, whose row is enough":                   {Free, 3, of(other), true, false, partitionView{read: true, wait: never}},
-		"it is free, and its lease rows can't be read":     {Free, 3, lock, true, false, partitionView{read: true, wait: never, unreadable: bad}},
+		"it changed since":                             {Free, 4, of(other), false, false, partitionView{}},
+		"it changed since, and not all were read":      {Free, 4, of(other), false, true, partitionView{}},
+		"it is free, and another's":                    {Free, 3, of(other), false, false, partitionView{read: true, wait: never}},
+		"another's, whose row is enough":               {Free, 3, of(other), true, false, partitionView{read: true, wait: never}},
+		"it is free, and its lease rows can't be read": {Free, 3, lock, true, false, partitionView{read: true, wait: never, unreadable: bad}},
 		"it is held":                                       {Held, 3, of(other), false, false, partitionView{}},
 		"it is free, and it is not its turn":               {Free, 3, nil, false, true, partitionView{later: true}},
 		"it is free, and was left out":                     {Free, 3, nil, false, false, partitionView{}},
