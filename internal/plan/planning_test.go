@@ -207,3 +207,96 @@ func TestAPlanIsPublishedByTurns(t *testing.T) {
 	s.Members = nil
 	assert.Equal(t, 2, none.After(s, true).Members(), "a poll that did not read the members")
 }
+
+// A group's first plan leaves each partition to the member that its rows name, as long as that term goes on. Partitions of a member
+// that is over, has no row or does not count are for anybody.
+func TestTheFirstPlanIsOfTheOwnersThatTheRowsShow(t *testing.T) {
+	names := []string{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"}
+	l := NewList(names)
+	plain := row(l, 2, time.Hour, func(o *table.Observation) { o.LeaseRecord.ListDigest = "" })
+	s := group(row(l, 0, time.Hour), row(l, 1, time.Hour), plain)
+	s.Partitions = map[string]table.Observation{}
+	key := func(slot int, joined time.Duration) string {
+		return table.LeaseKey(table.SlotName("orders", slot), table.TokenAt(now.Add(-joined)))
+	}
+	lock := func(i int) string { return table.PartitionName("orders", names[i]) }
+	p := planned(l, 0, time.Hour, s)
+	free, ok := p.ToPublish(s, true, lock)
+	assert.True(t, ok)
+	of := func(p *Plan) (owner [8]int) {
+		for slot := range 2 {
+			for _, i := range p.Assigned(l, slot) {
+				owner[i] = slot
+			}
+		}
+		return owner
+	}
+	preferred := of(free)
+	for what, c := range map[string]struct {
+		writer func(slot int) string
+		counts bool
+	}{
+		"its member":           {func(slot int) string { return key(slot, time.Hour) }, true},
+		"an earlier term":      {func(slot int) string { return key(slot, 2*time.Hour) }, false},
+		"a slot without a row": {func(slot int) string { return key(slot+7, time.Hour) }, false},
+		"who does not count":   {func(slot int) string { return key(2, time.Hour) }, false},
+		"a plain lock":         {func(int) string { return "somebody" }, false},
+		"nobody":               {func(int) string { return "" }, false},
+	} {
+		for i := range names { // the other way round than the slots prefer
+			s.Partitions[lock(i)] = table.Observation{Name: lock(i), Exists: true, Heartbeat: now, Token: 2, Writer: c.writer(1 - preferred[i])}
+		}
+		next, ok := p.ToPublish(s, true, lock)
+		assert.True(t, ok, what)
+		want := preferred
+		if c.counts {
+			for i := range want {
+				want[i] = 1 - want[i]
+			}
+		}
+		assert.Equal(t, want, of(next), what)
+	}
+}
+
+// A member that leaves publishes the plan without it, if it knows what the plan is and has not published it before.
+func TestThePlanWithoutAMemberIsPublishedOnce(t *testing.T) {
+	a, b := NewList([]string{"x", "y"}), NewList([]string{"x", "z"})
+	s := group(row(a, 0, time.Hour), row(a, 1, time.Hour))
+	_, differs := planned(a, 1, time.Hour, s).Without()
+	assert.False(t, differs, "there is no plan")
+
+	p := planned(a, 1, time.Hour, s, memberOf(a, 0, time.Hour), memberOf(a, 1, time.Hour))
+	next, differs := p.Without()
+	assert.True(t, differs)
+	assert.Equal(t, []Member{memberOf(a, 0, time.Hour)}, next.Members())
+	assert.Len(t, next.Assigned(a, 0), 2)
+	_, differs = p.Published(6, next).Without()
+	assert.False(t, differs, "it is the plan")
+	_, differs = planned(a, 1, time.Hour, s, memberOf(a, 0, time.Hour)).Without()
+	assert.False(t, differs, "the plan never had it")
+
+	// The plan is of members with another list only, and was published without hashes, so this member can't compute the next.
+	s = group(row(b, 0, time.Hour), row(a, 1, time.Hour))
+	other, _ := (*Plan)(nil).Next(b, []Member{memberOf(b, 0, time.Hour)}, now)
+	s.Plan, s.Body = 5, other.Encode()
+	q := Planning{Setting: Setting{List: a, Lease: lease, Slot: 1, Token: table.TokenAt(now.Add(-time.Hour))}}.After(s, true)
+	assert.False(t, q.Planned())
+	assert.Nil(t, q.Next)
+	_, differs = q.Without()
+	assert.False(t, differs, "it can't be computed")
+	_, ok := q.ToPublish(s, true, nil)
+	assert.False(t, ok)
+}
+
+// What a poll says is known only once the plan and the members are: a plan that was lost or is out of date assigns nothing.
+func TestNothingIsPlannedWithoutAPlan(t *testing.T) {
+	l := NewList([]string{"x"})
+	s := group(row(l, 0, time.Hour))
+	p := planned(l, 0, time.Hour, s, memberOf(l, 0, time.Hour))
+	assert.True(t, p.Planned() && p.Settled())
+	assert.Equal(t, []int{0}, p.Targets())
+	s.Members, s.Plan, s.Body = nil, 6, "garbled"
+	lost := p.After(s, true)
+	assert.False(t, lost.Planned(), "its plan was replaced by none")
+	assert.False(t, lost.Settled())
+}

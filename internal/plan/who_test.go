@@ -145,3 +145,64 @@ func TestWhichSlotsAreTried(t *testing.T) {
 	}
 	assert.Len(t, NewMemory("orders", lease).Slots(group(in(table.MaxSlot)...), l, "pod", table.SlotName("orders", table.MaxSlot), 256), 1, "no slot is above the highest")
 }
+
+// A member may remember that another member's row is missing only if it would have read that row: members of other groups are never
+// read. Otherwise, it would claim their partitions after a lease.
+func TestOnlyRowsOfTheGroupAreMissed(t *testing.T) {
+	own, other := table.LeaseRef{Name: table.SlotName("orders", 1), Token: 5}, table.LeaseRef{Name: table.SlotName("bills", 1), Token: 5}
+	for how, name := range map[string]func(table.LeaseRef) table.Observation{
+		"the lock row": func(with table.LeaseRef) table.Observation { return table.Observation{Writer: with.Key()} },
+		"the lease record": func(with table.LeaseRef) table.Observation {
+			return table.Observation{LeaseRecord: &table.LeaseRecord{With: with.Key()}}
+		},
+		"an orphan lease": func(with table.LeaseRef) table.Observation {
+			return table.Observation{OrphanLeases: map[table.Token]table.LeaseRecord{3: {With: with.Key()}}}
+		},
+	} {
+		for _, there := range []bool{false, true} {
+			m, s := NewMemory("orders", lease), group(table.Observation{Name: own.Name, Exists: there, Token: own.Token, Heartbeat: now})
+			s.Partitions = map[string]table.Observation{"orders/partition/0": name(own), "orders/partition/1": name(other)}
+			m.Learn(s)
+			want := map[table.LeaseRef]time.Time{own: now}
+			if there {
+				want = map[table.LeaseRef]time.Time{}
+			}
+			assert.Equal(t, want, m.Missing, how)
+		}
+	}
+}
+
+// A member's lease is remembered from the first poll that shows it until its term is known to be over, even if its lock row, its
+// lease row or both are gone by then. What can't be read teaches nothing.
+func TestForHowLongALeaseIsRemembered(t *testing.T) {
+	l := NewList([]string{"x"})
+	with := table.LeaseRef{Name: table.SlotName("orders", 1), Token: table.TokenAt(now.Add(-time.Hour))}
+	seen := func(change ...func(*table.Observation)) table.GroupSnapshot {
+		return group(row(l, 1, time.Hour, change...))
+	}
+	bad := seen(func(o *table.Observation) { o.LeaseRecord.Lease = 9 * lease })
+	bad.Unreadable[with.Name] = ErrNewer
+	orphan := group(table.Observation{Name: with.Name, OrphanLeases: map[table.Token]table.LeaseRecord{with.Token: {Lease: 3 * lease}, with.Token - 1: {Lease: 4 * lease}}})
+	for what, c := range map[string]struct {
+		knew time.Duration
+		s    table.GroupSnapshot
+		want time.Duration
+	}{
+		"it renews":                 {0, seen(), lease},
+		"its lease row is gone":     {3 * lease, seen(func(o *table.Observation) { o.LeaseRecord = nil }), 3 * lease},
+		"all its rows are gone":     {3 * lease, group(), 3 * lease},
+		"its lock row is gone":      {0, orphan, 3 * lease},
+		"it was evicted":            {3 * lease, seen(func(o *table.Observation) { o.Heartbeat, o.LeaseRecord = time.Time{}, nil }), 0},
+		"another has its slot":      {3 * lease, seen(func(o *table.Observation) { o.Token++ }), 0},
+		"its lease row is garbled":  {3 * lease, bad, 3 * lease},
+		"it could never be read":    {0, bad, 0},
+		"it has changed, in theory": {3 * lease, seen(), lease},
+	} {
+		m := NewMemory("orders", lease)
+		if c.knew > 0 {
+			m.Leases[with] = c.knew
+		}
+		m.Learn(c.s)
+		assert.Equal(t, c.want, m.Leases[with], what)
+	}
+}
