@@ -357,3 +357,36 @@ func (c *cluster) partitionRows() map[string]table.Row {
 	}
 	return rows
 }
+
+// inHand returns a new term of a process whose loop does not run. A test causes the term's events itself, one after the other.
+func (c *cluster) inHand(p *process) *term {
+	m := newMember(p.Group, slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
+	t := newTerm(c.t.Context(), m, m.join(c.t.Context()))
+	t.reports = m.voice.watch.Elected(t.lease.Term)
+	return t
+}
+
+// reply waits for the reply to a request of a term in hand, and handles it.
+func (t *term) reply() { (<-t.send.replies)() }
+
+// settled makes a term in hand take its steps until it waits for its next regular poll.
+func (t *term) settled() *term {
+	for t.goOn(); t.due() == 0 || t.polls.pending || t.upkeep.publishing || t.moves.under > 0; t.goOn() {
+		select {
+		case then := <-t.send.replies:
+			then()
+		case <-time.After(max(t.due(), 1)):
+		}
+	}
+	return t
+}
+
+// letGo drops a term in hand.
+func (t *term) letGo() {
+	t.send.cancel()
+	t.polls.readDeadline.Stop()
+	t.lease.End(context.Canceled)
+	t.m.running.Wait()
+	t.m.voice.watch.Close()
+	t.m.voice.metrics.close()
+}
