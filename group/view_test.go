@@ -1,0 +1,73 @@
+package group
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Members says of each partition who works on it, who has paused it, or that nobody has it. Only rows that agree with each other and
+// with the row of a living member say that a partition has a member.
+func TestWhatAViewSaysOfAPartition(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	member := func(slot int) table.LeaseRef {
+		return table.LeaseRef{Name: table.SlotName("orders", slot), Token: table.TokenAt(at.Add(-time.Hour))}
+	}
+	row := func(slot int, silent time.Duration) table.Observation {
+		m := member(slot)
+		return table.Observation{Name: m.Name, At: at, Exists: true, Token: m.Token, Heartbeat: at.Add(-silent), Writer: "pod",
+			LeaseRecord: &table.LeaseRecord{ID: "id", Value: "host:80", ListDigest: "list", Lease: lease, Since: m.Token - 5}}
+	}
+	one, two := member(1), member(2)
+	held := func(by, with table.LeaseRef) table.Observation {
+		return table.Observation{At: at, Exists: true, Token: 3, Heartbeat: at, Writer: by.Key(), LeaseRecord: &table.LeaseRecord{With: with.Key()}}
+	}
+	change := func(o table.Observation, f func(*table.Observation)) table.Observation { f(&o); return o }
+	earlier := table.LeaseRef{Name: one.Name, Token: one.Token - 1}
+	for what, c := range map[string]struct {
+		o      table.Observation
+		has    bool
+		paused bool
+	}{
+		"its member":                       {held(one, one), true, false},
+		"a paused one":                     {change(held(one, one), func(o *table.Observation) { o.Heartbeat, o.LeaseRecord = time.Time{}, nil }), false, true},
+		"a pause of an earlier term":       {change(held(earlier, one), func(o *table.Observation) { o.Heartbeat, o.LeaseRecord = time.Time{}, nil }), false, false},
+		"an earlier term":                  {held(earlier, earlier), false, false},
+		"a member whose lease has expired": {held(two, two), false, false},
+		"a claim":                          {change(held(one, one), func(o *table.Observation) { o.Heartbeat, o.LeaseRecord = o.Token.Time(), nil }), false, false},
+		"its lease row is missing":         {change(held(one, one), func(o *table.Observation) { o.LeaseRecord = nil }), false, false},
+		"its lease row is another's":       {held(one, two), false, false},
+		"its lock row is another's":        {held(two, one), false, false},
+		"its lock row is missing":          {change(held(one, one), func(o *table.Observation) { o.Exists, o.Heartbeat, o.LeaseRecord = false, time.Time{}, nil }), false, false},
+		"it was released":                  {table.Observation{At: at, Exists: true, Token: 3}, false, false},
+		"a plain lock":                     {table.Observation{At: at, Exists: true, Token: 3, Heartbeat: at, Writer: "somebody", LeaseRecord: &table.LeaseRecord{Lease: lease}}, false, false},
+	} {
+		leaving := change(row(0, 0), func(o *table.Observation) { o.Writer = "" })
+		s := table.GroupSnapshot{At: at, Members: map[string]table.Observation{}, Partitions: map[string]table.Observation{}}
+		for _, m := range []table.Observation{leaving, row(1, lease-1), row(2, lease)} {
+			s.Members[m.Name] = m
+		}
+		for _, name := range []string{"eu/west", "b", "a"} {
+			s.Partitions[table.PartitionName("orders", name)] = c.o
+		}
+		v := viewOf(s)
+		names := []string{"a", "b", "eu/west"}
+		want := View{At: at, Members: []Member{
+			{ID: "id", Value: "host:80", Slot: 0, Token: spindle.Token(one.Token), Since: (one.Token - 5).Time(), Heartbeat: at, Lease: lease, Leaving: true, List: "list"},
+			{ID: "pod", Value: "host:80", Slot: 1, Token: spindle.Token(one.Token), Since: (one.Token - 5).Time(), Heartbeat: at.Add(1 - lease), Lease: lease, List: "list"},
+		}}
+		switch {
+		case c.has:
+			want.Members[1].Partitions = names
+		case c.paused:
+			want.Members[1].Paused = names
+		default:
+			want.Unassigned = names
+		}
+		assert.Equal(t, want, v, what)
+	}
+}
