@@ -1,0 +1,231 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+)
+
+// What a program asks for while its process is not in the group counts from the start of the next term, and what it asks for later
+// counts as well.
+func TestRequestsBetweenTwoTermsAreNotLost(t *testing.T) {
+	out := map[string]func(c *cluster, a *process) (back func()){
+		"before it joins": func(c *cluster, a *process) func() {
+			a.link.Cut()
+			c.run(a)
+			c.sleep(lease)
+			return a.link.Mend
+		},
+		"after it has lost its term": func(c *cluster, a *process) func() {
+			c.run(a)
+			c.until(lease, "a to have all", spreadOver(4, a))
+			a.link.Cut()
+			c.sleep(2 * lease)
+			return a.link.Mend
+		},
+		"while it cools down": func(c *cluster, a *process) func() {
+			c.start("b", Numbered(4))
+			c.run(a)
+			a.link.Refuse(fleet.Refusing("claim-partitions", errors.New("not today")))
+			c.until(12*lease, "a second useless term", func() bool { return strings.Count(a.log.String(), "msg=left") == 2 })
+			return func() { a.link.Refuse(nil) }
+		},
+	}
+	for when, leaves := range out {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.process("a", Numbered(4))
+			var begun sync.Map // the partitions on which it has begun work
+			a.do = func(ctx context.Context, p Partition) error { begun.Store(p.Name(), true); return a.work(ctx, p) }
+			back := leaves(c, a)
+			begun.Clear()
+			require.NoError(t, errors.Join(a.Pause("0"), a.Pause("1")))
+			c.sleep(lease / 50)
+			require.NoError(t, errors.Join(a.Resume("1"), a.Pause("2"), a.SetWeight(7)))
+			back()
+			c.until(5*lease, when+": a to be a member", func() bool { return strings.HasSuffix(lastTerm(a), "joined") })
+			c.sleep(4 * lease)
+			for _, name := range []string{"0", "2"} {
+				_, has := begun.Load(name)
+				assert.False(t, has, "%s: %s is paused", when, name)
+			}
+			assert.Equal(t, 7, c.weightOf(a), when)
+			for _, name := range []string{"0", "2"} {
+				require.NoError(t, a.Resume(name))
+			}
+			require.NoError(t, a.SetWeight(3))
+			c.until(8*lease, when+": all to be worked on", func() bool { return c.worked() == 4 })
+			c.until(lease, when+": the weight to be written", func() bool { return c.weightOf(a) == 3 })
+		})
+	}
+}
+
+// lastTerm returns the log of a process up to the last time that it joined or left.
+func lastTerm(p *process) string {
+	log := p.log.String()
+	return log[:max(strings.LastIndex(log, "msg=joined")+len("msg=joined"), strings.LastIndex(log, "msg=left")+len("msg=left"), 10)]
+}
+
+// weightOf returns the weight in the row of the process's member.
+func (c *cluster) weightOf(p *process) int {
+	s, err := table.Table{Store: c.store}.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{Members: true})
+	require.NoError(c.t, err)
+	return s.Members[c.slotOf(p).Name].LeaseRecord.Weight
+}
+
+// A process that can't join tries at most every tenth of a lease, whether it can't look, can't claim or finds no slot.
+func TestAProcessThatCantJoinTriesNowAndThen(t *testing.T) {
+	for step, err := range map[string]error{"look": errors.New("not today"), "observe": errors.New("not today"), "claim": table.ErrChanged, "confirm": errors.New("not today")} {
+		inVirtualTime(t, func(c *cluster) {
+			a := c.process("a", Numbered(1))
+			a.link.Refuse(func(s string) error {
+				time.Sleep(time.Millisecond) // otherwise, no time would pass if it did not pause
+				if s == step {
+					return err
+				}
+				return nil
+			})
+			c.run(a)
+			c.sleep(10 * lease)
+			assert.LessOrEqual(t, a.link.Counts()["look"], 110, step)
+			assert.Contains(t, a.log.String(), "can't keep up with the group", step)
+			assert.Error(t, a.Health(), step)
+		})
+	}
+}
+
+// A process takes the slot whose partitions it should have: its own, if it reclaims; its last one, unless another member was faster;
+// the highest of those that were left, or the lowest new one.
+func TestWhichSlotIsChosen(t *testing.T) {
+	now := time.Now()
+	token := table.TokenAt(now.Add(-time.Hour))
+	const mine, other = "a", "b"
+	l := table.LeaseRecord{Lease: lease}
+	slot := func(i int, change func(*elect.LockView)) elect.LockView {
+		s := elect.LockView{Observation: table.Observation{Name: table.SlotName("orders", i), At: now, Exists: true, Token: token}}
+		change(&s)
+		return s
+	}
+	free := func(s *elect.LockView) {}
+	never := func(s *elect.LockView) { s.Exists, s.Token = false, 0 }
+	held := func(by string, change ...func(*table.LeaseRecord)) func(*elect.LockView) {
+		return func(s *elect.LockView) {
+			record := l
+			for _, c := range change {
+				c(&record)
+			}
+			s.Heartbeat, s.Writer, s.LeaseRecord, s.FreeIn = now, by, &record, lease
+		}
+	}
+	listed := func(list string) func(*table.LeaseRecord) { return func(r *table.LeaseRecord) { r.ListDigest = list } }
+	noRecord := func(s *elect.LockView) { held(mine)(s); s.LeaseRecord = nil }
+	for _, reclaim := range []bool{false, true} {
+		inVirtualTime(t, func(c *cluster) {
+			var opts []Option
+			if reclaim {
+				opts = append(opts, spindle.WithReclaim())
+			}
+			p := c.process(mine, Numbered(4), opts...)
+			list := newMember(p.Group, p.config.Log, nil).inventory.List.Digest()
+			young := func(s *elect.LockView) { held(mine, listed(list))(s); s.Token = table.TokenAt(s.Heartbeat.Add(time.Millisecond - lease)) }
+			for what, x := range map[string]struct {
+				seen         []func(*elect.LockView)
+				last         int // -1: none
+				chosen, lost int // the slot that it tried before, or -1, and how often it has lost one
+				want         int // -1: none
+				own          int // if it reclaims
+				since        table.Token
+			}{
+				"a new group":                         {[]func(*elect.LockView){never, never}, -1, -1, 0, 0, 0, 0},
+				"the lowest new one":                  {[]func(*elect.LockView){held(other), held(other), never, never}, -1, -1, 0, 2, 2, 0},
+				"the highest of those left":           {[]func(*elect.LockView){free, free, held(other), never}, -1, -1, 0, 1, 1, 0},
+				"its last one":                        {[]func(*elect.LockView){free, free, held(other), free}, 0, -1, 0, 0, 0, 0},
+				"another has its last one":            {[]func(*elect.LockView){held(other), free, held(other), never}, 0, -1, 0, 1, 1, 0},
+				"it has lost its last one once":       {[]func(*elect.LockView){free, held(other), held(other), held(other)}, 0, -1, 1, 0, 0, 0},
+				"no slot is free":                     {[]func(*elect.LockView){held(other), held(other)}, -1, -1, 0, -1, -1, 0},
+				"its own":                             {[]func(*elect.LockView){free, held(mine, listed(list)), held(other), never}, -1, -1, 0, 0, 1, token},
+				"its own, which reclaimed":            {[]func(*elect.LockView){free, held(mine, listed(list), func(r *table.LeaseRecord) { r.Since = 5 }), held(other)}, -1, -1, 0, 0, 1, 5},
+				"its own, with another list":          {[]func(*elect.LockView){free, held(mine, listed("other")), held(other), never}, -1, -1, 0, 0, 1, 0},
+				"its own, and its last":               {[]func(*elect.LockView){free, held(mine, listed(list)), held(other), never}, 0, -1, 0, 0, 1, token},
+				"its own, which was young":            {[]func(*elect.LockView){free, young, held(other), never}, -1, -1, 0, 0, 1, 0},
+				"its own, whose lease row is missing": {[]func(*elect.LockView){free, noRecord, held(other), never}, -1, -1, 0, 0, 1, 0},
+			} {
+				m := newMember(p.Group, p.config.Log, nil)
+				m.candidate.LeaseRecord.Since = 77
+				if x.last >= 0 {
+					m.last = table.SlotName("orders", x.last)
+				}
+				co := contest{lost: x.lost}
+				if x.chosen >= 0 {
+					co.chosen = table.SlotName("orders", x.chosen)
+				}
+				var seen []elect.LockView
+				for i, change := range x.seen {
+					seen = append(seen, slot(i, change))
+				}
+				want, since := x.want, table.Token(0)
+				if reclaim {
+					want, since = x.own, x.since
+				}
+				s, found := m.choose(seen, &co)
+				if assert.Equal(t, want >= 0, found, what) && found {
+					assert.Equal(t, seen[want].Name, s.Name, what)
+				}
+				assert.Equal(t, since, m.candidate.LeaseRecord.Since, "%s: its age", what)
+				assert.Equal(t, x.lost, co.lost, what)
+				m.voice.watch.Close()
+				m.voice.metrics.close()
+			}
+
+			// Once another member was faster, it draws from as many slots as it takes to get out of the others' way, and its last slot is
+			// one of them.
+			m, got := newMember(p.Group, p.config.Log, nil), map[string]int{}
+			m.last = table.SlotName("orders", 0)
+			taken := []elect.LockView{slot(0, held(other)), slot(1, free), slot(2, free), slot(3, free), slot(4, held(other))}
+			co := contest{chosen: m.last}
+			m.choose(taken, &co)
+			require.Equal(t, 1, co.lost)
+			taken[0] = slot(0, free)
+			for range 100 {
+				again := contest{lost: co.lost}
+				s, _ := m.choose(taken, &again)
+				got[s.Name]++
+				require.Equal(t, s.Name, again.chosen)
+			}
+			require.Len(t, got, 2)
+			assert.Positive(t, got[taken[3].Name])
+			assert.Positive(t, got[taken[2].Name])
+			m.voice.watch.Close()
+			m.voice.metrics.close()
+		})
+	}
+}
+
+// RunAndWait ends with ctx, once everything is released, and returns what Run would have sent.
+func TestRunAndWaitEndsWithItsContext(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		a := c.process("a", Numbered(2))
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- a.RunAndWait(ctx) }()
+		c.until(lease, "a to have all", spreadOver(2, a))
+		assert.ErrorIs(t, a.RunAndWait(ctx), spindle.ErrRunning)
+		c.sleep(3 * lease)
+		assert.Empty(t, ended)
+		stop()
+		c.sleep(lease / 100)
+		require.Len(t, ended, 1)
+		assert.NoError(t, <-ended)
+		assert.Len(t, c.view().Unassigned, 2)
+	})
+}
