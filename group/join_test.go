@@ -128,6 +128,7 @@ func TestWhichSlotIsChosen(t *testing.T) {
 		}
 	}
 	listed := func(list string) func(*table.LeaseRecord) { return func(r *table.LeaseRecord) { r.ListDigest = list } }
+	withdrawn := func(s *elect.LockView) { s.Writer = mine }
 	noRecord := func(s *elect.LockView) { held(mine)(s); s.LeaseRecord = nil }
 	for _, reclaim := range []bool{false, true} {
 		inVirtualTime(t, func(c *cluster) {
@@ -137,7 +138,10 @@ func TestWhichSlotIsChosen(t *testing.T) {
 			}
 			p := c.process(mine, Numbered(4), opts...)
 			list := newMember(p.Group, p.config.Log, nil).inventory.List.Digest()
-			young := func(s *elect.LockView) { held(mine, listed(list))(s); s.Token = table.TokenAt(s.Heartbeat.Add(time.Millisecond - lease)) }
+			young := func(s *elect.LockView) {
+				held(mine, listed(list))(s)
+				s.Token = table.TokenAt(s.Heartbeat.Add(time.Millisecond - lease))
+			}
 			for what, x := range map[string]struct {
 				seen         []func(*elect.LockView)
 				last         int // -1: none
@@ -152,6 +156,8 @@ func TestWhichSlotIsChosen(t *testing.T) {
 				"its last one":                        {[]func(*elect.LockView){free, free, held(other), free}, 0, -1, 0, 0, 0, 0},
 				"another has its last one":            {[]func(*elect.LockView){held(other), free, held(other), never}, 0, -1, 0, 1, 1, 0},
 				"it has lost its last one once":       {[]func(*elect.LockView){free, held(other), held(other), held(other)}, 0, -1, 1, 0, 0, 0},
+				"one whose claim was withdrawn":       {[]func(*elect.LockView){withdrawn, free, held(other), never}, -1, -1, 0, 1, 1, 0},
+				"its own claim may have been applied": {[]func(*elect.LockView){free, held(mine), held(other), never}, -1, 1, 0, 0, 1, 0},
 				"no slot is free":                     {[]func(*elect.LockView){held(other), held(other)}, -1, -1, 0, -1, -1, 0},
 				"its own":                             {[]func(*elect.LockView){free, held(mine, listed(list)), held(other), never}, -1, -1, 0, 0, 1, token},
 				"its own, which reclaimed":            {[]func(*elect.LockView){free, held(mine, listed(list), func(r *table.LeaseRecord) { r.Since = 5 }), held(other)}, -1, -1, 0, 0, 1, 5},

@@ -1,10 +1,14 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +16,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/loop"
 	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
@@ -104,13 +110,22 @@ func TestWhatFollowsFromTheReplyToACommit(t *testing.T) {
 					said = strings.Replace(said, "claim", "confirm", 1)
 				}
 				if c.frees {
-					step = "reconcile"
 					v.Reconcile(rows, len(rows))
 				} else {
 					v.Claim(rows, len(rows))
 				}
-				if c.err != nil || c.frees {
+				switch {
+				case c.frees:
+					h.send.table.Store = table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return c.err })
+				case c.err != nil:
 					p.link.Refuse(fleet.Refusing(step, c.err))
+				}
+				if c.err == nil { // until then, everything has failed
+					h.conduct.Failed(before, refused, true, v.All...)
+					h.moves.slow(true)
+					for range 9 {
+						h.moves.redo.Pause(h.polls.clock)
+					}
 				}
 				time.Sleep(lease / 10)
 				sent := h.now()
@@ -180,6 +195,7 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 		what       string
 		must       error
 		revoked    bool // it had been told to end
+		fenced     bool // its context has ended, and the loop does not know why yet
 		let        bool // and its partition was let go, and has been released and claimed again since
 		lasted     time.Duration
 		state      share.State
@@ -188,16 +204,17 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 	}
 	stalled := fmt.Errorf("%w: no progress", spindle.ErrStalled)
 	kinds := []kind{
-		{"it has returned", nil, false, false, 0, share.Revoking, false, false, lease / 5},
-		{"it has returned after a lease", nil, false, false, lease, share.Revoking, false, false, lease / 10},
-		{"it has stalled", stalled, false, false, 0, share.Revoking, false, true, lease / 10},
-		{"its lease row is missing", refused, false, false, 0, share.Revoking, true, true, lease / 10},
-		{"it was told to end, and has returned", nil, true, false, 0, share.Revoking, false, false, lease / 10},
-		{"it was told to end, and stalls", stalled, true, false, 0, share.Revoking, false, true, lease / 10},
-		{"it was told to end, and its lease row is missing", refused, true, false, 0, share.Revoking, false, true, lease / 10},
-		{"its partition was let go, and it has returned", nil, false, true, 0, share.Held, false, false, lease / 10},
-		{"its partition was let go, and it stalls", stalled, false, true, 0, share.Held, false, true, lease / 10},
-		{"its partition was let go, and its lease row is missing", refused, false, true, 0, share.Held, false, true, lease / 10},
+		{"it has returned", nil, false, false, false, 0, share.Revoking, false, false, lease / 5},
+		{"it has returned after a lease", nil, false, false, false, lease, share.Revoking, false, false, lease / 10},
+		{"it has returned because its write was refused", nil, false, true, false, 0, share.Held, false, false, lease / 10},
+		{"it has stalled", stalled, false, false, false, 0, share.Revoking, false, true, lease / 10},
+		{"its lease row is missing", refused, false, false, false, 0, share.Revoking, true, true, lease / 10},
+		{"it was told to end, and has returned", nil, true, false, false, 0, share.Revoking, false, false, lease / 10},
+		{"it was told to end, and stalls", stalled, true, false, false, 0, share.Revoking, false, true, lease / 10},
+		{"it was told to end, and its lease row is missing", refused, true, false, false, 0, share.Revoking, false, true, lease / 10},
+		{"its partition was let go, and it has returned", nil, false, false, true, 0, share.Held, false, false, lease / 10},
+		{"its partition was let go, and it stalls", stalled, false, false, true, 0, share.Held, false, true, lease / 10},
+		{"its partition was let go, and its lease row is missing", refused, false, false, true, 0, share.Held, false, true, lease / 10},
 	}
 	inVirtualTime(t, func(c *cluster) {
 		for i, first := range kinds {
@@ -218,6 +235,8 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 					switch {
 					case all[n].revoked:
 						h.endWork(e, ErrMoved)
+					case all[n].fenced:
+						a.cancel(spindle.ErrSuperseded)
 					case all[n].let:
 						h.endWork(e, ErrLetGo)
 						v.Hold(e, table.Token(n+9), lease)
@@ -233,7 +252,7 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 					e, what := v.All[n], fmt.Sprintf("%s, beside %s and %s", k.what, all[(n+1)%3].what, all[(n+2)%3].what)
 					assert.Equal(c.t, k.state, e.State, what)
 					assert.Equal(c.t, []bool{k.lost, k.busy}, []bool{e.Assigned.Lost, e.Busy != nil}, what)
-					assert.Equal(c.t, k.state != share.Held || k.let, of[n].ctx.Err() != nil, what)
+					assert.Equal(c.t, k.state != share.Held || k.let || k.fenced, of[n].ctx.Err() != nil, what)
 					var once share.Suspicion
 					for once.Fail(h.now(), lease, nil); k.pause > lease/10; k.pause /= 2 {
 						once.Fail(h.now(), lease, nil)
@@ -270,4 +289,180 @@ func stalls(errs ...error) (n int) {
 		}
 	}
 	return n
+}
+
+// A member that leaves in a handover keeps a partition whose work has returned early, like its others, until the handover is over.
+func TestWorkThatReturnsDuringAHandoverIsNotReleasedEarly(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		p := c.process("a", Numbered(2), WithEarlyReturn(Release))
+		p.config.Work = nil
+		h := c.inHand(p)
+		for n, e := range h.m.inventory.All {
+			h.m.inventory.Hold(e, table.Token(n+1), lease)
+			h.beginWork(e)
+			p.inbox.Put(outcome{of: p.byName[e.Name].acted.Load()})
+		}
+		h.leave.why = spindle.ErrStopped
+		h.collect()
+		assert.Equal(c.t, map[string]int{"held": 2}, h.states())
+		assert.Equal(c.t, 2, p.has())
+		h.letGo()
+	})
+}
+
+// Commits wait in a queue. Whatever happens to the member before its turn, or before its reply, a partition is claimed and worked on
+// only if the member still wants it and goes on. A partition that must be freed is freed in any case.
+func TestAClaimIsSentAndActedOnOnlyIfItIsStillWanted(t *testing.T) {
+	over := errors.New("not now")
+	for what, x := range map[string]struct {
+		meanwhile func(h *term, e *share.Entry)
+		why       error // nil: nothing keeps the member from it
+	}{
+		"nothing":           {func(*term, *share.Entry) {}, nil},
+		"the member leaves": {func(h *term, _ *share.Entry) { h.leave.why = over }, ErrMoved},
+		"the work is over":  {func(h *term, _ *share.Entry) { h.lease.CancelWork(over) }, over},
+		"the term is over":  {func(h *term, _ *share.Entry) { h.lease.End(over) }, over},
+		"it is paused":      {func(h *term, e *share.Entry) { h.m.inventory.Pause(map[string]bool{e.Name: true}) }, ErrPaused},
+		"it is another's":   {func(_ *term, e *share.Entry) { e.Target = false }, ErrMoved},
+	} {
+		for _, frees := range []bool{false, true} {
+			for _, sent := range []bool{false, true} {
+				what := fmt.Sprintf("%s, frees: %v, sent: %v", what, frees, sent)
+				inVirtualTime(t, func(c *cluster) {
+					p := c.process("a", Numbered(1))
+					h := c.inHand(p)
+					defer h.letGo()
+					e := h.m.inventory.All[0]
+					e.Target = true
+					rows := h.looked()
+					if frees {
+						h.m.inventory.Reconcile(rows, 1)
+					} else {
+						h.m.inventory.Claim(rows, 1)
+					}
+					var cause error
+					p.config.Work = func(ctx context.Context, _ string, _ fence.Fence, _ *loop.Stall) error {
+						<-ctx.Done()
+						cause = context.Cause(ctx)
+						return nil
+					}
+					h.moves.add(rows, frees, 0)
+					if !sent {
+						x.meanwhile(h, e)
+					}
+					h.moves.dispatch()
+					require.Equal(c.t, frees || sent || x.why == nil, h.moves.under == 1, what)
+					assert.Empty(c.t, h.moves.queue, what)
+					if h.moves.under == 0 {
+						assert.Equal(c.t, share.Free, e.State, what)
+						return
+					}
+					if sent {
+						x.meanwhile(h, e)
+					}
+					h.reply()
+					switch {
+					case frees:
+						assert.Equal(c.t, share.Unresolved, e.State, what)
+					case x.why == nil:
+						assert.Equal(c.t, []any{share.Held, true, 1}, []any{e.State, e.Busy == e.Assigned, p.has()}, what)
+						synctest.Wait()
+						h.revokeTerm(over)
+						synctest.Wait()
+						assert.Equal(c.t, over, cause, what)
+					default:
+						assert.Equal(c.t, []any{share.Revoking, true, 0}, []any{e.State, e.Busy == nil, p.has()}, what)
+						assert.Equal(c.t, x.why, h.moves.why(e), what)
+						assert.LessOrEqual(c.t, h.moves.releases.left(h.polls.clock), time.Duration(0), "%s: it is released at once", what)
+					}
+				})
+			}
+		}
+	}
+}
+
+// In any sequence of commits, replies and pauses, no more commits run than may, each has its turn as soon as it may, and the loop wakes
+// up for it. Smaller ones, which may be halves of failed ones, go first.
+func TestTheQueueOfCommits(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 11))
+	inVirtualTime(t, func(c *cluster) {
+		for range 30 {
+			p := c.process("a", Numbered(64))
+			h := c.inHand(p)
+			m, v := &h.moves, h.m.inventory
+			for _, e := range v.All {
+				e.Target = true
+			}
+			rows, answered := h.looked(), make(chan error)
+			h.send.table.Store = table.Via(func(ctx context.Context, _ string, _ func(context.Context, table.Store) error) error {
+				select {
+				case err := <-answered:
+					return err
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			for range 40 {
+				switch r.IntN(5) {
+				case 0, 1:
+					if n := r.IntN(5); n > 0 && n <= len(rows) {
+						v.Reconcile(rows[:n], n)
+						m.add(rows[:n], true, time.Duration(r.IntN(3))*lease/100)
+						rows = rows[n:]
+					}
+				case 2:
+					if m.under > 0 {
+						answered <- table.ErrChanged // ends the commit, and nothing else follows from it
+						h.reply()
+					}
+				case 3:
+					pause := elect.PauseFor(h.polls.clock, lease/50)
+					switch r.IntN(3) {
+					case 0:
+						m.paused = pause
+					case 1:
+						m.crowded = pause
+					case 2:
+						m.single = !m.single
+					}
+				case 4:
+					time.Sleep(time.Duration(r.IntN(4)) * lease / 200)
+				}
+				under, width, waiting := m.under, 4, slices.Clone(m.queue)
+				switch {
+				case m.paused.Left(h.polls.clock) > 0:
+					width = 0
+				case m.single || m.crowded.Left(h.polls.clock) > 0:
+					width = 1
+				}
+				ready := slices.DeleteFunc(waiting, func(q *commit) bool { return q.ready.Left(h.polls.clock) > 0 })
+				slices.SortStableFunc(ready, func(a, b *commit) int { return len(a.rows) - len(b.rows) })
+				starts := min(len(ready), max(width-under, 0))
+				m.dispatch()
+				require.Equal(c.t, under+starts, m.under)
+				for i, q := range ready {
+					if still := slices.Contains(m.queue, q); starts > 0 && len(q.rows) < len(ready[starts-1].rows) {
+						require.False(c.t, still, "it is smaller than one that goes first: %d", i)
+					}
+				}
+				switch left := m.left(); {
+				case len(m.queue) == 0:
+					require.Equal(c.t, never, left)
+				case left == never:
+					require.GreaterOrEqual(c.t, m.under, max(width, 1), "nothing wakes the loop")
+				case r.IntN(3) == 0:
+					require.Positive(c.t, left, "the loop would not rest")
+					n := len(m.queue)
+					time.Sleep(left)
+					if m.under < m.width() {
+						m.dispatch()
+						require.Less(c.t, len(m.queue), n, "it was woken for nothing")
+					}
+				}
+			}
+			h.letGo()
+			c.remove(h.own.Key())
+			c.remove(h.own.Name)
+		}
+	})
 }
