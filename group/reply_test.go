@@ -412,8 +412,12 @@ func TestTheQueueOfCommits(t *testing.T) {
 					}
 				case 2:
 					if m.under > 0 {
-						answered <- table.ErrChanged // ends the commit, and nothing else follows from it
+						err := []error{nil, table.ErrChanged}[r.IntN(2)] // ends the commit, and no other follows from it
+						single, paused := m.single, m.paused.Left(h.polls.clock) > 0
+						answered <- err
 						h.reply()
+						require.Equal(c.t, single && err != nil, m.single, "a success ends the time of single commits")
+						require.Equal(c.t, err != nil && (single || paused), m.paused.Left(h.polls.clock) > 0, "between single commits that fail is a pause")
 					}
 				case 3:
 					pause := elect.PauseFor(h.polls.clock, lease/50)

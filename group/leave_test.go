@@ -1,0 +1,155 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// A stop ends all work at once, unless there is something to hand over: with WithHandover, work that still runs, or, without WithWork,
+// any partition. Then the work continues until the others have had a third of a lease to see the announcement.
+func TestWhatAStopHandsOver(t *testing.T) {
+	for _, handover := range []bool{false, true} {
+		for what, x := range map[string]struct {
+			withWork, holds, runs bool
+			hands                 bool
+		}{
+			"work runs":                   {true, true, true, true},
+			"the work has returned":       {true, true, false, false},
+			"it has no partition":         {true, false, false, false},
+			"a program without work":      {false, true, false, true},
+			"no work, and no partition":   {false, false, false, false},
+			"work of a partition to move": {true, false, true, true},
+		} {
+			what := fmt.Sprintf("%s, handover: %v", what, handover)
+			inVirtualTime(t, func(c *cluster) {
+				var opts []Option
+				if handover {
+					opts = append(opts, spindle.WithHandover())
+				}
+				p := c.process("a", Numbered(2), opts...)
+				if !x.withWork {
+					p.config.Work = nil
+				}
+				h := c.inHand(p)
+				defer h.letGo()
+				e := h.m.inventory.All[1]
+				if x.holds || x.runs {
+					h.m.inventory.Hold(e, 5, lease)
+					h.beginWork(e)
+				}
+				if !x.runs {
+					e.Busy = nil
+				}
+				if !x.holds && x.runs {
+					h.endWork(e, ErrMoved)
+				}
+				ctx, stop := context.WithCancelCause(context.Background())
+				why := errors.New("rollout")
+				stop(why)
+				h.stop(ctx)
+				assert.ErrorIs(c.t, h.leave.why, spindle.ErrStopped, what)
+				assert.ErrorIs(c.t, h.leave.why, why, what)
+				hands := handover && x.hands
+				assert.Equal(c.t, []bool{hands, hands, hands}, []bool{h.leave.revoke.on, h.leave.marked, h.leave.pending}, what)
+				assert.Equal(c.t, hands, strings.Contains(p.log.String(), "msg=leaving"), what)
+				if hands {
+					assert.Equal(c.t, lease/3, h.leave.revoke.left(h.polls.clock), what)
+					assert.NoError(c.t, h.lease.Context().Err(), what)
+					assert.Equal(c.t, x.holds, p.has() == 1, what)
+					assert.False(c.t, h.finished(), what)
+				} else {
+					assert.Equal(c.t, why, context.Cause(h.lease.Context()), what)
+					assert.Zero(c.t, p.has(), what)
+					assert.Equal(c.t, !x.runs, h.finished(), what)
+				}
+			})
+		}
+	}
+}
+
+// In a handover, the work continues for a third of a lease after the announcement was applied, however long that took. Releases wait
+// for the announcement, and no longer than that, whether or not it succeeds.
+func TestHowLongAHandoverLasts(t *testing.T) {
+	const took = lease / 20
+	for _, err := range []error{nil, errors.New("not today")} {
+		for _, revoked := range []bool{false, true} { // the work was told to end before the reply
+			what := fmt.Sprintf("%v, revoked: %v", err, revoked)
+			inVirtualTime(t, func(c *cluster) {
+				h := c.inHand(c.process("a", Numbered(1), spindle.WithHandover()))
+				defer h.letGo()
+				e := h.m.inventory.All[0]
+				h.m.inventory.Hold(e, 5, lease)
+				h.beginWork(e)
+				h.send.table.Store = table.Via(func(context.Context, string, func(context.Context, table.Store) error) error {
+					time.Sleep(took)
+					return err
+				})
+				ctx, stop := context.WithCancel(context.Background())
+				stop()
+				h.stop(ctx)
+				if revoked {
+					h.revokeTerm(errors.New("heartbeats fail"))
+				}
+				h.moves.release()
+				assert.False(c.t, h.moves.releases.on, "%s: nothing is released before", what)
+				began := time.Now()
+				h.reply()
+				lasted := time.Since(began)
+				assert.False(c.t, h.leave.pending, what)
+				assert.True(c.t, h.leave.marked, what)
+				assert.LessOrEqual(c.t, h.moves.releases.left(h.polls.clock), time.Duration(0), what)
+				switch left := h.leave.revoke.left(h.polls.clock); {
+				case revoked:
+					assert.Equal(c.t, never, left, what)
+				case err == nil:
+					assert.Equal(c.t, took, lasted, what)
+					assert.Equal(c.t, lease/3+took, left, what)
+				default:
+					assert.Equal(c.t, lease/3-lasted, left, what)
+				}
+			})
+		}
+	}
+}
+
+// The loop of a term wakes up for whatever is due first, and not before.
+func TestTheLoopWakesUpForWhateverIsDueFirst(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		h := c.inHand(c.process("a", Numbered(1)))
+		defer h.letGo()
+		h.polls.next.off()
+		assert.Equal(c.t, never, h.due())
+		const soon, late = lease / 40, lease / 20 // while there is no need to hurry because of heartbeats
+		for what, a := range map[string]*alarm{
+			"a release": &h.moves.releases, "the next batch": &h.moves.revokes, "a poll": &h.polls.next, "the end of the wait": &h.leave.limit, "the end of the handover": &h.leave.revoke,
+		} {
+			a.set(h.polls.clock, late)
+			a.sooner(h.polls.clock, late+1)
+			assert.Equal(c.t, late, h.due(), what)
+			a.sooner(h.polls.clock, soon)
+			a.sooner(h.polls.clock, late)
+			assert.Equal(c.t, soon, h.due(), what)
+			time.Sleep(soon / 2)
+			assert.Equal(c.t, soon/2, h.due(), what)
+			time.Sleep(soon)
+			assert.Zero(c.t, h.due(), what)
+			a.off()
+			assert.Equal(c.t, never, h.due(), what)
+		}
+		h.polls.next.set(h.polls.clock, soon)
+		h.polls.pending = true
+		assert.Equal(c.t, never, h.due(), "one poll at a time")
+		h.moves.queue = []*commit{{ready: elect.PauseFor(h.polls.clock, late)}}
+		assert.Equal(c.t, late, h.due())
+	})
+}
