@@ -407,6 +407,7 @@ func TestTheQueueOfCommits(t *testing.T) {
 				case 0, 1:
 					if n := r.IntN(5); n > 0 && n <= len(rows) {
 						v.Reconcile(rows[:n], n)
+						r.Shuffle(n, func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 						m.add(rows[:n], true, time.Duration(r.IntN(3))*lease/100)
 						rows = rows[n:]
 					}
@@ -439,6 +440,9 @@ func TestTheQueueOfCommits(t *testing.T) {
 				case m.single || m.crowded.Left(h.polls.clock) > 0:
 					width = 1
 				}
+				for _, q := range waiting {
+					require.True(c.t, slices.IsSortedFunc(q.rows, func(a, b table.Observation) int { return strings.Compare(a.Name, b.Name) }), "members that lock rows in different orders abort each other")
+				}
 				ready := slices.DeleteFunc(waiting, func(q *commit) bool { return q.ready.Left(h.polls.clock) > 0 })
 				slices.SortStableFunc(ready, func(a, b *commit) int { return len(a.rows) - len(b.rows) })
 				starts := min(len(ready), max(width-under, 0))
@@ -454,7 +458,15 @@ func TestTheQueueOfCommits(t *testing.T) {
 					require.Equal(c.t, never, left)
 				case left == never:
 					require.GreaterOrEqual(c.t, m.under, max(width, 1), "nothing wakes the loop")
-				case r.IntN(3) == 0:
+				case m.under < max(width, 1):
+					soonest := never
+					for _, q := range m.queue {
+						soonest = min(soonest, q.ready.Left(h.polls.clock))
+					}
+					require.Equal(c.t, max(soonest, m.paused.Left(h.polls.clock)), left)
+					if r.IntN(3) > 0 {
+						continue
+					}
 					require.Positive(c.t, left, "the loop would not rest")
 					n := len(m.queue)
 					time.Sleep(left)
