@@ -482,3 +482,48 @@ func TestTheQueueOfCommits(t *testing.T) {
 		}
 	})
 }
+
+// A claim may get some of its partitions only. The member works on each that it got, and soon polls the others, which another member may
+// have had first.
+func TestAClaimThatGetsSomeOfItsPartitions(t *testing.T) {
+	const n = 4
+	for lost := range 1<<n - 1 {
+		inVirtualTime(t, func(c *cluster) {
+			p := c.process("a", Numbered(n))
+			h := c.inHand(p)
+			h.polls.next.off()
+			v, want := h.m.inventory, map[string]share.State{}
+			for i, e := range v.All {
+				if e.Target, want[e.Name] = true, share.Held; lost>>i&1 > 0 {
+					want[e.Name] = share.Unresolved
+				}
+			}
+			p.link.After(func(step string) {
+				for i, e := range v.All {
+					if step == "claim-partitions" && lost>>i&1 > 0 {
+						c.remove(e.Lock)
+					}
+				}
+			})
+			rows := h.looked()
+			v.Claim(rows, n)
+			h.moves.add(rows, false, 0)
+			h.moves.dispatch()
+			h.reply()
+			is := map[string]share.State{}
+			for _, e := range v.All {
+				has, _ := p.Has(e.Name)
+				is[e.Name] = e.State
+				assert.Equal(c.t, e.State == share.Held, has, lost)
+			}
+			assert.Equal(c.t, want, is)
+			if poll := h.polls.next.left(h.polls.clock); lost == 0 {
+				assert.Equal(c.t, never, poll)
+			} else {
+				assert.LessOrEqual(c.t, poll, lease/50, lost)
+			}
+			h.revokeTerm(ErrMoved)
+			h.letGo()
+		})
+	}
+}
