@@ -113,7 +113,7 @@ var errNotRunning = errors.New("the process is not in the group, because Run was
 // Time during which the machine was suspended does not count. Before Run is called and after Run has ended, Health
 // returns an error. Health makes no RPC.
 func (g *Group) Health() error {
-	if err := g.Live(nil); err != nil || g.err != nil {
+	if err := g.Live(nil); err != nil {
 		return err
 	}
 	g.standing.mu.Lock()
