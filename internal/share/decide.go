@@ -69,8 +69,6 @@ func (f Facts) decideFree(e *Entry, x partitionView) (State, time.Duration) {
 func (f Facts) decideUnresolved(e *Entry, x partitionView) (State, time.Duration) {
 	wanted := f.Planned && e.Wanted() && !f.Leaving
 	switch backoff := e.backoff(f.Now); {
-	case x.later:
-		return Unresolved, awaited
 	case !x.read:
 		return Unresolved, 0
 	case x.unreadable != nil:
