@@ -12,6 +12,8 @@ import (
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/plan"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -151,5 +153,20 @@ func TestTheLoopWakesUpForWhateverIsDueFirst(t *testing.T) {
 		assert.Equal(c.t, never, h.due(), "one poll at a time")
 		h.moves.queue = []*commit{{ready: elect.PauseFor(h.polls.clock, late)}}
 		assert.Equal(c.t, late, h.due())
+	})
+}
+
+// A term plans with the member's own settings. Its plan would otherwise differ from what it publishes, or come at another's turn.
+func TestATermBeginsWithTheSettingsOfItsMember(t *testing.T) {
+	inVirtualTime(t, func(c *cluster) {
+		p := c.process("a", Numbered(3), WithInitialDelay(lease/7), spindle.WithLease(lease/2))
+		h := c.inHand(p)
+		defer h.letGo()
+		want := plan.Setting{List: plan.NewList([]string{"0", "1", "2"}), Lease: lease / 2, Delay: lease / 7, Slot: 0, Token: h.lease.Token()}
+		assert.Equal(c.t, plan.Planning{Setting: want}, h.upkeep.planning)
+		assert.Equal(c.t, table.LeaseRef{Name: table.SlotName("orders", 0), Token: h.lease.Token()}, h.own)
+		assert.Equal(c.t, share.Conduct{Lease: lease / 2, Began: h.now(), Acked: h.now()}, h.conduct)
+		assert.Equal(c.t, elect.Limit(lease/2), h.polls.left())
+		assert.Zero(c.t, h.polls.next.left(h.polls.clock), "it polls at once")
 	})
 }

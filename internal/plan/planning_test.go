@@ -300,3 +300,16 @@ func TestNothingIsPlannedWithoutAPlan(t *testing.T) {
 	assert.False(t, lost.Planned(), "its plan was replaced by none")
 	assert.False(t, lost.Settled())
 }
+
+// A newcomer that does not count yet has not settled, although the plan of the others is up to date: it is going to have a share.
+func TestANewcomerHasNotSettled(t *testing.T) {
+	l := NewList([]string{"x", "y"})
+	old := memberOf(l, 0, time.Hour)
+	p := planned(l, 1, time.Second, group(row(l, 0, time.Hour), row(l, 1, time.Second)), old)
+	assert.True(t, p.Planned() && !p.Counts())
+	assert.False(t, p.Settled())
+	assert.Empty(t, p.Targets())
+	assert.Equal(t, never, p.TurnIn())
+	p = planned(l, 0, time.Hour, group(row(l, 0, time.Hour), row(l, 1, time.Second)), old)
+	assert.True(t, p.Settled(), "the others have")
+}

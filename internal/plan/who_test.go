@@ -206,3 +206,36 @@ func TestForHowLongALeaseIsRemembered(t *testing.T) {
 		assert.Equal(t, c.want, m.Leases[with], what)
 	}
 }
+
+// What is true of one member is true of each: they live until their lease has expired, are dead from then on, and their leases are
+// remembered. A slot whose rows have vanished is left alone for the longest of these leases, because it may have been the slot of any.
+func TestEachMemberCounts(t *testing.T) {
+	l := NewList([]string{"x"})
+	var members []table.Observation
+	for slot := range 6 {
+		members = append(members, row(l, slot, time.Hour, func(o *table.Observation) {
+			o.LeaseRecord.Lease = time.Duration(6-slot) * lease
+			if slot%2 == 1 {
+				o.Heartbeat = now.Add(-o.LeaseRecord.Lease)
+			}
+		}))
+	}
+	members = append(members, row(l, 9, time.Hour, func(o *table.Observation) { o.LeaseRecord.ListDigest = "" })) // a plain lock
+	s := group(members...)
+	assert.Equal(t, 3, Living(s))
+	m := NewMemory("orders", lease)
+	m.Learn(s)
+	var dead []string
+	for _, o := range m.Dead(s, table.SlotName("orders", 3)) {
+		dead = append(dead, o.Name)
+	}
+	assert.Equal(t, []string{table.SlotName("orders", 1), table.SlotName("orders", 5)}, dead)
+	for slot := range 6 {
+		assert.Equal(t, time.Duration(6-slot)*lease, m.LeaseOf(members[slot]))
+	}
+	assert.True(t, m.waitsFor(s, table.SlotName("orders", 7), true))
+	s.At = now.Add(6*lease - 1)
+	assert.True(t, m.waitsFor(s, table.SlotName("orders", 7), true))
+	s.At = now.Add(6 * lease)
+	assert.False(t, m.waitsFor(s, table.SlotName("orders", 7), true))
+}
