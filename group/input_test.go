@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/lock"
 )
 
@@ -109,4 +110,35 @@ func TestAPartitionThatALockHasIsWaitedFor(t *testing.T) {
 		<-done
 		c.until(lease/2, "a to have all", spreadOver(3, a))
 	})
+}
+
+// The values at the ends of each option's range are accepted, and the next ones are refused by an error that names the value.
+func TestTheLimitsOfArgumentsAreAsDocumented(t *testing.T) {
+	db := &spanner.Client{}
+	refusal := func(p Partitions, o Option) error {
+		return New(db, "locktable", "orders", p, spindle.WithID("a"), o).Err()
+	}
+	none := WithWeight(1)
+	for _, o := range []Option{WithEarlyReturn(BeginAgain), WithEarlyReturn(Release), WithInitialDelay(0), WithInitialDelay(table.MaxLease), WithWeight(1), WithWeight(1000), WithIdentity(0), WithIdentity(7 * 24 * time.Hour)} {
+		assert.NoError(t, refusal(Numbered(1), o))
+	}
+	for says, o := range map[string]Option{
+		"WithEarlyReturn(-1): ":   WithEarlyReturn(BeginAgain - 1),
+		"WithEarlyReturn(3): ":    WithEarlyReturn(Release + 1),
+		"WithInitialDelay(-1ns):": WithInitialDelay(-1),
+		"WithInitialDelay(" + (table.MaxLease + 1).String() + "): ": WithInitialDelay(table.MaxLease + 1),
+		"WithWeight(0): ":                  WithWeight(0),
+		"WithWeight(1001): ":               WithWeight(1001),
+		"WithIdentity(-1ns): ":             WithIdentity(-1),
+		"WithIdentity(168h0m0.000000001s)": WithIdentity(7*24*time.Hour + 1),
+	} {
+		assert.ErrorContains(t, refusal(Numbered(1), o), says)
+	}
+	assert.NoError(t, refusal(Numbered(MaxPartitions), none))
+	assert.ErrorContains(t, refusal(Numbered(MaxPartitions+1), none), "more than 20000 partitions")
+	err := refusal(Named("x", "b", "x", "x", "c", "b"), none)
+	for _, name := range []string{"b", "x"} {
+		assert.Equal(t, 1, strings.Count(err.Error(), `partition "`+name+`" is in the list more than once`), "once, however often it is: %v", err)
+	}
+	assert.NotContains(t, err.Error(), `"c"`)
 }
