@@ -32,10 +32,10 @@ var ofAll = []column{
 }
 
 var ofMutexes = []column{
-	{title: "lock and unlock, ms: median / 95%", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.cycles), 0.5, 0.95) }},
-	{title: "turns of 20 ms, for each of 10 processes: fewest / most", text: "%.0f / %.0f", of: func(r result) []float64 { return quantiles(r.short.turns, 0, 1) }},
+	{title: "lock and unlock, ms: median / p95", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.cycles), 0.5, 0.95) }},
+	{title: "20 ms turns per process (10 processes): fewest / most", text: "%.0f / %.0f", of: func(r result) []float64 { return quantiles(r.short.turns, 0, 1) }},
 	{title: "requests per turn", text: "%.1f", of: func(r result) []float64 { return r.short.requests }},
-	{title: "turns of 200 ms: idle time, ms: median / 95%", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.long.idle), 0.5, 0.95) }},
+	{title: "ms idle between 200 ms turns: median / p95", text: "%.1f / %.1f", of: func(r result) []float64 { return quantiles(milliseconds(r.long.idle), 0.5, 0.95) }},
 	{title: "requests per turn", text: "%.1f", of: func(r result) []float64 { return r.long.requests }},
 }
 

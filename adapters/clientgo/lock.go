@@ -95,7 +95,7 @@ func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.L
 }
 
 // Accept checks your own settings. If they are valid, l accepts an elector that uses them. Otherwise, the error says
-// what is wrong and how to mend it. Call Accept with the elector's configuration before the elector runs. For
+// what is wrong and how to fix it. Call Accept with the elector's configuration before the elector runs. For
 // controller-runtime, copy LeaseDuration, RenewDeadline and RetryPeriod from the manager's options to c.
 //
 // The elector must use either accepted settings or the settings from Config. It is rejected if its LeaseDuration, in

@@ -21,7 +21,7 @@ func (l limits) promise(c leaderelection.LeaderElectionConfig) time.Duration {
 	return c.RetryPeriod + c.RenewDeadline + l.slack()
 }
 
-// room returns the maximum of RetryPeriod + RenewDeadline. Up to this maximum, every Update succeeds as long as
+// room returns the upper limit of RetryPeriod + RenewDeadline. Up to this limit, every Update succeeds as long as
 // heartbeats are acknowledged within a twentieth of the lease.
 func (l limits) room() time.Duration {
 	return (l.Lease - l.Lease/100 - l.Heartbeat - l.Heartbeat/20 - l.Lease/20 - l.slack()).Truncate(time.Millisecond)

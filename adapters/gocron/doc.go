@@ -12,7 +12,8 @@
 //
 // Task and NewLocker take a [lock.Key], which identifies the scheduled time of a run, so that all machines agree on it.
 // For a job that runs at certain times of the day, such as a CronJob or a DailyJob, use lock.Cron with a cron line for
-// these times and the scheduler's time zone (gocron.WithLocation). For a job that runs in periods, use lock.Every.
+// these times and the scheduler's time zone (gocron.WithLocation). For a job that runs at regular intervals, use
+// lock.Every.
 //
 // The periods of a DurationJob begin when its own scheduler starts. With lock.Every, the job then runs once in each
 // period, on the first machine that starts it. However, if machines start the job about halfway between two times of
