@@ -41,7 +41,7 @@ func (a *Agent) Handler() http.Handler {
 	mux.Handle("POST /v1/release", api.by(api.releaseOrphan))        // ?name=&token=&hold=: releases a lock that was acquired through an agent that has since ended
 	api.readOnly(mux)
 	mux.Handle("/", open(func(r *http.Request) answer {
-		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: spindle schema agent lists the paths", r.Method, r.URL.Path)
+		return wrong(http.StatusNotFound, "no-such-path", "this agent does not serve %s %.128s: run spindle schema agent to see the paths", r.Method, r.URL.Path)
 	}))
 	mux.Handle("GET /metrics", fewAtATime(api.by(func(r *http.Request, p process) answer { return api.metrics(r, seesAll(p)) }))) // metrics for Prometheus; only root and the agent's own user see the names of locks
 	return readsBody(mux)

@@ -92,8 +92,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// changed is called when a connection changes its state. Unless the connection is new or active, no request on it is
-// beginning.
+// changed is called when a connection changes its state. A request can be beginning only on a connection that is new or
+// active.
 func changed(c net.Conn, to http.ConnState) {
 	if to != http.StateNew && to != http.StateActive {
 		c.(*conn).pass()
