@@ -27,7 +27,7 @@ type LockJSON struct {
 
 // doneJSON describes the work that was last done under a lock.
 type doneJSON struct {
-	Done    string    `json:"done,omitempty"`             // the key that exec --every, exec --once or lock.Once did last under the lock
+	Done    string    `json:"done,omitempty"`             // the key that lock.Once, or exec with --every, --cron or --once, last did under the lock
 	DoneBy  string    `json:"done_by,omitempty"`          // the id of the holder that did it
 	DoneAt  time.Time `json:"done_at,omitzero"`           // when it was recorded
 	DoneAge *float64  `json:"done_age_seconds,omitempty"` // how long ago

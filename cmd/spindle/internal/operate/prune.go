@@ -31,9 +31,9 @@ free, and its next token is still larger than all previous ones. However, don't
 set --older to less than the longest lease in use. Otherwise, a candidate that
 has missed the release waits for one lease before it claims the lock.
 
-Prune keeps the records of completed work that exec --every, exec --once and
-lock.Once write. Without these records, the work could be done again. To delete
-the record for the lock NAME, delete the row NAME!done.
+Prune keeps the records of completed work that lock.Once, and exec with --every,
+--cron or --once, write. Without these records, the work could be done again. To
+delete the record for the lock NAME, delete the row NAME!done.
 
 A process that waits in a lock's queue has a ticket in the table. Prune also
 deletes expired tickets. Tickets that older versions of spindle wrote have no

@@ -56,7 +56,7 @@ var (
 	descToken      = describe("spindle_lock_token", "Token of the term, for locks that are held or expired. It is the start of the term in microseconds since 1970.", byLock...)
 	descChanges    = describe("spindle_lock_changes_total", "Terms that have begun since this process was started.", byLock...)
 	descJeopardies = describe("spindle_lock_jeopardies_total", "Number of times that a holder sent no heartbeat for two thirds of its lease.", byLock...)
-	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (exec --every, exec --once or lock.Once), in seconds since 1970.", byLock...)
+	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (by lock.Once, or by exec with --every, --cron or --once), in seconds since 1970.", byLock...)
 	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Processes that wait for a semaphore are counted only at its first slot.", byLock...)
 	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
 )

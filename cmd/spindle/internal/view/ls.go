@@ -26,8 +26,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-const lsHelp = `Ls lists the locks in the table, as of about the same instant. With PREFIX, it
-lists only locks whose names begin with PREFIX. With --state, it lists only
+const lsHelp = `Ls lists the locks in the table, all read at about the same time. With PREFIX,
+it lists only locks whose names begin with PREFIX. With --state, it lists only
 locks in the given states. Without --state, it lists released locks only if a
 process is waiting for them or --all is given. To see a single lock and the
 processes that wait for it, use spindle status.
@@ -37,9 +37,9 @@ its release. BEAT is the time since the last heartbeat. A healthy holder sends
 three heartbeats per lease. Both times are measured by Spanner's clock alone.
 
 If the holder's id and value don't fit on the line, they are on a second line.
-If exec --every, exec --once or lock.Once has done work under the lock, the most
-recent work is on a line below. Names that don't fit are shortened in the
-middle. -o wide prints one line per lock, however long it is.
+If lock.Once, or exec with --every, --cron or --once, has done work under the
+lock, the most recent work is on a line below. Names that don't fit are
+shortened in the middle. -o wide prints one line per lock, however long it is.
 
 "3 waiting, longest 12s" means that three processes are in the lock's queue, and
 that one of them has been waiting for 12 seconds. Processes that wait without

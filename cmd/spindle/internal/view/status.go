@@ -26,12 +26,12 @@ of a member, such as orders/member/0003. Status therefore shows the member's
 holder, state and heartbeat for the partition. Only the token is the partition's
 own. A group itself is not a lock; to see its state, use spindle members.
 
-Status also shows the most recent work that exec --every, exec --once or
-lock.Once has done under the lock, and the processes that wait for the lock with
-package lock. It lists the first ten processes in the order of the queue, or at
-least the first 32 with --output json. A killed process may stay on the list for
-three leases, or for a minute if that is longer. To see the processes that wait
-for a semaphore, give the name of any of its slots, such as pool/slot/0000.
+Status also shows the most recent work that lock.Once, or exec with --every,
+--cron or --once, has done under the lock, and the processes in the lock's
+queue. It lists the first ten processes in the order of the queue, or at least
+the first 32 with --output json. A killed process may stay on the list for three
+leases, or for a minute if that is longer. To see the processes that wait for a
+semaphore, give the name of any of its slots, such as pool/slot/0000.
 
 A waiter "can be notified" if both its row and the holder's row have an address
 for notifications. The table does not show whether messages arrive. While the
