@@ -26,6 +26,7 @@ type Gate struct {
 	owners  map[string]*owner // owners that have places or wait for one
 	order   int               // the latest round in which a place was given
 	given   int               // the number of places that were given
+	come    int               // the number of claims that have arrived
 	typical time.Duration     // how long a claim and its confirmation take
 
 	sample
@@ -134,7 +135,8 @@ func (p *place) join(name string) {
 	p.order = max(p.Gate.order, p.owner.order+1)
 	p.owner.order = p.order
 	p.owner.places++
-	p.arrived = p.given + len(p.waiting)
+	p.come++
+	p.arrived = p.come
 	at, _ := slices.BinarySearchFunc(p.waiting, p, func(q, p *place) int {
 		return cmp.Or(cmp.Compare(q.urgency, p.urgency), cmp.Compare(q.order, p.order), -1)
 	})
