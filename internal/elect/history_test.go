@@ -84,6 +84,12 @@ func TestWhenALockIsFree(t *testing.T) {
 		{"gone for a while, then another orphan lease", plain, []table.Observation{absent(orphan(tokenOne, time.Minute)), later(absent(orphan(tokenTwo, time.Minute)), 50*s)}, 60 * s},
 		{"gone, back, and gone again", plain, []table.Observation{heldBy(tokenOne, 0, minute), absent(nil), later(heldBy(tokenOne, 0, nil), 30*s), later(absent(nil), 50*s)}, 60 * s},
 		{"gone, after it was released", delayed, []table.Observation{heldBy(tokenOne, 0, minute), released(), absent(nil)}, 0},
+		{"gone, after a bare claim, which may have been confirmed", plain, []table.Observation{bareClaim(0), absent(nil)}, 10 * s},
+		{"gone, after a bare claim, and the lock delay", delayed, []table.Observation{bareClaim(0), absent(nil)}, 15 * s},
+		{"gone, after a bare claim of a released lock", plain, []table.Observation{released(), bareClaim(0), absent(nil)}, 10 * s},
+		{"gone, after a bare claim over a holder with a short lease", plain, []table.Observation{heldBy(tokenOne, 0, &table.LeaseRecord{Lease: s}), bareClaim(0), absent(nil)}, 10 * s},
+		{"gone, after a bare claim, with an orphan lease", plain, []table.Observation{bareClaim(0), absent(orphan(tokenOne, time.Minute))}, 60 * s},
+		{"gone, after a bare claim, with a short orphan lease", plain, []table.Observation{bareClaim(0), absent(orphan(tokenOne, s))}, 10 * s},
 		{"gone, after a bare claim over a holder", plain, []table.Observation{heldBy(tokenOne, 0, minute), bareClaim(0), absent(nil)}, 60 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {

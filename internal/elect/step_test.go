@@ -100,29 +100,80 @@ func TestASuccessBeginsTheRowsAnew(t *testing.T) {
 	}
 }
 
-// After a claim that another candidate won, a bare claim with the candidate's id is not its own, even if a claim before
-// that was. The ids of two candidates should differ, but may be the same by mistake.
-func TestACandidateThatLostItsClaimDisownsNothing(t *testing.T) {
+// After a claim that another candidate won, or one that the candidate won itself, a bare claim with the candidate's id is not its
+// own, even if a claim before that was. The ids of two candidates should differ, but may be the same by mistake.
+func TestACandidateThatKnowsWhatBecameOfItsClaimDisownsNothing(t *testing.T) {
 	for _, before := range []string{"", "claim"} { // the step whose reply is lost
-		synctest.Test(t, func(t *testing.T) {
-			link := &memstore.Link{Store: &memstore.Store{}}
-			c, twin := candidate("c", link, "m"), candidate("c", link.Store, "m")
-			if before != "" {
-				link.Lose(nil, memstore.Once(before))
-				require.Error(t, c.Try(t.Context(), All, lease/3).Err)
-				require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
-				time.Sleep(2 * lease)
-			}
-			link.Refuse(refusingStep("claim", table.ErrAborted))
-			require.True(t, c.Try(t.Context(), All, lease/3).Lost)
-			seen, err := twin.Look(t.Context())
-			require.NoError(t, err)
-			token, err := twin.Table.Claim(t.Context(), "c", seen[0].Observation)
-			require.NoError(t, err)
-			require.False(t, c.Try(t.Context(), All, lease/3).CoolingDown)
-			require.NoError(t, twin.Table.Confirm(t.Context(), token, twin.LeaseRecord, "m"))
-		})
+		for _, won := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				link := &memstore.Link{Store: &memstore.Store{}}
+				c, twin := candidate("c", link, "m"), candidate("c", link.Store, "m")
+				if before != "" {
+					link.Lose(nil, memstore.Once(before))
+					require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+					require.True(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+					time.Sleep(2 * lease)
+				}
+				if won {
+					term := c.Try(t.Context(), All, lease/3).Term
+					require.NotNil(t, term)
+					require.NoError(t, term.Release(t.Context(), nil))
+				} else {
+					link.Refuse(refusingStep("claim", table.ErrAborted))
+					require.True(t, c.Try(t.Context(), All, lease/3).Lost)
+				}
+				seen, err := twin.Look(t.Context())
+				require.NoError(t, err)
+				token, err := twin.Table.Claim(t.Context(), "c", seen[0].Observation)
+				require.NoError(t, err)
+				require.False(t, c.Try(t.Context(), All, lease/3).CoolingDown)
+				require.NoError(t, twin.Table.Confirm(t.Context(), token, twin.LeaseRecord, "m"))
+			})
+		}
 	}
+}
+
+// A candidate that competes once more reads the rows again, because much can have happened in the meantime, and begins its pauses
+// anew. It remembers what keeps it from claiming at once: its pauses, and the terms that it could not keep. What it then learns is
+// not known to the candidate that it was copied from.
+func TestACandidateThatCompetesAgainForgetsOnlyTheRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memstore.Store{}
+		link := &memstore.Link{Store: store}
+		c := candidate("c", link, "m")
+		term := candidate("holder", store, "m").Try(t.Context(), All, lease/3).Term
+		require.NotNil(t, term)
+		_, err := c.Look(t.Context())
+		require.NoError(t, err)
+		link.Refuse(func(string) error { return errors.New("away") })
+		for range 20 {
+			require.Error(t, c.Try(t.Context(), All, lease/3).Err)
+		}
+		link.Refuse(nil)
+		c.contests, c.unsure, c.aborted = 7, true, true
+		c.Rest(lease)
+		c.cool(lease / 2)
+		c.past.unkept, c.past.expired, c.past.yieldFor = 5, 2, lease/3
+		before := c.memory
+
+		again := c.Again()
+		assert.Zero(t, again.contests)
+		assert.Less(t, again.retry.Pause(c.Clock), before.retry.Pause(c.Clock), "the first pause is short")
+		assert.Equal(t, []any{before.past, before.preference, before.coolDown, before.rest, true, true},
+			[]any{again.past, again.preference, again.coolDown, again.rest, again.unsure, again.aborted})
+		assert.Equal(t, []any{c.Table, c.Names, c.ID, c.LeaseRecord}, []any{again.Table, again.Names, again.ID, again.LeaseRecord})
+
+		require.NoError(t, store.Commit(t.Context(), "operator", []table.Write{{Kind: table.Delete, Name: "m"}, {Kind: table.Delete, Name: table.LeaseKey("m", term.Token())}}))
+		term.End(nil)
+		again.rest, again.coolDown = Pause{}, Pause{}
+		seen, err := again.Look(t.Context())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, seen[0].FreeIn, time.Duration(0), "to the copy, the lock was never held")
+		c.rest, c.coolDown = Pause{}, Pause{}
+		seen, err = c.Look(t.Context())
+		require.NoError(t, err)
+		assert.Positive(t, seen[0].FreeIn, "the original has seen its holder")
+	})
 }
 
 func TestARestAfterAnErrorThatIsKnownAtOnceIsShort(t *testing.T) {

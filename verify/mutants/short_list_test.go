@@ -18,7 +18,7 @@ const (
 	rowsAnew          = "TestASuccessBeginsTheRowsAnew"
 	announcedEnd      = "TestAnAnnouncementEndsWithRunUnlessThatIsAnnounced"
 	stepDownAtEnd     = "TestAStepDownAtTheEndOfATermIsAnswered"
-	disownsNothing    = "TestACandidateThatLostItsClaimDisownsNothing"
+	disownsNothing    = "TestACandidateThatKnowsWhatBecameOfItsClaimDisownsNothing"
 
 	heldGo      = "lock/held.go"
 	mutexGo     = "lock/mutex.go"
