@@ -146,7 +146,7 @@ func (p *preference) ignoreFor(lease time.Duration) time.Duration {
 // fails, the candidate asks again after its next poll.
 func (c *Candidate) prefer(ctx context.Context, seen []LockView) {
 	p := &c.preference
-	if p.sick || c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {
+	if c.Clock.Now().Since(p.well) < known*c.LeaseRecord.Lease {
 		return
 	}
 	for _, s := range seen {
