@@ -208,7 +208,9 @@ func TestClaimsThatNeverSucceedAreSaidAndUnhealthy(t *testing.T) {
 func TestProbesAnswerForTheLeaderAndItsFollower(t *testing.T) {
 	ask := func(p spindle.Probe) (int, string) {
 		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", "application/json") // as a router may have done for all its handlers
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		assert.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"))
 		return w.Code, w.Body.String()
 	}
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -157,9 +158,24 @@ func TestWhatIsWrongWithANotifierIsSaidAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	b.Close()
 	b.Close()
+	for range 2 { // a Notifier has its port until it is closed, and no longer
+		on, err := net.ListenPacket("udp", "127.0.0.1:0")
+		require.NoError(t, err)
+		port := on.LocalAddr().String()
+		require.NoError(t, on.Close())
+		first, err := spindle.ListenNotifications(port)
+		require.NoError(t, err)
+		_, err = spindle.ListenNotifications(port)
+		assert.Error(t, err)
+		first.Close()
+		second, err := spindle.ListenNotifications(port)
+		require.NoError(t, err)
+		second.Close()
+	}
 	fake := spindletest.NewFake(t).Process("p")
 	assert.ErrorContains(t, spindle.New(nil, fake.Table, "e", fake.Option(), spindle.WithNotifier(nil)).Err(), "ListenNotifications")
 	assert.ErrorContains(t, spindle.New(nil, fake.Table, "e", fake.Option(), spindle.WithNotifier(a), spindle.WithNotifier(b)).Err(), "given twice")
+	assert.NoError(t, spindle.New(nil, fake.Table, "e", fake.Option(), spindle.WithNotifier(a), spindle.WithNotifier(a)).Err(), "twice the same")
 	m := lock.New(nil, fake.Table, "m", fake.Option(), quiet, spindle.WithNotifier(b))
 	require.NoError(t, m.Lock(t.Context()), "a Notifier that is closed does no harm")
 	require.NoError(t, m.Unlock(t.Context()))

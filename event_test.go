@@ -1,0 +1,141 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+)
+
+// Each event has the time at which it happened, and the deadline that follows from the last acknowledged heartbeat. A program that
+// stops its work in time for the deadline relies on it.
+func TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd(t *testing.T) {
+	for name, fail := range map[string]func(*fleet.Machine){
+		"heartbeats are refused": func(a *fleet.Machine) { a.Link.Refuse(fleet.Refusing("heartbeat", errors.New("unavailable"))) },
+		"requests are lost":      func(a *fleet.Machine) { a.Link.Cut() },
+		"replies are lost":       func(a *fleet.Machine) { a.Link.Lose(nil, func(string) bool { return true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				var mu sync.Mutex
+				acknowledged, deadline := time.Time{}, time.Time{}
+				var kinds []spindle.EventKind
+				var token spindle.Token
+				observe := spindle.WithObserver(func(e spindle.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					kinds = append(kinds, e.Kind)
+					assert.WithinDuration(t, time.Now(), e.At, 0, "%v", e.Kind)
+					switch e.Kind {
+					case spindle.Elected, spindle.Jeopardy, spindle.Safe:
+						deadline = acknowledged.Add(fleet.Lease - fleet.Lease/100)
+						assert.WithinDuration(t, deadline, e.Deadline, 0, "%v", e.Kind)
+						if e.Kind == spindle.Elected {
+							token = e.Token
+						}
+					case spindle.Lost:
+						if errors.Is(e.Err, spindle.ErrExpired) {
+							assert.WithinDuration(t, deadline, e.At, 0)
+						}
+						fallthrough
+					default:
+						assert.Zero(t, e.Deadline, "%v", e.Kind)
+					}
+					assert.Equal(t, token, e.Token, "%v", e.Kind)
+				})
+				a := b.Machine("a", observe)
+				a.Link.After(func(step string) {
+					if step == "confirm" || step == "heartbeat" {
+						mu.Lock()
+						defer mu.Unlock()
+						acknowledged = time.Now()
+					}
+				})
+				b.Run(a)
+				time.Sleep(3*fleet.Lease + fleet.Lease/7)
+				for range 2 {
+					fail(a)
+					time.Sleep(fleet.Lease * 6 / 10)
+					a.Link.Refuse(nil)
+					a.Link.Mend()
+					time.Sleep(2 * fleet.Lease)
+				}
+				fail(a)
+				b.Until(2*fleet.Lease, func() bool { return !a.Has() })
+				a.Link.Refuse(nil)
+				a.Link.Mend()
+				b.Until(2*fleet.Lease, a.Has)
+				b.Operator(table.Write{Kind: table.Delete, Name: fleet.Key(a.Token())})
+				b.Until(fleet.Lease, func() bool { return !a.Has() })
+				b.End(a)
+				mu.Lock()
+				defer mu.Unlock()
+				j, s := spindle.Jeopardy, spindle.Safe
+				assert.Equal(t, []spindle.EventKind{spindle.Elected, j, s, j, s, j, spindle.Lost, spindle.Elected, spindle.Lost}, kinds)
+			})
+		})
+	}
+}
+
+// A program that gives up gets nothing written, by whichever way it writes, and is told that nothing was.
+func TestNothingIsWrittenForACallerThatHasGivenUp(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		terms := make(chan spindle.Term, 1)
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		term := <-terms
+		why := errors.New("the request was withdrawn")
+		over, cancel := context.WithCancelCause(context.Background())
+		cancel(why)
+		unreached := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
+		for name, way := range map[string]func(context.Context) (time.Time, error){
+			"Term.Apply":                func(ctx context.Context) (time.Time, error) { return term.Apply(ctx, nil) },
+			"Term.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return term.ReadWriteTransaction(ctx, unreached) },
+			"Lock.Apply":                func(ctx context.Context) (time.Time, error) { return a.Apply(ctx, a.Token(), nil) },
+			"Lock.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return a.ReadWriteTransaction(ctx, a.Token(), unreached) },
+			"Apply":                     func(ctx context.Context) (time.Time, error) { return spindle.Apply(ctx, []spindle.Holding{term}, nil) },
+		} {
+			at, err := way(over)
+			assert.Zero(t, at, name)
+			assert.ErrorContains(t, err, "nothing was written", name)
+			assert.ErrorIs(t, err, context.Canceled, name)
+		}
+		b.End(a)
+	})
+}
+
+// A lock that could not be released is reported once: by a warning if Run continues, and by the value of done if it has ended.
+func TestAFailedReleaseIsReportedOnce(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			var log fleet.Log
+			a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			a.Link.Refuse(fleet.Refusing("release", errors.New("away")))
+			if stops {
+				a.Stop()
+				require.ErrorContains(t, <-a.Done, "away")
+			} else {
+				require.ErrorContains(t, a.StepDown(context.Background()), "away")
+				defer b.End(a)
+			}
+			synctest.Wait()
+			says := assert.NotContains
+			if !stops {
+				says = assert.Contains
+			}
+			says(t, log.String(), "level=WARN msg=\"stepped down, but the lock could not be released\"")
+			assert.NotContains(t, log.String(), "msg=released")
+			a.Link.Refuse(nil)
+		})
+	}
+}
