@@ -139,3 +139,69 @@ func TestAFailedReleaseIsReportedOnce(t *testing.T) {
 		})
 	}
 }
+
+// What is said of another leader is all that is known of it, and it is said of the one that it is about.
+func TestAnEventAboutAnotherLeaderDescribesIt(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		a := b.Start("a", spindle.WithValue("http://a"), spindle.WithLease(2*fleet.Lease))
+		c := b.Start("c", spindle.WithPoll(fleet.Lease/10), spindle.WithPriority(0))
+		d := b.Start("d", spindle.WithValue("http://d"))
+		first := a.Token()
+		require.NoError(t, a.StepDown(context.Background()))
+		b.Until(fleet.Lease, d.Has)
+		time.Sleep(fleet.Lease)
+		second := d.Token()
+		all := c.Seen.All()
+		require.Equal(t, "leader seen, leaving, leader gone, leader seen", c.Seen.Kinds())
+		one := spindle.Leader{ID: "a", Value: "http://a", Token: first, Lease: 2 * fleet.Lease}
+		leaving := one
+		leaving.Leaving = true
+		for i, want := range []spindle.Leader{one, leaving, leaving, {ID: "d", Value: "http://d", Token: second, Lease: fleet.Lease}} {
+			assert.WithinDuration(t, all[i].At, all[i].Leader.Heartbeat, want.Lease)
+			all[i].Leader.Heartbeat = time.Time{}
+			assert.Equal(t, want, all[i].Leader, i)
+			assert.Equal(t, want.Token, all[i].Token, i)
+		}
+		b.End(a, c, d)
+	})
+}
+
+// A request for a handover ends with its ctx, wherever it is, and however long Spanner does not answer.
+func TestARequestForAHandoverEndsWithItsCtx(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(*fleet.Machine)
+		says string
+	}{
+		"the first read is lost":    {func(m *fleet.Machine) { m.Link.Cut() }, "the leader is not known"},
+		"the first read is refused": {func(m *fleet.Machine) { m.Link.Refuse(func(string) error { return errors.New("away") }) }, "the leader is not known"},
+		"the request is lost":       {func(m *fleet.Machine) { m.Link.Lose(func(step string) bool { return step == "ask" }, nil) }, "it is not known whether the request arrived"},
+		"the request is refused":    {func(m *fleet.Machine) { m.Link.Refuse(fleet.Refusing("ask", errors.New("away"))) }, "it is not known whether the request arrived"},
+		"the leader does not react": {func(*fleet.Machine) {}, "the leader has announced that it is leaving"},
+		"later reads are lost": {func(m *fleet.Machine) {
+			m.Link.After(func(step string) {
+				if step == "ask" {
+					m.Link.Cut()
+				}
+			})
+		}, "the leader was asked to hand over, but still leads"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+				hang := make(chan struct{})
+				a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
+				operator := b.Machine("operator")
+				c.fail(operator)
+				why := errors.New("it takes too long")
+				ctx, cancel := context.WithTimeoutCause(context.Background(), 3*fleet.Lease+time.Second/7, why)
+				defer cancel()
+				began := time.Now()
+				_, err := operator.RequestHandover(ctx, a.Token())
+				assert.Equal(t, 3*fleet.Lease+time.Second/7, time.Since(began))
+				assert.ErrorIs(t, err, why)
+				assert.ErrorContains(t, err, c.says)
+				close(hang)
+				b.End(a)
+			})
+		})
+	}
+}
