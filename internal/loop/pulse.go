@@ -26,13 +26,6 @@ func (p *Pulse) Beat(at elect.Instant) { p.last.Store(&beat{at: at}) }
 // Fail notes the error that prevents the next success.
 func (p *Pulse) Fail(err error) { p.last.Store(&beat{at: p.last.Load().at, err: err}) }
 
-// Rest notes that the loop will deliberately do nothing for d.
-func (p *Pulse) Rest(d time.Duration) {
-	b := *p.last.Load()
-	b.at.Mono += int64(d)
-	p.last.Store(&b)
-}
-
 // Stop notes that the loop has ended.
 func (p *Pulse) Stop() { p.last.Store(nil) }
 
