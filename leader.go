@@ -241,7 +241,6 @@ func (l *leader) release(event) {
 	}
 	l.over(l.stop.why, now())
 	err := e.release(l.ctx, l.keeper.Term, l.stop.why)
-	l.book.Free(false) // also if the outcome is unknown
 	if happened := e.config.Happened; happened != nil && errors.Is(err, ErrSuperseded) {
 		happened(elect.TermEvent{What: elect.Lost, Err: err, At: now()})
 	}
