@@ -46,7 +46,7 @@ func newElector(l *Lock, log *slog.Logger) *elector {
 // run is a loop.Loop.
 func (e *elector) run(ctx context.Context) (overdue func(), err error) {
 	e.lock.runs.Beat(e.config.Clock.Now())
-	for ctx.Err() == nil && err == nil {
+	for ctx.Err() == nil {
 		t := e.compete(ctx)
 		e.follower.Ear.Close()
 		if t != nil {
