@@ -16,6 +16,7 @@ import (
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // Each event has the time at which it happened, and the deadline that follows from the last acknowledged heartbeat. A program that
@@ -186,7 +187,8 @@ func TestARequestForAHandoverEndsWithItsCtx(t *testing.T) {
 		}, "the leader was asked to hand over, but still leads"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			fleet.Within(time.Hour, t, func(t *testing.T) {
+				b := &fleet.Fleet{T: t, Store: &memstore.Store{}}
 				hang := make(chan struct{})
 				a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
 				operator := b.Machine("operator")

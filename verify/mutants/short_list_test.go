@@ -147,6 +147,18 @@ var (
 	)
 
 	electMutants = of("./internal/elect",
+		one("a claim at the head of the queue can't give up", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
+			"p.waiting, p); i >= 0 {", "p.waiting, p); i > 0 {"),
+		one("the limit follows from the last number of claims in flight", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
+			"g.most = max(g.most, g.flying)", "g.most = g.flying"),
+		one("who gives up makes later claims look older", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
+			"p.arrived = p.come", "p.arrived = p.given + len(p.waiting)"),
+		one("a bare claim that vanished is not waited for", "TestWhenALockIsFree", historyGo,
+			"h.assumedLease = max(h.assumedLease, r.lease) // a bare claim", "h.assumedLease = max(h.assumedLease, 0) // a bare claim"),
+		one("a candidate that competes again remembers old rows", "TestACandidateThatCompetesAgainForgetsOnlyTheRows", "internal/elect/candidate.go",
+			"again.observer, again.contests, again.retry = observer{}, 0, Backoff{}", "again.contests, again.retry = 0, Backoff{}"),
+		one("another key was recorded", "TestOnlyTheRecordOfTheTermAndItsKeyCounts", announceGo,
+			"last.Token == t.token && last.Key == key", "last.Token == t.token && key != \"\""),
 		one("spread zero", "TestCandidatesComeAtDifferentTimesToALeaseThatEnds", stepGo,
 			"return c.Clock.Random(min(min(lease/50, longestSpread)<<min(c.contests, 8), lease/4, longestPause) + 1)", "return 0 * lease"),
 		one("a spread that does not grow with the crowd", "TestThoseWhoLoseAClaimSpreadMoreEachTime", stepGo,
@@ -207,6 +219,14 @@ var (
 	)
 
 	rootMutants = of(".",
+		one("jeopardy without its time", "TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd", "internal/elect/keep.go",
+			"\te.At = k.clock.Now()\n\te.Left = k.Term.left(k.standing.Load(), e.At)\n", "\te.Left = k.Term.left(k.standing.Load(), e.At)\n\te.At = k.clock.Now()\n"),
+		one("a missing lock row is a release", "TestAHandoverIsSaidToBeAsFarAsItIs", "stepdown.go",
+			"case o.Exists && o.Heartbeat.IsZero()", "case o.Heartbeat.IsZero()"),
+		one("a leader that is leaving without its name", "TestAnEventAboutAnotherLeaderDescribesIt", "run.go",
+			"e.tell(Leaving, e.config.Clock.Now(), elect.Event{Token: o.Token, Leader: o})", "e.tell(Leaving, e.config.Clock.Now(), elect.Event{Token: o.Token})"),
+		one("a request for a handover that does not end", "TestARequestForAHandoverEndsWithItsCtx", "stepdown.go",
+			"err = l.insist(ctx, l.config.Lease, \"the leader is not known\"", "err = l.insist(context.WithoutCancel(ctx), l.config.Lease, \"the leader is not known\""),
 		one("a leader whose lease has ended", "TestNobodyLeadsOnceTheLeaseHasEnded", seenGo,
 			"return o.LeaseRecord != nil && o.At.Sub(o.Heartbeat) < o.LeaseRecord.Lease", "return o.LeaseRecord != nil"),
 		one("a leader that is not told to be gone", "TestWhoIsSeenIsToldToBeGone", runGo,
