@@ -11,10 +11,10 @@ import (
 // Health returns nil if this Lock competes for the lock or holds it, and has succeeded within the time limit: three
 // lease durations, or 10 s if that is longer. A follower succeeds if it polls the lock, and claims the lock when it is
 // free. A leader succeeds if a heartbeat is acknowledged. A leader in jeopardy is therefore still healthy, and a short
-// outage of Spanner does not make a Lock unhealthy. Changes of the wall clock don't matter. On most systems, time
+// outage of Spanner does not make a Lock unhealthy. Changes to the wall clock don't matter. On most systems, time
 // during which the machine was suspended is not counted.
 //
-// An error from Health says what is wrong and since when. The possible reasons are that Spanner can't be reached, that
+// An error from Health says what is wrong and since when. The possible reasons are that requests to Spanner fail, that
 // a free lock can't be claimed, and that the leader function has not returned within the time limit after its ctx was
 // canceled. Health also returns an error while Run is not active.
 //

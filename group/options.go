@@ -24,7 +24,7 @@ type forGroups interface{ options.ForGroups }
 //   - spindle.ErrSuperseded or spindle.ErrExpired, if the member has lost the partition.
 //   - spindle.ErrStalled, if the work has made no progress (spindle.WithStall).
 //   - The cause of the ctx that was passed to Run, if that ctx has ended.
-//   - An error that says that this member leaves the group for a while because it could not claim or release any
+//   - An error that says that this member is leaving the group for a while because it could not claim or release any
 //     partition.
 //
 // If a method of the Partition returns spindle.ErrFenced, ctx is canceled. A transaction of your own can fail because

@@ -76,7 +76,7 @@ func (t *term) facts() share.Facts {
 
 // run runs the loop of the term. It returns when the term is lost, or when the term has been given up and all work has
 // returned. It does not wait for work beyond the grace period or leave.limit. The result describes how the term ended.
-// The error is nil unless ctx has ended and the member's lock could not be released.
+// run returns an error only if ctx has ended and the member's lock could not be released.
 func (t *term) run(ctx context.Context) (share.Ending, error) {
 	t.lease.Start()
 	defer t.polls.readDeadline.Stop()

@@ -38,9 +38,9 @@ type Member struct {
 	Paused     []string      // partitions that nobody works on because this member's program has paused them (see Group.Pause)
 }
 
-// Members returns the members of a group and the partitions of each member, all at the same instant. It reads every row
-// of the group, in one RPC. Usually, there are two rows for each partition, including partitions that are no longer in
-// any list.
+// Members returns the members of a group and the partitions of each member, all as of the same instant. It reads every
+// row of the group, in one RPC. Usually, there are two rows for each partition, including partitions that are no longer
+// in any list.
 //
 // Members does not require a running Group.
 func Members(ctx context.Context, db *spanner.Client, tableName, name string) (View, error) {
