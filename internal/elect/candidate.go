@@ -33,7 +33,7 @@ type Candidate struct {
 	Reclaim     bool
 	HoldOff     func(name string) time.Duration // how long to leave a lock to other candidates; may be nil
 	Queue       Queue                           // what its polls read together with the locks; may be nil
-	FreeRows    bool                            // claim by free rows, and leave free rows on release, which halves the requests for locks that change hands often
+	FreeRows    bool                            // use free rows to claim, and leave free rows on release, which halves the requests for locks that change hands often
 	Gate        Entrance                        // limits the claims
 
 	memory

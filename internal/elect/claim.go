@@ -87,10 +87,10 @@ func First(err error) bool {
 // confirm confirms a claim, and returns the time just before it sent the request that succeeded.
 //
 // After most errors, confirm sends a heartbeat, which succeeds only if the lease rows were inserted. Even an error that
-// rejects the confirmation proves nothing, because the Spanner client may have sent the commit twice. The first commit
-// may have been applied, and only the second one rejected. Meanwhile, the locks are safe. Other candidates wait until
-// the unconfirmed claim has expired. Once one of them claims the locks, neither the confirmation nor the heartbeat can
-// succeed.
+// says that the confirmation was rejected proves nothing, because the Spanner client may have sent the commit twice.
+// The first commit may have been applied, and only the second one rejected. Meanwhile, the locks are safe. Other
+// candidates wait until the unconfirmed claim has expired. Once one of them claims the locks, neither the confirmation
+// nor the heartbeat can succeed.
 func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, error) {
 	running, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.LeaseRecord.Lease)
 	defer cancel()

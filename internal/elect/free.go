@@ -17,7 +17,8 @@ import (
 // errLate says that a claim was acknowledged only after its term would have ended.
 var errLate = errors.New("the acknowledgement arrived after the term's deadline")
 
-// freeClaim returns a claim by free rows. It reports false if the candidate does not use free rows or a lock has none.
+// freeClaim returns a claim that uses free rows. It reports false if the candidate does not use free rows or a lock has
+// none.
 func (c claimant) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	if !c.FreeRows {
 		return table.FreeClaim{}, false
@@ -27,8 +28,8 @@ func (c claimant) freeClaim(seen []table.Observation) (table.FreeClaim, bool) {
 	return table.NewFreeClaim(c.ID, p, seen...)
 }
 
-// claimFree claims the locks by a blind commit. It resends the commit until it knows the outcome, ctx ends, or the term
-// would be over. It returns the time from which the term's deadline is measured. If a heartbeat has shown that the
+// claimFree claims the locks in one blind commit. It resends the commit until it knows the outcome, ctx ends, or the
+// term would be over. It returns the time from which the term's deadline is measured. If a heartbeat has shown that the
 // claim won, this is the time before that heartbeat. Otherwise, it is the time before the first attempt, because any of
 // the attempts may have been applied.
 //

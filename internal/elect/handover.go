@@ -8,7 +8,7 @@ import (
 
 // signal asks for handovers and names a successor during the pause before the next poll. It returns the rest of the
 // pause. Because pauses are short while a holder is leaving, naming a successor may take longer than the pause, up to a
-// tenth of the lease. Once there is a successor, the other followers poll only about that often.
+// tenth of the lease. That is also the interval at which the other followers poll once there is a successor.
 func (c *Candidate) signal(ctx context.Context, seen []LockView, pause time.Duration) time.Duration {
 	began := c.Clock.Now()
 	within := func(limit time.Duration, send func(context.Context, []LockView)) {
@@ -33,8 +33,8 @@ func (c *Candidate) succeed(ctx context.Context, seen []LockView) {
 	}
 }
 
-// watch returns the pause before the next poll of a lock whose holder is leaving, or the longest duration if there is
-// no such lock.
+// watch returns the pause before the next poll of a lock whose holder is leaving, or the longest possible duration if
+// there is no such lock.
 //
 // After its announcement, the holder usually keeps the lock for a third of its lease. No poll is therefore needed until
 // a third of the lease has passed since the last poll that did not show the announcement. After that, the successor

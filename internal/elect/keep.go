@@ -103,7 +103,7 @@ type attempt struct {
 	err  error
 }
 
-var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is sent: %w", context.DeadlineExceeded)
+var errUnanswered = fmt.Errorf("no answer yet, so another heartbeat is being sent: %w", context.DeadlineExceeded)
 
 // renew sends heartbeats until the term ends or the owner stops the keeper. It also stops once Mute is closed, or one
 // lease duration after the work stalled. If an attempt is not answered soon, renew sends another attempt. It still
@@ -233,8 +233,8 @@ func (k *Keeper) learn(a attempt) error {
 	return nil
 }
 
-// Ended returns when the term ended, without reading the clock. If a heartbeat found that the token was no longer
-// valid, this is the time just before that heartbeat was sent. If a fence found the lease row missing, it is the
+// Ended returns the time at which the term ended, without reading the clock. If a heartbeat found that the token was no
+// longer valid, this is the time just before that heartbeat was sent. If a fence found the lease row missing, it is the
 // instant that was passed to Supersede. Otherwise, it is the deadline.
 func (k *Keeper) Ended() Instant {
 	if sent := k.refused.Load(); sent != nil {
@@ -253,8 +253,8 @@ func (k *Keeper) notify(e TermEvent) {
 
 // untilBeat returns the time until the next heartbeat. If InPhase is set, heartbeats are due when the monotonic clock
 // reaches a multiple of the interval. Otherwise, the next heartbeat is due one interval after the last acknowledged
-// heartbeat was sent, plus or minus a random time of up to 5 %. The random time keeps terms that began together from
-// always sending their heartbeats together.
+// heartbeat was sent, plus or minus a random time of up to 5% of the interval. The random time keeps terms that began
+// together from always sending their heartbeats together.
 func (k *Keeper) untilBeat() time.Duration {
 	now := k.clock.Now()
 	since := now.Since(k.standing.Load().acknowledged)

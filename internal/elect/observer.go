@@ -37,8 +37,8 @@ func (b *observer) observe(ctx context.Context, on table.Table, c *Candidate) ([
 	return observed, nil
 }
 
-// glance reads the lock rows. If the candidate or others in its queue claim by free rows, glance also reads the rows
-// that such a claim needs. Only those rows contain the time of the release.
+// glance reads the lock rows. If the candidate or others in its queue use free rows to claim, glance also reads the
+// rows that such a claim needs. Only those rows contain the time of the release.
 func (b *observer) glance(ctx context.Context, on table.Table, c *Candidate) ([]table.Observation, error) {
 	if !c.FreeRows && c.Queue == nil {
 		return on.Observe(ctx, c.Names...)

@@ -239,7 +239,7 @@ func (t *life) endanger(failed error) (was, goesOn bool) {
 
 // move changes the term's state. Its callers cancel contexts only afterwards, so a goroutine that sees one of the
 // term's contexts end also sees the new state. The given function must not read the clock. A simulation may stop a
-// goroutine that reads the clock, and other goroutines would wait for the mutex meanwhile.
+// goroutine that reads the clock, and while it is stopped, other goroutines could not lock the mutex.
 func (t *life) move(to func(*standing) bool) bool {
 	t.moving.Lock()
 	defer t.moving.Unlock()

@@ -120,7 +120,7 @@ func databaseOf(f Fence) string {
 	return f.Table.DB.DatabaseName()
 }
 
-// classify returns the error of the first fence whose token is not valid or can't be checked. If there is none, or if
+// classify returns the error for the first fence whose token is not valid or can't be checked. If there is none, or if
 // no fence can have caused err, it returns err.
 func (fs Fences) classify(ctx context.Context, began time.Time, err error) error {
 	for _, f := range fs {
@@ -216,7 +216,7 @@ func (f Fence) classify(ctx context.Context, began time.Time, err error) error {
 	valid, readErr := table.Table{Store: f.Table}.Valid(running, f.Token, f.Names...)
 	switch {
 	case readErr != nil:
-		return fmt.Errorf("%w (it is not known whether the commit was fenced: %w)", err, f.Wrap(readErr))
+		return fmt.Errorf("%w (it is not known whether the fence refused the commit: %w)", err, f.Wrap(readErr))
 	case valid:
 		return err
 	}

@@ -287,7 +287,7 @@ func TestARefusalThatIsNotUnderstoodIsNotCalledFenced(t *testing.T) {
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
 		assert.Equal(t, codes.NotFound, spanner.ErrCode(err))
-		assert.ErrorContains(t, err, "it is not known whether the commit was fenced: wrapped: ")
+		assert.ErrorContains(t, err, "it is not known whether the fence refused the commit: wrapped: ")
 		assert.ErrorContains(t, err, "not for you")
 	})
 }
@@ -453,7 +453,7 @@ func TestATableThatIsNoneFencesNothing(t *testing.T) {
 		}
 		_, err := try(t.Context(), behind(db, "a"))
 		assert.NotErrorIs(t, err, fence.ErrFenced)
-		assert.ErrorContains(t, err, "it is not known whether the commit was fenced")
+		assert.ErrorContains(t, err, "it is not known whether the fence refused the commit")
 		assert.True(t, table.Missing(err) || errors.Is(err, table.ErrMissing))
 	})
 }

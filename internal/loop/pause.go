@@ -28,7 +28,7 @@ type Pause struct {
 func LongestPause(lease time.Duration) time.Duration { return min(lease/10, time.Second) }
 
 // Asked begins the wait. The arguments are the result of a read: the work that was last recorded as done, and the time
-// of the read by Spanner's clock.
+// of the read, by Spanner's clock.
 func (p *Pause) Asked(last table.Done, now time.Time) { p.asked, p.recorded = now, last.Token }
 
 // Choose returns a function that decides to claim the lock once the lock is free and the pause has ended. Only then
