@@ -34,8 +34,8 @@ const (
 	// PartitionAssigned means that this member of a group now owns the partition Event.Partition, under Event.Token.
 	PartitionAssigned
 	// PartitionRevoked means that the context of this member's work on the partition Event.Partition has been canceled.
-	// Event.Err is the cause. Other members can claim the partition only after the work has returned, unless this member
-	// has lost its term or the partition, or the program calls group.Group.LetGo.
+	// Event.Err is the cause. Normally, other members can claim the partition only after the work has returned. If this
+	// member has lost its term or the partition, or if the program calls group.Group.LetGo, they need not wait for it.
 	PartitionRevoked
 	// Stalled means that the work has made no progress for the time that WithStall sets. A Lost event follows at once,
 	// even if the work has not returned. In a group, Event.Partition names the partition, and instead of Lost, a

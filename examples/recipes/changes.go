@@ -39,7 +39,7 @@ type Stream struct {
 }
 
 // A Change is a data change record from the stream. It contains changes that one transaction made to one table. For the
-// fields that are not used here, see the documentation of Cloud Spanner.
+// fields that are not used here, see the Cloud Spanner documentation.
 type Change struct {
 	CommitTimestamp time.Time `spanner:"commit_timestamp"`
 	Table           string    `spanner:"table_name"`

@@ -197,7 +197,7 @@ func begun(ctx context.Context, now present, name string) (bool, error) {
 }
 
 // Drained reports whether all records in the n shards of an old numbering have been consumed. These shards can then be
-// removed from the group's list. If n is the current number of shards, or was never the number, Drained returns false.
+// removed from the group's list. If n is the current number of shards, or has never been used, Drained returns false.
 func Drained(ctx context.Context, db *spanner.Client, n int) (bool, error) {
 	now := present{db}
 	all, err := numberings(ctx, now)
