@@ -1,0 +1,309 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+)
+
+// numbers are tokens, and times that depend on when a heartbeat was due.
+var numbers = regexp.MustCompile(`(token |lost in |done |done, )[0-9.]+`)
+
+// transcript returns what f makes a process with this id say. Each line begins with "!" if it is a problem, and with "*" if its
+// attributes name the token of a term; it ends with the attribute for the key, if there is one.
+func transcript(t *testing.T, id string, f func()) string {
+	var said []string
+	for _, line := range commandtest.Complaints(f) {
+		if line == "" { // nothing was said
+			continue
+		}
+		var entry struct {
+			Level, Msg, Lock, ID, Key string
+			Token                     int64
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), "%q", line)
+		if entry.ID != id {
+			continue
+		}
+		assert.Contains(t, []string{"job", "lock"}, entry.Lock, line)
+		text := strings.ReplaceAll(numbers.ReplaceAllString(entry.Msg, "${1}N"), "\n  ", "; ")
+		if entry.Key != "" {
+			text += " key=" + entry.Key
+		}
+		if entry.Token != 0 {
+			text = "*" + text
+		}
+		if entry.Level != "INFO" {
+			text = "!" + text
+		}
+		said = append(said, text)
+	}
+	return strings.Join(said, "\n")
+}
+
+// recorded records the last completed key of the lock, and frees the lock.
+func recorded(t *testing.T, store *memstore.Store, due table.Due) {
+	other := newSite(t, store, "other").exec.candidate
+	held := other.Try(t.Context(), elect.All, 0).Term
+	require.NotNil(t, held)
+	require.NoError(t, held.Finish(t.Context(), errGivenUp, due, "other"))
+}
+
+// An operator reads in the log what exec did, when and why: each step of a turn is told once, with its reason, under the lock's
+// name, and with the token while the lock is held. With --quiet, only the problems are, and what ends them.
+func TestExecTellsEachTurnFromItsBeginningToItsEnd(t *testing.T) {
+	for name, r := range map[string]struct {
+		change  func(t *testing.T, s *site, store *memstore.Store)
+		happens func(t *testing.T, s *site, store *memstore.Store)
+		want    string
+	}{
+		"it runs": {happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
+*holding job, token N
+*released job`},
+		"it has a signal to announce": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) { handingOver(s) },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+				s.running()
+				s.signals <- syscall.SIGINT
+			}, want: `
+*holding job, token N
+*about to give up job; work will get the signal "interrupt" as soon as the other candidates have been told
+*released job`},
+		"it is asked for the lock": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) { handingOver(s) },
+			happens: func(t *testing.T, s *site, store *memstore.Store) {
+				p := s.running()
+				ask(t, store, "job")
+				<-p.Done()
+				s.running().exit(0)
+			}, want: `
+*holding job, token N
+*asked to hand over job; work will get the signal "terminated" as soon as the other candidates have been told
+*released job
+job was handed over; competing again
+*holding job, token N
+*released job`},
+		"its program ends, fails, and is started again": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.restart = true },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+				s.running().exit(0)
+				s.running().exit(3)
+				s.running()
+				s.signals <- syscall.SIGTERM
+			}, want: `
+*holding job, token N
+*released job
+work has ended; competing again
+*holding job, token N
+*released job
+!exit code 3; competing again
+*holding job, token N
+*released job`},
+		"it is stopped for too long": {happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().stop(syscall.SIGSTOP) }, want: `
+*holding job, token N
+!*work was stopped; if it does not continue within 10s, exec will end it and release job
+!*work was stopped for 10s; ending work, which will be killed if it has not exited after 2.5s
+*released job`},
+		"it runs for too long": {
+			change:  func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.runTimeout, s.ignores = lease, true },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running() }, want: `
+*holding job, token N
+!*work has run for 10s; ending work, which will be killed if it has not exited after 2.5s
+*released job`},
+		"it does not exit": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.limit, s.ignores = lease, true },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+				s.running()
+				s.signals <- syscall.SIGTERM
+			}, want: `
+*holding job, token N
+!*work has not exited 10s after it was signaled to end; killing it
+*released job`},
+		"its lock is taken away": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.restart = true },
+			happens: func(t *testing.T, s *site, store *memstore.Store) {
+				p := s.running()
+				takeAway(t, store)
+				<-p.Done()
+				s.running()
+				s.signals <- syscall.SIGTERM
+			}, want: `
+*holding job, token N
+!*job is lost: the token was superseded or released; ending work, which will be killed if it has not exited after 2.5s
+!job was lost: the token was superseded or released; competing again
+*holding job, token N
+*released job`},
+		"it is cut off for a while": {happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			p := s.running()
+			s.Refuse(away("heartbeat"))
+			time.Sleep(lease / 2)
+			s.Refuse(nil)
+			time.Sleep(lease)
+			p.exit(0)
+		}, want: `
+*holding job, token N
+!*jeopardy: job is still held, but will be lost in Ns unless a heartbeat is acknowledged: heartbeat: rpc error: code = Unavailable desc = the database is away
+*safe: heartbeats for job are acknowledged again
+*released job`},
+		"its watchdog is killed": {happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			p := s.running()
+			close(p.unwatched)
+			time.Sleep(lease / 10)
+			p.exit(0)
+		}, want: `
+*holding job, token N
+!*the watchdog for work was killed and has been replaced
+*released job`},
+		"its health check fails": {
+			change: func(_ *testing.T, s *site, _ *memstore.Store) {
+				n := 0
+				s.exec.unhealthy = 3
+				s.check = func(context.Context, role) error {
+					if n++; n == 2 || n >= 4 {
+						return fmt.Errorf("sick (check %d)", n)
+					}
+					return nil
+				}
+			},
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running() }, want: `
+*holding job, token N
+!*the health check failed (failure 1 of 3 in a row): sick (check 2)
+!*the health check failed (failure 1 of 3 in a row): sick (check 4)
+!*the health check failed (failure 2 of 3 in a row): sick (check 5)
+!*the health check failed: sick (check 6); ending work, which will be killed if it has not exited after 2.5s
+*released job`},
+		"it does its work": {
+			change:  func(_ *testing.T, s *site, _ *memstore.Store) { doingOnce(s) },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
+*holding job, token N key=1
+*released job: 1 is done key=1`},
+		"it fails to do its work": {
+			change:  func(_ *testing.T, s *site, _ *memstore.Store) { doingOnce(s) },
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
+*holding job, token N key=1
+*released job: 1 is not done key=1`},
+		"its work is done while it claims the lock, and it can't ask at first": {
+			change: func(t *testing.T, s *site, store *memstore.Store) {
+				doingOnce(s)
+				held, refused := false, 0
+				s.After(func(step string) {
+					if step == "confirm" {
+						held = true
+						require.NoError(t, store.Commit(t.Context(), "test", table.Record("job", tokenIn(store, "job"), table.Due{Key: "1"}, "other")))
+					}
+				})
+				s.Refuse(func(step string) error {
+					if step == "done" && held && refused < 3 {
+						refused++
+						return commandtest.Away
+					}
+					return nil
+				})
+			}, want: `
+*holding job, token N key=1
+!*work can't be started yet: can't read the last completed key: rpc error: code = Unavailable desc = the database is away; the database can't be reached key=1
+*job: 1 was already done, Ns ago, by other key=1
+*released job key=1`},
+		"its work was done before": {
+			change: func(t *testing.T, s *site, store *memstore.Store) {
+				doingOnce(s)
+				recorded(t, store, table.Due{Key: "2"})
+			}, want: `
+job: skipping 1 because the larger key 2 was done Ns ago, by other. It is not known whether 1 ever ran key=1`},
+		"its work had another period": {
+			change: func(t *testing.T, s *site, store *memstore.Store) {
+				s.exec.once = once{schedule: ofCron(day)}
+				recorded(t, store, table.Due{Key: "1999-12-31T23:37:30Z", Period: time.Hour})
+			},
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
+job: the last completed key, 1999-12-31T23:37:30Z, was recorded with --every 1h. Because the period has changed, a smaller key counts as done only if its time came before the last key was recorded key=2000-01-01T00:07:30Z
+*holding job, token N key=2000-01-01T00:07:30Z
+*released job: 2000-01-01T00:07:30Z is done key=2000-01-01T00:07:30Z`},
+		"another holds the lock, and the database is away for a while": {
+			change: func(t *testing.T, s *site, store *memstore.Store) {
+				other := newSite(t, store, "other").start()
+				other.running()
+			},
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+				time.Sleep(lease)
+				s.Refuse(func(string) error { return commandtest.Away })
+				time.Sleep(3 * lease)
+				s.Refuse(nil)
+				time.Sleep(lease)
+				s.signals <- syscall.SIGTERM
+			}, want: `
+waiting for job: held by other, token N
+!can't compete for job, will try again: observe: rpc error: code = Unavailable desc = the database is away; the database can't be reached
+competing for job again`},
+		"another gives the semaphore a smaller size": {
+			change: func(t *testing.T, s *site, store *memstore.Store) {
+				s.exec.slots = 3
+				other := newSite(t, store, "other", func(s *site) { s.exec.slots = 1 }).start()
+				other.running()
+			},
+			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+				time.Sleep(3 * lease)
+				s.signals <- syscall.SIGTERM
+			}, want: `
+!job: other gives this semaphore size 1, but this process gives it size 3; until that process releases its slot, this one acquires only slots within both sizes; use the same size in all processes`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, quiet := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					store := &memstore.Store{}
+					said := transcript(t, "a", func() {
+						s := newSite(t, store, "a", func(s *site) {
+							if s.exec.quiet = quiet; r.change != nil {
+								r.change(t, s, store)
+							}
+						}).start()
+						if r.happens != nil {
+							r.happens(t, s, store)
+						}
+						s.ends()
+					})
+					want := strings.TrimPrefix(r.want, "\n")
+					if quiet {
+						want = problems(want)
+					}
+					assert.Equal(t, want, said)
+				})
+			}
+		})
+	}
+}
+
+// problems returns the lines that --quiet leaves.
+func problems(said string) string {
+	lines := slices.DeleteFunc(strings.Split(said, "\n"), func(line string) bool {
+		return !strings.HasPrefix(line, "!") && !strings.HasPrefix(line, "*safe") && !strings.HasPrefix(line, "competing for")
+	})
+	return strings.Join(lines, "\n")
+}
+
+// away refuses a step.
+func away(step string) func(string) error {
+	return func(s string) error {
+		if s == step {
+			return commandtest.Away
+		}
+		return nil
+	}
+}
