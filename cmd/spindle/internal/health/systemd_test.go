@@ -114,3 +114,19 @@ func TestASystemdThatDoesNotReadDelaysNobody(t *testing.T) {
 	u.End()
 	assert.Less(t, time.Since(begun), 20*time.Second)
 }
+
+// A loop that answers is asked three times within the watchdog's limit, and not all the time, which would keep a processor busy.
+func TestBetweenTwoPingsTheLoopIsLeftAlone(t *testing.T) {
+	m := listen(t)
+	t.Setenv("WATCHDOG_USEC", "30000")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	asks := make(chan struct{})
+	begun := time.Now()
+	u := Notify(asks)
+	for range 5 {
+		<-asks
+		m.hears("WATCHDOG=1")
+	}
+	assert.GreaterOrEqual(t, time.Since(begun), 4*u.ping)
+	u.End()
+}

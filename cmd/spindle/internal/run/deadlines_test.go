@@ -1,6 +1,7 @@
 package run
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -48,4 +49,68 @@ func TestATerminationIsNotTakenBack(t *testing.T) {
 	assert.Equal(t, late, d.due(at(7)))
 	d.extend(at(7.1), 9900*time.Millisecond)
 	assert.Equal(t, overdue, d.due(at(9.5)))
+}
+
+// Whatever the lease, the grace period and the heartbeats are: the program is signaled once, as late as its grace period allows,
+// and killed a second before the lock is lost, or a twentieth of the lease if that is shorter. The watchdog is half as early.
+// An earlier kill takes time from the program; a second signal kills programs that take it for impatience.
+func TestAProgramIsSignaledOnceAndKilledInTimeWhateverHappens(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		lease := []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, time.Minute, 10 * time.Minute}[r.IntN(5)]
+		grace := []time.Duration{0, lease / 10, lease / 4, time.Hour}[r.IntN(4)]
+		spare := lease / 20
+		if spare > time.Second {
+			spare = time.Second
+		}
+		most := lease / 4
+		if grace < most {
+			most = grace
+		}
+		d := deadlines{lease: lease, grace: grace}
+		now := at(0)
+		until := now.Add(lease)
+		assert.True(t, d.extend(now, lease))
+		told, final := false, false
+		for range 200 {
+			now = now.Add(time.Duration(r.Int64N(int64(lease / 20))))
+			switch r.IntN(12) {
+			case 0: // a heartbeat
+				forward := !told && now.Add(lease).Sub(until) > lease/100 // two clocks are read one after the other
+				assert.Equal(t, forward && !final, d.extend(now, lease), "seed %d", seed)
+				if forward && !final {
+					until = now.Add(lease)
+				}
+			case 1: // a suspension, sometimes
+				left := time.Duration(r.Int64N(int64(lease)))
+				if r.IntN(10) == 0 && now.Add(left).Before(until) {
+					d.extend(now, left)
+					if !final {
+						until = now.Add(left)
+					}
+				}
+			case 2:
+				if r.IntN(10) == 0 {
+					d.lose(now)
+					final = true
+					if last := now.Add(most + spare); last.Before(until) {
+						until = last
+					}
+				}
+			}
+			want := nothing
+			switch kill := until.Add(-spare); {
+			case !now.Before(kill):
+				want, told = overdue, true
+			case !told && !now.Before(kill.Add(-most)):
+				want, told = late, true
+			}
+			assert.Equal(t, want, d.due(now), "seed %d", seed)
+			assert.Equal(t, until.Add(-spare).Sub(now), d.left(now), "seed %d", seed)
+			assert.Equal(t, until.Add(-spare/2), d.watched(), "seed %d", seed)
+			if t.Failed() {
+				return
+			}
+		}
+	}
 }

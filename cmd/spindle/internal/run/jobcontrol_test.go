@@ -163,23 +163,29 @@ func TestAKeyEndsExecWithItsProgram(t *testing.T) {
 
 // Without a terminal nobody notices that a program is stopped, so it must not keep the lock from others forever.
 func TestAProgramThatIsStoppedForALeaseGivesTheLockUp(t *testing.T) {
-	for _, tty := range []*fakeTerminal{nil, {foreground: false}} {
+	for _, r := range []struct {
+		signal syscall.Signal // even Ctrl-Z's, which another process sends
+		tty    *fakeTerminal
+	}{
+		{syscall.SIGSTOP, nil}, {syscall.SIGTSTP, nil}, {syscall.SIGTTIN, nil}, {syscall.SIGTTOU, nil},
+		{syscall.SIGSTOP, &fakeTerminal{}}, {syscall.SIGTTIN, &fakeTerminal{}}, {syscall.SIGTTOU, &fakeTerminal{}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memstore.Store{}
 			s := newSite(t, store, "a", func(s *site) {
-				if tty != nil {
-					on(tty)(s)
+				if r.tty != nil {
+					on(r.tty)(s)
 				}
 			}).start()
 			work := s.running()
-			work.stop(syscall.SIGSTOP)
+			work.stop(r.signal)
 			time.Sleep(lease - time.Second)
 			work.Continue()
 			time.Sleep(lease)
 			synctest.Wait()
 			assert.Empty(t, work.got, "it went on in time")
 			began := time.Now()
-			work.stop(syscall.SIGSTOP)
+			work.stop(r.signal)
 			end := s.ends()
 			assert.InDelta(t, lease, time.Since(began), float64(lease/20))
 			assert.Equal(t, Lost, end.Code)

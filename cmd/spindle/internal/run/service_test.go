@@ -75,6 +75,7 @@ type guardSite struct {
 	command     string // that runs
 	checks      []role
 	deactivated int
+	extended    []time.Time
 	ctx         context.Context
 	stop        context.CancelFunc
 	done        chan struct{}
@@ -161,7 +162,7 @@ func (s *guardSite) Activate(ctx context.Context, _ *elect.Term) error {
 	return s.run(ctx, "an activation", s.takes(&s.turnOn))
 }
 
-func (s *guardSite) Extended() {}
+func (s *guardSite) Extended() { s.set(func() { s.extended = append(s.extended, time.Now()) }) }
 
 func (s *guardSite) Deactivate(ctx context.Context) error {
 	err := s.run(ctx, "a deactivation", s.takes(&s.turnOff))

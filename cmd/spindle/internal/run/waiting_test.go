@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
+	"github.com/spindle-lock/spindle/internal/wait"
 	"github.com/spindle-lock/spindle/lock"
 	"github.com/spindle-lock/spindle/spindletest"
 )
@@ -292,4 +295,39 @@ func tickets(store *memstore.Store) (all []string) {
 		}
 	}
 	return all
+}
+
+// A signal or the end of the wait ends a wait at once, whatever exec does at that moment: it waits for its next poll, for the next
+// attempt in an outage, for an answer of the database, or for its turn after its program has ended.
+func TestASignalEndsAWaitAtOnceWhateverExecWaitsFor(t *testing.T) {
+	for how, fails := range map[string]func(*site){
+		"held":            func(*site) {},
+		"away":            func(s *site) { s.Refuse(func(string) error { return commandtest.Away }) },
+		"without answers": (*site).Cut,
+	} {
+		for kind, change := range map[string]func(*site){
+			"it queues": func(*site) {}, "it stands by": func(s *site) { s.standsBy = true }, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 1 },
+		} {
+			for i := range 12 {
+				synctest.Test(t, func(t *testing.T) {
+					store := &memstore.Store{}
+					holder := newSite(t, store, "holder", change, func(s *site) { s.exec.once.already = 0 }).start()
+					work := holder.running()
+					s := newSite(t, store, "a", change).start()
+					time.Sleep(lease)
+					fails(s)
+					time.Sleep(lease + time.Duration(i)*lease/37)
+					began := time.Now()
+					s.signals <- syscall.SIGTERM
+					assert.Equal(t, terminal.Exit{Code: byTerm}, s.ends())
+					assert.LessOrEqual(t, time.Since(began), wait.LongestForget(lease), "%s, %s", how, kind)
+					work.exit(0)
+					holder.ends()
+					s.Refuse(nil)
+					s.Mend()
+					time.Sleep(lease) // a ticket is still being deleted; a process would have ended
+				})
+			}
+		}
+	}
 }
