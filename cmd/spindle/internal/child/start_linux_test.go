@@ -3,6 +3,7 @@ package child
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,19 @@ import (
 const watching = "watching"
 
 func watchFor(file string) {
+	if role := os.Getenv(role); role == "reports" || role == "spawns" {
+		attempts := 0
+		Watch(func(a Act) {
+			if role == "spawns" { // a service, which outlives the watchdog
+				_ = exec.Command("sh", "-c", "ls -l /proc/$$/fd >"+file+".tmp; mv "+file+".tmp "+file).Run()
+				return
+			}
+			for attempts++; attempts <= len(hostileTexts); attempts++ {
+				a.Report(errors.New(hostileTexts[attempts-1]))
+			}
+		})
+		return
+	}
 	Watch(func(a Act) {
 		if err := os.WriteFile(file, []byte(strconv.Itoa(int(a.Why))), 0o600); err != nil {
 			panic(err)
@@ -36,6 +50,9 @@ func watchers(file string) func(time.Time) (*Watchdog, error) {
 		return StartWatchdog(until, os.Environ(), []string{watching, file})
 	}
 }
+
+// hostileTexts are errors of an action.
+var hostileTexts = []string{"plain", "two\nlines", "done", "failed \"quoted\"", "caf\xe9 \u00e9 \t"}
 
 func inAnHour() time.Time { return time.Now().Add(time.Hour) }
 
@@ -196,4 +213,74 @@ func TestADismissedWatchdogNeverActs(t *testing.T) {
 	}))
 	<-dismissed
 	assert.NoFileExists(t, acted)
+}
+
+// What went wrong in a watchdog reaches the operator as it is, whatever the text, and is never taken for the end.
+func TestTheErrorsOfAWatchdogArriveAsTheyAre(t *testing.T) {
+	t.Setenv(role, "reports")
+	dog, err := watchers(filepath.Join(t.TempDir(), "acted"))(inAnHour())
+	require.NoError(t, err)
+	for _, text := range hostileTexts {
+		assert.EqualError(t, dog.Finish(t.Context()), text)
+	}
+	assert.NoError(t, dog.Finish(t.Context()))
+}
+
+// A watchdog acts at its deadline, and not up to a second later, when the lock may have another holder.
+func TestAWatchdogActsAtItsDeadline(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := watchers(acted)(inAnHour())
+	require.NoError(t, err)
+	soonest := time.Hour
+	for range 3 { // a busy machine may be late, but not each time
+		dog.Allow(inAnHour()) // until it has read this
+		until := time.Now().Add(100 * time.Millisecond)
+		dog.Allow(until)
+		require.Eventually(t, func() bool { _, err := os.Stat(acted); return err == nil }, 10*time.Second, time.Millisecond)
+		late := time.Since(until)
+		assert.GreaterOrEqual(t, late, time.Duration(0))
+		require.NoError(t, os.Remove(acted))
+		if soonest = min(soonest, late); soonest < 500*time.Millisecond {
+			break
+		}
+	}
+	assert.Less(t, soonest, 500*time.Millisecond)
+	assert.NoError(t, dog.Finish(t.Context()))
+}
+
+// A watchdog that is stopped, for example with its whole machine's processes, deactivates the service nevertheless when guard
+// orders it to. Otherwise guard would wait for it.
+func TestAWatchdogThatIsStoppedObeysTheOrderToAct(t *testing.T) {
+	acted := filepath.Join(t.TempDir(), "acted")
+	dog, err := watchers(acted)(inAnHour())
+	require.NoError(t, err)
+	require.NoError(t, dog.process.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	assert.NoError(t, dog.Finish(ctx))
+	assert.FileExists(t, acted)
+	_ = dog.process.Signal(syscall.SIGCONT)
+}
+
+// What a watchdog starts gets none of its files. A service that had the lock file would keep every later guard waiting, and one
+// that had the pipe would keep guard from noticing that its watchdog is gone.
+func TestWhatAWatchdogStartsInheritsNoneOfItsFiles(t *testing.T) {
+	t.Setenv(role, "spawns")
+	dir := t.TempDir()
+	acted := filepath.Join(dir, "acted")
+	var kept []*os.File
+	for i := range 2 {
+		f, err := os.Create(filepath.Join(dir, "kept"+strconv.Itoa(i)))
+		require.NoError(t, err)
+		defer f.Close()
+		kept = append(kept, f)
+	}
+	dog, err := StartWatchdog(inAnHour(), os.Environ(), []string{watching, acted}, kept...)
+	require.NoError(t, err)
+	require.NoError(t, dog.Finish(t.Context()))
+	files, err := os.ReadFile(acted)
+	require.NoError(t, err)
+	require.Contains(t, string(files), " 0 -> ")
+	assert.NotContains(t, string(files), " 3 -> pipe", "its replies")
+	assert.NotContains(t, string(files), "/kept")
 }
