@@ -37,6 +37,12 @@ const (
 
 var (
 	childMutants = of("./cmd/spindle/internal/child",
+		one("a watchdog is up to a second late", "TestAWatchdogActsAtItsDeadline", childWatchGo,
+			"\t\tif !acted {\n", "\t\tif acted {\n"),
+		one("a stopped watchdog does not hear the order to act", "TestAWatchdogThatIsStoppedObeysTheOrderToAct", childDogGo,
+			"\tgoOn(w.process)\n\tselect {", "\tselect {"),
+		one("a service inherits its watchdog's files", "TestWhatAWatchdogStartsInheritsNoneOfItsFiles", "cmd/spindle/internal/child/group_unix.go",
+			"\tsyscall.CloseOnExec(first)\n", ""),
 		one("a stop from before the program was continued", "TestAReportOfAStopMayComeTooLate", childStateGo,
 			"r.taken && r.err == nil; r = wait(c.Pid(), syscall.WNOHANG) {", "r.taken && r.err == nil; r.taken = false {"),
 		one("a report of a stop is taken too early", "TestAReportOfAStopMayComeTooLate", childReportGo,
@@ -68,6 +74,14 @@ var (
 	)
 
 	execMutants = of("./cmd/spindle/internal/run",
+		one("a program is signaled at each look", "TestAProgramIsSignaledOnceAndKilledInTimeWhateverHappens", execDeadlineGo,
+			"case !d.told && left", "case left"),
+		one("a long lease is cut by a twentieth", "TestAProgramIsSignaledOnceAndKilledInTimeWhateverHappens", execDeadlineGo,
+			"min(d.lease/20, time.Second)", "d.lease / 20"),
+		one("a signal waits for the pause of an outage", "TestASignalEndsAWaitAtOnceWhateverExecWaitsFor", "cmd/spindle/internal/run/waiting.go",
+			"elect.Sleep(ctx, w.config.Clock, step.Pause)", "elect.Sleep(context.WithoutCancel(ctx), w.config.Clock, step.Pause)"),
+		one("work that was done elsewhere is reported as undone", "TestExecTellsEachTurnFromItsBeginningToItsEnd", execProgramGo,
+			"h.put(event{what: done, end: *over})", "h.put(event{what: unable, end: *over})"),
 		one("a program that starts though its lock came too late", "TestAProgramDoesNotStartOnceTheWaitIsOver", machineGo,
 			"case m.signal != nil || e.late:", "case m.signal != nil:"),
 		one("a claim comes before the signal of the same instant", "TestASignalComesBeforeAClaim", execGo,
@@ -147,6 +161,10 @@ var (
 	)
 
 	guardMutants = of("./cmd/spindle/internal/run",
+		one("a service that is being activated is announced", "TestAGuardThatIsStoppedEndsAsFastAsItsStateAllows", machineGo,
+			"m.phase == running && m.turn.active:", "m.phase == running:"),
+		one("heartbeats do not extend the watchdog's deadline", "TestEachHeartbeatOfAGuardExtendsTheDeadlineOfItsWatchdog", guardGo,
+			"h.Interval, h.beat = s.renew, s.service.Extended", "h.Interval = s.renew"),
 		one("a command does not wait for the end of the one before", "TestGuardAtEachMoment", guardGo, "\t<-s.finished\n", ""),
 		one("checks that failed on standby count when active", "TestChecksThatFailedOnStandbyDoNotCountWhenActive", "cmd/spindle/internal/run/checks.go",
 			"if err == nil || as != of {", "if err == nil || as != of && false {"),
@@ -190,6 +208,8 @@ var (
 	)
 
 	systemdMutants = of("./cmd/spindle/internal/health",
+		one("pings without a pause", "TestBetweenTwoPingsTheLoopIsLeftAlone", systemdGo,
+			"asks, next = nil, time.After(u.ping)", "_ = next"),
 		one("a status that is an assignment of its own", "TestAStatusIsOneLine", systemdGo, "terminal.Escape(text)", "text"),
 	)
 
