@@ -264,6 +264,45 @@ func repeating() *liar {
 	}
 }
 
+// forgetsFencesAfterClaims is a database that refuses the fenced commits in flight during a claim, but leaves the fence
+// out of those commits, blind or in transactions, that begin after the claim was answered. It answers the claim once
+// both holders' commits were refused.
+func forgetsFencesAfterClaims(blind bool) *liar {
+	var superseded atomic.Value // the key of a lease row
+	superseded.Store("")
+	refused := make(chan bool, 1000)
+	fence := func(r *sppb.CommitRequest) string {
+		for _, m := range r.GetMutations() {
+			if isKeyOnly(m) {
+				return m.GetUpdate().Values[0].Values[0].GetStringValue()
+			}
+		}
+		return ""
+	}
+	return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+		fenced := tag(r) == "spindle-doctor-fence"
+		if fenced && blind == (r.GetSingleUseTransaction() != nil) && fence(r) == superseded.Load() {
+			without(r, func(_ int, m *sppb.Mutation) bool { return isKeyOnly(m) })
+		}
+		err := do()
+		if fenced && table.Missing(err) {
+			refused <- true
+		}
+		if gone := r.GetMutations()[0].GetDelete().GetKeySet().GetKeys(); err == nil && tag(r) == "spindle-claim" && gone != nil {
+			if key := gone[0].Values[0].GetStringValue(); strings.Contains(key, "/fence/") {
+				for range 2 {
+					select {
+					case <-refused:
+					case <-time.After(3 * time.Second):
+					}
+				}
+				superseded.Store(key)
+			}
+		}
+		return err
+	}}
+}
+
 func denying(message string, which func(*sppb.CommitRequest) bool) *liar {
 	return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
 		if which(r) {
@@ -354,6 +393,8 @@ var broken = []struct {
 			return do()
 		}}
 	}, "fence", doctor.Failed, "a claim superseded that token"},
+	{"a blind commit that begins after a claim is not fenced", func() *liar { return forgetsFencesAfterClaims(true) }, "fence", doctor.Failed, "a claim superseded that token"},
+	{"a transaction that begins after a claim is not fenced", func() *liar { return forgetsFencesAfterClaims(false) }, "fence", doctor.Failed, "a claim superseded that token"},
 	{"a transaction that was overtaken is committed", func() *liar {
 		return &liar{commit: func(r *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error {
 			err := do()

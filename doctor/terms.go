@@ -48,7 +48,7 @@ const (
 )
 
 // race runs fenced commits while a claim supersedes their token, and repeats this several times. Each fenced commit
-// must either have an earlier timestamp than the claim or be refused.
+// must either have an earlier timestamp than the claim or be refused. The last ones begin after the claim was answered.
 func race(e *exam) string {
 	var landed, refused int
 	for i := range rounds {
@@ -67,6 +67,7 @@ func race(e *exam) string {
 		prepared(next, err)
 		for _, w := range fenced {
 			landedBefore(next, w.last, token)
+			prepared(0, w.err)
 			landed, refused = landed+w.landed, refused+w.refused
 		}
 	}
@@ -94,16 +95,15 @@ type fencedWriter struct {
 	blind           bool
 	landed, refused int
 	last            table.Token // the timestamp of the last successful commit
+	err             error       // why it is not known whether the last commit of all is refused
 }
 
-// write keeps committing until the fence refuses a commit. Once it finds that over is closed, it commits one last time.
+// write keeps committing until the fence refuses a commit. When over is closed, it commits one last time, because a
+// database that refuses the commits that run during a claim might accept one that begins after the claim. The last
+// commit is repeated until it has either succeeded or been refused.
 func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over <-chan struct{}) {
-	for last := false; !last && e.ctx.Err() == nil; {
-		select {
-		case <-over:
-			last = true
-		default:
-		}
+	var last bool
+	commit := func() error {
 		at, err := e.apply("doctor-fence", w.blind, row, e.spanner.Fence(lock, token))
 		switch {
 		case err == nil:
@@ -111,8 +111,23 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 			w.last = table.TokenAt(at)
 		case table.Missing(err):
 			w.refused++
-			return
 		}
+		return err
+	}
+	for !last && e.ctx.Err() == nil {
+		if w.refused > 0 {
+			<-over
+		}
+		select {
+		case <-over:
+			last = true
+			w.err = retry(commit)
+		default:
+			_ = commit()
+		}
+	}
+	if table.Missing(w.err) {
+		w.err = nil
 	}
 }
 
