@@ -32,6 +32,7 @@ import (
 type liar struct {
 	commit func(req *sppb.CommitRequest, reply *sppb.CommitResponse, do func() error) error
 	read   func(req *sppb.ReadRequest) error                                // before it is sent
+	query  func(req *sppb.ExecuteSqlRequest) error                          // before it is sent
 	time   func(req *sppb.ReadRequest, at *timestamppb.Timestamp) time.Time // of a snapshot
 	rows   func(req *sppb.ReadRequest, values []*structpb.Value)            // of a reply
 }
@@ -62,6 +63,11 @@ type stream struct {
 
 func (s *stream) SendMsg(m any) error {
 	s.req, _ = m.(*sppb.ReadRequest)
+	if query, ok := m.(*sppb.ExecuteSqlRequest); ok && s.liar.query != nil {
+		if err := s.liar.query(query); err != nil {
+			return err
+		}
+	}
 	if s.req != nil && s.liar.read != nil {
 		if err := s.liar.read(s.req); err != nil {
 			return err
@@ -320,6 +326,11 @@ var broken = []struct {
 	verdict doctor.Verdict
 	says    string
 }{
+	{"the schema may not be read", func() *liar {
+		return &liar{query: func(*sppb.ExecuteSqlRequest) error {
+			return status.Error(codes.PermissionDenied, "Role r does not have required privileges on information_schema.")
+		}}
+	}, "table", doctor.NotChecked, "not allowed to read the schema"},
 	{"commits are not allowed", func() *liar {
 		return denying("Caller is missing IAM permission spanner.databases.write on resource d.", func(r *sppb.CommitRequest) bool { return r.GetSingleUseTransaction() != nil })
 	}, "permissions", doctor.Failed, "missing: spanner.databases.write;"},
@@ -463,6 +474,29 @@ var broken = []struct {
 		}}
 	}, "many keys", doctor.Failed, "returned 15 rows, 15 of the 20 rows that exist"},
 	{"reads at the present don't advance", func() *liar { return &liar{time: frozen(isPresent)} }, "present", doctor.Failed, "advanced by only 0s"},
+	{"a read at the present misses a commit", func() *liar {
+		return &liar{rows: func(r *sppb.ReadRequest, values []*structpb.Value) {
+			if token := slices.Index(r.Columns, "token"); isPresent(r) && len(values) == len(r.Columns) && strings.HasSuffix(values[0].GetStringValue(), "/shown") {
+				values[token] = structpb.NewStringValue("2026-01-02T03:04:05.000006Z")
+			}
+		}}
+	}, "present", doctor.Failed, "did not return a row committed at"},
+	{"a strong read misses a row", func() *liar {
+		return &liar{read: func(r *sppb.ReadRequest) error {
+			if keys := r.GetKeySet().GetKeys(); isStrong(r) && len(keys) == 1 && strings.HasSuffix(keys[0].Values[0].GetStringValue(), "/shown") {
+				keys[0].Values[0] = structpb.NewStringValue("absent")
+			}
+			return nil
+		}}
+	}, "strong", doctor.Failed, "did not return a row committed at"},
+	{"a commit beside a transaction is refused", func() *liar {
+		return &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+			if tag(r) == "spindle-doctor-overtake" {
+				return status.Error(codes.FailedPrecondition, "only one at a time")
+			}
+			return do()
+		}}
+	}, "optimistic", doctor.Failed, "only one at a time"},
 	{"reads at the present are of the past", func() *liar { return &liar{time: shifted(isPresent, -3*time.Second)} }, "present", doctor.Warning, "behind"},
 	{"strong reads don't advance", asIfIdle, "strong", doctor.Note, "advanced by only 0s"},
 	{"strong reads are of the past", func() *liar { return &liar{time: shifted(isStrong, -time.Minute)} }, "strong", doctor.Failed, "earlier than a commit that was acknowledged"},
@@ -506,6 +540,27 @@ func TestWhatIsBrokenIsNamedAndNothingElse(t *testing.T) {
 			assert.Equal(t, b.verdict != doctor.Failed, report.OK())
 		})
 	}
+}
+
+// The emulator makes most commits wait for a transaction, and Spanner might make one wait for another reason. One of five
+// attempts is enough.
+func TestACommitThatWaitsOnceIsNoWarning(t *testing.T) {
+	needEmulator(t)
+	t.Parallel()
+	db := spindletest.New(t)
+	var waits atomic.Int64
+	client := connect(t, db, &liar{commit: func(r *sppb.CommitRequest, _ *sppb.CommitResponse, do func() error) error {
+		if tag(r) == "spindle-doctor-overtake" && waits.Add(1) == 1 {
+			return status.Error(codes.DeadlineExceeded, "it waits for a lock")
+		}
+		return do()
+	}})
+	report, err := doctor.Run(t.Context(), client, db.Table)
+	require.NoError(t, err)
+	for _, c := range report.Checks {
+		assert.Equal(t, doctor.OK, c.Verdict, "%+v", c)
+	}
+	assert.Greater(t, waits.Load(), int64(1))
 }
 
 func TestAWrongTableIsNamed(t *testing.T) {
@@ -592,9 +647,10 @@ func TestARowThatMayNotBeDeletedIsReported(t *testing.T) {
 		for _, c := range []struct {
 			denied  func(*sppb.Mutation) bool
 			verdict doctor.Verdict
+			says    string
 		}{
-			{func(m *sppb.Mutation) bool { return m.GetDelete() != nil }, doctor.Warning},
-			{func(*sppb.Mutation) bool { return true }, doctor.OK},
+			{func(m *sppb.Mutation) bool { return m.GetDelete() != nil }, doctor.Warning, "privileges"},
+			{func(*sppb.Mutation) bool { return true }, doctor.OK, "this run left no rows"},
 		} {
 			client := connect(t, db, denying("Role r does not have required privileges on table locktable.", func(r *sppb.CommitRequest) bool {
 				return slices.ContainsFunc(r.GetMutations(), c.denied)
@@ -604,10 +660,12 @@ func TestARowThatMayNotBeDeletedIsReported(t *testing.T) {
 			at := slices.IndexFunc(report.Checks, func(c doctor.Check) bool { return c.Name == "clean-up" })
 			require.GreaterOrEqual(t, at, 0, "%v", report.Checks)
 			assert.Equal(t, c.verdict, report.Checks[at].Verdict, report.Checks[at].Found)
+			assert.Contains(t, report.Checks[at].Found, c.says)
 		}
 	})
 }
 
+// The rows of locks stay, even if the database returns them to a read that did not ask for them.
 func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
 	inBothDialects(t, func(t *testing.T, d dialect) {
 		db := d.database(t)
@@ -622,8 +680,15 @@ func TestWhatAKilledRunLeftIsDeletedOnceItIsOld(t *testing.T) {
 			row("spindle-doctor/old/cycle", 11*time.Minute), row("spindle-doctor/running/cycle", 9*time.Minute), row("spindle-doctors", time.Hour), row("mylock", time.Hour),
 			ticket("spindle-doctor/old/queue", 11*time.Minute), ticket("spindle-doctor/running/queue", 9*time.Minute), ticket("mylock", time.Hour)})
 		require.NoError(t, err)
-		_, err = doctor.Run(t.Context(), db.Client, db.Table)
+		client := connect(t, db, &liar{read: func(r *sppb.ReadRequest) error {
+			if all := r.GetKeySet().GetRanges(); len(all) > 0 && all[0].GetStartClosed().GetValues()[0].GetStringValue() == "spindle-doctor/" {
+				r.KeySet = &sppb.KeySet{All: true}
+			}
+			return nil
+		}})
+		report, err := doctor.Run(t.Context(), client, db.Table)
 		require.NoError(t, err)
+		assert.Equal(t, "this run left no rows; it also deleted rows that earlier runs had left behind (2)", report.Checks[len(report.Checks)-1].Found)
 		var names []string
 		require.NoError(t, db.Client.Single().Read(t.Context(), db.Table, spanner.AllKeys(), []string{"name"}).Do(func(r *spanner.Row) error {
 			names = append(names, "")

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -15,7 +16,11 @@ import (
 // verdict is what a check makes of a probe.
 func verdict(judge func() string) Verdict {
 	e := &exam{made: map[string]Check{}}
-	return e.check(probe{run: func(*exam) string { return judge() }}).Verdict
+	c := e.check(probe{run: func(*exam) string { return judge() }})
+	if c.Verdict != OK && c.Found == "" {
+		panic("a verdict without a finding")
+	}
+	return c.Verdict
 }
 
 // unlessRefuted is a probe that finds nothing to say.
@@ -38,6 +43,19 @@ func TestAClockIsOkIfItIsKnownNotToBeTooSlow(t *testing.T) {
 		{-0.02, 0.0099, Warning}, {-0.02, 0.0101, Note}, {-0.05, 0.03, Warning}, {-0.05, 0.05, Note},
 	} {
 		assert.Equal(t, c.want, verdict(Clock{Drift: c.drift, Within: c.within}.judge), "%+v", c)
+	}
+}
+
+// A comparison goes on only as long as its result is open.
+func TestAClockIsKnownOnceItsVerdictIsCertain(t *testing.T) {
+	for _, c := range []struct {
+		drift, within float64
+		known         bool
+	}{
+		{0, 0, true}, {0, 0.0099, true}, {0, 0.0101, false}, {0.005, 0.0051, false}, {-0.005, 0.0101, false},
+		{0.02, 0.0099, true}, {0.5, 0.4, true}, {0.5, 0.5, false}, {-0.02, 0.0099, true}, {-0.5, 0.4, true}, {-0.5, 0.5, false},
+	} {
+		assert.Equal(t, c.known, Clock{Drift: c.drift, Within: c.within}.isKnown(), "%+v", c)
 	}
 }
 
@@ -94,7 +112,13 @@ func TestWhatMayPassIsNotCheckedAndNotFailed(t *testing.T) {
 	for _, code := range []codes.Code{codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.DataLoss} {
 		assert.Equal(t, Failed, verdict(failing(status.Error(code, "never"))), "%v", code)
 	}
-	assert.Equal(t, NotChecked, verdict(failing(table.ErrNoTimestamp)), "that is a check of its own")
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, errNoCommit, table.ErrAborted, table.ErrNotFound, table.ErrNoTimestamp, // a check of its own
+		answer(codes.NotFound, "Transaction not found: 7"), answer(codes.FailedPrecondition, "Invalid transaction ID")} {
+		assert.Equal(t, NotChecked, verdict(failing(err)), "%v", err)
+	}
+	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Unavailable} {
+		assert.Equal(t, NotChecked, verdict(unlessRefuted(func() { prepared(0, answer(code, "never")) })), "what only prepares a check says nothing")
+	}
 	assert.Equal(t, Failed, verdict(failing(errors.New("anything else"))))
 	assert.Equal(t, OK, verdict(failing(nil)))
 }
