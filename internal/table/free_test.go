@@ -245,3 +245,35 @@ func TestAFreeRowIsNoHolder(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, g.rowsOf("a"))
 }
+
+// A claim through free rows chooses a token that is larger than all earlier ones of its locks, and a second in the past
+// unless a lock was released more recently. Spanner refuses tokens of the future, and a token that is not larger might
+// be that of a holder.
+func TestAChosenTokenIsLargerThanAllAndAsOldAsPossible(t *testing.T) {
+	at := time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC)
+	ages := []time.Duration{time.Hour, time.Second + 2*time.Microsecond, time.Second + time.Microsecond, time.Second, time.Second - time.Microsecond, 2 * time.Microsecond, time.Microsecond, 0, -time.Microsecond, -time.Hour}
+	free := func(age time.Duration) table.Observation {
+		return table.Observation{Name: "m", At: at, Exists: true, Token: table.TokenAt(at.Add(-age)), Freed: at.Add(-time.Minute)}
+	}
+	record := table.LeaseRecord{Lease: freeLease, Nonce: "n"}
+	for _, first := range ages {
+		for _, second := range ages {
+			claim, ok := table.NewFreeClaim("me", record, free(first), free(second))
+			youngest := min(first, second)
+			assert.Equal(t, youngest > 0, ok, "%v, %v", first, second)
+			if ok {
+				assert.Equal(t, table.TokenAt(at.Add(-min(youngest-time.Microsecond, time.Second))), claim.Token, "%v, %v", first, second)
+				assert.Equal(t, []string{"m", "m"}, claim.Names())
+			}
+		}
+	}
+	held := free(time.Hour)
+	held.Freed = time.Time{}
+	for what, seen := range map[string][]table.Observation{"no lock": {}, "a held one": {held}, "a held one before": {held, free(time.Hour)}, "a held one behind": {free(time.Hour), held}} {
+		claim, ok := table.NewFreeClaim("me", record, seen...)
+		assert.False(t, ok, what)
+		assert.Empty(t, claim, what)
+	}
+	_, ok := table.NewFreeClaim("me", table.LeaseRecord{Lease: freeLease}, free(time.Hour))
+	assert.False(t, ok, "without a nonce, another's lease row would be taken for its own")
+}

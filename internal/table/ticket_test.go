@@ -94,3 +94,54 @@ func TestNonsenseInATicketIsPassedSoon(t *testing.T) {
 		assert.False(t, got[0].Ready, "it is no set's")
 	}
 }
+
+// Of a ticket that can't be read, nothing counts: half of its content could let it wait longer than any other ticket.
+func TestOfATicketThatCanNotBeReadNothingCounts(t *testing.T) {
+	key := Ticket{Queue: "m", Time: 5, Nonce: "n"}.Row()
+	none, _, _ := TicketOf(Row{Name: key, Heartbeat: time.UnixMicro(7)})
+	for _, writer := range []string{
+		`{"id":7,"set":true,"ready":true,"grace":"5s","lasts":"1h","slots":4,"deference":2,"notify":"x","trip":"1s"}`,
+		`{"set":true,"rank":2,"grace":5,"lasts":"1h"}`, `{"v":"1","id":"me","rank":3}`,
+		`{"v":2,"id":"me","grace":"5s","lasts":"1h","set":true,"rank":3}`, `[{"id":"me"}]`, `{"id":"me"`, "null", "7",
+	} {
+		got, prefix, ok := TicketOf(Row{Name: key, Writer: writer, Heartbeat: time.UnixMicro(7)})
+		assert.True(t, ok, writer)
+		assert.Equal(t, QueuePrefix("m"), prefix)
+		assert.Equal(t, none, got, writer)
+	}
+	assert.Equal(t, Ticket{Queue: "m", Time: 5, Nonce: "n", Grace: defaultGrace, Beat: time.UnixMicro(7)}, none)
+}
+
+// The key of a ticket is read exactly if it is one, and the name of a queue is not made up from a hash.
+func TestOnlyTheKeyOfATicketIsRead(t *testing.T) {
+	hashed := strings.Repeat("m", MaxName)
+	for key, want := range map[string]struct {
+		ok    bool
+		queue string
+		time  Token
+		nonce string
+	}{
+		"!wait/m/0000000000000005/n":                     {true, "m", 5, "n"},
+		"!wait/a%2Fb/1700000000000000/n/x":               {true, "a/b", 1_700_000_000_000_000, "n/x"},
+		Ticket{Queue: hashed, Time: 9, Nonce: "n"}.Row(): {true, "", 9, "n"},
+		"!wait/%zz/0000000000000005/n":                   {true, "", 5, "n"},
+		"!wait/m/0000000000000005/":                      {},
+		"!wait/m/0000000000000005":                       {},
+		"!wait/m/000000000000005/n":                      {},
+		"!wait/m/00000000000000005/n":                    {},
+		"!wait/m/00000000000000a5/n":                     {},
+		"!wait/m/-000000000000005/n":                     {},
+		"!wait/":                                         {},
+		"wait/m/0000000000000005/n":                      {},
+		"m/0000000000000005/n":                           {},
+		"m":                                              {},
+	} {
+		got, prefix, ok := TicketOf(Row{Name: key, Writer: `{"id":"me"}`})
+		assert.Equal(t, want.ok, ok, key)
+		assert.Equal(t, want.ok, prefix != "", key)
+		assert.Equal(t, [3]any{want.queue, want.time, want.nonce}, [3]any{got.Queue, got.Time, got.Nonce}, key)
+		if ok {
+			assert.True(t, strings.HasPrefix(key, prefix), key)
+		}
+	}
+}
