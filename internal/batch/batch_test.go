@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -140,6 +141,58 @@ func TestOneSupersededLockAmongManyStopsOnlyItself(t *testing.T) {
 		}
 		assert.LessOrEqual(t, c.commits, 1+2*9, "the superseded lock is found by halves")
 	})
+}
+
+// unnamed is a store that does not say which row of a commit is missing.
+type unnamed struct{ *counted }
+
+func (u unnamed) Commit(ctx context.Context, step string, writes []table.Write) error {
+	err := u.counted.Commit(ctx, step, writes)
+	if errors.Is(err, table.ErrMissing) {
+		return table.ErrNotFound
+	}
+	return err
+}
+
+// Superseded locks in a shared commit stop only themselves, however many they are, wherever they are, and whether or not
+// Spanner says that a row is missing. Otherwise, one of them would cost the others their leases.
+func TestSupersededLocksAmongManyStopOnlyThemselves(t *testing.T) {
+	const n = 6
+	for lost := range 1 << n {
+		for _, named := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				var c counted
+				tokens := holders(t, &c, n)
+				want := map[string]bool{}
+				for i := range n {
+					name := fmt.Sprintf("lock-%04d", i)
+					if want[name] = lost>>i&1 == 0; !want[name] {
+						require.NoError(t, table.Table{Store: &c.Store}.Release(t.Context(), tokens[name], name))
+					}
+				}
+				var store table.Store = &c
+				if !named {
+					store = unnamed{&c}
+				}
+				time.Sleep(time.Second)
+				sent := time.Now()
+				var all sync.WaitGroup
+				var r batch.Requests
+				for name, token := range tokens {
+					all.Go(func() {
+						err := table.Table{Store: r.Store(store, lease)}.Heartbeat(t.Context(), token, name)
+						assert.Equal(t, want[name], err == nil, "%s of %06b: %v", name, lost, err)
+						assert.Equal(t, !want[name], errors.Is(err, table.ErrSuperseded), "%s of %06b: %v", name, lost, err)
+					})
+				}
+				all.Wait()
+				for name, beats := range want {
+					row := c.Rows()[name]
+					assert.Equal(t, beats, !row.Heartbeat.Before(sent), "%s of %06b", name, lost)
+				}
+			})
+		}
+	}
 }
 
 // Requests are shared among the locks of one client and table.
@@ -401,6 +454,52 @@ func TestALimitNeverHidesRowsOfAnother(t *testing.T) {
 		require.Len(t, seen[2], 1)
 		assert.Equal(t, "lock-0050", seen[2][0].Name)
 	})
+}
+
+// A look that is read alone, because the shared read was cut off, ends with its own caller.
+func TestALookThatIsReadAloneEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		holders(t, &c, 10)
+		c.slow = time.Millisecond
+		ended := make(chan time.Duration, 3)
+		start := time.Now()
+		slow := stalled{&c, ended, start}
+		var r batch.Requests
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Second)
+				defer cancel()
+				_, _, err := r.Store(slow, lease).Read(ctx, "observe", table.Present, table.Keys{Ranges: []table.Range{{From: "lock-0000", To: "lock-0009"}}, Limit: 1})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		var took []time.Duration
+		for range len(ended) {
+			took = append(took, <-ended)
+		}
+		slices.Sort(took)
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, took)
+	})
+}
+
+// stalled answers no read of one look, and says when its ctx has ended.
+type stalled struct {
+	*counted
+	ended chan<- time.Duration
+	start time.Time
+}
+
+func (s stalled) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
+	if keys.Limit > 1 {
+		return s.counted.Read(ctx, step, bound, keys)
+	}
+	wait(ctx, time.Hour)
+	s.ended <- time.Since(s.start)
+	return nil, time.Time{}, ctx.Err()
 }
 
 // A look that has the process for itself does not wait for others.

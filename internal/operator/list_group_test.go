@@ -1,6 +1,8 @@
 package operator_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,5 +96,35 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 		assert.Equal(t, token, one.Token, "its own")
 		assert.Zero(t, one.At.Sub(one.Heartbeat), "its member's")
 		assert.Equal(t, "at live", one.LeaseRecord.Value)
+	})
+}
+
+// The listing of a group has its own members and partitions, and is the same as that of all locks in these.
+func TestTheListingOfAGroupIsThatOfItsLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		me := join(t, tab, 0, "me", time.Minute)
+		take(t, tab, me, time.Minute, "a", "garbled", "given")
+		for _, name := range []string{"orders", "orders2/member/0000", "ord/partition/a", "m"} {
+			hold(t, tab, name, time.Minute)
+		}
+		name := table.PartitionName("orders", "garbled")
+		seen, err := tab.Observe(t.Context(), name)
+		require.NoError(t, err)
+		require.NoError(t, tab.Store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Update, Name: table.LeaseKey(name, seen[0].Token), Set: []table.Cell{{Column: table.ColWriter, Value: "?"}}}}))
+		all, _, err := operator.List(t.Context(), tab, "", true)
+		require.NoError(t, err)
+		all = slices.DeleteFunc(all, func(l operator.Listing) bool { part, _ := table.PartOf(l.Name); return part.Group != "orders" })
+		group, at, err := operator.ListGroup(t.Context(), tab, "orders")
+		require.NoError(t, err)
+		require.False(t, at.IsZero())
+		require.Len(t, group, 4)
+		for i, l := range group {
+			assert.Equal(t, fmt.Sprint(l.Name, l.State(), l.Holder(), l.Member, l.Token), fmt.Sprint(all[i].Name, all[i].State(), all[i].Holder(), all[i].Member, all[i].Token))
+			if l.Name == name {
+				assert.Equal(t, operator.Unreadable, l.State(), "it is not known who may act on it")
+				assert.Zero(t, l.Member)
+			}
+		}
 	})
 }

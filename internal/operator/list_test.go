@@ -128,6 +128,10 @@ func TestALockSaysWhatItIsFor(t *testing.T) {
 	l, err := operator.ListOne(t.Context(), tab, "m")
 	require.NoError(t, err)
 	assert.Equal(t, table.Mutex, l.Kind(), "its free row tells")
+	require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "s/slot/0000", time.Minute), time.Minute, "s/slot/0000"))
+	l, err = operator.ListOne(t.Context(), tab, "s/slot/0000")
+	require.NoError(t, err)
+	assert.Equal(t, table.Semaphore, l.Kind(), "its name tells, too")
 }
 
 // A list without released locks has left out their lock rows, so a lease row that was left behind by mistake is not

@@ -213,3 +213,24 @@ func TestStaleTicketsAreThoseThatNobodyWrites(t *testing.T) {
 		assert.Zero(t, stale())
 	})
 }
+
+// The listing of a slot says if there may be more waiters than it shows, in whichever of its queues they are.
+func TestAListingSaysIfItIsCut(t *testing.T) {
+	lengths := []int{0, 1, table.MostTickets - 1, table.MostTickets, 3 * table.MostTickets}
+	for _, slot := range lengths {
+		for _, all := range lengths {
+			synctest.Test(t, func(t *testing.T) {
+				tab := table.Table{Store: &memstore.Store{}}
+				for queue, n := range map[string]int{"s/slot/0000": slot, "s/slot/": all} {
+					for i := range n {
+						require.NoError(t, tab.Queue(t.Context(), table.Ticket{Queue: queue, Time: table.Token(i + 1), Nonce: "n"}.Put()))
+					}
+				}
+				one, err := operator.ListOne(t.Context(), tab, "s/slot/0000")
+				require.NoError(t, err)
+				assert.Equal(t, slot >= table.MostTickets || all >= table.MostTickets, one.Cut, "%d and %d", slot, all)
+				assert.GreaterOrEqual(t, len(one.Waiters), min(slot, table.MostTickets)+min(all, table.MostTickets))
+			})
+		}
+	}
+}
