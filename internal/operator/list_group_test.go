@@ -99,6 +99,27 @@ func TestAPartitionIsListedAsItsMemberIs(t *testing.T) {
 	})
 }
 
+// A partition counts as paused only while the member that has paused it is alive.
+func TestAPartitionIsPausedWhileItsMemberLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, name := table.Table{Store: &memstore.Store{}}, table.PartitionName("orders", "p")
+		me := join(t, tab, 0, "me", 10*time.Second)
+		require.NoError(t, tab.ReleasePartitions(t.Context(), table.LeaseRef{Name: name, Token: take(t, tab, me, 10*time.Second, "p")}))
+		_, err := tab.MarkPaused(t.Context(), me, func(table.LeaseRef) bool { return false }, name)
+		require.NoError(t, err)
+		state := func() operator.State {
+			one, err := operator.ListOne(t.Context(), tab, name)
+			require.NoError(t, err)
+			return one.State()
+		}
+		assert.Equal(t, operator.Paused, state())
+		require.NoError(t, tab.Announce(t.Context(), me.Token, me.Name))
+		assert.Equal(t, operator.Paused, state())
+		time.Sleep(10*time.Second + time.Millisecond)
+		assert.Equal(t, operator.Released, state(), "its lease has expired")
+	})
+}
+
 // The listing of a group has its own members and partitions, and is the same as that of all locks in these.
 func TestTheListingOfAGroupIsThatOfItsLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
