@@ -81,7 +81,7 @@ func TestListsAgreeOnEveryLock(t *testing.T) {
 			tab := table.Table{Store: store}
 			n := 40
 			if seed == 0 {
-				n = 450 // more than are read again in one request
+				n = 800 // more than are read again in one request
 			}
 			names := randomLocks(t, tab, random, n)
 			time.Sleep(time.Minute)

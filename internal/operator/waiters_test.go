@@ -234,3 +234,33 @@ func TestAListingSaysIfItIsCut(t *testing.T) {
 		}
 	}
 }
+
+// Waiters are listed in the order in which they get the lock, in whichever queue each of them waits, and the longest wait
+// is that of whoever came first, even if others go before it because of their priority.
+func TestWaitersAreListedInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := table.Table{Store: &memstore.Store{}}
+		for i, w := range []struct {
+			queue string
+			rank  int
+		}{{"s/slot/", 9}, {"s/slot/0000", 1}, {"s/slot/", 0}, {"s/slot/0000", 0}, {"s/slot/", 1}} {
+			ticket := table.Ticket{Queue: w.queue, Time: table.TurnFor(table.TokenAt(time.Now()), w.rank), Nonce: "n", ID: fmt.Sprint(i), Rank: w.rank}
+			require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
+			time.Sleep(time.Second)
+		}
+		one, err := operator.ListOne(t.Context(), tab, "s/slot/0000")
+		require.NoError(t, err)
+		all, _, err := operator.List(t.Context(), tab, "", true)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		for _, l := range []operator.Listing{one, all[0]} {
+			var ids string
+			for _, w := range l.Waiters {
+				ids += w.ID
+			}
+			assert.Equal(t, "23140", ids)
+			l.At = time.Now()
+			assert.Equal(t, 5*time.Second, l.LongestWait())
+		}
+	})
+}
