@@ -33,6 +33,7 @@ const (
 	modelPaceGo     = "cmd/spindle/internal/model/pace.go"
 	doctorReadsGo   = "doctor/reads.go"
 	doctorProbesGo  = "doctor/probes.go"
+	doctorTermsGo   = "doctor/terms.go"
 )
 
 var (
@@ -263,6 +264,14 @@ var (
 			"case !at.After(last):", "case at.Before(last):"),
 		one("strong reads that are a little behind", "TestReadsAdvanceWhileNothingIsWritten", doctorReadsGo,
 			"case worst > 0:\n\t\trefute(\"the timestamp of a strong", "case worst > time.Second:\n\t\trefute(\"the timestamp of a strong"),
+		one("a commit that is refused may change a row", "TestACheckFindsWhateverIsBroken", doctorProbesGo,
+			"\tcase e.row(name) != before:\n\t\trefute(\"a refused commit changed a row\")\n", ""),
+		one("a partition of a member that left is refused for any reason", "TestACheckFindsWhateverIsBroken", doctorTermsGo,
+			" || spanner.ErrCode(err) == codes.NotFound && !overrun(err) {", " || err != nil {"),
+		one("a row that is returned for another counts", "TestACheckFindsWhateverIsBroken", doctorTermsGo,
+			"\t\tif there[row.Name] {\n", "\t\tif row.Name != \"\" {\n"),
+		one("a clock is not compared again", "TestTheClockIsComparedForAsLongAsItTakes", doctorReadsGo,
+			"\t\tc = compare(longestComparison - c.Over)\n", ""),
 	)
 
 	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
