@@ -109,7 +109,7 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 		case err == nil:
 			w.landed++
 			w.last = table.TokenAt(at)
-		case table.Missing(err):
+		case isMissing(err):
 			w.refused++
 		}
 		return err
@@ -126,7 +126,7 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 			_ = commit()
 		}
 	}
-	if table.Missing(w.err) {
+	if isMissing(w.err) {
 		w.err = nil
 	}
 }
@@ -233,11 +233,16 @@ func (e *exam) isRefused(member table.LeaseRef, name string, token table.Token) 
 		_, err := e.table.ConfirmPartitions(e.ctx, member, table.LeaseRecord{Lease: limit}, token, name)
 		return err
 	})
-	if table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err) {
+	if isMissing(err) {
 		return true
 	}
 	must(err)
 	return false
+}
+
+// isMissing reports whether err means that a row does not exist, even if err does not say what was not found.
+func isMissing(err error) bool {
+	return table.Missing(err) || spanner.ErrCode(err) == codes.NotFound && !overrun(err)
 }
 
 const (

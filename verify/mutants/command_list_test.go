@@ -267,7 +267,7 @@ var (
 		one("a commit that is refused may change a row", "TestACheckFindsWhateverIsBroken", doctorProbesGo,
 			"\tcase e.row(name) != before:\n\t\trefute(\"a refused commit changed a row\")\n", ""),
 		one("a partition of a member that left is refused for any reason", "TestACheckFindsWhateverIsBroken", doctorTermsGo,
-			" || spanner.ErrCode(err) == codes.NotFound && !overrun(err) {", " || err != nil {"),
+			" || spanner.ErrCode(err) == codes.NotFound && !overrun(err)\n", " || err != nil\n"),
 		one("a row that is returned for another counts", "TestACheckFindsWhateverIsBroken", doctorTermsGo,
 			"\t\tif there[row.Name] {\n", "\t\tif row.Name != \"\" {\n"),
 		one("a clock is not compared again", "TestTheClockIsComparedForAsLongAsItTakes", doctorReadsGo,
