@@ -59,8 +59,11 @@ func newLines() *lines {
 // keepAlive is the longest time between two lines, so that a program can set a time limit on reading.
 const keepAlive = 5 * time.Second
 
+// toHolders lists the events that a program is told of only while it holds the lock.
+var toHolders = []string{"held", "until", "jeopardy", "stop"}
+
 // add adds a line, unless the last line has already been added. If the line says that the lock is lost, add first drops
-// unsent lines that would tell the program that it holds the lock.
+// unsent lines that are only for a program that holds the lock.
 func (l *lines) add(add line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +71,7 @@ func (l *lines) add(add line) {
 		return
 	}
 	l.pending = append(slices.DeleteFunc(l.pending, func(p line) bool {
-		return p.Event == add.Event || add.Event == "lost" && (p.Event == "held" || p.Event == "until")
+		return p.Event == add.Event || add.Event == "lost" && slices.Contains(toHolders, p.Event)
 	}), add)
 	l.wake()
 }
@@ -118,7 +121,7 @@ func (l *lines) send(conn net.Conn, stamp func(*line)) {
 			// If the term ended before the held line could be sent, the program is told only that it has lost the lock.
 			stamp(&next[i])
 			over = over || next[i].Event == "held" && next[i].Left == 0
-			if over && slices.Contains([]string{"held", "until", "jeopardy", "stop"}, next[i].Event) {
+			if over && slices.Contains(toHolders, next[i].Event) {
 				continue
 			}
 			b, _ := json.Marshal(next[i]) // never fails for strings and numbers
