@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/peer"
+)
+
+// users are the users of programs with these names. The agent's user is another one, unless it is root.
+var users = map[string]int{"root": 0, "agent": os.Getuid(), "p": 100001, "p2": 100001, "q": 100002}
+
+// user is a process of one of the users.
+type user struct{ process }
+
+func (u user) Who() peer.Identity {
+	who := u.process.Who()
+	who.UID = users[who.Key]
+	return who
+}
+
+// amongUsers runs a test with programs of several users in virtual time.
+func amongUsers(t *testing.T, test func(*bed)) {
+	among(t, 100, func(b *bed) {
+		identify := b.agent.identify
+		b.agent.identify = func(c net.Conn) (process, *problem) {
+			p, bad := identify(c)
+			return user{p}, bad
+		}
+		test(b)
+	})
+}
+
+// A program sees, releases and stops the holds of its own user, and no others. Root may do so with all holds, and the agent's user may
+// ask all programs to stop. Nobody else learns the names of locks, because a name can be a secret of its user.
+func TestAUserHasPowerOverTheHoldsOfItsOwn(t *testing.T) {
+	for _, who := range []string{"root", "agent", "p2", "q"} {
+		amongUsers(t, func(b *bed) {
+			s := b.asks("p", "POST /v1/locks?name=secret&lease=1h")
+			held := s.reads("held")
+			all, own := users[who] == 0 || who == "agent", users[who] == 0 || who == "p2"
+
+			status, j := b.call(who, "GET /v1/holds")
+			assert.Equal(t, http.StatusOK, status)
+			assert.Len(t, j["holds"], map[bool]int{true: 1}[own], who)
+			metrics := b.asks(who, "GET /metrics")
+			metrics.wait()
+			assert.Contains(t, string(metrics.body), `spindle_agent_holds{state="held"} 1`)
+			assert.Equal(t, all, strings.Contains(string(metrics.body), "secret"), who)
+			want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[own]
+			status, _ = b.call(who, "GET /v1/holds/"+held.Hold)
+			assert.Equal(t, want, status, who)
+			if !own {
+				for _, path := range []string{"stepdown", "done", "release"} {
+					status, j = b.call(who, "POST /v1/holds/"+held.Hold+"/"+path)
+					assert.Equal(t, want, status, "%s: %v", who, j)
+				}
+			}
+			if !own && !all {
+				status, j = b.call(who, "POST /v1/stepdown")
+				assert.Equal(t, []any{http.StatusOK, 0.}, []any{status, j["held"]}, "it waits for no program of others")
+				status, j = b.call(who, "POST /v1/stepdown?drain")
+				assert.Equal(t, []any{http.StatusForbidden, "not-yours"}, []any{status, j["code"]})
+				assert.Empty(t, s.lines)
+				b.asks("q", "POST /v1/locks?name=more&lease=1h").reads("held")
+				return
+			}
+			stops := b.asks(who, "POST /v1/stepdown")
+			assert.Equal(t, "stepdown", s.reads("stop").Reason, who)
+			assert.False(t, happened(stops.answered), "the lock is still held")
+			if own {
+				status, j = b.call(who, "POST /v1/holds/"+held.Hold+"/release")
+				assert.Equal(t, http.StatusOK, status, "%s: %v", who, j)
+			} else {
+				b.call("p", "POST /v1/holds/"+held.Hold+"/release")
+			}
+			_, j = stops.answer()
+			assert.Equal(t, 0., j["held"])
+			b.asks("q", "POST /v1/locks?name=more&lease=1h").reads("held")
+		})
+	}
+}
+
+// Whoever asks a drained agent for a lock is told so, and the locks that are held stay held until their programs release them.
+func TestADrainIsForTheWholeAgent(t *testing.T) {
+	amongUsers(t, func(b *bed) {
+		p, q := b.asks("p", "POST /v1/locks?name=a&lease=1h"), b.asks("q", "POST /v1/locks?name=b&lease=1h")
+		first, second := p.reads("held"), q.reads("held")
+		drains := b.asks("root", "POST /v1/stepdown?drain")
+		p.reads("stop")
+		q.reads("stop")
+		for _, who := range []string{"root", "p"} {
+			status, j := b.call(who, "POST /v1/locks?name=c&wait=0")
+			assert.Equal(t, []any{http.StatusServiceUnavailable, "stopping"}, []any{status, j["code"]})
+		}
+		b.call("p", "POST /v1/holds/"+first.Hold+"/release")
+		assert.False(t, happened(drains.answered))
+		assert.NotEmpty(t, b.holder("b"))
+		b.call("q", "POST /v1/holds/"+second.Hold+"/release")
+		status, j := drains.answer()
+		assert.Equal(t, []any{http.StatusOK, 0.}, []any{status, j["held"]})
+	})
+}
+
+// The list of holds has an order that an operator can read, by the names of their locks.
+func TestHoldsAreListedByTheirNames(t *testing.T) {
+	amongUsers(t, func(b *bed) {
+		for _, name := range []string{"c", "a", "d", "b"} {
+			b.asks("p", "POST /v1/locks?name=z&lease=1h&name="+name)
+		}
+		for _, name := range []string{"c", "a", "d", "b"} {
+			b.asks("q", "POST /v1/locks?lease=1h&name="+name+"&name=z"+name)
+		}
+		_, j := b.call("q", "GET /v1/holds")
+		var names []string
+		for _, h := range j["holds"].([]any) {
+			names = append(names, fmt.Sprint(h.(map[string]any)["names"]))
+		}
+		assert.Equal(t, []string{"[a za]", "[b zb]", "[c zc]", "[d zd]"}, names)
+	})
+}
