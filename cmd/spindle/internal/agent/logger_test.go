@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+)
+
+// messages are what the agent writes to standard error.
+type messages struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (m *messages) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.Write(b)
+}
+
+func (m *messages) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.text.String()
+}
+
+func (m *messages) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.text.Reset()
+}
+
+// captured returns the messages of this process until the test ends.
+func captured(t *testing.T) *messages {
+	said, before := &messages{}, terminal.Stderr
+	terminal.Stderr = terminal.NewJournal(said)
+	t.Cleanup(func() { terminal.Stderr = before })
+	return said
+}
+
+// A message of the agent has all its attributes, those of the logger and those of the record, in either format. What is below the level
+// is left out: the locks log each of their steps, and the agent only their warnings.
+func TestAMessageHasAllItsAttributes(t *testing.T) {
+	said := captured(t)
+	log := slog.New(journal{least: slog.LevelInfo})
+	hold := log.With("kind", "locks", "names", []string{"a"})
+	tell := func() {
+		hold.Debug("nobody reads this")
+		slog.New(journal{least: slog.LevelWarn}).Info("nor this")
+		hold.Info("held", "token", 7, "more", true)
+		hold.WithGroup("group").Warn("lost")
+	}
+	tell()
+	assert.Equal(t, "spindle: held: kind=locks names=[a] token=7 more=true\nspindle: lost: kind=locks names=[a]\n", said.String())
+	said.Reset()
+	require.NoError(t, terminal.Stderr.Format.Set("json"))
+	tell()
+	var all []map[string]any
+	for d := json.NewDecoder(&said.text); d.More(); {
+		var m map[string]any
+		require.NoError(t, d.Decode(&m))
+		delete(m, "time")
+		all = append(all, m)
+	}
+	assert.Equal(t, []map[string]any{
+		{"level": "INFO", "msg": "held", "kind": "locks", "names": []any{"a"}, "token": 7., "more": true},
+		{"level": "WARN", "msg": "lost", "kind": "locks", "names": []any{"a"}},
+	}, all)
+	other := log.With("kind", "elections")
+	assert.NotSame(t, hold, other)
+	said.Reset()
+	require.NoError(t, terminal.Stderr.Format.Set("text"))
+	hold.Info("held")
+	assert.Equal(t, "spindle: held: kind=locks names=[a]\n", said.String(), "loggers share nothing")
+}
