@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -87,7 +88,7 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	}
 	on, err := listenOn(b.socket, 0o600)
 	require.NoError(t, err)
-	s := &serving{Database: &database.Database{Path: "projects/p/instances/i/databases/d", Table: "mytable"}, probes: "127.0.0.1:0", allow: []string{"ok/"}, maxHolds: 3}
+	s := &serving{Database: &database.Database{Path: "projects/p/instances/i/databases/d", Table: "mytable"}, probes: "127.0.0.1:0", allow: []string{"ok/"}, maxHolds: 20}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	ended := make(chan error, 1)
@@ -99,10 +100,15 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	assert.Contains(t, held.Fence[0].GoogleSQL, "UPDATE mytable ")
 	status, j := b.call("", "POST /v1/locks?name=other")
 	assert.Equal(t, []any{http.StatusForbidden, "name-not-allowed"}, []any{status, j["code"]})
-	second := b.asks("", "POST /v1/locks?name=ok/b&lease=1h").reads("held")
-	b.refuses("", "ok/c") // --max-holds
-	status, _ = b.call("", "POST /v1/holds/"+second.Hold+"/release")
-	assert.Equal(t, http.StatusOK, status)
+	var more []*stream
+	for i := range 9 {
+		more = append(more, b.asks("", fmt.Sprint("POST /v1/locks?eof=release&lease=1h&name=ok/b", i)))
+		more[i].reads("held")
+	}
+	b.refuses("", "ok/c") // one program has half of --max-holds
+	for _, s := range more {
+		_ = s.Close()
+	}
 	require.Eventually(t, func() bool { return strings.Contains(said.String(), "serving locks") }, patience, time.Millisecond)
 	url := regexp.MustCompile(`answering probes at (http://127\.0\.0\.1:\d+)`).FindStringSubmatch(said.String())[1]
 	live := func() error {
@@ -117,14 +123,14 @@ func TestAnAgentServesUntilItsProgramsHaveReleasedTheirLocks(t *testing.T) {
 	end()
 	assert.Equal(t, "STOPPING=1", told())
 	assert.Equal(t, "agent-stops", p.reads("stop").Reason)
-	require.Eventually(t, func() bool { // once the second hold, which has been released, no longer counts
+	require.Eventually(t, func() bool { // once the other holds, which end with their streams, no longer count
 		status, j = b.call("", "POST /v1/locks?name=ok/e")
 		return status == http.StatusServiceUnavailable && j["code"] == "stopping"
 	}, patience, time.Millisecond)
 	require.NoError(t, live(), "its probes are answered as long as it has holds")
 	testcheck.None(t, ended, "the end of an agent while a lock is held")
-	status, _ = b.call("", "POST /v1/holds/"+held.Hold+"/release")
-	assert.Equal(t, http.StatusOK, status)
+	status, j = b.call("", "POST /v1/holds/"+held.Hold+"/release")
+	assert.Equal(t, http.StatusOK, status, j)
 	p.ends()
 	assert.NoError(t, testcheck.Await(t, ended, "the end of the agent"))
 	assert.Error(t, live(), "nothing answers for an agent that has ended")
