@@ -67,7 +67,7 @@ func (n *Notifier) Hold(locks ...Term) (b Book) {
 }
 
 // noteTickets records the waiters whose tickets were read by the poll before the claim. It tells them that the lock is
-// taken, except for sets, which keep polling.
+// taken, except those that wait for several locks, which keep polling.
 func (p *page) noteTickets() {
 	ahead := uint32(0)
 	for _, t := range p.Waiters[:min(len(p.Waiters), table.MostTickets)] {
@@ -150,8 +150,8 @@ func (e *entry) asks(m message, answer contact, now elect.Instant) {
 }
 
 // answer answers a waiter's question, unless the holder may lose the lock soon. If the term is over, the answer says
-// that the lock is free. Such answers, and answers to waiters that are not in the Book, are limited like unsolicited
-// messages, because somebody may have replayed an old question.
+// that the lock is free. Such answers, and answers to waiters that are not in the Book, are rate-limited like
+// unsolicited messages, because somebody may have replayed an old question.
 func (p *page) answer(m message, to contact, noted bool) {
 	said := message{kind: heard, lock: p.lock, token: p.Token, seq: m.seq, waiter: m.waiter}
 	for w, e := range p.entries {

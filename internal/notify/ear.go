@@ -164,9 +164,9 @@ func (e *Ear) passOn(lock id, token table.Token, ahead []table.Ticket) {
 }
 
 // Free is called when a poll has found a lock free. If other waiters are ahead, it tells the first of them, once for
-// each token, because they may poll seldom. Free returns how long this waiter must leave the lock to them. If the last
-// holder told this waiter how long to wait, Free returns zero after that time, because the holder has told the other
-// waiters, too.
+// each token, because they may be polling only rarely. Free returns how long this waiter must leave the lock to them.
+// If the last holder told this waiter how long to wait, Free returns zero after that time, because the holder has told
+// the other waiters, too.
 func (e *Ear) Free(lock string, token table.Token, ahead []table.Ticket, grace time.Duration) (wait time.Duration) {
 	if e == nil || len(ahead) == 0 {
 		return 0
@@ -199,8 +199,8 @@ func (n *Notifier) told(lock id, token table.Token) bool {
 const headStart = 30 * time.Millisecond
 
 // taken records that another waiter has claimed the lock. The message counts as an answer from the new holder, unless
-// this waiter is next. The next waiter ignores the message or, in a semaphore's queue, polls, because another slot may
-// be free.
+// this waiter is next in the queue. In that case, this waiter ignores the message or, in a semaphore's queue, polls,
+// because another slot may be free.
 func (e *Ear) taken(l *line, m message) fate {
 	switch {
 	case m.token <= l.Token || m.ahead > uint32(len(l.Ahead)):
@@ -237,8 +237,8 @@ func (e *Ear) alarm() {
 	}
 }
 
-// Sleep waits until the next poll is due: for the longer pause while the holders answer, and for the shorter pause
-// otherwise. It returns early if a message makes a poll due sooner, or if ctx ends.
+// Sleep waits until the next poll is due: for the longer pause while the holders are answering, and for the shorter
+// pause otherwise. It returns early if a message makes a poll due sooner, or if ctx ends.
 func (e *Ear) Sleep(ctx context.Context, clock elect.Clock, short, long time.Duration) {
 	if e == nil {
 		elect.Sleep(ctx, clock, short)
@@ -282,8 +282,8 @@ func (e *Ear) left(began elect.Instant, short, long time.Duration) (left time.Du
 	return left
 }
 
-// slow reports whether the holders of all the locks answer, so that the waiter need not poll to find out whether a
-// holder has died. A waiter for several locks keeps polling, because its tickets must say whether it is first in all
+// slow reports whether the holders of all the locks are answering, so that the waiter need not poll to find out whether
+// a holder has died. A waiter for several locks keeps polling, because its tickets must say whether it is first in all
 // queues.
 func (e *Ear) slow() bool {
 	if e.n.closed || e.seen.Ticket.Set || len(e.lines) == 0 {

@@ -108,7 +108,7 @@ func StaleTickets(ctx context.Context, t table.Table) iter.Seq2[[]table.Write, e
 }
 
 // scan reads the rows whose keys begin with the prefix, and selects rows with the function choose. It passes the keys
-// of these rows to the function use in batches, and yields the results.
+// of these rows, in batches, to the function use, and yields the results.
 func scan[T any](ctx context.Context, t table.Table, prefix string, choose func(table.Row, time.Time) bool, use func(keys []string, at time.Time) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for last, full := prefix, true; full; {

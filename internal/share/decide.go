@@ -7,8 +7,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// partitionView is what a poll has read about one partition. If the poll did not read the partition, all fields except
-// later are zero.
+// partitionView is what a poll has read about one partition. If the poll did not read the partition, only the field
+// later can be set.
 type partitionView struct {
 	read       bool
 	later      bool          // skipped, because too many partitions are wanted; a later poll reads it
@@ -174,8 +174,8 @@ func (f Facts) decide(see func(*Entry) partitionView) (d Decisions) {
 }
 
 // view summarizes what the last poll has read about a partition. If the partition's state has changed since the poll
-// was sent, the rows may be out of date, so the partition counts as not read. The parameter more says whether the poll
-// left out some of the wanted partitions.
+// was sent, the rows may be out of date, so the partition counts as not read. If more is true, the poll left out some
+// of the wanted partitions.
 func (f Facts) view(j Judge, e *Entry, more bool) (x partitionView) {
 	o, read := j.Snapshot.Partitions[e.Lock]
 	if e.State == Held || !read || e.changed >= f.Inventory.Look {

@@ -66,8 +66,8 @@ type failure struct {
 	alone bool          // at least once on its own
 }
 
-// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempt. The argument alone
-// says whether each of the partitions counts as having failed on its own.
+// Failed records a failure to claim or release partitions, even if Spanner only aborted the attempt. If alone is true,
+// each of the partitions counts as having failed on its own.
 func (c *Conduct) Failed(now elect.Instant, err error, alone bool, entries ...*Entry) {
 	if c.Since == (elect.Instant{}) {
 		c.Since, c.failures = now, map[*Entry]failure{}

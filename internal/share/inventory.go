@@ -183,8 +183,8 @@ func (v *Inventory) Reconcile(rows []table.Observation, most int) [][]table.Obse
 }
 
 // Sends reports whether a queued claim or reconciliation of the partition must still be sent. A claim is sent only if
-// the term goes on, the partition is still wanted, and earlier work on it has returned. Sends ends a claim that must
-// not be sent.
+// the term goes on, the partition is still wanted, and earlier work on it has returned. If a claim must not be sent,
+// Sends also ends it.
 func (v *Inventory) Sends(lock string, goesOn bool) bool {
 	switch e := v.byLock[lock]; {
 	case e.State == Reconciling:

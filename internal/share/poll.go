@@ -43,7 +43,7 @@ func (f Facts) Wanted() (wanted []*Entry) {
 	return wanted
 }
 
-// window returns the wanted partitions that the next poll reads, and whether these are all wanted partitions. It
+// window returns the wanted partitions that the next poll reads, and whether these are all the wanted partitions. It
 // returns all of them if there are at most four times as many as one commit can claim. It also does so if every
 // partition in the last window could be claimed, as when a group starts.
 //
