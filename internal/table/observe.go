@@ -109,8 +109,8 @@ func (t Table) Follow(ctx context.Context, at time.Time, since []Token, names ..
 	return rows.observations(names, err)
 }
 
-// Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations. It does not read what
-// Beside asks for.
+// Inspect is like Observe, but also reads the lease rows of the tokens in earlier observations. It does not read the
+// additional keys of a Table that Beside returned.
 func (t Table) Inspect(ctx context.Context, before ...Observation) ([]Observation, error) {
 	keys := Keys{Names: namesOf(before)}
 	for _, o := range before {

@@ -31,8 +31,8 @@ type Spanner struct {
 	Memory Store
 }
 
-// readPriority returns the priority of a read. A list is large unless it reads locks by name. A member's poll of its
-// whole group has high priority, because the member must stop if its polls fail.
+// readPriority returns the priority of a read. A list has low priority unless it reads locks by name. A member's poll
+// of its whole group has high priority, because the member must stop if its polls fail.
 func readPriority(step string, keys Keys) sppb.RequestOptions_Priority {
 	if step == "list" && len(keys.Names) == 0 {
 		return sppb.RequestOptions_PRIORITY_LOW
@@ -49,7 +49,7 @@ func priority(step string) sppb.RequestOptions_Priority {
 
 var columns = []string{ColName, ColHeartbeat, ColToken, ColWriter}
 
-// ErrNoTimestamp is the error of a commit whose reply has no commit timestamp. For example, Spanner may reply with a
+// ErrNoTimestamp means that the reply to a commit has no commit timestamp. For example, Spanner may reply with a
 // precommit token, which means that the client must send another request before anything is committed.
 var ErrNoTimestamp = errors.New("the reply to the commit has no timestamp: it is not known whether the commit was applied")
 

@@ -66,8 +66,8 @@ func (v Via) Transact(ctx context.Context, step string, fn func(context.Context,
 // Bound determines which snapshot is read.
 type Bound int
 
-// Strong shows every commit that was acknowledged before the read began, but the snapshot's timestamp may be as old as
-// the last commit.
+// With Strong, the snapshot contains every commit that was acknowledged before the read began, but its timestamp may be
+// as old as the last commit.
 const (
 	Present Bound = iota // the time of the read by Spanner's clock, which advances even if there are no writes
 	Strong
