@@ -145,8 +145,8 @@ func (s *contender) ready(ctx context.Context, step string) error {
 	return s.err
 }
 
-// ownIn returns which of the names are already held by the calls of Do that ctx comes from. The result by describes the
-// value that holds the last of these names, such as a mutex.
+// ownIn returns which of the names are already held by the calls of Do that ctx comes from. It also returns a
+// description of the value that holds the last of these names, such as a mutex.
 func (s *contender) ownIn(ctx context.Context, names []string) (own []string, by string) {
 	for w := working(ctx); w != nil; w = w.within {
 		if w.token() == 0 || w.where() != s.where() {

@@ -220,7 +220,7 @@ func (h *held) last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(on, longestGiveBack)
 }
 
-// release releases the locks of a term that no keeper maintains any more. It logs the outcome, because it may run in
+// release releases the locks of a term for which no keeper is running. It logs the outcome, because it may run in
 // the background, where no caller handles the error.
 func (s *contender) release(ctx context.Context, t *elect.Term, done table.Due, also ...table.Write) (err error) {
 	if done.Key != "" {

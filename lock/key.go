@@ -72,8 +72,8 @@ func keyOf(t table.Tick, offset []time.Duration) Key {
 //
 //   - A time that does not exist counts as the time of the change: if clocks are set forward from 2:00 to 3:00, 2:30
 //     means 3:00.
-//   - A time that comes twice has a key only the first time.
-//   - If a line names every hour, as */5 * * * * does, a time that comes twice has two keys instead, and a time that
+//   - A time that occurs twice has a key only the first time.
+//   - If a line names every hour, as */5 * * * * does, a time that occurs twice has two keys instead, and a time that
 //     does not exist has none.
 //
 // A call halfway between two scheduled times suggests that the caller's timer follows another line or zone. As with
@@ -86,7 +86,7 @@ func Cron(line string, zone *time.Location) Key {
 }
 
 // Name makes the name of a lock from parts, such as a target and a context: Name("router-7", "snmp-query"). Two
-// different lists of parts never make the same name. Name joins the parts by slashes. In each part, it escapes every
+// different lists of parts never make the same name. Name joins the parts with slashes. In each part, it escapes every
 // character except ASCII letters, digits and -_.~$&+=:@. If the name would end in an underscore and 16 or more digits,
 // it also escapes that underscore.
 func Name(parts ...string) string { return table.Join(parts...) }

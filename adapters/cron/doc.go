@@ -10,7 +10,7 @@
 //	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
 //
 // When clocks are set forward, package cron skips a job whose time does not exist on that day. When clocks are set
-// back, the same time can come twice. Package cron then starts the job twice. The second start does nothing, unless the
+// back, the same time can occur twice. Package cron then starts the job twice. The second start does nothing, unless the
 // cron line names every hour (see lock.Cron).
 //
 // cron.Every, and @every in a spec, count their periods from the time at which the Cron was started on each machine.

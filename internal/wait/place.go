@@ -1,7 +1,7 @@
 // Package wait waits for locks on behalf of a candidate. A waiter in the queues (Place) takes turns with the waiters of
 // all processes, in the order that package fair defines. A candidate for an elector's lock (Follower) does not queue.
 //
-//   - place.go: what the polls have shown, and whose turn it is; gap.go: since when a lock has been free
+//   - place.go: what the polls have shown, and whose turn it is; gap.go: how long a lock has been free
 //   - slots.go: how a waiter chooses a slot of a semaphore
 //   - ticket.go: the waiter's own tickets
 //   - notify.go: notifications; follower.go: a follower's wait
@@ -97,8 +97,8 @@ func (p *Place) Asks() *table.Beside {
 }
 
 // end returns the key up to which the next poll reads a queue, or "" for no limit. Without a limit, reading a long
-// queue takes three requests or more. The limit is therefore lifted only if more than half of the tickets up to it are
-// gone, or if some are gone, fewer than half are still ahead, and the waiter's own ticket comes after the limit.
+// queue takes three requests or more. The limit is therefore lifted only in two cases: more than half of the tickets up
+// to it are gone; or some are gone, fewer than half are ahead of the waiter, and its own ticket comes after the limit.
 func (p *Place) end(queue int) string {
 	if p.seen == nil {
 		return ""

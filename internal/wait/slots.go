@@ -21,7 +21,7 @@ type Slots struct {
 }
 
 // NewSlots returns n slots. The caller must check n, before or after the call. If a holder gives the semaphore a size
-// other than n, warn is called, once for each such size. It can be called from any goroutine.
+// other than n, warn is called once for each such size, possibly from several goroutines at the same time.
 func NewSlots(name string, n int, warn func(table.Observation)) Slots {
 	var said sync.Map // the different sizes
 	s := Slots{Name: name, differs: func(o table.Observation) {
