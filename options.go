@@ -71,7 +71,7 @@ func WithLease(d time.Duration) CommonOption {
 }
 
 // WithHeartbeat sets the interval at which a holder renews its lease. The default is a third of the lease, and the
-// maximum is nine tenths of the lease. Each interval is randomly lengthened or shortened by up to 5 %, except with
+// maximum is nine tenths of the lease. Each interval is randomly lengthened or shortened by up to 5%, except with
 // WithSharedRequests. A heartbeat that fails is retried sooner.
 func WithHeartbeat(d time.Duration) CommonOption {
 	return options.Option(func(c *options.Config) { c.SetHeartbeat(d) })
@@ -79,7 +79,7 @@ func WithHeartbeat(d time.Duration) CommonOption {
 
 // WithPoll sets how often a candidate polls the lock while another process holds it. The default is a third of the
 // candidate's lease or of the holder's lease, whichever is shorter. The interval must be shorter than the lease. Each
-// interval is randomly shortened by up to 10 %. A candidate that polls less often than the default may miss the
+// interval is randomly shortened by up to 10%. A candidate that polls less often than the default may miss the
 // announcement of a handover (WithHandover). With a Notifier, the default is nine tenths of the lease while the holder
 // answers (WithNotifier). Messages can make a poll come sooner, but never delay it beyond the interval.
 //
@@ -205,7 +205,7 @@ func WithHandover() GroupOption {
 //
 // If the new leader can't keep the lock for three lease durations, the old leader may be elected again. To keep the
 // lock from moving back and forth, the old leader then refuses such requests for the first 10 leases of its new term.
-// Each further time, this period doubles, up to an hour, or up to 10 leases if that is longer.
+// Each time this happens again, the period doubles, up to an hour, or up to 10 leases if that is longer.
 func WithPriority(n int) Option {
 	return options.Option(func(c *options.Config) { c.SetPriority(n) })
 }

@@ -275,7 +275,7 @@ func TestProgramsThatDontFitAreRefused(t *testing.T) {
 	c.write("more.go", "package spindle\n")
 	c.commit()
 	err := run(context.Background(), []string{amd64, c.build("linux", "arm64")}, io.Discard)
-	assert.ErrorContains(t, err, "of commit ", "a release has one commit")
+	assert.ErrorContains(t, err, "from commit ", "a release has one commit")
 }
 
 func TestAVersionIsPushedOnceAndStaysAsItIs(t *testing.T) {

@@ -39,7 +39,7 @@ func readPrograms(files []string) (all []program, err error) {
 		}
 		seen[p.platform.String()] = file
 		if len(all) > 0 && p.release != all[0].release {
-			return nil, fmt.Errorf("%s is %s of commit %s, but %s is %s of commit %s; build all programs from one commit", files[0], all[0].version, all[0].revision, file, p.version, p.revision)
+			return nil, fmt.Errorf("%s is version %s from commit %s, but %s is version %s from commit %s; build all programs from one commit", files[0], all[0].version, all[0].revision, file, p.version, p.revision)
 		}
 		all = append(all, p)
 	}

@@ -99,7 +99,7 @@ func TestAWeekOfFaults(t *testing.T) {
 				var lives sync.WaitGroup
 				for i := range 3 {
 					m := &machine{week: w, number: i, born: w.clock.Now(), chance: rand.New(rand.NewPCG(seed, uint64(i)))}
-					m.rate = 1 + (m.chance.Float64()-0.5)/50*0.9 // off by at most 0.9 %
+					m.rate = 1 + (m.chance.Float64()-0.5)/50*0.9 // off by at most 0.9%
 					w.machines = append(w.machines, m)
 				}
 				for _, m := range w.machines {
