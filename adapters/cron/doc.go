@@ -10,8 +10,8 @@
 //	c.AddJob("0 3 * * *", spindlecron.Job(ctx, logger, once, lock.Cron("0 3 * * *", berlin), report))
 //
 // When clocks are set forward, package cron skips a job whose time does not exist on that day. When clocks are set
-// back, the same time can occur twice. Package cron then starts the job twice. The second start does nothing, unless the
-// cron line names every hour (see lock.Cron).
+// back, the same time can occur twice. Package cron then starts the job twice. The second start does nothing, unless
+// the cron line names every hour (see lock.Cron).
 //
 // cron.Every, and @every in a spec, count their periods from the time at which the Cron was started on each machine.
 // The lock does not know that time. Use lock.Every with the same period. The job then runs once in each period, on the

@@ -31,8 +31,8 @@ func (t Tick) Begin(now time.Time) time.Time {
 
 // A Schedule says what is due.
 type Schedule interface {
-	// Due returns the key that is due at the time now. If calls at this local time of day can get a wrong key, Due also
-	// says why.
+	// Due returns the key that is due at the given time. If calls at this local time of day can get a wrong key, Due
+	// also says why.
 	Due(now time.Time) (due Due, risk string)
 }
 

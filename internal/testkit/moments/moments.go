@@ -90,8 +90,8 @@ type illness struct {
 }
 
 // AtEachMoment runs the machine once without events, to find its moments. Then it runs the machine once for each drawn
-// case. A case is one event at one moment, or a pair of events. In a series of moments (see inARow), only about one
-// moment in twenty has cases of one event.
+// case. A case is one event at one moment, or a pair of events. In a series of moments (see inARow), cases with one
+// event are made for only about one moment in twenty.
 func AtEachMoment(t *testing.T, m Machine) {
 	quiet := m.run(t, "quiet", nil)
 	require.NotEmpty(t, quiet)
@@ -373,9 +373,9 @@ func (w *World) Until(what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// Apart fails the test if two of the functions return true at the same time. Each function reports whether one candidate
-// holds the lock. Apart checks this until the returned function is called. It makes an exception for one lease after each call of
-// Break, because the old holder may not know yet that it has lost the lock.
+// Apart fails the test if two of the functions return true at the same time. Each function reports whether one
+// candidate holds the lock. Apart checks this until the returned function is called. It makes an exception for one
+// lease after each call of Break, because the old holder may not know yet that it has lost the lock.
 func (w *World) Apart(held ...func() bool) (stop func()) {
 	return w.Always(func() error {
 		n := 0
@@ -394,8 +394,8 @@ func (w *World) Apart(held ...func() bool) (stop func()) {
 	})
 }
 
-// Renewed fails the test unless, whenever the machine acts, its last answered request of each given kind was sent at
-// most a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
+// Renewed fails the test if the machine acts although its last answered request of one of the given kinds was sent more
+// than a lease ago. A kind is a list of steps. Renewed checks this until the returned function is called.
 func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 	return w.Every(Lease/100, func() error {
 		if !acts() {
@@ -411,7 +411,7 @@ func (w *World) Renewed(acts func() bool, kinds ...[]string) (stop func()) {
 				}
 			}
 			if age := time.Since(last); age > Lease {
-				return fmt.Errorf("it acts %v after it sent the last answered request of %v", age, steps)
+				return fmt.Errorf("it is still acting %v after it sent its last answered request of %v", age, steps)
 			}
 		}
 		return nil

@@ -13,9 +13,9 @@ import (
 )
 
 // NewProxy starts an HTTP proxy for the server at addr, on a free port of this machine. The argument addr is a URL or,
-// for a gRPC server, a host and port. The result own, the proxy's address, has the same form. The function before is
-// called with each request, and can delay or change it. If streams is positive, each connection to the proxy can have
-// at most that many requests in progress. The caller must call stop.
+// for a gRPC server, a host and port. NewProxy returns the proxy's own address in the same form. It calls the argument
+// before with each request that arrives. That function can delay or change the request. If streams is positive, each
+// connection to the proxy can have at most that many requests in progress. The caller must call stop.
 func NewProxy(addr string, streams int, before func(*http.Request)) (own string, stop func(), err error) {
 	on, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
