@@ -1,0 +1,281 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Whoever frees a lock tells waiters in order until three who have asked lately know it, or eight know it; sets that can't use it are told
+// too, but nobody leaves it to them. When a key is done, all are told at once. If too few were told, a free lock
+// would stay unused. If too many were, each release would cost as many polls as there are waiters.
+func TestWhoIsToldThatALockIsFree(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, other := w.process(), w.process()
+		r := rand.New(rand.NewPCG(1, 1))
+		for round := range 200 {
+			var tickets []table.Ticket
+			for i := range r.IntN(14) {
+				one := other.ticket(10 + i)
+				one.Set = r.IntN(4) == 0
+				one.Ready = one.Set && r.IntN(2) == 0
+				tickets = append(tickets, one)
+			}
+			shuffled := slices.Clone(tickets)
+			r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+			book := holder.holds(table.Token(1+round), shuffled...)
+			often, done := r.IntN(3), r.IntN(4) == 0
+			want := map[table.Token]time.Duration{}
+			ahead, heard, enoughKnow := 0, 0, false
+			for i, one := range tickets {
+				asks := r.IntN(3) < often
+				holder.do(func() {
+					e := book[0].entries[waiter{one.Time, mustWaiter(t, one).nonce}]
+					if asks {
+						e.asked = elect.SystemClock{}.Now()
+					}
+				})
+				if enoughKnow && !done {
+					continue
+				}
+				want[one.Time] = 0
+				if !done {
+					want[one.Time] = time.Duration(ahead) * 50 * time.Millisecond
+				}
+				if one.Set && !one.Ready {
+					continue
+				}
+				ahead++
+				if asks {
+					heard++
+				}
+				enoughKnow = heard >= 3 || i >= 7
+			}
+			w.sent(func(message) bool { return false })
+			book.Free(done)
+			time.Sleep(10 * time.Millisecond)
+			got, copies := map[table.Token]time.Duration{}, map[table.Token]int{}
+			for _, m := range w.sent(func(m message) bool { return m.kind == free }) {
+				require.Equal(t, table.Token(1+round), m.token)
+				got[m.waiter.time] = m.after
+				copies[m.waiter.time]++
+			}
+			assert.Equal(t, want, got, "round %d", round)
+			for at, n := range copies {
+				assert.Equal(t, 2, n, "a copy for a message that may be lost: round %d, waiter %d", round, at)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
+func mustWaiter(t *testing.T, ticket table.Ticket) waiter {
+	w, ok := waiterOf(ticket)
+	require.True(t, ok)
+	return w
+}
+
+// follows returns an Ear of a follower that has asked the holder under token 1.
+func (p *process) follows(holder *process, rank int, trip time.Duration) *Ear {
+	e := p.Listen(site, lease)
+	seen := holder.held(1)
+	seen.Follower, seen.Rank, seen.Trip = true, rank, trip
+	e.Learn(seen, elect.SystemClock{}.Now())
+	return e
+}
+
+// All followers of a leader that stops are told: those of high priority first, then the fastest. Each leaves the lock to those
+// before it for as long as the slowest of them takes, and many of them spread over half a lease. None is slow enough to keep the others
+// waiting for more than a few times the longest grace.
+func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.process()
+		book := holder.Hold(Term{Place: site, Name: "m", Token: 1, Lease: lease, Alive: func() bool { return true }})
+		type follower struct {
+			rank int
+			trip time.Duration
+		}
+		order := []follower{{0, 30 * time.Millisecond}, {0, time.Hour}, {1, 2 * time.Millisecond}, {1, 5 * time.Millisecond}, {2, time.Millisecond}, {2, time.Second}, {9, 0}}
+		by := map[uint64]follower{}
+		for _, k := range []int{3, 6, 0, 5, 2, 1, 4} {
+			e := w.process().follows(holder, order[k].rank, order[k].trip)
+			by[e.nonce] = order[k]
+			defer e.Close()
+		}
+		time.Sleep(time.Millisecond * 2)
+		w.sent(func(message) bool { return false })
+		book.Leaving()
+		time.Sleep(10 * time.Millisecond)
+		told := map[uint64]int{}
+		for _, m := range w.sent(func(m message) bool { return m.kind == leaving }) {
+			told[m.waiter.nonce]++
+		}
+		for nonce, f := range by {
+			assert.Equal(t, 2, told[nonce], "%v learns of the handover before it happens, even if one message is lost", f)
+		}
+		book.Free(false)
+		all := w.sent(func(m message) bool { return m.kind == free })
+		require.Len(t, all, len(order))
+		for k, m := range all {
+			assert.Equal(t, order[k], by[m.waiter.nonce], "place %d", k)
+			switch {
+			case k == 0:
+				assert.Zero(t, m.after)
+			case k == 1:
+				assert.Equal(t, 4*30*time.Millisecond, m.after)
+			case k < mostRanked:
+				assert.Equal(t, time.Duration(k)*4*table.MaxGrace, m.after)
+			default:
+				assert.Greater(t, m.after, lease/4)
+				assert.LessOrEqual(t, m.after, lease/2+1)
+			}
+		}
+	})
+}
+
+// A process notes 64 waiters for a lock, and 4,096 in all. It answers the others, but they can't make it need more memory. Those
+// who leave, and terms that are over, make room.
+func TestAProcessNotesSoManyWaitersAndNoMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.process()
+		asks := func(b *page, nonce uint64, k kind) {
+			m := message{kind: k, flags: toHolder, lock: b.lock, token: b.Token, seq: nonce, waiter: waiter{nonce: nonce}, from: w.processes[0].at}
+			p.Receive(m.signed(b.key), m.from)
+		}
+		one := p.holds(1)
+		for i := range uint64(mostTold + 10) {
+			asks(one[0], 1+i, waiting)
+		}
+		assert.Len(t, one[0].entries, mostTold)
+		asks(one[0], 1, gone)
+		asks(one[0], 1000, waiting)
+		asks(one[0], 1001, waiting)
+		assert.Len(t, one[0].entries, mostTold)
+		assert.Contains(t, one[0].entries, waiter{nonce: 1000})
+
+		var terms []Term
+		for i := range mostNoted / mostTold {
+			terms = append(terms, Term{Place: site, Name: fmt.Sprint("lock ", i), Token: 1, Lease: lease, Alive: func() bool { return true }})
+		}
+		others := p.Hold(terms...)
+		for _, b := range others {
+			for i := range uint64(mostTold) {
+				asks(b, 1+i, waiting)
+			}
+		}
+		last := others[len(others)-1]
+		assert.Equal(t, mostNoted, p.noted)
+		assert.Empty(t, last.entries)
+		one.Free(false)
+		asks(last, 1, waiting)
+		assert.Len(t, last.entries, 1)
+		others.Free(false)
+		assert.Zero(t, p.noted)
+	})
+}
+
+// A term that is over answers those who still ask about it. To everything else it is silent: whoever has gone needs no message.
+func TestATermThatIsOverAnswersOnlyQuestions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.process()
+		book := holder.holds(1)
+		book.Free(false)
+		for k := waiting; k < kinds; k++ {
+			w.sent(func(message) bool { return false })
+			m := message{kind: k, flags: toHolder, lock: idOf(site, "m"), token: 1, seq: 7, waiter: waiter{10, 1}, from: w.process().at}
+			holder.Receive(m.signed(book[0].key), m.from)
+			said := w.sent(func(message) bool { return true })
+			if k != waiting {
+				assert.Empty(t, said, "kind %d", k)
+				continue
+			}
+			require.Len(t, said, 1)
+			assert.Equal(t, free, said[0].kind)
+			assert.Equal(t, m.waiter, said[0].waiter)
+			assert.Equal(t, m.seq, said[0].seq)
+		}
+	})
+}
+
+// Whoever finds a lock free does not tell those ahead if this process itself was the last holder, because it has told them. After
+// any other release it does: they would sleep on otherwise.
+func TestOnlyTheLastHolderNeedNotPassOnThatALockIsFree(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first, p := w.process(), w.process()
+		ahead := []table.Ticket{first.ticket(7), first.ticket(8), first.ticket(9), first.ticket(10)}
+		e := p.Listen(site, lease)
+		finds := func(lock string, token table.Token) int {
+			w.sent(func(message) bool { return false })
+			e.Free(lock, token, ahead, time.Second)
+			said := w.sent(func(m message) bool { return m.kind == free && m.flags&relayed != 0 && m.token == token })
+			for i, m := range said {
+				assert.Equal(t, mustWaiter(t, ahead[i]), m.waiter)
+			}
+			return len(said)
+		}
+		before, now := p.holds(1), p.holds(5)
+		before.Free(false)
+		assert.Zero(t, finds("m", 2), "it has freed the lock itself")
+		assert.Equal(t, relays, finds("m", 4), "another process has held it since")
+		assert.Zero(t, finds("m", 4), "once for each token")
+		assert.Equal(t, relays, finds("m", 6), "its own term did not end with a release")
+		assert.Equal(t, relays, finds("another", 2), "it has freed another lock")
+		now.Free(false)
+		e.Close()
+	})
+}
+
+// A closed Notifier sends nothing more, and its waiters don't rely on it: from then on, they poll as without it. Otherwise, a waiter
+// would sleep for a lease after the last message that it can hear.
+func TestAfterCloseAProcessIsSilentAndItsWaitersPoll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, book, l, _ := pair(w)
+		time.Sleep(lease * 5 / 2)
+		own := l.p.Hold(Term{Place: site, Name: "another", Token: 1, Lease: lease, Waiters: []table.Ticket{w.processes[0].ticket(7)}, Alive: func() bool { return true }})
+		l.p.Close()
+		assert.GreaterOrEqual(t, l.during(110*time.Millisecond), 1, "at once")
+		assert.GreaterOrEqual(t, l.during(lease), 35)
+		w.sent(func(message) bool { return false })
+		own.Leaving()
+		own.Free(false)
+		l.stop()
+		time.Sleep(lease)
+		assert.Empty(t, w.sent(func(m message) bool { return m.from == l.p.at }))
+		book.Free(false)
+	})
+}
+
+// A waiter that is told of many releases and finds that each was one goes on listening, however often the lock changes hands. If
+// such polls counted as in vain, a busy queue would soon fall back to polling.
+func TestAWaiterThatIsToldTheTruthGoesOnListening(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		inWorld(t, func(w *world) {
+			c := &chain{world: w, holder: w.process(), other: w.process()}
+			c.e = c.other.Listen(site, lease)
+			c.seen = c.holder.held(1, c.other.ticket(7))
+			c.seen.Ticket = c.other.ticket(10)
+			c.polls(1, true)
+			for token := table.Token(1); token < 40; token += 2 {
+				time.Sleep(10 * time.Millisecond)
+				c.sends(message{kind: free, token: token}, true)
+				heard := time.Now()
+				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
+				assert.LessOrEqual(t, time.Since(heard), soonest, "token %d", token)
+				c.polls(token+1, false)
+				if held {
+					c.polls(token+2, true)
+				}
+			}
+			c.e.Close()
+		})
+	}
+}
