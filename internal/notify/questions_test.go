@@ -1,0 +1,243 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+func asks(m message) bool { return m.kind == waiting }
+
+// How often a waiter asks depends on its place, and not on how often it polls. The next in line asks every 0.4 s, because it must
+// soon find out that the holder has died. All others ask once a second, or the holder would have to answer too often.
+func TestHowOftenAWaiterAsksDependsOnItsPlace(t *testing.T) {
+	const first, others = lease / 10, lease / 4
+	for name, c := range map[string]struct {
+		follower, ahead, alive bool // a ticket is ahead; its waiter asks, too
+		every                  time.Duration
+	}{
+		"the first in the queue":        {every: first},
+		"behind a waiter":               {ahead: true, alive: true, every: others},
+		"behind a waiter that has died": {ahead: true, every: first},
+		"the only follower":             {follower: true, every: first},
+		"a follower of lower rank":      {follower: true, alive: true, every: others},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				holder, before, p := w.process(), w.process(), w.process()
+				book := holder.holds(1)
+				own, other := table.Ticket{}, before.ticket(7)
+				seen := holder.held(1)
+				if seen.Follower = c.follower; !c.follower {
+					own = p.ticket(10)
+				}
+				seen.Ticket = own
+				if c.ahead {
+					seen.Locks[0].Ahead = []table.Ticket{other}
+				}
+				e := p.Listen(site, lease)
+				first := before.Listen(site, lease)
+				if c.follower {
+					e.nonce, first.nonce = 8, 7
+				}
+				asked := func(d time.Duration) (n int) {
+					for range d / (50 * time.Millisecond) {
+						e.Learn(seen, elect.SystemClock{}.Now())
+						if c.alive {
+							s := seen
+							s.Ticket, s.Locks = other, []Lock{seen.Locks[0]}
+							if s.Locks[0].Ahead = nil; c.follower {
+								s.Ticket = table.Ticket{}
+							}
+							first.Learn(s, elect.SystemClock{}.Now())
+						}
+						time.Sleep(50 * time.Millisecond)
+					}
+					for _, m := range w.sent(asks) {
+						if m.waiter == e.self {
+							n++
+						}
+					}
+					return n
+				}
+				asked(2 * lease)
+				n := asked(10 * lease)
+				assert.GreaterOrEqual(t, n, int(10*lease/c.every)-1)
+				assert.LessOrEqual(t, n, int(10*lease*10/9/c.every)+1)
+				e.Close()
+				first.Close()
+				book.Free(false)
+			})
+		})
+	}
+}
+
+// A process whose waiters all ask at once is answered by each holder: the limit on messages that nobody asked for does not apply to
+// questions and answers. Otherwise, the waiters of a large process would poll although their holders are alive.
+func TestManyWaitersOfOneProcessAreAllAnswered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const locks, each = 8, mostTold - 4
+		holder, p := w.process(), w.process()
+		for i := range locks {
+			name := fmt.Sprint("lock ", i)
+			book := holder.Hold(Term{Place: site, Name: name, Token: 1, Lease: lease, Alive: func() bool { return true }})
+			defer book.Free(false)
+			for range each {
+				e := p.Listen(site, lease)
+				e.Learn(Seen{Follower: true, Locks: []Lock{{Name: name, Token: 1, Held: true, Contact: holder.Contact(site, table.LeaseKey(name, 1)), Lease: lease}}}, elect.SystemClock{}.Now())
+				defer e.Close()
+			}
+		}
+		time.Sleep(3 * time.Millisecond)
+		answered := map[waiter]bool{}
+		for _, m := range w.sent(func(m message) bool { return m.kind == heard }) {
+			answered[m.waiter] = true
+		}
+		assert.Len(t, answered, locks*each)
+		time.Sleep(time.Second)
+	})
+}
+
+// A question says who asks, for what, and in which order it wants to be told. A set that is not first in all its queues says so,
+// and one that is first does not: otherwise, the holder would tell others to go first.
+func TestAQuestionSaysWhoAsks(t *testing.T) {
+	for _, c := range []struct {
+		follower, set, ready bool
+		flags                flags
+	}{
+		{follower: true, flags: toHolder},
+		{flags: toHolder},
+		{set: true, flags: toHolder | unready},
+		{set: true, ready: true, flags: toHolder},
+		{ready: true, flags: toHolder},
+	} {
+		inWorld(t, func(w *world) {
+			holder, p := w.process(), w.process()
+			book := holder.holds(5)
+			e := p.Listen(site, lease)
+			seen := holder.held(5)
+			seen.Rank, seen.Trip, seen.Follower = 3, 7*time.Millisecond, c.follower
+			self := waiter{nonce: e.nonce}
+			if !c.follower {
+				seen.Ticket = p.ticket(10)
+				seen.Ticket.Set, seen.Ticket.Ready = c.set, c.ready
+				self = mustWaiter(t, seen.Ticket)
+			}
+			e.Learn(seen, elect.SystemClock{}.Now())
+			asked := w.sent(asks)
+			require.Len(t, asked, 1)
+			seq := asked[0].seq
+			assert.Equal(t, message{kind: waiting, flags: c.flags, lock: idOf(site, "m"), token: 5, seq: seq, waiter: self, rank: 3, trip: 7 * time.Millisecond, from: p.at}, asked[0])
+			time.Sleep(2 * time.Millisecond)
+			holder.do(func() {
+				require.Contains(t, book[0].entries, self)
+				got := book[0].entries[self]
+				assert.Equal(t, c.set && !c.ready, got.set)
+				assert.EqualValues(t, 3, got.rank)
+				assert.Equal(t, 7*time.Millisecond, got.ticket.RoundTrip)
+				assert.Equal(t, p.at, got.contact.at)
+				assert.Equal(t, seq, got.seq)
+			})
+			e.Close()
+			left := w.sent(func(m message) bool { return m.kind == gone })
+			require.NotEmpty(t, left)
+			assert.Equal(t, self, left[0].waiter)
+			assert.Equal(t, seq, left[0].seq, "so that it is not older than the question, and not newer than the next waiter's")
+			book.Free(false)
+		})
+	}
+}
+
+// A newcomer asks nobody before it has a ticket: a holder could not tell it from other newcomers, and would count all of them as one.
+// A waiter also stops asking about a lock that it does not poll any more.
+func TestAWaiterAsksOnlyUnderItsNameAndOnlyAboutWhatItPolls(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, p := w.process(), w.process()
+		book := holder.holds(1)
+		e := p.Listen(site, lease)
+		seen := holder.held(1)
+		e.Learn(seen, elect.SystemClock{}.Now())
+		time.Sleep(lease)
+		assert.Empty(t, w.sent(asks))
+		seen.Ticket = p.ticket(10)
+		e.Learn(seen, elect.SystemClock{}.Now())
+		time.Sleep(lease)
+		assert.NotEmpty(t, w.sent(asks))
+		other := seen
+		other.Locks = []Lock{{Name: "another", Token: 1}}
+		e.Learn(other, elect.SystemClock{}.Now())
+		w.sent(asks)
+		time.Sleep(lease)
+		assert.Empty(t, w.sent(asks))
+		p.do(func() { assert.Len(t, p.talkers, 1) })
+		e.Close()
+		p.do(func() { assert.Empty(t, p.talkers) })
+		book.Free(false)
+	})
+}
+
+// Only an answer to the open question, or to one of its repeats, shows that the holder is alive. If an older one counted, a holder
+// that has died would seem alive for longer, and a waiter would notice its death too late.
+func TestOnlyAnAnswerToTheOpenQuestionCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		token  table.Token
+		seq    func(q span) uint64
+		ticket bool
+		counts bool
+	}{
+		"the question":             {1, func(q span) uint64 { return q.first }, false, true},
+		"its last repeat":          {1, func(q span) uint64 { return q.last }, false, true},
+		"a question before it":     {1, func(q span) uint64 { return q.first - 1 }, false, false},
+		"one that was not asked":   {1, func(q span) uint64 { return q.last + 1 }, false, false},
+		"one under another token":  {2, func(q span) uint64 { return q.last }, true, false},
+		"one under an older token": {0, func(q span) uint64 { return q.last }, true, false},
+	} {
+		inWorld(t, func(w *world) {
+			w.loses(func(int, int, message) bool { return true })
+			h := &chain{world: w, holder: w.process(), other: w.process()}
+			h.e = h.other.Listen(site, lease)
+			h.seen = h.holder.held(1)
+			h.seen.Ticket = h.other.ticket(10)
+			h.polls(1, true)
+			time.Sleep(6 * time.Millisecond)
+			synctest.Wait()
+			var q span
+			h.other.do(func() { q = span{h.e.lines["m"].first, h.e.lines["m"].last} })
+			require.Less(t, q.first, q.last, "it has repeated its question")
+			h.sends(message{kind: heard, token: c.token, seq: c.seq(q)}, c.ticket)
+			h.other.do(func() { assert.Equal(t, c.counts, h.e.slow(), name) })
+			h.e.Close()
+		})
+	}
+}
+
+type span struct{ first, last uint64 }
+
+// However short the pause of a waiter whose holder answers is meant to be, it never polls sooner than without messages: until a lock
+// can be free, there is nothing to see.
+func TestAWaiterWhoseHolderAnswersNeverPollsSooner(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, p := w.process(), w.process()
+		book := holder.holds(1)
+		e := p.Listen(site, lease)
+		seen := holder.held(1)
+		seen.Ticket = p.ticket(10)
+		for _, c := range []struct{ short, long, slept time.Duration }{{300, 200, 300}, {300, 300, 300}, {300, 400, 400}, {300, 0, 300}, {300, -1, 300}} {
+			e.Learn(seen, elect.SystemClock{}.Now())
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
+			e.Sleep(context.Background(), elect.SystemClock{}, c.short*time.Millisecond, c.long*time.Millisecond)
+			assert.Equal(t, c.slept*time.Millisecond, time.Since(began))
+		}
+		e.Close()
+		book.Free(false)
+	})
+}
