@@ -49,7 +49,7 @@ func (k *seeker) seek(ctx context.Context) (*held, error) {
 		case errors.Is(err, errFull) && !k.try:
 			queues = true
 			continue
-		case errors.Is(err, errFull), t == nil && err == nil: // with try, no slot can be claimed, or a newer version holds them
+		case t == nil && err == nil: // with try, a newer version holds slots
 			return nil, errFull
 		case err != nil:
 			return nil, err

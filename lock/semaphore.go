@@ -106,7 +106,7 @@ func (s *Semaphore) ready(ctx context.Context) error {
 func (s *Semaphore) usable(ctx context.Context) int {
 	n := len(s.slots.Names)
 	for w := working(ctx); w != nil; w = w.within {
-		if w.permit != nil && w.token() != 0 && w.queue() == s.contender.queue() {
+		if w.token() != 0 && w.queue() == s.contender.queue() {
 			n = min(n, w.by.Ticket.Slots)
 		}
 	}

@@ -24,7 +24,7 @@ func parse(addr string) (netip.AddrPort, error) {
 		addr = ":0"
 	}
 	host, port, err := net.SplitHostPort(addr)
-	if err == nil && host == "" {
+	if host == "" {
 		host = "::"
 	}
 	at, bad := netip.ParseAddrPort(net.JoinHostPort(host, port))

@@ -228,7 +228,7 @@ func (p *page) free(done bool) {
 		if p.lately(e) {
 			heard++
 		}
-		if !done && p.After != nil && (heard >= enough && len(ahead) >= enough || k >= mostFirst-1) {
+		if !done && p.After != nil && (heard >= enough || k >= mostFirst-1) {
 			break
 		}
 	}

@@ -30,7 +30,7 @@ func (f *Follower) Rest(ctx context.Context, step elect.Step, began elect.Instan
 		}
 		long = min(lease*9/10-c.Clock.Random(lease/10+1), step.Latest)
 	}
-	f.Ear.Sleep(ctx, c.Clock, step.Pause, max(long, step.Pause))
+	f.Ear.Sleep(ctx, c.Clock, step.Pause, long)
 }
 
 // learn tells the Ear what a poll has shown. While the candidate is cooling down, it gives itself the lowest rank, so
