@@ -77,9 +77,91 @@ func TestHowLongAFollowerRests(t *testing.T) {
 	})
 }
 
+// The rest follows the shorter of the two leases, and the time until the lock can be free. Otherwise, a follower would notice too late that
+// a leader with a short lease has died.
+func TestAFollowerRestsForTheShorterLease(t *testing.T) {
+	for _, c := range []struct{ own, leaders, latest, rest time.Duration }{
+		{10 * time.Second, 4 * time.Second, time.Hour, 4 * time.Second}, {4 * time.Second, 10 * time.Second, time.Hour, 4 * time.Second},
+		{10 * time.Second, 10 * time.Second, 6 * time.Second, 0}, {10 * time.Second, 10 * time.Second, 100 * time.Millisecond, 0},
+	} {
+		talking(t, c.leaders, func(talk *talk) {
+			talk.config.Lease = c.own
+			f := Follower{Config: &talk.config, Ear: talk.config.Ear()}
+			began := time.Now()
+			const pause = time.Second
+			f.Rest(context.Background(), elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: c.latest}, talk.config.Clock.Now(), 0)
+			f.Ear.Close()
+			if rest := time.Since(began); c.rest == 0 {
+				assert.Equal(t, max(c.latest, pause), rest)
+			} else {
+				assert.LessOrEqual(t, rest, c.rest*9/10)
+				assert.GreaterOrEqual(t, rest, c.rest*8/10)
+			}
+		})
+	}
+}
+
+// A follower rests for the usual pause after all that says nothing about a leader that is alive: a failed poll, a lost claim, or the row of
+// its own last term, which nobody keeps alive any more.
+func TestAFollowerRestsLongOnlyForALeaderThatIsAlive(t *testing.T) {
+	const pause = time.Second
+	for name, c := range map[string]struct {
+		change func(*elect.Step, *table.Token)
+		long   bool
+	}{
+		"a leader":                 {func(*elect.Step, *table.Token) {}, true},
+		"another term of its own":  {func(_ *elect.Step, last *table.Token) { *last = 2 }, true},
+		"its own last term":        {func(_ *elect.Step, last *table.Token) { *last = 1 }, false},
+		"a claim that was lost":    {func(s *elect.Step, _ *table.Token) { s.Lost = true }, false},
+		"a claim that failed":      {func(s *elect.Step, _ *table.Token) { s.Err = context.DeadlineExceeded }, false},
+		"a poll that failed":       {func(s *elect.Step, _ *table.Token) { s.Err, s.Seen = context.DeadlineExceeded, nil }, false},
+		"a free lock":              {func(s *elect.Step, _ *table.Token) { s.Seen[0].FreeIn = 0 }, false},
+		"a lock without a lease":   {func(s *elect.Step, _ *table.Token) { s.Seen[0].LeaseRecord = nil }, false},
+		"a leader that is leaving": {func(s *elect.Step, _ *table.Token) { s.Seen[0].Heartbeat = time.Now() }, false},
+	} {
+		talking(t, 10*time.Second, func(talk *talk) {
+			f := Follower{Config: &talk.config, Ear: talk.config.Ear()}
+			step, last, began := elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: time.Hour}, table.Token(0), time.Now()
+			c.change(&step, &last)
+			f.Rest(context.Background(), step, talk.config.Clock.Now(), last)
+			f.Ear.Close()
+			if c.long {
+				assert.Greater(t, time.Since(began), 7*pause, name)
+			} else {
+				assert.Equal(t, pause, time.Since(began), name)
+			}
+		})
+	}
+}
+
+// Whoever waits stops at once when its ctx ends, however long it would have slept: a program must be able to stop.
+func TestARestEndsWithItsCtx(t *testing.T) {
+	for _, place := range []bool{false, true} {
+		talking(t, 10*time.Second, func(talk *talk) {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			step, began := elect.Step{Seen: []elect.LockView{talk.view}, Pause: 5 * time.Second, Latest: time.Hour}, time.Now()
+			ear := talk.config.Ear()
+			if place {
+				p := New(&talk.config, table.Table{}, "e")
+				p.Ear = ear
+				p.Learns(p.Asks())
+				ear.Learn(notify.Seen{Locks: []notify.Lock{lockOf(talk.view)}, Follower: true}, talk.config.Clock.Now())
+				p.sleep(ctx, step.Pause, step.Latest)
+			} else {
+				f := Follower{Config: &talk.config, Ear: ear}
+				f.Rest(ctx, step, talk.config.Clock.Now(), 0)
+			}
+			assert.Equal(t, 3*time.Second, time.Since(began))
+			ear.Close()
+		})
+	}
+}
+
 // The first waiter of a lock with a long lease polls every quarter of the lease, even if the holder answers: it may hang otherwise.
 func TestTheFirstWaiterForALongLeasePollsMoreOften(t *testing.T) {
-	for lease, longest := range map[time.Duration]time.Duration{40 * time.Second: 40 * time.Second, 70 * time.Second: 20 * time.Second, time.Hour: time.Hour / 4} {
+	for lease, longest := range map[time.Duration]time.Duration{40 * time.Second: 40 * time.Second, time.Minute: time.Minute, time.Minute + 1: 20 * time.Second,
+		70 * time.Second: 20 * time.Second, 80 * time.Second: 20 * time.Second, time.Hour: time.Hour / 4} {
 		talking(t, lease, func(c *talk) {
 			p := New(&c.config, table.Table{}, "e")
 			p.Ear, p.seen, p.Own = c.config.Ear(), nil, table.Ticket{Queue: "e", Time: 1, Nonce: "a"}
@@ -88,6 +170,9 @@ func TestTheFirstWaiterForALongLeasePollsMoreOften(t *testing.T) {
 			p.sleep(context.Background(), time.Second, 24*time.Hour)
 			p.Ear.Close()
 			require.LessOrEqual(t, time.Since(began), longest)
+			if lease > time.Minute {
+				require.Equal(t, longest, time.Since(began))
+			}
 			require.GreaterOrEqual(t, time.Since(began), longest*9/10-time.Second)
 		})
 	}

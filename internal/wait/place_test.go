@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fair"
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 )
@@ -78,4 +79,49 @@ func TestTheClaimOfAQueuesFirstWaiterIsInTurn(t *testing.T) {
 	newcomer := claim(table.Ticket{})
 	require.NotEmpty(t, newcomer.Claim)
 	assert.Equal(t, elect.Patient, newcomer.Urgency)
+}
+
+// A poll reads a long queue only up to the last ticket that it has read before, because reading all of it takes more requests. It reads on
+// once most of these tickets have gone, or if the waiter could otherwise not learn that it is first.
+func TestHowFarALongQueueIsRead(t *testing.T) {
+	now := time.Now()
+	tickets := func(n, sets int) (all []table.Ticket) {
+		for i := range n {
+			all = append(all, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i), Beat: now, Grace: time.Second, Lasts: time.Minute, Set: i < sets})
+		}
+		return all
+	}
+	late := table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Hour)), Nonce: "late", Beat: now, Lasts: time.Minute}
+	for _, c := range []struct {
+		n, sets int // how many tickets the poll has read, and how many of them count for nothing
+		beyond  bool
+		limited bool
+	}{
+		{n: 32, limited: true}, {n: 32, beyond: true, limited: true}, {n: 32, sets: 32, beyond: true, limited: true},
+		{n: 31, limited: true}, {n: 31, beyond: true, limited: true}, {n: 31, sets: 15, beyond: true, limited: true}, {n: 31, sets: 16, beyond: true}, {n: 31, sets: 31, limited: true},
+		{n: 16, limited: true}, {n: 16, beyond: true, limited: true}, {n: 16, sets: 1, beyond: true}, {n: 16, sets: 1, limited: true},
+		{n: 15}, {n: 15, beyond: true}, {n: 1}, {n: 0, beyond: true},
+	} {
+		for queue := range 2 {
+			var config options.Config
+			config.Clock, config.Lease = elect.SystemClock{}, 10*time.Second
+			p := New(&config, table.Table{}, "other", "q")
+			assert.Equal(t, []table.Range{table.Waiting("other", ""), table.Waiting("q", "")}, p.Asks().Queues, "the first poll reads all")
+			own, end := late, "!wait/q/limit"
+			if all := tickets(c.n, c.sets); len(all) > 0 {
+				if end = all[len(all)-1].Row(); !c.beyond {
+					own = all[len(all)-1]
+				}
+			}
+			p.seen = make([]fair.Line, 2)
+			p.seen[queue] = fair.Line{Own: own, Tickets: tickets(c.n, c.sets), End: end, At: now}
+			limit := ""
+			if c.limited {
+				limit = end
+			}
+			b := p.Asks()
+			assert.Equal(t, table.Waiting(p.Queues[queue], limit), b.Queues[queue], "%+v", c)
+			assert.Equal(t, table.Waiting(p.Queues[1-queue], ""), b.Queues[1-queue], "the other queue is short")
+		}
+	}
 }

@@ -1,0 +1,67 @@
+package wait
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/fair"
+	"github.com/spindle-lock/spindle/internal/options"
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// Only slots that everybody knows are free: all who hold a slot, and all who wait for one. Whoever has died, or has only claimed a slot,
+// does not count: otherwise, one process with a smaller size would block the others for ever.
+func TestTheFreeSlotsAreThoseThatAllKnow(t *testing.T) {
+	now := time.UnixMicro(0).Add(time.Hour)
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		size := 1 + r.IntN(5)
+		warned := map[int]int{}
+		s := NewSlots("s", size, func(o table.Observation) { warned[o.LeaseRecord.Slots]++ })
+		common, holders, differ := size, size, map[int]int{}
+		var seen []elect.LockView
+		for _, name := range s.Names {
+			token := table.TokenAt(now.Add(-time.Minute))
+			view := elect.LockView{Observation: table.Observation{Name: name, At: now, Exists: true, Token: token}}
+			view.FreeIn = time.Duration(r.IntN(3)-1) * time.Second
+			if r.IntN(3) > 0 {
+				view.Heartbeat = now.Add(-time.Second)
+			}
+			if r.IntN(4) == 0 {
+				view.Heartbeat = token.Time() // a claim that is not confirmed
+			}
+			if r.IntN(4) > 0 {
+				view.LeaseRecord = &table.LeaseRecord{Slots: r.IntN(7)}
+			}
+			if theirs := view.LeaseRecord; theirs != nil && view.FreeIn > 0 && view.Heartbeat.Equal(now.Add(-time.Second)) && theirs.Slots > 0 && theirs.Slots != size {
+				holders = min(holders, theirs.Slots)
+				differ[theirs.Slots] = 1
+			}
+			seen = append(seen, view)
+		}
+		common = min(common, holders)
+		var c options.Config
+		p := New(&c, table.Table{}, SlotQueue("s"))
+		p.at = now
+		p.seen = []fair.Line{{At: now}}
+		for range r.IntN(4) {
+			x := table.Ticket{Slots: r.IntN(6), Lasts: time.Duration(r.IntN(2)) * time.Minute, Beat: now.Add(-time.Duration(1+r.IntN(2)*60) * time.Second)}
+			if p.seen[0].Tickets = append(p.seen[0].Tickets, x); x.Slots > 0 && !(x.Lasts > 0 && now.Sub(x.Beat) > x.Lasts) {
+				common = min(common, x.Slots)
+			}
+		}
+		var free []elect.LockView
+		for i, view := range seen {
+			if view.FreeIn <= 0 && i < common {
+				free = append(free, view)
+			}
+		}
+		assert.Equal(t, holders, s.Common(seen), "seed %d", seed)
+		assert.Equal(t, free, s.Free(&p, seen), "seed %d", seed)
+		assert.Equal(t, differ, warned, "seed %d: one warning for each size", seed)
+	}
+}
