@@ -177,7 +177,7 @@ func TestAWaiterAsksOnlyUnderItsNameAndOnlyAboutWhatItPolls(t *testing.T) {
 		w.sent(asks)
 		time.Sleep(lease)
 		assert.Empty(t, w.sent(asks))
-		p.do(func() { assert.Len(t, p.talkers, 1) })
+		p.do(func() { assert.Len(t, p.talkers, 1); assert.Len(t, e.lines, 1) })
 		e.Close()
 		p.do(func() { assert.Empty(t, p.talkers) })
 		book.Free(false)

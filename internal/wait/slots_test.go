@@ -65,3 +65,23 @@ func TestTheFreeSlotsAreThoseThatAllKnow(t *testing.T) {
 		assert.Equal(t, differ, warned, "seed %d: one warning for each size", seed)
 	}
 }
+
+// A waiter that finds no slot free waits until one of the held slots can be free, and at most for a lease. It would miss a slot that
+// expires, or poll without a pause, otherwise.
+func TestWithoutAFreeSlotAWaiterWaitsForTheFirstThatCanBeFree(t *testing.T) {
+	s := NewSlots("s", 4, nil)
+	c := options.Config{}
+	c.Clock, c.Lease = elect.SystemClock{}, 10*time.Second
+	for want, freeIn := range map[time.Duration][]time.Duration{
+		2 * time.Second: {3 * time.Second, 2 * time.Second, 5 * time.Second}, time.Second: {time.Second, -time.Second, 0, 4 * time.Second},
+		10 * time.Second: {time.Minute, time.Hour}, 9 * time.Second: {time.Minute, 9 * time.Second, 0},
+	} {
+		p := New(&c, table.Table{}, SlotQueue("s"))
+		p.seen = []fair.Line{{}}
+		var seen []elect.LockView
+		for _, d := range freeIn {
+			seen = append(seen, elect.LockView{FreeIn: d})
+		}
+		assert.Equal(t, elect.Decision{Wait: want}, s.Pick(&p, nil, seen))
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,10 +202,21 @@ func TestASetsClaimIsInTurnOnlyIfItIsFirstInAllItsQueues(t *testing.T) {
 // A term's Book has the waiters of each of its locks, and no others. How long each leaves a free lock to those ahead depends on how long
 // the lock was held, except for a semaphore, where each of them may take one of several slots.
 func TestABookHasTheWaitersOfEachLock(t *testing.T) {
+	var mu sync.Mutex
 	var sent []netip.AddrPort
 	notifies := func(c *options.Config) {
+		c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, to)
+		})
+	}
+	since := func() []netip.AddrPort { // returns the receivers since the last call
+		mu.Lock()
+		defer mu.Unlock()
+		all := sent
 		sent = nil
-		c.Notifier = notify.New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func(_ []byte, to netip.AddrPort) { sent = append(sent, to) })
+		return all
 	}
 	for name, c := range map[string]struct {
 		queues, locks []string
@@ -251,9 +263,9 @@ func TestABookHasTheWaitersOfEachLock(t *testing.T) {
 					grace = time.Duration(len(ahead)) * (time.Second + 2*time.Second/9)
 				}
 				assert.Equal(t, grace, page.After(ahead), name)
-				sent = nil
+				since()
 				book[i : i+1].Free(false)
-				assert.Equal(t, addresses[c.queues[i]], sent, name)
+				assert.Equal(t, addresses[c.queues[i]], since(), name)
 			}
 			h.config.Notifier.Close()
 		}, notifies)
