@@ -11,7 +11,14 @@ const (
 )
 
 // Processes of different sizes and versions: their messages to each other, and the rows that they leave behind.
-var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants, refusalMutants)
+var semaphoreMutants = slices.Concat(sizeMutants, newerMutants, pruneMutants, refusalMutants, neighbourMutants)
+
+// Goroutines of one process that wait side by side.
+var neighbourMutants = of("./lock",
+	one("a mutex and a semaphore of one name wait for each other", "TestAMutexAndASemaphoreOfOneNameShareNoQueue", "lock/semaphore.go", "\ts.contender.key += \" semaphore\"\n", ""),
+	one("a permit's release puts another ticket", "TestAProcessHasOneTicketHoweverManyOfItsGoroutinesWait", "lock/held.go", "if h.by.front && h.by.queue.behind() > 0 {", "if h.by.queue.behind() > 0 {"),
+	one("a run goes on looking after the end of its ctx", "TestOnceEndsWithItsCtxWhileItLooksForTheLastTime", "lock/once.go", "o.last(ctx, table.Strong, try)", "o.last(context.WithoutCancel(ctx), table.Strong, try)"),
+)
 
 // Waiters whose requests Spanner refuses.
 var refusalMutants = of("./lock",
