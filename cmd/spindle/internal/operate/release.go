@@ -177,7 +177,7 @@ func breakLock(ctx context.Context, o *database.Database, t table.Table, l opera
 	defer cancel()
 	err := t.Break(ctx, token, l.Name)
 	if errors.Is(err, table.ErrSuperseded) {
-		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because that term has just ended", token, name)
+		return "", fmt.Errorf("nothing was released: %d is no longer the current token of %s, because its term has just ended", token, name)
 	}
 	text := fmt.Sprintf("released %s, which was held under token %v\n", name, token)
 	if l.IsPart() {

@@ -32,8 +32,8 @@ func (p *Peer) identify() error {
 	return nil
 }
 
-// found handles the kernel's answer to the request for the peer's pidfd. If the kernel does not support this request,
-// as before Linux 6.5, found opens a pidfd for the process's id. If the id already belongs to a new process, the end of
+// found handles the kernel's answer to the request for the peer's pidfd. If the kernel does not support this request
+// (before Linux 6.5), found opens a pidfd for the process's id. If the id already belongs to a new process, the end of
 // the peer's process is reported late, but never early.
 func (p *Peer) found(pidfd int, err error) error {
 	if errors.Is(err, unix.ENOPROTOOPT) && p.PID != 0 {
@@ -51,8 +51,8 @@ func (p *Peer) found(pidfd int, err error) error {
 	return nil
 }
 
-// ended reports whether the process has ended. In that case, another process may already have its id. If the kernel
-// can't tell, ended returns false.
+// ended reports whether the process has ended. If it has, another process may already have its id. If the kernel can't
+// tell, ended returns false.
 func (p *Peer) ended() bool {
 	ended := p.exited
 	if p.process != nil {

@@ -85,9 +85,9 @@ SIGKILL. Once CMD has exited, exec releases the lock, and exits with code 76 or,
 with --restart, competes again.
   --run-timeout  CMD runs for longer than this.
   --healthcheck  The command fails --unhealthy times in a row. Exec runs it with
-                 /bin/sh, the variables above and the argument "active", before
-                 each heartbeat. If it takes longer than half of the remaining
-                 lease, it is killed and counts as failed.
+                 /bin/sh before each heartbeat. The command gets the variables
+                 above and the argument "active". If it takes longer than half
+                 of the remaining lease, it is killed and counts as failed.
   --stall        CMD has shown no progress for this long. CMD shows progress as
                  it would to systemd: it sends WATCHDOG=1 to $NOTIFY_SOCKET, for
                  example with sd_notify(3) or systemd-notify. Exec also sets

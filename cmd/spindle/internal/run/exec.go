@@ -22,7 +22,7 @@ var execHelp = `Exec waits for a lock, and runs CMD while it holds the lock. It 
 directly, not through a shell, in a separate process group. It sets these
 variables in CMD's environment:
   SPINDLE_LOCK   the lock's name
-  SPINDLE_SLOT   with --slots, the slot's number, from 0 to N-1
+  SPINDLE_SLOT   with --slots N, the slot's number, from 0 to N-1
   SPINDLE_TOKEN  the fencing token of this term; later terms have larger tokens
   SPINDLE_DB     the database
   SPINDLE_TABLE  the lock table
@@ -50,10 +50,10 @@ with code 76 or, with --restart, competes again.
 ` + demandsHelp + `
 Execs and the mutexes of package lock wait in one queue. A higher --priority
 goes first; among equal priorities, the first to arrive goes first. Mutexes have
-priority 9. An exec of a lower priority waits for as long as waiters of a higher
-priority keep arriving. Guards and electors do not queue, nor does exec with
---every, --cron, --once or --try. They get the lock if one of their polls finds
-it free.
+priority 9. An exec with a lower priority waits for as long as waiters with a
+higher priority keep arriving. Guards and electors do not queue, nor does exec
+with --every, --cron, --once or --try. They get the lock if one of their polls
+finds it free.
 
 With --slots N, NAME has up to N holders at a time: execs, and semaphores of
 package lock. Each holder has a slot, which is a separate lock. SPINDLE_LOCK is
@@ -86,10 +86,10 @@ arrives, exec continues CMD, so that CMD can handle the signal. With
 or SIGINT was ignored when exec started, for example under nohup, exec and CMD
 continue to ignore it.
 
-With --handover, exec delays a signal that ends exec. It first announces to the
-other candidates that it will give up the lock, and signals CMD a third of the
-lease later. Another process can then take over as soon as CMD has exited. If
-exec gets a second signal, it passes that signal on immediately.
+With --handover, exec delays passing on a signal that ends exec. It first
+announces to the other candidates that it will give up the lock, and signals CMD
+a third of the lease later. Another process can then take over as soon as CMD
+has exited. If exec gets a second signal, it passes that signal on immediately.
 
 With --handover, exec also gives up the lock when spindle handover or a
 candidate with a higher priority requests it. Exec announces this in the same

@@ -58,9 +58,9 @@ guard ignores SIGHUP.
 
 While the service may be active, guard has a watchdog process. If guard is
 killed, even with SIGKILL, the watchdog immediately deactivates the service, and
-retries until that succeeds. If guard is stopped, the watchdog deactivates the
-service when the lease expires. If the watchdog itself is killed, guard
-deactivates the service and gives up the lock.
+retries until that succeeds. If guard is stopped with SIGSTOP, the watchdog
+deactivates the service when the lease expires. If the watchdog itself is
+killed, guard deactivates the service and gives up the lock.
 
 Two cases are not covered: guard and its watchdog are killed at the same time,
 or the machine is suspended. An init system that kills both processes must

@@ -14,8 +14,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// compete starts to compete for the lock in another goroutine. The competition ends with a single event in the inbox:
-// when the lock is held, when the command must end, or when the competition is withdrawn or its time is over.
+// compete starts to compete for the lock in another goroutine. The competition ends when the lock is held, when the
+// command must end, or when the competition is withdrawn or its time is over. It then puts a single event into the
+// inbox.
 func (r *runner) compete(how deed) {
 	var pause time.Duration
 	var trouble error
