@@ -47,7 +47,7 @@ func startError(name string, err error) error {
 		hint := "check that it is in PATH"
 		switch {
 		case exists(err):
-			hint = `the interpreter in the script's first line ("#!...") may be missing`
+			hint = `the interpreter named in the script's first line ("#!...") may be missing`
 		case strings.ContainsAny(name, " \t\n&|;<>()$`*?~'\""):
 			hint = "no shell interprets this name; pass the program and each of its arguments separately, or use sh -c " + shellQuote(name)
 		}
@@ -158,7 +158,7 @@ func (c *Child) live(started chan<- error) {
 }
 
 // begin starts the program. If the child has a watchdog, the program does not run until the watchdog has been told the
-// program's process id, and begin waits for the program to start only until the watchdog's deadline.
+// program's process id. After the watchdog's deadline, begin no longer waits for the program to start.
 func (c *Child) begin() (err error) {
 	dog := c.leash.dog
 	if dog == nil || c.cmd.Err != nil {

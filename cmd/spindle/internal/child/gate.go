@@ -47,7 +47,7 @@ func putBehind(c *exec.Cmd) (*gate, error) {
 
 // amongInherited returns the files that a new process gets, in the order of their descriptors, which start at 3. Files
 // that this process inherited keep their descriptors, so that the program inherits them too. The given files get unused
-// descriptors, which are returned in numbers.
+// descriptors, which amongInherited also returns.
 func amongInherited(files ...*os.File) (all []*os.File, numbers []string) {
 	for fd := 3; len(files) > 0; fd++ {
 		f := inheritedFile(fd)

@@ -81,8 +81,8 @@ func reap() (callOff func()) {
 }
 
 // endOrphans kills the orphans that this process has adopted. It returns how many it killed, not counting those in
-// the program's own group, which the caller has already killed. The result left is the number of orphans of other
-// users, which this process can't kill.
+// the program's own group, which the caller has already killed. The second result is the number of orphans that belong
+// to other users, which this process can't kill.
 func endOrphans(program int) (killed, left int) {
 	if !adopts.Load() {
 		return 0, 0

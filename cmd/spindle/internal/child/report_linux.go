@@ -22,7 +22,7 @@ func awaitReport(process int) (r report) {
 // dieWithParent makes the kernel kill the child when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// stillDieWithParent sets the parent-death signal again, just before this process calls exec. The signal is set for each
+// stillDieWithParent sets the parent-death signal again, just before this process calls exec. The signal is set per
 // thread, and dieWithParent may have set it for a thread other than the one that calls exec.
 func stillDieWithParent() {
 	runtime.LockOSThread()

@@ -21,8 +21,8 @@ func newMan() *cobra.Command {
 it does not exist. A page has the same text as the command's help. Man does not
 require a database.
 
-The pages carry the date in the environment variable SOURCE_DATE_EPOCH, in
-seconds since 1970. If it is not set, they carry the date of the commit that
+The pages carry the date from the environment variable SOURCE_DATE_EPOCH
+(seconds since 1970). If it is not set, they carry the date of the commit that
 spindle was built from or, if that is not known, the current date.
 ` + terminal.CommonCodes,
 		Example: "  spindle man /usr/local/share/man/man1",

@@ -21,7 +21,7 @@ type Notifications struct {
 
 // Flags adds the flags.
 func (n *Notifications) Flags(f *pflag.FlagSet) {
-	f.StringVar(&n.listen, "notify", "", "notify other processes over UDP when a lock is free, and receive their notifications at this `address`, such as --notify=:7700; without an address, at any free port (default: no notifications)")
+	f.StringVar(&n.listen, "notify", "", "notify other processes over UDP when a lock is free, and receive their notifications at this `address`, such as --notify=:7700; without an address, on any free port (default: no notifications)")
 	f.Lookup("notify").NoOptDefVal = noAddress
 	f.StringVar(&n.announce, "notify-address", "", "with --notify, the `IP` address at which other processes can reach this process, followed by :port if they need a different port (default: the IP address of --notify or, if it has none, the local address of the default route)")
 	n.announced = f.Lookup("notify-address")

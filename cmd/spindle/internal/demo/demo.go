@@ -46,7 +46,7 @@ The database must have the lock table. At the end, demo deletes its lock. If the
 demo is interrupted, rows of that lock may remain.
 
 With --serve, demo also serves the web page of spindle serve. If standard output
-is a terminal, the story begins when you open the page. The page stays available
+is a terminal, the demo begins when you open the page. The page stays available
 until you press Ctrl+C.
 ` + terminal.CommonCodes + "\n  130  the demo was interrupted",
 		Example: "  spindle demo\n  spindle demo --serve",

@@ -48,7 +48,7 @@ func (u *Unit) Ready() { u.say(daemon.SdNotifyReady) }
 // Stopping reports that the process is about to exit.
 func (u *Unit) Stopping() { u.say(daemon.SdNotifyStopping) }
 
-// Status reports a text, which systemctl status shows until Status is called again. Line breaks are escaped, because
+// Status sets the text that systemctl status shows until Status is called again. Line breaks are escaped, because
 // systemd reads each line as a separate assignment.
 func (u *Unit) Status(text string) { u.say("STATUS=" + terminal.Escape(text)) }
 
