@@ -37,7 +37,7 @@ type doneJSON struct {
 type waitingJSON struct {
 	Waiting     int      `json:"waiting,omitempty" schema:"minimum=1"`              // how many processes wait in the lock's queue; absent: none
 	WaitingMore bool     `json:"waiting_at_least,omitempty"`                        // not all waiters were read: there may be more
-	LongestWait *float64 `json:"longest_wait_seconds,omitempty" schema:"minimum=0"` // how long the first of them has waited
+	LongestWait *float64 `json:"longest_wait_seconds,omitempty" schema:"minimum=0"` // the longest time that any of them has waited
 }
 
 // partJSON has the group that a lock belongs to, and the lock's role in the group.

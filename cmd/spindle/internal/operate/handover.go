@@ -41,8 +41,8 @@ fraction of a lease. Handover prints the new holder, and an upper bound on the
 time during which the lock had no holder.
 
 A holder accepts requests only if it is spindle exec or spindle guard with
---handover, or a Go program that uses WithHandover. It checks for requests about
-once per lease.
+--handover, a Go program that uses WithHandover, or a program whose request to
+an agent has handover=true. It checks for requests about once per lease.
 
 A request applies to a single term: the current one, or the one whose token is
 given with --token. It never affects a later term, and it can't be withdrawn.
@@ -135,7 +135,7 @@ func (h *handover) request(ctx context.Context, db *database.Connection, l opera
 	case errors.Is(err, spindle.ErrNoLeader):
 		err = notSent(terminal.NobodyLeads, "the lease on %s, held by %s, has just expired", name, terminal.Show(l.Holder()))
 	case errors.Is(err, spindle.ErrHandoverUnsupported):
-		err = &terminal.Exit{Code: terminal.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (or WithHandover, in Go); stop it with SIGTERM instead, and it will release the lock", name, terminal.Show(l.Holder()))}
+		err = &terminal.Exit{Code: terminal.Unsupported, Err: fmt.Errorf("the holder of %s, %s, does not accept requests, because it was started without --handover (in Go: WithHandover; with an agent: handover=true); stop it with SIGTERM instead, and it will release the lock", name, terminal.Show(l.Holder()))}
 	case err != nil && ctx.Err() != nil:
 		// The end of the error only says that the wait timed out.
 		soFar := strings.TrimSuffix(errors.Unwrap(err).Error(), ": "+context.DeadlineExceeded.Error())

@@ -72,7 +72,7 @@ func (x *lockCommand) flags(f *pflag.FlagSet) {
 	x.own = f
 	f.StringVar(&x.name, "name", "", "the lock's `name`")
 	f.StringVar(&x.id, "id", "", "the `id` that other processes see as the holder (default: host, process id and a UUID)")
-	f.StringVar(&x.value, "value", "", "a `text`, such as an address, that other processes can read while this process holds the lock")
+	f.StringVar(&x.value, "value", "", "`text`, such as an address, that other processes can read while this process holds the lock")
 	f.BoolVar(&x.handover, "handover", false, "announce in advance that this process will give up the lock, so that another one takes over immediately; also accept requests from spindle handover and from candidates with a higher priority")
 	f.IntVar(&x.priority, "priority", table.MaxRank, "the priority, from 0 to 9: a candidate with a higher one goes first, and a holder with --handover gives up the lock to it")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "report only problems")

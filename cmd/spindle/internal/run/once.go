@@ -34,9 +34,9 @@ key is the time at which your timers should start exec, in UTC. With --every but
 without --offset, the key only identifies the period. With --every 24h, for
 example, a run after 12:07:30 UTC gets a key with the next day's date.
 
-Once a key is done, an exec with a smaller key exits as if that key were done,
-even if CMD never ran for it. Don't use --once for work that must be done for
-every key. Keys are compared byte by byte, so v9 is larger than v10. After a
+Once a key is done, an exec with a smaller key exits as if its own key were
+done, even if CMD never ran for it. Don't use --once for work that must be done
+for every key. Keys are compared byte by byte, so v9 is larger than v10. After a
 change of --every, CMD still runs for a smaller key if the key's time is later
 than the time at which the last key was recorded.
 

@@ -13,7 +13,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/wait"
 )
 
-// waits has the state of a command's wait for the lock, in the lock's queue or on standby. While a goroutine competes
+// waits is the state of a command's wait for the lock, in the lock's queue or on standby. While a goroutine competes
 // for the lock, only that goroutine may use waits. Afterwards, the main loop may use it.
 type waits struct {
 	config    options.Config

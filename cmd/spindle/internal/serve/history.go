@@ -222,7 +222,7 @@ func (k *lock) forget(then time.Time) {
 	}
 }
 
-// lately is how long pages still show a lock after its release, because a lock that should be held may have lost its
+// lately is how long pages keep showing a lock after its release, because a lock that should be held may have lost its
 // holder. Mutexes and semaphores are hidden immediately, because it is normal that many of them are released.
 const lately = 5 * time.Minute
 

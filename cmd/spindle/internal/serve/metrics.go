@@ -58,7 +58,7 @@ var (
 	descJeopardies = describe("spindle_lock_jeopardies_total", "Number of times that a holder sent no heartbeat for two thirds of its lease.", byLock...)
 	descDone       = describe("spindle_done_timestamp_seconds", "When work was last done under the lock (by lock.Once, or by exec with --every, --cron or --once), in seconds since 1970.", byLock...)
 	descWaiters    = describe("spindle_lock_waiters", "Processes that wait for the lock. Processes that wait for a semaphore are counted only at its first slot.", byLock...)
-	descLongest    = describe("spindle_lock_longest_wait_seconds", "How long the first waiting process has waited, for locks that have waiting processes.", byLock...)
+	descLongest    = describe("spindle_lock_longest_wait_seconds", "Longest time that any process has waited for the lock, for locks that have waiting processes.", byLock...)
 )
 
 // The partitions of a group are counted by state, so that their number does not affect the number of series.
