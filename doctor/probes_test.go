@@ -90,11 +90,11 @@ func answer(code codes.Code, text string) error {
 }
 
 var (
-	missingRow  = fmt.Errorf("%w: %w", table.ErrMissing, answer(codes.NotFound, "Row [m_1] in table locktable is missing. Row cannot be updated."))
-	unknownRow  = fmt.Errorf("%w: %w", table.ErrNotFound, answer(codes.NotFound, "not found"))
-	lostTxn     = fmt.Errorf("%w: %w", table.ErrNotFound, answer(codes.NotFound, "Transaction not found: 7"))
-	impossible  = answer(codes.FailedPrecondition, "that is never possible")
-	unavailable = answer(codes.Unavailable, "not now")
+	errMissingRow = fmt.Errorf("%w: %w", table.ErrMissing, answer(codes.NotFound, "Row [m_1] in table locktable is missing. Row cannot be updated."))
+	errUnknownRow = fmt.Errorf("%w: %w", table.ErrNotFound, answer(codes.NotFound, "not found"))
+	errLostTxn    = fmt.Errorf("%w: %w", table.ErrNotFound, answer(codes.NotFound, "Transaction not found: 7"))
+	impossible    = answer(codes.FailedPrecondition, "that is never possible")
+	unavailable   = answer(codes.Unavailable, "not now")
 )
 
 // refusing answers all commits of one step, from the given one on, with an error, and applies none of them.
@@ -207,9 +207,9 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 			return slices.DeleteFunc(writes, func(w table.Write) bool { return strings.HasSuffix(w.Name, "/missing") })
 		}), Failed, "an update of a row that does not exist was committed"},
 		{checkUpdate, "a refused commit is applied in part", torn("doctor-update"), Failed, "a refused commit changed a row"},
-		{checkUpdate, "a refusal that does not name a row", refusing("doctor-update", 2, unknownRow), Warning, "does not indicate that a row is missing: something was not found"},
+		{checkUpdate, "a refusal that does not name a row", refusing("doctor-update", 2, errUnknownRow), Warning, "does not indicate that a row is missing: something was not found"},
 		{checkUpdate, "a refusal for another reason", refusing("doctor-update", 2, impossible), Failed, "that is never possible"},
-		{checkUpdate, "a refusal of an update that is right", refusing("doctor-update", 1, missingRow), Failed, "is missing"},
+		{checkUpdate, "a refusal of an update that is right", refusing("doctor-update", 1, errMissingRow), Failed, "is missing"},
 		{checkUpdate, "an outage", refusing("doctor-update", 2, unavailable), NotChecked, "not now"},
 
 		{checkRelease, "a missing lease row is ignored", changing("release", withoutFence), Failed, "a release was committed although its lease row does not exist"},
@@ -217,7 +217,7 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 		{checkRelease, "a refusal for another reason", refusing("release", 1, impossible), Failed, "that is never possible"},
 		{checkRelease, "an outage", refusing("release", 1, unavailable), NotChecked, "not now"},
 
-		{"cycle", "a holder's heartbeat is refused", refusing("heartbeat", 1, missingRow), Failed, "heartbeat: the token was superseded"},
+		{"cycle", "a holder's heartbeat is refused", refusing("heartbeat", 1, errMissingRow), Failed, "heartbeat: the token was superseded"},
 		{"cycle", "a late heartbeat is accepted", changing("heartbeat", withoutFence), Failed, "a superseded holder's heartbeat should have failed"},
 		{"cycle", "a late release is accepted", changing("release", withoutFence), Failed, "a superseded holder's release should have failed"},
 		{"cycle", "a claim leaves the lease row", changing("claim", without(table.Delete)), Failed, "a superseded holder's"},
@@ -243,7 +243,7 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 		{"free rows", "the refusal of a duplicate does not name a row", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
 			err := do(writes...)
 			if step == "claim" && errors.Is(err, table.ErrMissing) {
-				return unknownRow
+				return errUnknownRow
 			}
 			return err
 		}}, OK, "a duplicate of that commit was refused"},
@@ -261,7 +261,7 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 		}}, Failed, "claim: "},
 		{"free rows", "a claim is never applied", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
 			if step == "claim" && isFence(writes[0]) {
-				return missingRow
+				return errMissingRow
 			}
 			return do(writes...)
 		}}, Failed, "did not find the claim's nonce"},
@@ -297,13 +297,13 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 		{"queue", "too few tickets", reading("doctor-read", table.TicketPrefix, func(rows []table.Row) []table.Row { return rows[:31] }), Warning, "returned 31 of 40 tickets"},
 		{"queue", "no tickets", reading("doctor-read", table.TicketPrefix, nothing), Warning, "returned 0 of 40 tickets"},
 
-		{"group", "a member's confirmation is refused", refusing("confirm-partitions", 1, missingRow), Failed, "a confirmation was refused although the member's lease row exists"},
+		{"group", "a member's confirmation is refused", refusing("confirm-partitions", 1, errMissingRow), Failed, "a confirmation was refused although the member's lease row exists"},
 		{"group", "a late confirmation is accepted", changing("confirm-partitions", withoutFence), Failed, "a partition was confirmed for a member that had left the group"},
 		{"group", "a refused confirmation is applied in part", torn("confirm-partitions"), Failed, "a refused confirmation changed the partition"},
 		{"group", "a confirmation is refused for another reason", refusing("confirm-partitions", 2, impossible), Failed, "never possible"},
 		{"group", "a late confirmation is refused for another reason", refusing("confirm-partitions", 2, unavailable), NotChecked, "not now"},
-		{"group", "a refusal that does not name a row", refusing("confirm-partitions", 2, unknownRow), OK, ""},
-		{"group", "the transaction of a late confirmation is lost", refusing("confirm-partitions", 2, lostTxn), NotChecked, "Transaction not found"},
+		{"group", "a refusal that does not name a row", refusing("confirm-partitions", 2, errUnknownRow), OK, ""},
+		{"group", "the transaction of a late confirmation is lost", refusing("confirm-partitions", 2, errLostTxn), NotChecked, "Transaction not found"},
 		{"group", "a partition can't be claimed", refusing("claim-partitions", 2, impossible), Failed, "claim: "},
 		{"group", "a partition can't be released", refusing("release-partitions", 1, impossible), Failed, "release: spanner: code = \"FailedPrecondition\""},
 		{"group", "the member can't join", refusing("confirm", 1, impossible), NotChecked, "the check could not be prepared: confirm: "},
@@ -512,11 +512,11 @@ func TestOnlyAStepThatWasOvertakenIsTriedAgain(t *testing.T) {
 		err  error
 		over bool
 	}{
-		{nil, false}, {table.ErrAborted, true}, {lostTxn, true},
+		{nil, false}, {table.ErrAborted, true}, {errLostTxn, true},
 		{answer(codes.FailedPrecondition, "Cannot commit a transaction after it has been rolled back"), true},
 		{answer(codes.FailedPrecondition, "Invalid transaction ID"), true},
 		{answer(codes.InvalidArgument, "Invalid transaction ID"), false}, {answer(codes.Unavailable, "transaction"), false},
-		{missingRow, false}, {unknownRow, false}, {impossible, false}, {errors.New("transaction"), false},
+		{errMissingRow, false}, {errUnknownRow, false}, {impossible, false}, {errors.New("transaction"), false},
 	} {
 		assert.Equal(t, c.over, overrun(c.err), "%v", c.err)
 		n := 0
@@ -550,7 +550,7 @@ func TestARequestOutlivesItsRunButNotItsTime(t *testing.T) {
 		assert.ErrorIs(t, r.do(t.Context(), "step", func(context.Context, table.Store) error { panic("a request after the end") }), ended)
 	})
 	r := newRecorder(t.Context(), table.Spanner{})
-	for _, err := range []error{nil, table.ErrNoTimestamp, answer(codes.PermissionDenied, "no"), fmt.Errorf("wrapped: %w", table.ErrNoTimestamp), unavailable, missingRow} {
+	for _, err := range []error{nil, table.ErrNoTimestamp, answer(codes.PermissionDenied, "no"), fmt.Errorf("wrapped: %w", table.ErrNoTimestamp), unavailable, errMissingRow} {
 		assert.Equal(t, err, r.do(t.Context(), "step", func(context.Context, table.Store) error { return err }))
 	}
 	assert.Equal(t, [2]int{2, 1}, [2]int{r.unanswered, r.denied})

@@ -107,6 +107,8 @@ func Change(l operator.Listing) string {
 			return "released: " + terminal.Show(l.Done.Key) + " is done"
 		}
 		return "released"
+	case operator.Paused:
+		return "paused by the program of its member, " + terminal.Show(l.Member.Name)
 	case operator.Unconfirmed:
 		return "claimed by " + terminal.Show(l.Holder())
 	case operator.Orphaned:
