@@ -96,10 +96,10 @@ func (p *polls) beforeDeadline(d, part time.Duration) time.Duration {
 	return d
 }
 
-// patient returns the pause before the next poll of a partition that another member owns. It starts at lease/50,
-// because the partition will probably be released soon, and grows once the member has waited for a lease. It is at
-// least three times the duration of the last poll, because frequent polls of many partitions would slow down their
-// release.
+// patient returns the pause before the next poll of a partition that another member owns. It starts at about
+// lease/50, because the partition will probably be released soon, and grows once the member has waited for a lease. It
+// is never much shorter than three times the duration of the last poll, because frequent polls of many partitions would
+// slow down their release.
 func (p *polls) patient() time.Duration {
 	every, waited := max(p.lease/50, 3*p.took), p.clock.Now().Since(p.changed)
 	if waited < p.lease {

@@ -92,8 +92,8 @@ func (r *requests) commit(ctx context.Context, c *commit) (reply result, err err
 }
 
 // insist runs a step. If Spanner aborts it because other members claim partitions at the same time, insist retries it
-// for up to lease/20. A retry is faster than a poll, and safe, because it fails if the rows have changed since the last
-// poll.
+// for up to lease/20. A retry is faster than a poll. It is safe, because each attempt reads the rows again, and skips
+// those that have changed since the poll or, when it confirms, since the claim.
 func (r *requests) insist(ctx context.Context, step func(context.Context) error) error {
 	clock, lease := r.config.Clock, r.config.Lease
 	began := clock.Now()

@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// passage is a text and its location.
+// passage is a string and its location.
 type passage struct {
 	file string
 	line int

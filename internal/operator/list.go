@@ -206,8 +206,9 @@ func membersBeside(prefix string) (table.Range, bool) {
 	return table.MembersOf(group + "/"), true
 }
 
-// ListOne is like List for a single lock. It takes one RPC, unless the lock has many waiters or the local clock is far
-// behind Spanner's clock. If there are many waiters, the listing contains only the first ones.
+// ListOne is like List for a single lock. It takes one RPC, unless the lock has many waiters, the lock is a partition
+// of a group with many members, or the local clock is far behind Spanner's clock. If there are many waiters, the
+// listing contains only the first ones.
 func ListOne(ctx context.Context, t table.Table, name string) (Listing, error) {
 	var beside table.Beside
 	for _, queue := range queuesOf(name) {

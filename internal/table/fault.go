@@ -162,8 +162,9 @@ func Missing(err error) bool {
 	return false
 }
 
-// namedRow matches the texts in which Spanner and the emulator report a missing row. No part of the key can be mistaken
-// for the table, because the table follows the key in Spanner's text and precedes the key in the emulator's text.
+// namedRow matches the messages with which Spanner and the emulator report a missing row. No part of the key can be
+// mistaken for the table, because the table follows the key in Spanner's message and precedes the key in the
+// emulator's.
 var (
 	namedRow = regexp.MustCompile(`(?s)^(?:Row \[(.*)\] in table (\S+) is missing\b|Table (\S+): Row \{String\((.*)\)\} not found\b)`)
 	leaseKey = regexp.MustCompile(`_[0-9]{16}["']?$`)
@@ -177,7 +178,7 @@ func LeaseMissing(err error, table string) bool {
 }
 
 // The emulator runs only one transaction at a time, and may discard another one that is waiting. For a discarded
-// transaction, it may return NOT_FOUND or FAILED_PRECONDITION with one of these texts, where Spanner would return
+// transaction, it may return NOT_FOUND or FAILED_PRECONDITION with one of these messages, where Spanner would return
 // ABORTED.
 var dropped = regexp.MustCompile(`^(Transaction not found|Invalid transaction ID|Cannot read or query using a transaction ` +
 	`after it has been committed or rolledback|Cannot commit a transaction after it has been rolled back)`)
@@ -196,7 +197,7 @@ func Dropped(err error) bool {
 		strings.HasSuffix(said.RequestID, ".1") && dropped.MatchString(said.Desc)
 }
 
-// statusOf returns the status in err, without the texts that wrap it. If there is none, it returns nil, meaning OK.
+// statusOf returns the status in err, without the messages that wrap it. If there is none, it returns nil, meaning OK.
 func statusOf(err error) *status.Status {
 	var said interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &said) {

@@ -1,4 +1,4 @@
-// Until when a program may act.
+// How long a program may act.
 import { latest } from './clocks.js';
 
 /** One time by each of several clocks. It is over as soon as one clock that can be read says so. */

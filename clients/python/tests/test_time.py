@@ -1,4 +1,4 @@
-"""Until when a program may act, if the agent or the program is stopped, killed or forked."""
+"""How long a program may act, if the agent or the program is stopped, killed or forked."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ package agent
 //   - account.go: the part of a hold's state that requests can see
 //   - kinds.go: how each kind of lock is acquired
 //   - lines.go: what a program reads
-//   - clocks.go: until when a program may act
+//   - clocks.go: how long a program may act
 //   - fence.go: how a program fences its writes
 //   - promises.go: lost locks that other programs may not get yet
 //   - agent.go: the holds of an agent

@@ -88,10 +88,11 @@ To get started:
   spindle exec --name nightly -- ./nightly-report
   spindle ls
 
-Each flag whose help does not begin with an asterisk can also be set by an
-environment variable. For example, SPINDLE_HOOK_TIMEOUT sets --hook-timeout. A
-flag on the command line takes precedence. To use a running emulator instead of
-Cloud Spanner, set SPANNER_EMULATOR_HOST to its host:port.`
+Except for --help and --version, each flag whose help does not begin with an
+asterisk can also be set by an environment variable. For example,
+SPINDLE_HOOK_TIMEOUT sets --hook-timeout. A flag on the command line takes
+precedence. To use a running emulator instead of Cloud Spanner, set
+SPANNER_EMULATOR_HOST to its host:port.`
 
 // usage is the template for the end of each command's help: the subcommands and all flags.
 const usage = `{{if .HasAvailableSubCommands}}

@@ -235,7 +235,7 @@ func (r *reports) seen(step elect.Step) {
 	}
 	switch {
 	case step.Err != nil:
-		kind := spanner.ErrCode(step.Err).String() // the code, because the texts differ in times and ids
+		kind := spanner.ErrCode(step.Err).String() // the code, because the messages differ in times and ids
 		r.does(false, "on standby: can't compete for %s: %v", name, kind)
 		if errors.Is(step.Err, table.ErrNewer) {
 			kind = "newer"

@@ -112,8 +112,8 @@ func (w *waits) claims() elect.Choose {
 	return elect.All
 }
 
-// attend joins the queue after a poll, or keeps the place in it. A command that is cooling down, for example after a
-// handover, does not queue yet.
+// attend joins the queue after a poll, or keeps its place in the queue. A command that is cooling down, for example
+// after a handover, does not queue yet.
 func (w *waits) attend(ctx context.Context, step elect.Step) (err error) {
 	if w.place == nil || step.Seen == nil || step.Err != nil || step.CoolingDown {
 		return nil

@@ -152,7 +152,7 @@ func (c *Columns) beneath(p *Terminal, r Row) []string {
 	}
 }
 
-// indented wraps a text and indents its lines.
+// indented wraps a string and indents its lines.
 func indented(text string, width int) []string {
 	lines := Wrap(text, width-2)
 	for i := range lines {

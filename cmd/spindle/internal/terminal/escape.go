@@ -20,7 +20,7 @@ func Show(s string) string {
 	return "$'" + Escape(strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s)) + "'"
 }
 
-// Escape makes a text harmless on a terminal. It is for texts that users don't have to type, such as errors.
+// Escape makes a string harmless on a terminal. It is for strings that users don't have to type, such as errors.
 func Escape(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -36,7 +36,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// escapeLines escapes a text but keeps its line breaks.
+// escapeLines escapes a string but keeps its line breaks.
 func escapeLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {

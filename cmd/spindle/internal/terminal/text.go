@@ -11,8 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Length returns the number of columns that a text occupies on a terminal. Chinese, Japanese and Korean characters and
-// emoji occupy two columns. Combining accents occupy none.
+// Length returns the number of columns that a string occupies on a terminal. Chinese, Japanese and Korean characters
+// and emoji occupy two columns. Combining accents occupy none.
 func Length(s string) int {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -22,12 +22,12 @@ func Length(s string) int {
 	return len(s)
 }
 
-// Pad pads a text with spaces to a width.
+// Pad pads a string with spaces to a width.
 func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-Length(s), 0))
 }
 
-// Fit shortens a text to a width. It leaves out the middle, because the names of locks often differ only at the end.
+// Fit shortens a string to a width. It leaves out the middle, because the names of locks often differ only at the end.
 func Fit(s string, width int) string {
 	switch {
 	case Length(s) <= width:
@@ -44,7 +44,7 @@ func Fit(s string, width int) string {
 	return ansi.Truncate(s, width-1-n, "") + "…" + end
 }
 
-// Wrap breaks a text into lines between words. It breaks a word only if the word is longer than a line. It keeps
+// Wrap breaks a string into lines between words. It breaks a word only if the word is longer than a line. It keeps
 // consecutive spaces within a line, because they may align columns.
 func Wrap(text string, width int) []string {
 	width = max(width, 2) // the widest character
@@ -71,7 +71,7 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// WrapLines wraps each line of a text. It keeps the indentation of the line, up to half of the width.
+// WrapLines wraps each line of a string. It keeps the indentation of the line, up to half of the width.
 func WrapLines(text string, width int) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		rest := strings.TrimLeft(line, " ")
@@ -83,7 +83,7 @@ func WrapLines(text string, width int) (lines []string) {
 	return lines
 }
 
-// Fold wraps a text for a terminal. If the output is not a terminal, the text is returned unchanged.
+// Fold wraps a string for a terminal. If the output is not a terminal, the string is returned unchanged.
 func Fold(p *Terminal, text string) string {
 	if p.Width == 0 {
 		return text
@@ -107,7 +107,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Join joins the texts that are not empty, with a separator between them.
+// Join joins the strings that are not empty, with a separator between them.
 func Join(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }

@@ -33,8 +33,8 @@ func (ls *listing) follow(screen func() *terminal.Terminal) *follower {
 		}}
 }
 
-// marks returns a text that changes when an entry appears, changes or disappears. The text leaves out heartbeats and
-// waiters, because they change all the time.
+// marks returns a string that changes when an entry appears, changes or disappears. The string leaves out heartbeats
+// and waiters, because they change all the time.
 func marks(all []model.Entry) string {
 	var text strings.Builder
 	text.WriteString("as of ") // not empty, even if there are no entries
