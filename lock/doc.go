@@ -15,7 +15,7 @@
 //   - Semaphore: only a limited number of workers may work at the same time
 //   - Once: a scheduled job or a migration must run once
 //
-// A wait ends when its ctx ends. Before the call returns, it tries to delete its place in the queue, for at most a
+// A wait ends when its ctx ends. Before the call returns, it tries to give up its place in the queue, for at most a
 // tenth of the lease or 500 ms, whichever is shorter. If a claim was in progress and succeeds, the lock is released in
 // the background, usually within a few round trips. If the process exits before the release, the lock stays held until
 // its lease expires.

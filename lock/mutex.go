@@ -55,7 +55,7 @@ func newMutex(c *contender, names ...string) mutex {
 }
 
 // Lock blocks until the lock is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and, if it is known,
-// says which process holds the lock. Lock then tries to delete its place in the queue before it returns, so that no
+// says which process holds the lock. Lock then tries to give up its place in the queue before it returns, so that no
 // process waits for this one if the program exits. That takes at most a tenth of the lease or 500 ms, whichever is
 // shorter.
 //

@@ -102,7 +102,7 @@ func (r Run) Done() []*spanner.Mutation { return r.done }
 // If another process or goroutine is doing work of the same Once, for any key, Do waits for it to finish. If the other
 // process was killed, Do waits until that process's lease has expired. After the wait, Do runs fn unless this key or a
 // larger one has been done in the meantime. If ctx ends first, the error wraps ctx.Err() and, if it is known, says
-// which process is doing the work. Do then tries to delete its place in the queue before it returns, as Mutex.Lock
+// which process is doing the work. Do then tries to give up its place in the queue before it returns, as Mutex.Lock
 // does.
 //
 // As in lock.Do, the context of fn ends when ctx ends or the lock is lost. If fn returns nil, Do records the key as

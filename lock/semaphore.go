@@ -51,7 +51,7 @@ func NewSemaphore(db *spanner.Client, tableName, name string, n int, opts ...Opt
 func (s *Semaphore) Err() error { return s.contender.err }
 
 // Acquire blocks until a slot is held or ctx ends. If ctx ends first, the error wraps ctx.Err() and says what is in the
-// way, such as the processes that hold the slots. Acquire then tries to delete its place in the queue before it
+// way, such as the processes that hold the slots. Acquire then tries to give up its place in the queue before it
 // returns, as Mutex.Lock does. It also treats errors as Mutex.Lock does. For example, if the table is missing when
 // Acquire begins, Acquire returns the error immediately.
 //

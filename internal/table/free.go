@@ -106,7 +106,7 @@ func (t Table) Outcome(ctx context.Context, c FreeClaim) (Outcome, error) {
 // Retract makes sure that a claim whose outcome is Open will never be applied. It replaces the free row of one of the
 // locks with a free row of the next token. The new row records the same time of release.
 //
-// Retract fails with ErrChanged if the old free row no longer exists. The claim itself, an earlier attempt of Retract,
+// Retract fails with ErrChanged if the old free row no longer exists. The claim itself, an earlier attempt at Retract,
 // or another candidate may have deleted that row. Outcome tells whether the claim was applied.
 func (t Table) Retract(ctx context.Context, c FreeClaim) error {
 	o := c.seen[0]

@@ -45,7 +45,7 @@ func release(h LeaseRef) []Write {
 // An operator can take a lock away from its holder with Break. Break also writes a row such as "nightly!broken". The
 // row's token is the token that the holder has lost, and its heartbeat is the time of the break.
 //
-// If a holder's release is refused, this row helps the holder to tell whether an earlier attempt of the same release
+// If a holder's release is refused, this row helps the holder to tell whether an earlier attempt at the same release
 // was applied. Until the holder's lease expires, a candidate with another id can claim the lock only after the holder's
 // own release or after a break. So if the lock has a later token and there was no break, the earlier attempt was
 // applied.

@@ -8,7 +8,7 @@ import (
 
 var (
 	// A commit fails with ErrMissing if a row to be updated, its table or the database does not exist. The failed
-	// attempt applied nothing, but an earlier attempt of the same commit may have been applied.
+	// attempt applied nothing, but an earlier attempt at the same commit may have been applied.
 	ErrMissing = errors.New("the row, its table or the database does not exist")
 
 	// A commit fails with ErrNotFound if Spanner answers NOT_FOUND without clearly naming a row, the table or the
@@ -16,7 +16,7 @@ var (
 	ErrNotFound = errors.New("something was not found")
 
 	// A commit fails with ErrExists if it inserts a row that already exists. The failed attempt applied nothing, but an
-	// earlier attempt of the same commit may have been applied.
+	// earlier attempt at the same commit may have been applied.
 	ErrExists = errors.New("row already exists")
 
 	// A transaction fails with ErrAborted if Spanner aborted it because it conflicted with another transaction. Nothing
