@@ -143,3 +143,14 @@ func TestAMarkOfAPausedPartitionStays(t *testing.T) {
 		assert.Equal(t, other.Key(), store.Rows()[name].Writer)
 	})
 }
+
+// Only the slot of a semaphore has the semaphore's queue. Otherwise, the semaphore's waiters would be listed with a lock that merely has
+// a similar name.
+func TestOnlyASlotHasTheQueueOfASemaphore(t *testing.T) {
+	for name, queue := range map[string]string{
+		"pool/slot/0000": "pool/slot/", "pool/slot/0042": "pool/slot/", "a/slot/0001/slot/0002": "a/slot/0001/slot/", "/slot/0000": "/slot/",
+		"pool/slot/side": "", "pool/slot/00x1": "", "pool/slot/001": "", "pool/slot/00001": "", "pool/slot/": "", "pool/slots/0001": "", "0001": "", "": "",
+	} {
+		assert.Equal(t, queue, table.QueueOfSlot(name), "%q", name)
+	}
+}
