@@ -175,8 +175,6 @@ var (
 			"if err := step.Term.Release(context.WithoutCancel(ctx), errGivenUp); err != nil {", "if step.Term.End(errGivenUp); err != nil {"),
 		one("an exec asks once whether its slot is known", "TestAReadThatFailsOnceCostsNoSlot", "cmd/spindle/internal/run/waiting.go",
 			"slot); x.atOnce || errors.Is(err, table.ErrNewer) {", "slot); true {"),
-		one("an exec whose slot is given back has no place", "TestASlotThatAHolderDoesNotKnowIsGivenBackBeforeTheProgramStarts", "cmd/spindle/internal/run/waiting.go",
-			"\tx.join() // the claim", "\tx.place = nil // the claim"),
 		one("an exec waits for its own slot", "TestAnExecInTheOnlySlotThatAllKnowWaitsForItself", "cmd/spindle/internal/run/waiting.go",
 			"return seen[:w.slots.Common(seen)]", "return seen"),
 		one("an exec picks a slot that a holder does not know", "TestASlotThatAHolderDoesNotKnowIsGivenBackBeforeTheProgramStarts", slotsGo,
