@@ -102,7 +102,6 @@ type fencedWriter struct {
 // database that refuses the commits that run during a claim might accept one that begins after the claim. The last
 // commit is repeated until it has either succeeded or been refused.
 func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over <-chan struct{}) {
-	var last bool
 	commit := func() error {
 		at, err := e.apply("doctor-fence", w.blind, row, e.spanner.Fence(lock, token))
 		switch {
@@ -114,20 +113,19 @@ func (w *fencedWriter) write(e *exam, lock, row string, token table.Token, over 
 		}
 		return err
 	}
-	for !last && e.ctx.Err() == nil {
+	for e.ctx.Err() == nil {
 		if w.refused > 0 {
 			<-over
 		}
 		select {
 		case <-over:
-			last = true
-			w.err = retry(commit)
+			if w.err = retry(commit); isMissing(w.err) {
+				w.err = nil
+			}
+			return
 		default:
 			_ = commit()
 		}
-	}
-	if isMissing(w.err) {
-		w.err = nil
 	}
 }
 

@@ -18,16 +18,16 @@ import (
 // with wasted aborts. After 16 samples in which claims had to wait and no abort was wasted, the limit is doubled.
 // Spanner itself aborts few claims of different locks, but the emulator runs only one transaction at a time.
 type Gate struct {
-	mu      sync.Mutex
-	flying  int               // claims that have a place
-	beats   int               // commits of heartbeats in flight
-	limit   int               // 0: none
-	waiting []*place          // the most urgent one first
-	owners  map[string]*owner // owners that have places or wait for one
-	order   int               // the latest round in which a place was given
-	given   int               // the number of places that were given
-	come    int               // the number of claims that have arrived
-	typical time.Duration     // how long a claim and its confirmation take
+	mu       sync.Mutex
+	flying   int               // claims that have a place
+	beats    int               // commits of heartbeats in flight
+	limit    int               // 0: none
+	waiting  []*place          // the most urgent one first
+	owners   map[string]*owner // owners that have places or wait for one
+	order    int               // the latest round in which a place was given
+	given    int               // the number of places that were given
+	arrivals int               // the number of claims that have arrived
+	typical  time.Duration     // how long a claim and its confirmation take
 
 	sample
 	calm int // how many samples had waiting claims and no wasted abort since the limit last changed
@@ -135,8 +135,8 @@ func (p *place) join(name string) {
 	p.order = max(p.Gate.order, p.owner.order+1)
 	p.owner.order = p.order
 	p.owner.places++
-	p.come++
-	p.arrived = p.come
+	p.arrivals++
+	p.arrived = p.arrivals
 	at, _ := slices.BinarySearchFunc(p.waiting, p, func(q, p *place) int {
 		return cmp.Or(cmp.Compare(q.urgency, p.urgency), cmp.Compare(q.order, p.order), -1)
 	})

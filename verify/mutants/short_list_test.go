@@ -152,7 +152,7 @@ var (
 		one("the limit follows from the last number of claims in flight", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
 			"g.most = max(g.most, g.flying)", "g.most = g.flying"),
 		one("who gives up makes later claims look older", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
-			"p.arrived = p.come", "p.arrived = p.given + len(p.waiting)"),
+			"p.arrived = p.arrivals", "p.arrived = p.given + len(p.waiting)"),
 		one("a bare claim that vanished is not waited for", "TestWhenALockIsFree", historyGo,
 			"h.assumedLease = max(h.assumedLease, r.lease) // a bare claim", "h.assumedLease = max(h.assumedLease, 0) // a bare claim"),
 		one("a candidate that competes again remembers old rows", "TestACandidateThatCompetesAgainForgetsOnlyTheRows", "internal/elect/candidate.go",

@@ -61,16 +61,16 @@ func (s *selection) none() string {
 	if s.group != "" {
 		return "There is no group " + terminal.Show(s.group) + " in the table."
 	}
-	with := ""
+	here := " in the table"
 	if s.prefix != "" {
-		with = " with a name that begins with " + terminal.Show(s.prefix)
+		here += " with a name that begins with " + terminal.Show(s.prefix)
 	}
-	which := "There are no locks" + with + " in the table"
+	which := "There are no locks" + here
 	switch {
 	case s.states != nil:
-		which = "No lock" + with + " in the table is " + terminal.OneOf(texts(s.states))
+		which = "No lock" + here + " is " + terminal.OneOf(texts(s.states))
 	case !s.all:
-		which = "No lock" + with + " in the table is in use"
+		which = "No lock" + here + " is in use"
 	}
 	if s.states == nil && !s.all {
 		which += ". To list released locks, use --all"
