@@ -235,6 +235,13 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
+// Reset forgets the text.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
 // Refusing returns a function for Link.Refuse that answers the given step with the given error.
 func Refusing(step string, err error) func(string) error {
 	return func(s string) error {

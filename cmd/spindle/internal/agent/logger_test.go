@@ -1,45 +1,21 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
-	"sync"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
-// messages are what the agent writes to standard error.
-type messages struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (m *messages) Write(b []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.text.Write(b)
-}
-
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.text.String()
-}
-
-func (m *messages) Reset() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.text.Reset()
-}
-
-// captured returns the messages of this process until the test ends.
-func captured(t *testing.T) *messages {
-	said, before := &messages{}, terminal.Stderr
+// captured returns what this process writes to standard error until the test ends.
+func captured(t *testing.T) *fleet.Log {
+	said, before := &fleet.Log{}, terminal.Stderr
 	terminal.Stderr = terminal.NewJournal(said)
 	t.Cleanup(func() { terminal.Stderr = before })
 	return said
@@ -63,7 +39,7 @@ func TestAMessageHasAllItsAttributes(t *testing.T) {
 	require.NoError(t, terminal.Stderr.Format.Set("json"))
 	tell()
 	var all []map[string]any
-	for d := json.NewDecoder(&said.text); d.More(); {
+	for d := json.NewDecoder(strings.NewReader(said.String())); d.More(); {
 		var m map[string]any
 		require.NoError(t, d.Decode(&m))
 		delete(m, "time")
@@ -73,10 +49,12 @@ func TestAMessageHasAllItsAttributes(t *testing.T) {
 		{"level": "INFO", "msg": "held", "kind": "locks", "names": []any{"a"}, "token": 7., "more": true},
 		{"level": "WARN", "msg": "lost", "kind": "locks", "names": []any{"a"}},
 	}, all)
-	other := log.With("kind", "elections")
-	assert.NotSame(t, hold, other)
-	said.Reset()
 	require.NoError(t, terminal.Stderr.Format.Set("text"))
+	said.Reset()
+	base := hold.With("hold", 1) // its slice has room for one more
+	first, second := base.With("of", "first"), base.With("of", "second")
+	first.Info("held")
+	second.Info("held")
 	hold.Info("held")
-	assert.Equal(t, "spindle: held: kind=locks names=[a]\n", said.String(), "loggers share nothing")
+	assert.Equal(t, "spindle: held: kind=locks names=[a] hold=1 of=first\nspindle: held: kind=locks names=[a] hold=1 of=second\nspindle: held: kind=locks names=[a]\n", said.String(), "loggers share nothing")
 }
