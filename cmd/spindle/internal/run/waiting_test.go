@@ -298,29 +298,47 @@ func tickets(store *memstore.Store) (all []string) {
 }
 
 // A signal or the end of the wait ends a wait at once, whatever exec does at that moment: it waits for its next poll, for the next
-// attempt in an outage, for an answer of the database, or for its turn after its program has ended.
+// attempt in an outage, or for an answer of the database. A signal also ends the pause after the end of a program.
 func TestASignalEndsAWaitAtOnceWhateverExecWaitsFor(t *testing.T) {
-	for how, fails := range map[string]func(*site){
-		"held":            func(*site) {},
-		"away":            func(s *site) { s.Refuse(func(string) error { return commandtest.Away }) },
-		"without answers": (*site).Cut,
+	for how, r := range map[string]struct {
+		happens func(s *site, holder *program)
+		restart bool
+		late    int // the code at the end of the wait, or 0
+	}{
+		"held":                  {happens: func(*site, *program) { time.Sleep(lease) }, late: NotInTime},
+		"away":                  {happens: func(s *site, _ *program) { s.Refuse(func(string) error { return commandtest.Away }); time.Sleep(lease) }, late: terminal.Failed},
+		"without answers":       {happens: func(s *site, _ *program) { s.Cut(); time.Sleep(lease) }, late: terminal.Failed},
+		"its program has ended": {happens: func(s *site, holder *program) { holder.exit(3); s.running().exit(3); time.Sleep(lease / 100) }, restart: true},
 	} {
 		for kind, change := range map[string]func(*site){
 			"it queues": func(*site) {}, "it stands by": func(s *site) { s.standsBy = true }, "once": doingOnce, "slots": func(s *site) { s.exec.slots = 1 },
 		} {
-			for i := range 12 {
+			for i := range 24 {
+				pause, late := time.Duration(i%12)*lease/37, i >= 12
+				if late && r.late == 0 {
+					break
+				}
 				synctest.Test(t, func(t *testing.T) {
 					store := &memstore.Store{}
 					holder := newSite(t, store, "holder", change, func(s *site) { s.exec.once.already = 0 }).start()
 					work := holder.running()
-					s := newSite(t, store, "a", change).start()
+					s := newSite(t, store, "a", change, func(s *site) {
+						if s.exec.restart = r.restart; late {
+							s.exec.wait = 2*lease + pause
+						}
+					}).start()
 					time.Sleep(lease)
-					fails(s)
-					time.Sleep(lease + time.Duration(i)*lease/37)
+					r.happens(s, work)
+					time.Sleep(pause)
 					began := time.Now()
-					s.signals <- syscall.SIGTERM
-					assert.Equal(t, terminal.Exit{Code: byTerm}, s.ends())
+					if late {
+						assert.Equal(t, r.late, s.ends().Code, "%s, %s", how, kind)
+					} else {
+						s.signals <- syscall.SIGTERM
+						assert.Equal(t, terminal.Exit{Code: byTerm}, s.ends())
+					}
 					assert.LessOrEqual(t, time.Since(began), wait.LongestForget(lease), "%s, %s", how, kind)
+					assert.Empty(t, s.began, "%s, %s: no program is started", how, kind)
 					work.exit(0)
 					holder.ends()
 					s.Refuse(nil)
