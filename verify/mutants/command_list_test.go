@@ -38,7 +38,7 @@ const (
 
 var (
 	childMutants = of("./cmd/spindle/internal/child",
-		one("a watchdog is up to a second late", "TestAWatchdogActsAtItsDeadline", childWatchGo,
+		one("a watchdog is up to a second late", "TestAWatchdogActsEachTimeItsParentIsLate", childWatchGo,
 			"\t\tif !acted {\n", "\t\tif acted {\n"),
 		one("a stopped watchdog does not hear the order to act", "TestAWatchdogThatIsStoppedObeysTheOrderToAct", childDogGo,
 			"\tgoOn(w.process)\n\tselect {", "\tselect {"),

@@ -302,25 +302,6 @@ func TestADrainingAgentWaitsForItsPrograms(t *testing.T) {
 	})
 }
 
-// A program whose agent was killed can release its lock through another agent, if it knows the id of its hold.
-func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
-	among(t, 10, func(b *bed) {
-		held := b.asks("p", "POST /v1/locks?name=a&lease=1h").reads("held")
-		other := newBed(t, func(c *Config) { c.Locks = table.Table{Store: b.store} })
-		other.serve()
-		path := fmt.Sprintf("POST /v1/release?name=a&token=%d&hold=", held.Token)
-		status, j := other.call("p", path+strings.Repeat("0", 32))
-		assert.Equal(t, http.StatusNotFound, status, j)
-		assert.NotEmpty(t, b.holder("a"))
-		status, j = other.call("p", path+held.Hold)
-		assert.Equal(t, http.StatusOK, status, j)
-		assert.Empty(t, b.holder("a"))
-		status, _ = other.call("p", path+held.Hold)
-		assert.Equal(t, http.StatusGone, status)
-		other.ends()
-	})
-}
-
 // A client that closes its direction of the connection gets no answer to its release before the release has taken effect.
 func TestAReleaseIsNotConfirmedBeforeItsCommit(t *testing.T) {
 	b := onSocket(t)
@@ -344,15 +325,10 @@ func TestTheAgentsMetrics(t *testing.T) {
 	among(t, 10, func(b *bed) {
 		held := b.asks("p", "POST /v1/locks?name=a&lease=1s").reads("held")
 		probes := httptest.NewRecorder()
-		metrics := func() string {
-			s := b.asks("p", "GET /metrics")
-			s.wait()
-			return string(s.body)
-		}
-		assert.Contains(t, metrics(), `spindle_agent_holds{state="held"} 1`)
+		assert.Contains(t, b.metrics("p"), `spindle_agent_holds{state="held"} 1`)
 		b.agent.ReadOnly().ServeHTTP(probes, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		assert.Contains(t, probes.Body.String(), `spindle_agent_held{spindle_lock="a"} 1`, "the metrics listener is for the agent's operators")
 		b.call("p", "POST /v1/holds/"+held.Hold+"/release")
-		assert.Contains(t, metrics(), `spindle_agent_holds_ended_total{outcome="released"} 1`)
+		assert.Contains(t, b.metrics("p"), `spindle_agent_holds_ended_total{outcome="released"} 1`)
 	})
 }

@@ -337,6 +337,13 @@ func (b *bed) call(program, request string, headers ...string) (int, map[string]
 	return s.answer()
 }
 
+// metrics returns the metrics, as a program reads them.
+func (b *bed) metrics(program string) string {
+	s := b.asks(program, "GET /metrics")
+	s.wait()
+	return string(s.body)
+}
+
 // next returns the next line. It reports false once the response has ended.
 func (s *stream) next() (l said, ok bool) {
 	select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -15,9 +16,7 @@ var ownMetrics = regexp.MustCompile(`(?m)^spindle_agent_.*`)
 
 // counted returns the agent's metrics, as root reads them.
 func (b *bed) counted() []string {
-	s := b.asks("root", "GET /metrics")
-	s.wait()
-	return ownMetrics.FindAllString(string(s.body), -1)
+	return ownMetrics.FindAllString(b.metrics("root"), -1)
 }
 
 // Every state and every outcome has its number from the start, also if it is 0: an alert on an increase needs a number to start from.
@@ -63,12 +62,7 @@ func TestTheMetricsCountEveryHoldInItsState(t *testing.T) {
 		b.breaks(lost.reads("held"))
 		lost.reads("lost")
 		unknown := b.asks("p2", "POST /v1/locks?name=unknown&lease=1s").reads("held")
-		b.link.Refuse(func(step string) error {
-			if step == "release" {
-				return memstore.ErrCut
-			}
-			return nil
-		})
+		b.link.Refuse(fleet.Refusing("release", memstore.ErrCut))
 		status, j := b.call("p2", "POST /v1/holds/"+unknown.Hold+"/release")
 		assert.Equal(t, http.StatusAccepted, status, j)
 		counts(t, b, []string{"a", "b", "stops"}, map[string]int{"waiting": 1, "held": 1, "stopping": 1, "orphaned": 1,

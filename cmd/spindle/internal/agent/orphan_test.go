@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // A lock of an agent that has ended is released only to the owner of its hold, and only if all of the locks are still held under the
-// token. A mistaken request releases nothing, and an outcome that nobody knows is not called a release.
-func TestAReleaseWithoutItsAgentIsForItsOwnerOnly(t *testing.T) {
+// token. A mistaken request releases nothing, and an unknown outcome is not called a release.
+func TestTheLockOfADeadAgentIsReleasedByItsOwner(t *testing.T) {
 	among(t, 10, func(b *bed) {
 		held := b.asks("p", "POST /v1/locks?name=a&name=b&lease=1h").reads("held")
 		single := b.asks("p", "POST /v1/locks?name=c&lease=1h").reads("held")
@@ -33,7 +34,7 @@ func TestAReleaseWithoutItsAgentIsForItsOwnerOnly(t *testing.T) {
 			request string
 			status  int
 			code    any
-			cut     func(step string) bool
+			refuse  func(step string) error
 		}{
 			{by: other, request: "POST /v1/release?token=1&hold=0123", status: 400, code: "bad-parameter"},
 			{by: other, request: fmt.Sprintf("POST /v1/release?token=%d&name=a", held.Token), status: 400, code: "bad-parameter"},
@@ -45,27 +46,28 @@ func TestAReleaseWithoutItsAgentIsForItsOwnerOnly(t *testing.T) {
 			{by: other, request: path(held.Token, held.Hold, "a", "free"), status: 410, code: "lost"},
 			{by: other, request: path(held.Token, single.Hold, "a", "b"), status: 404, code: "no-such-hold"},
 			{by: other, request: path(held.Token, held.Hold+"0", "a", "b"), status: 404, code: "no-such-hold"},
+			{by: other, request: path(single.Token, strings.Repeat("0", 32), "c"), status: 404, code: "no-such-hold"},
 			{by: other, request: path(int64(claimed), held.Hold, "claimed"), status: 410, code: "lost"},
-			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 503, code: "unavailable", cut: func(string) bool { return true }},
-			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 202, cut: func(step string) bool { return step == "release" }},
+			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 503, code: "unavailable", refuse: func(string) error { return memstore.ErrCut }},
+			{by: other, request: path(held.Token, held.Hold, "a", "b"), status: 202, refuse: fleet.Refusing("release", memstore.ErrCut)},
 		} {
-			b.link.Refuse(func(step string) error {
-				if c.cut != nil && c.cut(step) {
-					return memstore.ErrCut
-				}
-				return nil
-			})
+			b.link.Refuse(c.refuse)
 			status, j := c.by.call("p", c.request)
 			assert.Equal(t, []any{c.status, c.code}, []any{status, j["code"]}, "%s: %v", c.request, j)
 			for _, name := range []string{"a", "b", "c"} {
 				assert.NotEmpty(t, b.holder(name), "%s: %s is still held", c.request, name)
 			}
-			b.link.Refuse(func(string) error { return nil })
 		}
+		b.link.Refuse(nil)
 		status, j := other.call("p", path(held.Token, held.Hold, "a", "b"))
 		assert.Equal(t, []any{200, "released"}, []any{status, j["state"]})
 		assert.Empty(t, b.holder("a")+b.holder("b"))
 		assert.NotEmpty(t, b.holder("c"))
+		status, j = other.call("p", path(held.Token, held.Hold, "a", "b"))
+		assert.Equal(t, []any{410, "lost"}, []any{status, j["code"]}, "a second release")
+		status, j = other.call("p", path(single.Token, single.Hold, "c"))
+		assert.Equal(t, []any{200, "released"}, []any{status, j["state"]})
+		assert.Empty(t, b.holder("c"))
 		other.ends()
 	})
 }

@@ -49,10 +49,9 @@ func TestAUserHasPowerOverTheHoldsOfItsOwn(t *testing.T) {
 			status, j := b.call(who, "GET /v1/holds")
 			assert.Equal(t, http.StatusOK, status)
 			assert.Len(t, j["holds"], map[bool]int{true: 1}[own], who)
-			metrics := b.asks(who, "GET /metrics")
-			metrics.wait()
-			assert.Contains(t, string(metrics.body), `spindle_agent_holds{state="held"} 1`)
-			assert.Equal(t, all, strings.Contains(string(metrics.body), "secret"), who)
+			metrics := b.metrics(who)
+			assert.Contains(t, metrics, `spindle_agent_holds{state="held"} 1`)
+			assert.Equal(t, all, strings.Contains(metrics, "secret"), who)
 			want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[own]
 			status, _ = b.call(who, "GET /v1/holds/"+held.Hold)
 			assert.Equal(t, want, status, who)
@@ -87,7 +86,7 @@ func TestAUserHasPowerOverTheHoldsOfItsOwn(t *testing.T) {
 	}
 }
 
-// Whoever asks a drained agent for a lock is told so, and the locks that are held stay held until their programs release them.
+// A drained agent refuses every request for a lock, and says why. The locks that are held stay held until their programs release them.
 func TestADrainIsForTheWholeAgent(t *testing.T) {
 	amongUsers(t, func(b *bed) {
 		p, q := b.asks("p", "POST /v1/locks?name=a&lease=1h"), b.asks("q", "POST /v1/locks?name=b&lease=1h")
