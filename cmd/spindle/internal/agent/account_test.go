@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -58,30 +57,41 @@ func TestAHoldIsDescribedInEveryPhaseAndAfterEveryEnd(t *testing.T) {
 }
 
 // The answer to a release, or to a request that the work is done, is 200 only if the lock was held until then, and if the key was
-// recorded as done when that was asked. Every loss is 410, and an outcome that nobody knows is 202.
+// recorded as done when that was asked. Every loss is 410, and an unknown outcome is 202.
 func TestTheAnswerToAReleaseSaysWhatBecameOfTheLock(t *testing.T) {
-	for _, lost := range []string{"", "why"} {
-		for _, failure := range []error{nil, lock.ErrNotHeld, spindle.ErrSuperseded, spindle.ErrExpired, context.DeadlineExceeded, errPlain} {
-			for _, recorded := range []bool{false, true} {
-				for _, done := range []bool{false, true} {
-					s := status{phase: over, lost: lost, failure: failure, done: recorded}
-					said := httptest.NewRecorder()
-					s.becameOf(done).write(said)
-					status, says := http.StatusOK, `"state":"released"`
-					switch {
-					case lost != "":
-						status, says = http.StatusGone, `"detail":"why"`
-					case done && !recorded:
-						status, says = http.StatusGone, "not recorded as done"
-					case failure == context.DeadlineExceeded || failure == errPlain:
-						status, says = http.StatusAccepted, `"state":"unknown"`
-					case failure != nil:
-						status, says = http.StatusGone, failure.Error()
-					}
-					assert.Equal(t, status, said.Code, "%+v, done=%v", s, done)
-					assert.Contains(t, said.Body.String(), says, "%+v, done=%v", s, done)
-				}
-			}
+	type want struct {
+		status int
+		says   string
+	}
+	released, unknown := want{http.StatusOK, `"state":"released"`}, want{http.StatusAccepted, `"state":"unknown"`}
+	undone, why := want{http.StatusGone, "not recorded as done"}, want{http.StatusGone, `"detail":"why"`}
+	for _, c := range []struct {
+		lost         string
+		failure      error
+		want, undone want // undone: if the program asked to record the key, but it was not recorded
+	}{
+		{"", nil, released, undone},
+		{"", lock.ErrNotHeld, want{http.StatusGone, lock.ErrNotHeld.Error()}, undone},
+		{"", spindle.ErrSuperseded, want{http.StatusGone, spindle.ErrSuperseded.Error()}, undone},
+		{"", spindle.ErrExpired, want{http.StatusGone, spindle.ErrExpired.Error()}, undone},
+		{"", context.DeadlineExceeded, unknown, undone},
+		{"", errPlain, unknown, undone},
+		{"why", nil, why, why},
+		{"why", lock.ErrNotHeld, why, why},
+		{"why", spindle.ErrSuperseded, why, why},
+		{"why", spindle.ErrExpired, why, why},
+		{"why", context.DeadlineExceeded, why, why},
+		{"why", errPlain, why, why},
+	} {
+		for _, r := range []struct {
+			recorded, done bool
+			want           want
+		}{{false, false, c.want}, {true, false, c.want}, {true, true, c.want}, {false, true, c.undone}} {
+			s := status{phase: over, lost: c.lost, failure: c.failure, done: r.recorded}
+			said := httptest.NewRecorder()
+			s.becameOf(r.done).write(said)
+			assert.Equal(t, r.want.status, said.Code, "%+v, done=%v", s, r.done)
+			assert.Contains(t, said.Body.String(), r.want.says, "%+v, done=%v", s, r.done)
 		}
 	}
 }
@@ -139,7 +149,7 @@ func TestAHolderIsNamedAfterItsProgram(t *testing.T) {
 		{"h/i", "a/b\nc\x7f", peer.Identity{PID: 7}, "h-i/7/a-b-c-/"},
 		{"h\n", "\xffa", peer.Identity{PID: 7}, "h-/7/a/"},
 	} {
-		assert.Equal(t, c.want+proof, holderOf(c.host, "id", c.label, c.who), "%+v", cmp.Or(c.label, c.who.String()))
+		assert.Equal(t, c.want+proof, holderOf(c.host, "id", c.label, c.who), "%+v", c)
 	}
 	assert.NotEqual(t, proofOf("other"), proof)
 	assert.NotContains(t, holderOf("h", "id", "", peer.Identity{}), "/id", "the id is a secret")

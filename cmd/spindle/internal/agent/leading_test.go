@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Who leads is answered for every election that programs of this agent may take part in. The probe is positive for an election that
-// one of its programs leads, and for nothing else: a load balancer sends the traffic there.
+// The probe is positive for an election that one of the agent's programs leads, and for nothing else: a load balancer sends the traffic
+// there.
 func TestAProbeIsPositiveOnlyForAnElectionThatIsLed(t *testing.T) {
 	among(t, 10, func(b *bed) {
 		leads := func(name string) int { return b.asks("p", "GET /v1/leading?name="+name).wait() }

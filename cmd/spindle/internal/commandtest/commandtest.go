@@ -53,6 +53,9 @@ func Complaints(f func()) []string {
 	_ = terminal.Stderr.Format.Set("json")
 	defer func() { terminal.Stderr = before }()
 	f()
+	if out.String() == "" {
+		return nil
+	}
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 

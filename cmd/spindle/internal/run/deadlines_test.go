@@ -59,14 +59,7 @@ func TestAProgramIsSignaledOnceAndKilledInTimeWhateverHappens(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		lease := []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, time.Minute, 10 * time.Minute}[r.IntN(5)]
 		grace := []time.Duration{0, lease / 10, lease / 4, time.Hour}[r.IntN(4)]
-		spare := lease / 20
-		if spare > time.Second {
-			spare = time.Second
-		}
-		most := lease / 4
-		if grace < most {
-			most = grace
-		}
+		spare, most := min(lease/20, time.Second), min(lease/4, grace)
 		d := deadlines{lease: lease, grace: grace}
 		now := at(0)
 		until := now.Add(lease)

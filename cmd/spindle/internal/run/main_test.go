@@ -54,6 +54,6 @@ func takeAway(t *testing.T, store *memstore.Store) {
 	require.NoError(t, table.Table{Store: store}.Release(t.Context(), tokenIn(store, "job"), "job"))
 }
 
-func ask(t *testing.T, store *memstore.Store, name string) {
-	require.NoError(t, table.Table{Store: store}.Ask(t.Context(), table.ByOperator, name, tokenIn(store, name)))
+func ask(tb testing.TB, store *memstore.Store, name string) {
+	require.NoError(tb, table.Table{Store: store}.Ask(tb.Context(), table.ByOperator, name, tokenIn(store, name)))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/table"
+	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
@@ -31,9 +32,6 @@ var numbers = regexp.MustCompile(`(token |lost in |done |done, )[0-9.]+`)
 func transcript(t *testing.T, id string, f func()) string {
 	var said []string
 	for _, line := range commandtest.Complaints(f) {
-		if line == "" { // nothing was said
-			continue
-		}
 		var entry struct {
 			Level, Msg, Lock, ID, Key string
 			Token                     int64
@@ -70,16 +68,16 @@ func recorded(t *testing.T, store *memstore.Store, due table.Due) {
 // name, and with the token while the lock is held. With --quiet, only the problems are, and what ends them.
 func TestExecTellsEachTurnFromItsBeginningToItsEnd(t *testing.T) {
 	for name, r := range map[string]struct {
-		change  func(t *testing.T, s *site, store *memstore.Store)
-		happens func(t *testing.T, s *site, store *memstore.Store)
+		change  func(s *site, store *memstore.Store)
+		happens func(s *site, store *memstore.Store)
 		want    string
 	}{
-		"it runs": {happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
+		"it runs": {happens: func(s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
 *holding job, token N
 *released job`},
 		"it has a signal to announce": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) { handingOver(s) },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) { handingOver(s) },
+			happens: func(s *site, _ *memstore.Store) {
 				s.running()
 				s.signals <- syscall.SIGINT
 			}, want: `
@@ -87,10 +85,10 @@ func TestExecTellsEachTurnFromItsBeginningToItsEnd(t *testing.T) {
 *about to give up job; work will get the signal "interrupt" as soon as the other candidates have been told
 *released job`},
 		"it is asked for the lock": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) { handingOver(s) },
-			happens: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) { handingOver(s) },
+			happens: func(s *site, store *memstore.Store) {
 				p := s.running()
-				ask(t, store, "job")
+				ask(s.t, store, "job")
 				<-p.Done()
 				s.running().exit(0)
 			}, want: `
@@ -101,8 +99,8 @@ job was handed over; competing again
 *holding job, token N
 *released job`},
 		"its program ends, fails, and is started again": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.restart = true },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) { s.exec.restart = true },
+			happens: func(s *site, _ *memstore.Store) {
 				s.running().exit(0)
 				s.running().exit(3)
 				s.running()
@@ -116,20 +114,20 @@ work has ended; competing again
 !exit code 3; competing again
 *holding job, token N
 *released job`},
-		"it is stopped for too long": {happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().stop(syscall.SIGSTOP) }, want: `
+		"it is stopped for too long": {happens: func(s *site, _ *memstore.Store) { s.running().stop(syscall.SIGSTOP) }, want: `
 *holding job, token N
 !*work was stopped; if it does not continue within 10s, exec will end it and release job
 !*work was stopped for 10s; ending work, which will be killed if it has not exited after 2.5s
 *released job`},
 		"it runs for too long": {
-			change:  func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.runTimeout, s.ignores = lease, true },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running() }, want: `
+			change:  func(s *site, _ *memstore.Store) { s.exec.runTimeout, s.ignores = lease, true },
+			happens: func(s *site, _ *memstore.Store) { s.running() }, want: `
 *holding job, token N
 !*work has run for 10s; ending work, which will be killed if it has not exited after 2.5s
 *released job`},
 		"it does not exit": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.limit, s.ignores = lease, true },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) { s.exec.limit, s.ignores = lease, true },
+			happens: func(s *site, _ *memstore.Store) {
 				s.running()
 				s.signals <- syscall.SIGTERM
 			}, want: `
@@ -137,10 +135,10 @@ work has ended; competing again
 !*work has not exited 10s after it was signaled to end; killing it
 *released job`},
 		"its lock is taken away": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) { s.exec.restart = true },
-			happens: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) { s.exec.restart = true },
+			happens: func(s *site, store *memstore.Store) {
 				p := s.running()
-				takeAway(t, store)
+				takeAway(s.t, store)
 				<-p.Done()
 				s.running()
 				s.signals <- syscall.SIGTERM
@@ -150,9 +148,9 @@ work has ended; competing again
 !job was lost: the token was superseded or released; competing again
 *holding job, token N
 *released job`},
-		"it is cut off for a while": {happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+		"it is cut off for a while": {happens: func(s *site, _ *memstore.Store) {
 			p := s.running()
-			s.Refuse(away("heartbeat"))
+			s.Refuse(fleet.Refusing("heartbeat", commandtest.Away))
 			time.Sleep(lease / 2)
 			s.Refuse(nil)
 			time.Sleep(lease)
@@ -162,7 +160,7 @@ work has ended; competing again
 !*jeopardy: job is still held, but will be lost in Ns unless a heartbeat is acknowledged: heartbeat: rpc error: code = Unavailable desc = the database is away
 *safe: heartbeats for job are acknowledged again
 *released job`},
-		"its watchdog is killed": {happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+		"its watchdog is killed": {happens: func(s *site, _ *memstore.Store) {
 			p := s.running()
 			close(p.unwatched)
 			time.Sleep(lease / 10)
@@ -172,7 +170,7 @@ work has ended; competing again
 !*the watchdog for work was killed and has been replaced
 *released job`},
 		"its health check fails": {
-			change: func(_ *testing.T, s *site, _ *memstore.Store) {
+			change: func(s *site, _ *memstore.Store) {
 				n := 0
 				s.exec.unhealthy = 3
 				s.check = func(context.Context, role) error {
@@ -182,7 +180,7 @@ work has ended; competing again
 					return nil
 				}
 			},
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running() }, want: `
+			happens: func(s *site, _ *memstore.Store) { s.running() }, want: `
 *holding job, token N
 !*the health check failed (failure 1 of 3 in a row): sick (check 2)
 !*the health check failed (failure 1 of 3 in a row): sick (check 4)
@@ -190,23 +188,23 @@ work has ended; competing again
 !*the health check failed: sick (check 6); ending work, which will be killed if it has not exited after 2.5s
 *released job`},
 		"it does its work": {
-			change:  func(_ *testing.T, s *site, _ *memstore.Store) { doingOnce(s) },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
+			change:  func(s *site, _ *memstore.Store) { doingOnce(s) },
+			happens: func(s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
 *holding job, token N key=1
 *released job: 1 is done key=1`},
 		"it fails to do its work": {
-			change:  func(_ *testing.T, s *site, _ *memstore.Store) { doingOnce(s) },
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
+			change:  func(s *site, _ *memstore.Store) { doingOnce(s) },
+			happens: func(s *site, _ *memstore.Store) { s.running().exit(3) }, want: `
 *holding job, token N key=1
 *released job: 1 is not done key=1`},
 		"its work is done while it claims the lock, and it can't ask at first": {
-			change: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, store *memstore.Store) {
 				doingOnce(s)
 				held, refused := false, 0
 				s.After(func(step string) {
 					if step == "confirm" {
 						held = true
-						require.NoError(t, store.Commit(t.Context(), "test", table.Record("job", tokenIn(store, "job"), table.Due{Key: "1"}, "other")))
+						require.NoError(s.t, store.Commit(s.t.Context(), "test", table.Record("job", tokenIn(store, "job"), table.Due{Key: "1"}, "other")))
 					}
 				})
 				s.Refuse(func(step string) error {
@@ -222,26 +220,26 @@ work has ended; competing again
 *job: 1 was already done, Ns ago, by other key=1
 *released job key=1`},
 		"its work was done before": {
-			change: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, store *memstore.Store) {
 				doingOnce(s)
-				recorded(t, store, table.Due{Key: "2"})
+				recorded(s.t, store, table.Due{Key: "2"})
 			}, want: `
 job: skipping 1 because the larger key 2 was done Ns ago, by other. It is not known whether 1 ever ran key=1`},
 		"its work had another period": {
-			change: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, store *memstore.Store) {
 				s.exec.once = once{schedule: ofCron(day)}
-				recorded(t, store, table.Due{Key: "1999-12-31T23:37:30Z", Period: time.Hour})
+				recorded(s.t, store, table.Due{Key: "1999-12-31T23:37:30Z", Period: time.Hour})
 			},
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
+			happens: func(s *site, _ *memstore.Store) { s.running().exit(0) }, want: `
 job: the last completed key, 1999-12-31T23:37:30Z, was recorded with --every 1h. Because the period has changed, a smaller key counts as done only if its time came before the last key was recorded key=2000-01-01T00:07:30Z
 *holding job, token N key=2000-01-01T00:07:30Z
 *released job: 2000-01-01T00:07:30Z is done key=2000-01-01T00:07:30Z`},
 		"another holds the lock, and the database is away for a while": {
-			change: func(t *testing.T, s *site, store *memstore.Store) {
-				other := newSite(t, store, "other").start()
+			change: func(s *site, store *memstore.Store) {
+				other := newSite(s.t, store, "other").start()
 				other.running()
 			},
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			happens: func(s *site, _ *memstore.Store) {
 				time.Sleep(lease)
 				s.Refuse(func(string) error { return commandtest.Away })
 				time.Sleep(3 * lease)
@@ -253,12 +251,12 @@ waiting for job: held by other, token N
 !can't compete for job, will try again: observe: rpc error: code = Unavailable desc = the database is away; the database can't be reached
 competing for job again`},
 		"another gives the semaphore a smaller size": {
-			change: func(t *testing.T, s *site, store *memstore.Store) {
+			change: func(s *site, store *memstore.Store) {
 				s.exec.slots = 3
-				other := newSite(t, store, "other", func(s *site) { s.exec.slots = 1 }).start()
+				other := newSite(s.t, store, "other", func(s *site) { s.exec.slots = 1 }).start()
 				other.running()
 			},
-			happens: func(_ *testing.T, s *site, _ *memstore.Store) {
+			happens: func(s *site, _ *memstore.Store) {
 				time.Sleep(3 * lease)
 				s.signals <- syscall.SIGTERM
 			}, want: `
@@ -271,11 +269,11 @@ competing for job again`},
 					said := transcript(t, "a", func() {
 						s := newSite(t, store, "a", func(s *site) {
 							if s.exec.quiet = quiet; r.change != nil {
-								r.change(t, s, store)
+								r.change(s, store)
 							}
 						}).start()
 						if r.happens != nil {
-							r.happens(t, s, store)
+							r.happens(s, store)
 						}
 						s.ends()
 					})
@@ -298,12 +296,120 @@ func problems(said string) string {
 	return strings.Join(lines, "\n")
 }
 
-// away refuses a step.
-func away(step string) func(string) error {
-	return func(s string) error {
-		if s == step {
-			return commandtest.Away
-		}
-		return nil
+// An operator reads in the log what guard did, when and why.
+func TestGuardTellsEachTermFromItsBeginningToItsEnd(t *testing.T) {
+	for name, r := range map[string]struct {
+		held    bool // by another guard
+		dies    bool // that guard is cut off after two leases
+		change  func(*guardSite)
+		happens func(w *guardWorld, a *guardSite)
+		want    string
+	}{
+		"it is active, and stopped": {happens: func(w *guardWorld, a *guardSite) { w.until("a") }, want: `
+lock: the service is inactive
+lock: holding the lock, token N
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
+		"it is asked for the lock": {change: func(a *guardSite) { handsOver(a.guard) }, happens: func(w *guardWorld, a *guardSite) {
+			w.until("a")
+			time.Sleep(renew)
+			ask(w.t, w.store, "lock")
+			w.gone("a")
+			w.until("a")
+		}, want: `
+lock: the service is inactive
+lock: holding the lock, token N
+lock: the service is active
+lock: asked to hand over the lock
+lock: the service is inactive
+lock: released the lock
+lock: holding the lock, token N
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
+		"the activation fails": {change: func(a *guardSite) { a.turnOn = renew }, happens: func(w *guardWorld, a *guardSite) {
+			w.until("a")
+			a.set(func() { a.broken = 1 })
+			w.gone("a")
+			w.until("a")
+			time.Sleep(2 * renew)
+		}, want: `
+lock: the service is inactive
+lock: holding the lock, token N
+!lock: the service could not be activated: it does not want to
+lock: the service is inactive
+lock: released the lock
+lock: holding the lock, token N
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
+		"the service is sick while it is active": {happens: func(w *guardWorld, a *guardSite) {
+			w.until("a")
+			a.set(func() { a.sick, a.broken = true, 2 })
+			w.gone("a")
+			time.Sleep(3 * guardLease)
+			a.set(func() { a.sick = false })
+			w.until("a")
+		}, want: `
+lock: the service is inactive
+lock: holding the lock, token N
+lock: the service is active
+!lock: the health check failed: sick
+!lock: THE SERVICE COULD NOT BE DEACTIVATED, trying again: it does not want to
+lock: left the lock to expire
+!lock: THE SERVICE COULD NOT BE DEACTIVATED, trying again: it does not want to
+lock: the service is inactive
+!lock: not competing because the health check failed: sick
+lock: competing again because the health check succeeded
+lock: holding the lock, token N
+lock: waiting 2s because the service may still be active on the last holder's machine
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
+		"the service is sick on standby": {held: true, happens: func(w *guardWorld, a *guardSite) {
+			time.Sleep(2 * guardLease)
+			a.set(func() { a.sick = true })
+			time.Sleep(2 * guardLease)
+			a.set(func() { a.sick = false })
+			time.Sleep(2 * guardLease)
+		}, want: `
+lock: the service is inactive
+waiting for lock: held by other, token N
+!lock: not competing because the health check failed: sick
+lock: competing again because the health check succeeded`},
+		"the holder dies": {held: true, dies: true, happens: func(w *guardWorld, a *guardSite) {
+			time.Sleep(2 * guardLease)
+			w.until("a")
+		}, want: `
+lock: the service is inactive
+waiting for lock: held by other, token N
+lock: holding the lock, token N
+lock: waiting 2s because the service may still be active on the last holder's machine
+lock: the service is active
+lock: the service is inactive
+lock: released the lock`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *guardWorld) {
+				said := transcript(t, "a", func() {
+					a := w.site("a", func(g *guarding) { g.quiet = false })
+					if r.held {
+						other := w.start("other")
+						w.until("other")
+						if r.dies {
+							time.AfterFunc(2*guardLease, other.Cut)
+						}
+					}
+					if r.change != nil {
+						r.change(a)
+					}
+					a.begin()
+					r.happens(w, a)
+					a.end()
+				})
+				assert.Equal(t, strings.TrimPrefix(r.want, "\n"), said)
+			})
+		})
 	}
 }
