@@ -131,7 +131,7 @@ func TestOnePartitionThatNobodyCanClaimCostsTheOthersNothing(t *testing.T) {
 			if p.Health() != nil {
 				c.loseTerm(p)
 				c.until(lease, "it to be back", func() bool { return strings.Count(p.log.String(), "msg=joined") == 2 })
-				assert.False(t, c.onTrial(p), "it was not useless")
+				assert.False(t, c.recordOf(p).Trial, "it was not useless")
 			}
 		}
 		row.Store("")
@@ -254,14 +254,6 @@ func TestAMemberThatCanNotLookReleasesWhatItHas(t *testing.T) {
 			free()
 		})
 	}
-}
-
-// onTrial reports whether the term of a process is on trial.
-func (c *cluster) onTrial(p *process) bool {
-	c.t.Helper()
-	s, err := table.Table{Store: c.store}.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{Members: true})
-	require.NoError(c.t, err)
-	return s.Members[c.slotOf(p).Name].LeaseRecord.Trial
 }
 
 // Many warnings with the same cause are logged as one line.

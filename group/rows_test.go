@@ -43,6 +43,14 @@ func (c *cluster) slotOf(p *process) table.LeaseRef {
 	return table.LeaseRef{}
 }
 
+// recordOf returns what the row of the process's member says.
+func (c *cluster) recordOf(p *process) *table.LeaseRecord {
+	c.t.Helper()
+	s, err := table.Table{Store: c.store}.LookAtGroup(c.t.Context(), "orders", table.GroupQuery{Members: true})
+	require.NoError(c.t, err)
+	return s.Members[c.slotOf(p).Name].LeaseRecord
+}
+
 // leaseRow returns the key of the lease row of a partition that the process has.
 func (p *process) leaseRow(partition string) string {
 	_, token := p.Has(partition)
