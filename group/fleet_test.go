@@ -369,6 +369,14 @@ func (c *cluster) inHand(p *process) *term {
 // reply waits for the reply to a request of a term in hand, and handles it.
 func (t *term) reply() { (<-t.send.replies)() }
 
+// answers makes all further requests of a term in hand take a while and return err, without any effect.
+func (t *term) answers(after time.Duration, err error) {
+	t.send.table.Store = table.Via(func(context.Context, string, func(context.Context, table.Store) error) error {
+		time.Sleep(after)
+		return err
+	})
+}
+
 // settled makes a term in hand take its steps until it waits for its next regular poll.
 func (t *term) settled() *term {
 	for t.goOn(); t.due() == 0 || t.polls.pending || t.upkeep.publishing || t.moves.under > 0; t.goOn() {

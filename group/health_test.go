@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
+	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
 )
 
@@ -215,4 +217,85 @@ func TestEachTimeThatWorkHangsIsSaid(t *testing.T) {
 			c.until(lease, "a to have all", spreadOver(2, a))
 		}
 	})
+}
+
+// Health is about the problem that has lasted longest, whichever it is. A member is balanced only if nothing at all is left to do.
+func TestTheProblemThatHasLastedLongestIsTheHealth(t *testing.T) {
+	no := errors.New("no")
+	type problem struct {
+		says  string
+		cause func(h *term, since elect.Instant)
+	}
+	problems := []problem{
+		{"the process has not been in the group", func(h *term, since elect.Instant) { h.m.out, h.m.failing = since, no }},
+		{"it has been impossible to claim or release any partition", func(h *term, since elect.Instant) {
+			h.conduct.Failed(since, no, true, h.m.inventory.All[0], h.m.inventory.All[1])
+		}},
+		{`partition "1" has been impossible to claim or release`, func(h *term, since elect.Instant) {
+			h.m.inventory.All[1].Suspect.Fail(since, lease, no)
+		}},
+	}
+	for mask := range 1 << len(problems) {
+		for first := range problems {
+			inVirtualTime(t, func(c *cluster) {
+				_, h := c.holding(2)
+				defer h.letGo()
+				now, worst := h.now(), -1
+				for i := range problems {
+					i = (first + i) % len(problems)
+					if mask>>i&1 == 0 {
+						continue
+					}
+					if worst < 0 {
+						worst = i
+					}
+					time.Sleep(lease)
+					problems[i].cause(h, h.now())
+					if worst == i {
+						now = h.now()
+					}
+				}
+				h.m.report(h)
+				got := h.m.g.standing.trouble
+				if worst < 0 {
+					assert.Nil(c.t, got)
+					return
+				}
+				require.NotNil(c.t, got)
+				assert.Equal(c.t, trouble{problems[worst].says, now, no}, *got)
+				h.m.inventory.All[0].Busy = &share.Assignment{Since: now}
+				time.Sleep(lease)
+				h.m.report(nil)
+				assert.Equal(c.t, trouble{`the work on partition "0" has been ignoring the cancellation of its context`, now, nil}, *h.m.g.standing.stuck)
+			})
+		}
+	}
+	for what, change := range map[string]func(h *term){
+		"nothing":            func(*term) {},
+		"it leaves":          func(h *term) { h.leave.why = spindle.ErrStopped },
+		"a partition moves":  func(h *term) { h.m.inventory.All[0].Target = false },
+		"one is to be freed": func(h *term) { h.m.inventory.Doubt(h.m.inventory.All[0]) },
+		"the plan is old":    func(h *term) { h.upkeep.planning = h.upkeep.planning.Evicted([]string{h.own.Name}) },
+	} {
+		inVirtualTime(t, func(c *cluster) {
+			p := c.process("a", Numbered(2))
+			h := c.inHand(p)
+			h.settled()
+			require.Equal(c.t, 2, p.has())
+			change(h)
+			waits := make(chan struct{})
+			p.standing.changed = waits
+			h.m.report(h)
+			assert.Equal(c.t, what == "nothing", p.standing.balanced, what)
+			select {
+			case <-waits:
+			default:
+				assert.Fail(c.t, "nobody is woken")
+			}
+			h.m.report(nil)
+			assert.False(c.t, p.standing.balanced, "%s: it is in no term", what)
+			h.revokeTerm(ErrMoved)
+			h.letGo()
+		})
+	}
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/elect"
 	"github.com/spindle-lock/spindle/internal/share"
 	"github.com/spindle-lock/spindle/internal/table"
@@ -46,10 +44,7 @@ func TestWhatFollowsFromTheReplyToARelease(t *testing.T) {
 					}
 				}
 				require.Zero(c.t, h.moves.releases.left(h.polls.clock), what)
-				h.send.table.Store = table.Via(func(context.Context, string, func(context.Context, table.Store) error) error {
-					time.Sleep(took)
-					return err
-				})
+				h.answers(took, err)
 				if revoking {
 					h.moves.revokes.set(h.polls.clock, lease/50)
 				}
@@ -58,12 +53,16 @@ func TestWhatFollowsFromTheReplyToARelease(t *testing.T) {
 				assert.Zero(c.t, h.moves.releases.left(h.polls.clock), "%s: one is left for the next commit", what)
 				h.moves.releases.off()
 				h.reply()
+				want := never
+				if revoking {
+					want = 2 * took
+				}
 				next, poll := h.moves.revokes.left(h.polls.clock), h.polls.next.left(h.polls.clock)
 				if err == nil {
 					assert.Equal(c.t, map[string]int{"free": batch, "revoking": 1, "held": 1}, h.states(), what)
 					assert.Equal(c.t, elect.Instant{}, h.conduct.Since, what)
 					assert.Equal(c.t, never, poll, what)
-					assert.Equal(c.t, []any{revoking, revoking}, []any{h.moves.revokes.on, next == 2*took}, what)
+					assert.Equal(c.t, want, next, what)
 				} else {
 					assert.Equal(c.t, map[string]int{"unresolved": batch, "revoking": 1, "held": 1}, h.states(), what)
 					assert.ErrorIs(c.t, h.conduct.Err, err, what)
@@ -137,13 +136,12 @@ func TestWhatMustComeBeforeARelease(t *testing.T) {
 func TestOneBatchIsRevokedAtATime(t *testing.T) {
 	for n := range 8 {
 		inVirtualTime(t, func(c *cluster) {
-			p, h := c.holding(n+1, batchesOf(6))
+			p := c.process("a", Numbered(n+1), batchesOf(6))
+			h := c.inHand(p).settled()
 			defer h.letGo()
-			members, _ := h.send.table.LookAtGroup(h.send.ctx, "orders", table.GroupQuery{Members: true, Body: true})
-			h.upkeep.planning = h.upkeep.planning.After(members, true)
-			next, _ := h.upkeep.planning.ToPublish(members, true, func(i int) string { return h.m.inventory.All[i].Lock })
-			h.upkeep.planning = h.upkeep.planning.Published(5, next)
-			require.True(c.t, h.upkeep.planning.Planned())
+			for _, e := range h.m.inventory.All {
+				e.Target = false
+			}
 			h.m.inventory.All[n].Target = true // the others must move
 			var works []*assignment
 			for _, x := range p.partitions {
@@ -163,87 +161,6 @@ func TestOneBatchIsRevokedAtATime(t *testing.T) {
 			h.moves.revokeMore()
 			assert.Equal(c.t, max(n-2*batch, 0)+1, p.has(), n)
 			assert.Equal(c.t, n >= 2*batch, h.moves.revokes.on, "%d: the last batch is the last", n)
-		})
-	}
-}
-
-// Health is about the problem that has lasted longest, whichever it is. A member is balanced only if nothing at all is left to do.
-func TestTheProblemThatHasLastedLongestIsTheHealth(t *testing.T) {
-	no := errors.New("no")
-	type problem struct {
-		says  string
-		cause func(h *term, since elect.Instant)
-	}
-	problems := []problem{
-		{"the process has not been in the group", func(h *term, since elect.Instant) { h.m.out, h.m.failing = since, no }},
-		{"it has been impossible to claim or release any partition", func(h *term, since elect.Instant) {
-			h.conduct.Failed(since, no, true, h.m.inventory.All[0], h.m.inventory.All[1])
-		}},
-		{`partition "1" has been impossible to claim or release`, func(h *term, since elect.Instant) {
-			h.m.inventory.All[1].Suspect.Fail(since, lease, no)
-		}},
-	}
-	for mask := range 1 << len(problems) {
-		for first := range problems {
-			inVirtualTime(t, func(c *cluster) {
-				_, h := c.holding(2)
-				defer h.letGo()
-				now, worst := h.now(), -1
-				for i := range problems {
-					i = (first + i) % len(problems)
-					if mask>>i&1 == 0 {
-						continue
-					}
-					if worst < 0 {
-						worst = i
-					}
-					time.Sleep(lease)
-					problems[i].cause(h, h.now())
-					if worst == i {
-						now = h.now()
-					}
-				}
-				h.m.report(h)
-				got := h.m.g.standing.trouble
-				if worst < 0 {
-					assert.Nil(c.t, got)
-					return
-				}
-				require.NotNil(c.t, got)
-				assert.Equal(c.t, trouble{problems[worst].says, now, no}, *got)
-				h.m.inventory.All[0].Busy = &share.Assignment{Since: now}
-				time.Sleep(lease)
-				h.m.report(nil)
-				assert.Equal(c.t, trouble{`the work on partition "0" has been ignoring the cancellation of its context`, now, nil}, *h.m.g.standing.stuck)
-			})
-		}
-	}
-	for what, change := range map[string]func(h *term){
-		"nothing":            func(*term) {},
-		"it leaves":          func(h *term) { h.leave.why = spindle.ErrStopped },
-		"a partition moves":  func(h *term) { h.m.inventory.All[0].Target = false },
-		"one is to be freed": func(h *term) { h.m.inventory.Doubt(h.m.inventory.All[0]) },
-		"the plan is old":    func(h *term) { h.upkeep.planning = h.upkeep.planning.Evicted([]string{h.own.Name}) },
-	} {
-		inVirtualTime(t, func(c *cluster) {
-			p := c.process("a", Numbered(2))
-			h := c.inHand(p)
-			h.settled()
-			require.Equal(c.t, 2, p.has())
-			change(h)
-			waits := make(chan struct{})
-			p.standing.changed = waits
-			h.m.report(h)
-			assert.Equal(c.t, what == "nothing", p.standing.balanced, what)
-			select {
-			case <-waits:
-			default:
-				assert.Fail(c.t, "nobody is woken")
-			}
-			h.m.report(nil)
-			assert.False(c.t, p.standing.balanced, "%s: it is in no term", what)
-			h.revokeTerm(ErrMoved)
-			h.letGo()
 		})
 	}
 }

@@ -116,7 +116,7 @@ func TestWhatFollowsFromTheReplyToACommit(t *testing.T) {
 				}
 				switch {
 				case c.frees:
-					h.send.table.Store = table.Via(func(context.Context, string, func(context.Context, table.Store) error) error { return c.err })
+					h.answers(0, c.err)
 				case c.err != nil:
 					p.link.Refuse(fleet.Refusing(step, c.err))
 				}
@@ -176,9 +176,6 @@ func TestWhatFollowsFromTheReplyToACommit(t *testing.T) {
 					assert.Equal(cl.t, before.Mono, h.conduct.Acked.Mono, what)
 					assert.Zero(cl.t, p.has(), what)
 				}
-				for _, e := range v.All {
-					p.byName[e.Name].acted.Store(nil)
-				}
 			})
 		}
 	}
@@ -200,29 +197,30 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 		lasted     time.Duration
 		state      share.State
 		lost, busy bool
-		pause      time.Duration // before the partition is claimed again
+		fails      int // how many failures in a row its partition then has
 	}
 	stalled := fmt.Errorf("%w: no progress", spindle.ErrStalled)
 	kinds := []kind{
-		{"it has returned", nil, false, false, false, 0, share.Revoking, false, false, lease / 5},
-		{"it has returned after a lease", nil, false, false, false, lease, share.Revoking, false, false, lease / 10},
-		{"it has returned because its write was refused", nil, false, true, false, 0, share.Held, false, false, lease / 10},
-		{"it has stalled", stalled, false, false, false, 0, share.Revoking, false, true, lease / 10},
-		{"its lease row is missing", refused, false, false, false, 0, share.Revoking, true, true, lease / 10},
-		{"it was told to end, and has returned", nil, true, false, false, 0, share.Revoking, false, false, lease / 10},
-		{"it was told to end, and stalls", stalled, true, false, false, 0, share.Revoking, false, true, lease / 10},
-		{"it was told to end, and its lease row is missing", refused, true, false, false, 0, share.Revoking, false, true, lease / 10},
-		{"its partition was let go, and it has returned", nil, false, false, true, 0, share.Held, false, false, lease / 10},
-		{"its partition was let go, and it stalls", stalled, false, false, true, 0, share.Held, false, true, lease / 10},
-		{"its partition was let go, and its lease row is missing", refused, false, false, true, 0, share.Held, false, true, lease / 10},
+		{what: "it has returned", state: share.Revoking, fails: 2},
+		{what: "it has returned after a lease", lasted: lease, state: share.Revoking, fails: 1},
+		{what: "it has returned because its write was refused", fenced: true, state: share.Held, fails: 1},
+		{what: "it has stalled", must: stalled, state: share.Revoking, busy: true, fails: 1},
+		{what: "its lease row is missing", must: refused, state: share.Revoking, lost: true, busy: true, fails: 1},
+		{what: "it was told to end, and has returned", revoked: true, state: share.Revoking, fails: 1},
+		{what: "it was told to end, and stalls", must: stalled, revoked: true, state: share.Revoking, busy: true, fails: 1},
+		{what: "it was told to end, and its lease row is missing", must: refused, revoked: true, state: share.Revoking, busy: true, fails: 1},
+		{what: "its partition was let go, and it has returned", let: true, state: share.Held, fails: 1},
+		{what: "its partition was let go, and it stalls", must: stalled, let: true, state: share.Held, busy: true, fails: 1},
+		{what: "its partition was let go, and its lease row is missing", must: refused, let: true, state: share.Held, busy: true, fails: 1},
 	}
-	inVirtualTime(t, func(c *cluster) {
-		for i, first := range kinds {
-			for j := range kinds {
+	for i, first := range kinds {
+		for j := range kinds {
+			inVirtualTime(t, func(c *cluster) {
 				all := []kind{first, kinds[j], kinds[(i+j)%len(kinds)]}
 				p := c.process("a", Numbered(len(all)), WithEarlyReturn(Release))
 				p.config.Work = nil
 				h := c.inHand(p)
+				defer h.letGo()
 				v := h.m.inventory
 				var of []*assignment
 				for n, e := range v.All {
@@ -248,47 +246,35 @@ func TestEachReportOfWorkIsHandled(t *testing.T) {
 				}
 				h.collect()
 				returned := true // all of what was told to end
+				stalls := 0
 				for n, k := range all {
 					e, what := v.All[n], fmt.Sprintf("%s, beside %s and %s", k.what, all[(n+1)%3].what, all[(n+2)%3].what)
 					assert.Equal(c.t, k.state, e.State, what)
 					assert.Equal(c.t, []bool{k.lost, k.busy}, []bool{e.Assigned.Lost, e.Busy != nil}, what)
 					assert.Equal(c.t, k.state != share.Held || k.let || k.fenced, of[n].ctx.Err() != nil, what)
 					var once share.Suspicion
-					for once.Fail(h.now(), lease, nil); k.pause > lease/10; k.pause /= 2 {
+					for range k.fails {
 						once.Fail(h.now(), lease, nil)
 					}
 					once.Err = e.EarlyReturn.Err
 					assert.Equal(c.t, once, e.EarlyReturn, what)
+					if errors.Is(k.must, spindle.ErrStalled) {
+						stalls++
+					}
 					returned = returned && (e.State != share.Revoking || e.Busy == nil)
 				}
 				switch due := h.moves.releases.left(h.polls.clock); {
-				case v.All[0].State == share.Held && v.All[1].State == share.Held && v.All[2].State == share.Held:
+				case h.states()["held"] == len(all):
 					assert.Equal(c.t, never, due, "there is nothing to release")
 				case returned:
 					assert.LessOrEqual(c.t, due, time.Duration(0), "all that was told to end has returned")
 				case due != never:
 					assert.LessOrEqual(c.t, due, lease/50, "what has returned is released soon")
 				}
-				assert.Equal(c.t, strings.Count(p.log.String(), "has stalled"), stalls(all[0].must, all[1].must, all[2].must))
-				h.letGo()
-				for _, e := range p.partitions {
-					e.acted.Store(nil)
-				}
-				c.remove(h.own.Key())
-				c.remove(h.own.Name)
-			}
-		}
-	})
-}
-
-// stalls returns how many of the errors say that work has stalled.
-func stalls(errs ...error) (n int) {
-	for _, err := range errs {
-		if errors.Is(err, spindle.ErrStalled) {
-			n++
+				assert.Equal(c.t, stalls, strings.Count(p.log.String(), "has stalled"))
+			})
 		}
 	}
-	return n
 }
 
 // A member that leaves in a handover keeps a partition whose work has returned early, like its others, until the handover is over.
@@ -385,10 +371,11 @@ func TestAClaimIsSentAndActedOnOnlyIfItIsStillWanted(t *testing.T) {
 // up for it. Smaller ones, which may be halves of failed ones, go first.
 func TestTheQueueOfCommits(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
-	inVirtualTime(t, func(c *cluster) {
-		for range 30 {
+	for range 30 {
+		inVirtualTime(t, func(c *cluster) {
 			p := c.process("a", Numbered(64))
 			h := c.inHand(p)
+			defer h.letGo()
 			m, v := &h.moves, h.m.inventory
 			for _, e := range v.All {
 				e.Target = true
@@ -476,11 +463,8 @@ func TestTheQueueOfCommits(t *testing.T) {
 					}
 				}
 			}
-			h.letGo()
-			c.remove(h.own.Key())
-			c.remove(h.own.Name)
-		}
-	})
+		})
+	}
 }
 
 // A claim may get some of its partitions only. The member works on each that it got, and soon polls the others, which another member may

@@ -18,9 +18,10 @@ func TestWhatAViewSaysOfAPartition(t *testing.T) {
 		return table.LeaseRef{Name: table.SlotName("orders", slot), Token: table.TokenAt(at.Add(-time.Hour))}
 	}
 	row := func(slot int, silent time.Duration) table.Observation {
-		m := member(slot)
-		return table.Observation{Name: m.Name, At: at, Exists: true, Token: m.Token, Heartbeat: at.Add(-silent), Writer: "pod",
-			LeaseRecord: &table.LeaseRecord{ID: "id", Value: "host:80", ListDigest: "list", Lease: lease, Since: m.Token - 5}}
+		o := memberRow(slot, at, time.Hour, silent, lease)
+		r := o.LeaseRecord
+		o.Writer, r.ID, r.Value, r.Since = "pod", "id", "host:80", o.Token-5
+		return o
 	}
 	one, two := member(1), member(2)
 	held := func(by, with table.LeaseRef) table.Observation {
