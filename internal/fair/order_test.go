@@ -33,7 +33,7 @@ func crowd(seed uint64) (own table.Ticket, all []table.Ticket) {
 }
 
 // A claim deletes the expired tickets and those of the single waiters that it overtakes. All others stay in the queue, and only they are
-// told of the release: whoever is deleted has no place any more, and whoever stays must not be forgotten.
+// told of the release: a deleted ticket has no place any more, and one that stays must not be forgotten.
 func TestAClaimDividesTheQueueIntoThosePassedAndThoseWhoStay(t *testing.T) {
 	for seed := range uint64(2000) {
 		own, all := crowd(seed)

@@ -21,6 +21,15 @@ type chain struct {
 	began         elect.Instant
 }
 
+// chain returns a waiter behind others that has read the holder's lease row.
+func (w *world) chain(holder, other *process, ahead ...table.Ticket) *chain {
+	c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease)}
+	c.seen = holder.held(1, ahead...)
+	c.seen.Ticket = other.ticket(10)
+	c.polls(1, true)
+	return c
+}
+
 // sends sends the waiter a message of the holder, under the key of its lease row or of the waiter's ticket.
 func (c *chain) sends(m message, ofTicket bool) {
 	m.lock, m.waiter, m.from = idOf(site, "m"), c.e.self, c.holder.at
@@ -70,10 +79,7 @@ func TestNoMessagesKeepAWaiterFromPolling(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, other := w.process(), w.process()
 		for i := range len(may) * len(may) * len(may) {
-			c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease)}
-			c.seen = holder.held(1, other.ticket(7), other.ticket(8))
-			c.seen.Ticket = other.ticket(10)
-			c.polls(1, true)
+			c := w.chain(holder, other, other.ticket(7), other.ticket(8))
 			for _, k := range []int{i % len(may), i / len(may) % len(may), i / len(may) / len(may)} {
 				may[k](c)
 				time.Sleep(time.Millisecond)
@@ -102,10 +108,7 @@ func TestAMessageThatArrivesDuringAPollCountsWhateverThePollShows(t *testing.T) 
 		holder, other := w.process(), w.process()
 		for name, arrives := range messages {
 			for token := range table.Token(3) {
-				c := &chain{world: w, holder: holder, other: other, e: other.Listen(site, lease)}
-				c.seen = holder.held(1, other.ticket(7))
-				c.seen.Ticket = other.ticket(10)
-				c.polls(1, true)
+				c := w.chain(holder, other, other.ticket(7))
 				arrives(c)
 				c.polls(1+token, true)
 				c.e.Sleep(context.Background(), elect.SystemClock{}, lease, lease)
@@ -239,7 +242,7 @@ func TestWhoSleepsOnlyIfFewAreToBeAsked(t *testing.T) {
 				var books []Book
 				for i := range c.locks {
 					slot := fmt.Sprint("slot ", i)
-					books = append(books, holder.Hold(Term{Place: site, Name: slot, Token: 1, Lease: lease, Alive: func() bool { return true }}))
+					books = append(books, holder.Hold(termOf(slot)))
 					seen.Locks = append(seen.Locks, Lock{Name: slot, Token: 1, Held: true, Contact: holder.Contact(site, table.LeaseKey(slot, 1)), Lease: lease})
 				}
 				e := other.Listen(site, lease)

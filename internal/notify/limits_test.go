@@ -19,19 +19,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Who can read the table can sign messages. None of them may stop a process.
-func TestTimesThatNobodySendsAreRefused(t *testing.T) {
-	n := New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
-	holder := New(netip.MustParseAddrPort("10.0.0.2:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
-	own := table.Ticket{Queue: "m", Time: 10, Nonce: "a10"}
-	e := n.Listen(site, lease)
-	c := holder.Contact(site, table.LeaseKey("m", 1))
-	e.Learn(Seen{Ticket: own, Locks: []Lock{{Name: "m", Token: 1, Held: true, Contact: c, Lease: lease}}}, elect.SystemClock{}.Now())
-	k := contactOf(c, 0)
-	m := message{kind: free, lock: idOf(site, "m"), token: 1, waiter: e.self, after: math.MaxInt64 / 3 * 2, from: holder.own}
-	assert.NotPanics(t, func() { n.Receive(m.signed(k.key), holder.own) })
-}
-
 func TestNothingIsNotedAfterClose(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.process()
@@ -84,7 +71,9 @@ func TestTermsThatAreOverAreSoonForgotten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.process()
 		for i := range 3600 {
-			p.Hold(Term{Place: site, Name: "m", Token: table.Token(i + 1), Lease: 24 * time.Hour, Alive: func() bool { return true }}).Free(false)
+			term := termOf("m")
+			term.Token, term.Lease = table.Token(i+1), 24*time.Hour
+			p.Hold(term).Free(false)
 			time.Sleep(time.Second)
 		}
 		p.do(func() { assert.Less(t, len(p.talkers[idOf(site, "m")]), 100) })
@@ -108,7 +97,7 @@ func TestARepeatedQuestionIsNoWeapon(t *testing.T) {
 		for range 5000 {
 			holder.Receive(q, netip.MustParseAddrPort("198.51.100.7:53000")) // the victim
 		}
-		assert.Less(t, len(w.sent(func(m message) bool { return m.kind == free })), 250)
+		assert.Less(t, len(w.sent(only(free))), 250)
 	})
 }
 
@@ -137,7 +126,9 @@ func TestTheNextInLineOfAShortLeaseSleepsToo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const short = 100 * time.Millisecond
 		h, o := w.process(), w.process()
-		b := h.Hold(Term{Place: site, Name: "m", Token: 1, Lease: short, Alive: func() bool { return true }})
+		term := termOf("m")
+		term.Lease = short
+		b := h.Hold(term)
 		own := o.ticket(10)
 		e := o.Listen(site, short)
 		polls := 0

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -29,7 +30,8 @@ func TestAMessageIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// A message of another version, or with a kind or a time that nobody sends, is refused as a whole: it would be misread.
+// A message of another version, or with a kind or a time that nobody sends, is refused as a whole: it would be misread. A process that can
+// read the table can sign such a message, and must not stop another process with it.
 func TestMessagesThatNobodySendsAreNotRead(t *testing.T) {
 	good := message{kind: waiting, after: table.MaxLease, trip: table.MaxLease}
 	for name, c := range map[string]struct {
@@ -42,6 +44,7 @@ func TestMessagesThatNobodySendsAreNotRead(t *testing.T) {
 		"no kind":            {func(m *message, _ *[]byte) { m.kind = 0 }, false},
 		"an unknown kind":    {func(m *message, _ *[]byte) { m.kind = kinds }, false},
 		"a longer wait":      {func(m *message, _ *[]byte) { m.after++ }, false},
+		"a far longer wait":  {func(m *message, _ *[]byte) { m.after = math.MaxInt64 / 3 * 2 }, false},
 		"a negative wait":    {func(m *message, _ *[]byte) { m.after = -1 }, false},
 		"a longer poll":      {func(m *message, _ *[]byte) { m.trip++ }, false},
 		"a negative poll":    {func(m *message, _ *[]byte) { m.trip = -1 }, false},

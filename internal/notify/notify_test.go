@@ -115,6 +115,9 @@ func (w *world) sent(of func(m message) bool) (all []message) {
 	return all
 }
 
+// only returns a function that returns true for the messages of a kind.
+func only(k kind) func(message) bool { return func(m message) bool { return m.kind == k } }
+
 // ticket returns a ticket of the process.
 func (p *process) ticket(at int) table.Ticket {
 	t := table.Ticket{Queue: "m", Time: table.Token(at), Nonce: fmt.Sprint("a", at), Grace: 100 * time.Millisecond}
@@ -122,10 +125,17 @@ func (p *process) ticket(at int) table.Ticket {
 	return t
 }
 
+// termOf returns a term under token 1 whose holder is alive.
+func termOf(name string) Term {
+	return Term{Place: site, Name: name, Token: 1, Lease: lease, Alive: func() bool { return true }}
+}
+
 // holds begins a term with a token.
 func (p *process) holds(token table.Token, waiters ...table.Ticket) Book {
-	return p.Hold(Term{Place: site, Name: "m", Token: token, Lease: lease, Waiters: waiters, Alive: func() bool { return true },
-		After: func(ahead []table.Ticket) time.Duration { return time.Duration(len(ahead)) * 50 * time.Millisecond }})
+	term := termOf("m")
+	term.Token, term.Waiters = token, waiters
+	term.After = func(ahead []table.Ticket) time.Duration { return time.Duration(len(ahead)) * 50 * time.Millisecond }
+	return p.Hold(term)
 }
 
 // listener is an Ear whose waiter polls in a loop.
@@ -249,7 +259,7 @@ func TestAQuestionAboutATermThatIsOverIsAnswered(t *testing.T) {
 		time.Sleep(4 * time.Millisecond)
 		w.sent(func(message) bool { return false })
 		assert.Positive(t, waiter.during(lease/10+20*time.Millisecond))
-		assert.NotEmpty(t, w.sent(func(m message) bool { return m.kind == free }))
+		assert.NotEmpty(t, w.sent(only(free)))
 	})
 }
 
@@ -266,7 +276,7 @@ func TestWaitersAreToldInTheOrderOfTheirTickets(t *testing.T) {
 		}
 		book := holder.holds(1, tickets...)
 		time.Sleep(lease * 5 / 2)
-		assert.Len(t, w.sent(func(m message) bool { return m.kind == taken }), 12)
+		assert.Len(t, w.sent(only(taken)), 12)
 		w.loses(func(from, _ int, _ message) bool { return from == 2 || from == 3 }) // they have died
 		time.Sleep(lease)
 		book.Free(false)
@@ -409,7 +419,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		sent := 0
 		n := New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) { sent++ })
-		book := n.Hold(Term{Place: site, Name: "m", Token: 1, Lease: lease, Alive: func() bool { return true }})
+		book := n.Hold(termOf("m"))
 		e := n.Listen(site, lease)
 		e.Learn(Seen{Locks: []Lock{{Name: "m", Token: 2, Held: true}}, Follower: true}, elect.Instant{})
 		n.Receive(b, netip.MustParseAddrPort("10.0.0.2:7700"))

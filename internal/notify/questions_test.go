@@ -14,8 +14,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-func asks(m message) bool { return m.kind == waiting }
-
 // How often a waiter asks depends on its place, and not on how often it polls. The next in line asks every 0.4 s, because it must
 // soon find out that the holder has died. All others ask once a second, or the holder would have to answer too often.
 func TestHowOftenAWaiterAsksDependsOnItsPlace(t *testing.T) {
@@ -61,7 +59,7 @@ func TestHowOftenAWaiterAsksDependsOnItsPlace(t *testing.T) {
 						}
 						time.Sleep(50 * time.Millisecond)
 					}
-					for _, m := range w.sent(asks) {
+					for _, m := range w.sent(only(waiting)) {
 						if m.waiter == e.self {
 							n++
 						}
@@ -88,7 +86,7 @@ func TestManyWaitersOfOneProcessAreAllAnswered(t *testing.T) {
 		holder, p := w.process(), w.process()
 		for i := range locks {
 			name := fmt.Sprint("lock ", i)
-			book := holder.Hold(Term{Place: site, Name: name, Token: 1, Lease: lease, Alive: func() bool { return true }})
+			book := holder.Hold(termOf(name))
 			defer book.Free(false)
 			for range each {
 				e := p.Listen(site, lease)
@@ -98,7 +96,7 @@ func TestManyWaitersOfOneProcessAreAllAnswered(t *testing.T) {
 		}
 		time.Sleep(3 * time.Millisecond)
 		answered := map[waiter]bool{}
-		for _, m := range w.sent(func(m message) bool { return m.kind == heard }) {
+		for _, m := range w.sent(only(heard)) {
 			answered[m.waiter] = true
 		}
 		assert.Len(t, answered, locks*each)
@@ -132,7 +130,7 @@ func TestAQuestionSaysWhoAsks(t *testing.T) {
 				self = mustWaiter(t, seen.Ticket)
 			}
 			e.Learn(seen, elect.SystemClock{}.Now())
-			asked := w.sent(asks)
+			asked := w.sent(only(waiting))
 			require.Len(t, asked, 1)
 			seq := asked[0].seq
 			assert.Equal(t, message{kind: waiting, flags: c.flags, lock: idOf(site, "m"), token: 5, seq: seq, waiter: self, rank: 3, trip: 7 * time.Millisecond, from: p.at}, asked[0])
@@ -147,7 +145,7 @@ func TestAQuestionSaysWhoAsks(t *testing.T) {
 				assert.Equal(t, seq, got.seq)
 			})
 			e.Close()
-			left := w.sent(func(m message) bool { return m.kind == gone })
+			left := w.sent(only(gone))
 			require.NotEmpty(t, left)
 			assert.Equal(t, self, left[0].waiter)
 			assert.Equal(t, seq, left[0].seq, "so that it is not older than the question, and not newer than the next waiter's")
@@ -166,17 +164,17 @@ func TestAWaiterAsksOnlyUnderItsNameAndOnlyAboutWhatItPolls(t *testing.T) {
 		seen := holder.held(1)
 		e.Learn(seen, elect.SystemClock{}.Now())
 		time.Sleep(lease)
-		assert.Empty(t, w.sent(asks))
+		assert.Empty(t, w.sent(only(waiting)))
 		seen.Ticket = p.ticket(10)
 		e.Learn(seen, elect.SystemClock{}.Now())
 		time.Sleep(lease)
-		assert.NotEmpty(t, w.sent(asks))
+		assert.NotEmpty(t, w.sent(only(waiting)))
 		other := seen
 		other.Locks = []Lock{{Name: "another", Token: 1}}
 		e.Learn(other, elect.SystemClock{}.Now())
-		w.sent(asks)
+		w.sent(only(waiting))
 		time.Sleep(lease)
-		assert.Empty(t, w.sent(asks))
+		assert.Empty(t, w.sent(only(waiting)))
 		p.do(func() { assert.Len(t, p.talkers, 1); assert.Len(t, e.lines, 1) })
 		e.Close()
 		p.do(func() { assert.Empty(t, p.talkers) })
@@ -189,37 +187,31 @@ func TestAWaiterAsksOnlyUnderItsNameAndOnlyAboutWhatItPolls(t *testing.T) {
 func TestOnlyAnAnswerToTheOpenQuestionCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		token  table.Token
-		seq    func(q span) uint64
+		seq    func(first, last uint64) uint64 // of the question, and of its last repeat
 		ticket bool
 		counts bool
 	}{
-		"the question":             {1, func(q span) uint64 { return q.first }, false, true},
-		"its last repeat":          {1, func(q span) uint64 { return q.last }, false, true},
-		"a question before it":     {1, func(q span) uint64 { return q.first - 1 }, false, false},
-		"one that was not asked":   {1, func(q span) uint64 { return q.last + 1 }, false, false},
-		"one under another token":  {2, func(q span) uint64 { return q.last }, true, false},
-		"one under an older token": {0, func(q span) uint64 { return q.last }, true, false},
+		"the question":             {1, func(first, _ uint64) uint64 { return first }, false, true},
+		"its last repeat":          {1, func(_, last uint64) uint64 { return last }, false, true},
+		"a question before it":     {1, func(first, _ uint64) uint64 { return first - 1 }, false, false},
+		"one that was not asked":   {1, func(_, last uint64) uint64 { return last + 1 }, false, false},
+		"one under another token":  {2, func(_, last uint64) uint64 { return last }, true, false},
+		"one under an older token": {0, func(_, last uint64) uint64 { return last }, true, false},
 	} {
 		inWorld(t, func(w *world) {
 			w.loses(func(int, int, message) bool { return true })
-			h := &chain{world: w, holder: w.process(), other: w.process()}
-			h.e = h.other.Listen(site, lease)
-			h.seen = h.holder.held(1)
-			h.seen.Ticket = h.other.ticket(10)
-			h.polls(1, true)
+			h := w.chain(w.process(), w.process())
 			time.Sleep(6 * time.Millisecond)
 			synctest.Wait()
-			var q span
-			h.other.do(func() { q = span{h.e.lines["m"].first, h.e.lines["m"].last} })
-			require.Less(t, q.first, q.last, "it has repeated its question")
-			h.sends(message{kind: heard, token: c.token, seq: c.seq(q)}, c.ticket)
+			var first, last uint64
+			h.other.do(func() { first, last = h.e.lines["m"].first, h.e.lines["m"].last })
+			require.Less(t, first, last, "it has repeated its question")
+			h.sends(message{kind: heard, token: c.token, seq: c.seq(first, last)}, c.ticket)
 			h.other.do(func() { assert.Equal(t, c.counts, h.e.slow(), name) })
 			h.e.Close()
 		})
 	}
 }
-
-type span struct{ first, last uint64 }
 
 // However short the pause of a waiter whose holder answers is meant to be, it never polls sooner than without messages: until a lock
 // can be free, there is nothing to see.

@@ -15,9 +15,9 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Whoever frees a lock tells waiters in order until three who have asked lately know it, or eight know it; sets that can't use it are told
-// too, but nobody leaves it to them. When a key is done, all are told at once. If too few were told, a free lock
-// would stay unused. If too many were, each release would cost as many polls as there are waiters.
+// The process that frees a lock tells waiters in order until three who have asked lately know it, or eight know it; sets that can't use it
+// are told too, but nobody leaves it to them. When a key is done, all are told at once. If too few were told, a free lock would stay
+// unused. If too many were, each release would cost as many polls as there are waiters.
 func TestWhoIsToldThatALockIsFree(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, other := w.process(), w.process()
@@ -39,7 +39,7 @@ func TestWhoIsToldThatALockIsFree(t *testing.T) {
 			for i, one := range tickets {
 				asks := r.IntN(3) < often
 				holder.do(func() {
-					e := book[0].entries[waiter{one.Time, mustWaiter(t, one).nonce}]
+					e := book[0].entries[mustWaiter(t, one)]
 					if asks {
 						e.asked = elect.SystemClock{}.Now()
 					}
@@ -64,7 +64,7 @@ func TestWhoIsToldThatALockIsFree(t *testing.T) {
 			book.Free(done)
 			time.Sleep(10 * time.Millisecond)
 			got, copies := map[table.Token]time.Duration{}, map[table.Token]int{}
-			for _, m := range w.sent(func(m message) bool { return m.kind == free }) {
+			for _, m := range w.sent(only(free)) {
 				require.Equal(t, table.Token(1+round), m.token)
 				got[m.waiter.time] = m.after
 				copies[m.waiter.time]++
@@ -99,7 +99,7 @@ func (p *process) follows(holder *process, rank int, trip time.Duration) *Ear {
 func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.process()
-		book := holder.Hold(Term{Place: site, Name: "m", Token: 1, Lease: lease, Alive: func() bool { return true }})
+		book := holder.Hold(termOf("m"))
 		type follower struct {
 			rank int
 			trip time.Duration
@@ -116,14 +116,14 @@ func TestFollowersAreToldByRankAndSpeed(t *testing.T) {
 		book.Leaving()
 		time.Sleep(10 * time.Millisecond)
 		told := map[uint64]int{}
-		for _, m := range w.sent(func(m message) bool { return m.kind == leaving }) {
+		for _, m := range w.sent(only(leaving)) {
 			told[m.waiter.nonce]++
 		}
 		for nonce, f := range by {
 			assert.Equal(t, 2, told[nonce], "%v learns of the handover before it happens, even if one message is lost", f)
 		}
 		book.Free(false)
-		all := w.sent(func(m message) bool { return m.kind == free })
+		all := w.sent(only(free))
 		require.Len(t, all, len(order))
 		for k, m := range all {
 			assert.Equal(t, order[k], by[m.waiter.nonce], "place %d", k)
@@ -164,7 +164,7 @@ func TestAProcessNotesSoManyWaitersAndNoMore(t *testing.T) {
 
 		var terms []Term
 		for i := range mostNoted / mostTold {
-			terms = append(terms, Term{Place: site, Name: fmt.Sprint("lock ", i), Token: 1, Lease: lease, Alive: func() bool { return true }})
+			terms = append(terms, termOf(fmt.Sprint("lock ", i)))
 		}
 		others := p.Hold(terms...)
 		for _, b := range others {
@@ -183,7 +183,7 @@ func TestAProcessNotesSoManyWaitersAndNoMore(t *testing.T) {
 	})
 }
 
-// A term that is over answers those who still ask about it. To everything else it is silent: whoever has gone needs no message.
+// A term that is over answers those who still ask about it. To everything else it is silent: a waiter that has gone needs no message.
 func TestATermThatIsOverAnswersOnlyQuestions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.process()
@@ -206,7 +206,7 @@ func TestATermThatIsOverAnswersOnlyQuestions(t *testing.T) {
 	})
 }
 
-// Whoever finds a lock free does not tell those ahead if this process itself was the last holder, because it has told them. After
+// A waiter that finds a lock free does not tell those ahead if this process itself was the last holder, because it has told them. After
 // any other release it does: they would sleep on otherwise.
 func TestOnlyTheLastHolderNeedNotPassOnThatALockIsFree(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -240,7 +240,9 @@ func TestAfterCloseAProcessIsSilentAndItsWaitersPoll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, book, l, _ := pair(w)
 		time.Sleep(lease * 5 / 2)
-		own := l.p.Hold(Term{Place: site, Name: "another", Token: 1, Lease: lease, Waiters: []table.Ticket{w.processes[0].ticket(7)}, Alive: func() bool { return true }})
+		another := termOf("another")
+		another.Waiters = []table.Ticket{w.processes[0].ticket(7)}
+		own := l.p.Hold(another)
 		l.p.Close()
 		assert.GreaterOrEqual(t, l.during(110*time.Millisecond), 1, "at once")
 		assert.GreaterOrEqual(t, l.during(lease), 35)
@@ -259,11 +261,8 @@ func TestAfterCloseAProcessIsSilentAndItsWaitersPoll(t *testing.T) {
 func TestAWaiterThatIsToldTheTruthGoesOnListening(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		inWorld(t, func(w *world) {
-			c := &chain{world: w, holder: w.process(), other: w.process()}
-			c.e = c.other.Listen(site, lease)
-			c.seen = c.holder.held(1, c.other.ticket(7))
-			c.seen.Ticket = c.other.ticket(10)
-			c.polls(1, true)
+			holder, other := w.process(), w.process()
+			c := w.chain(holder, other, other.ticket(7))
 			for token := table.Token(1); token < 40; token += 2 {
 				time.Sleep(10 * time.Millisecond)
 				c.sends(message{kind: free, token: token}, true)

@@ -34,19 +34,6 @@ func TestHowATermEnded(t *testing.T) {
 	assert.True(t, p.Ending(c.Now(), 0, 0, false).Useless)
 }
 
-// A trial is passed once, a lease after the member began to act on partitions, and without a break.
-func TestATrialIsPassedByALeaseOfWork(t *testing.T) {
-	c := &still{}
-	p := Conduct{Lease: lease, Trial: true}
-	for _, step := range []struct {
-		acted  int
-		passes bool
-	}{{0, false}, {1, false}, {0, false}, {1, false}, {1, true}, {1, false}} {
-		assert.Equal(t, step.passes, p.Passes(c.Now(), step.acted))
-		c.now += lease
-	}
-}
-
 // The partition that has failed for longest, and the work that was revoked first, are those that are reported. A partition that
 // need not be claimed is not owed.
 func TestTheOldestProblemIsReported(t *testing.T) {

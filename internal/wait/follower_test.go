@@ -46,14 +46,20 @@ func talking(t *testing.T, lease time.Duration, test func(*talk)) {
 	})
 }
 
-// rests returns how long a follower rests after a step, and the rank in its last question.
-func (c *talk) rests(step elect.Step) (time.Duration, byte) {
+// rest returns how long a follower rests after a step. The argument last is the token of its own last term.
+func (c *talk) rest(step elect.Step, last table.Token) time.Duration {
 	f := Follower{Config: &c.config, Ear: c.config.Ear()}
 	began := time.Now()
-	step.Seen, step.Latest = []elect.LockView{c.view}, time.Hour
-	f.Rest(context.Background(), step, c.config.Clock.Now(), 0)
+	f.Rest(context.Background(), step, c.config.Clock.Now(), last)
 	f.Ear.Close()
-	return time.Since(began), (*c.asked.Load())[3]
+	return time.Since(began)
+}
+
+// rests returns how long a follower rests after a step, and the rank in its last question.
+func (c *talk) rests(step elect.Step) (time.Duration, byte) {
+	step.Seen, step.Latest = []elect.LockView{c.view}, time.Hour
+	rest := c.rest(step, 0)
+	return rest, (*c.asked.Load())[3]
 }
 
 // A follower whose leader answers polls once in nine tenths of a lease, so that Seen and Wait keep what they promise. An explicit
@@ -86,12 +92,8 @@ func TestAFollowerRestsForTheShorterLease(t *testing.T) {
 	} {
 		talking(t, c.leaders, func(talk *talk) {
 			talk.config.Lease = c.own
-			f := Follower{Config: &talk.config, Ear: talk.config.Ear()}
-			began := time.Now()
 			const pause = time.Second
-			f.Rest(context.Background(), elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: c.latest}, talk.config.Clock.Now(), 0)
-			f.Ear.Close()
-			if rest := time.Since(began); c.rest == 0 {
+			if rest := talk.rest(elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: c.latest}, 0); c.rest == 0 {
 				assert.Equal(t, max(c.latest, pause), rest)
 			} else {
 				assert.LessOrEqual(t, rest, c.rest*9/10)
@@ -120,21 +122,18 @@ func TestAFollowerRestsLongOnlyForALeaderThatIsAlive(t *testing.T) {
 		"a leader that is leaving": {func(s *elect.Step, _ *table.Token) { s.Seen[0].Heartbeat = time.Now() }, false},
 	} {
 		talking(t, 10*time.Second, func(talk *talk) {
-			f := Follower{Config: &talk.config, Ear: talk.config.Ear()}
-			step, last, began := elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: time.Hour}, table.Token(0), time.Now()
+			step, last := elect.Step{Seen: []elect.LockView{talk.view}, Pause: pause, Latest: time.Hour}, table.Token(0)
 			c.change(&step, &last)
-			f.Rest(context.Background(), step, talk.config.Clock.Now(), last)
-			f.Ear.Close()
-			if c.long {
-				assert.Greater(t, time.Since(began), 7*pause, name)
+			if rest := talk.rest(step, last); c.long {
+				assert.Greater(t, rest, 7*pause, name)
 			} else {
-				assert.Equal(t, pause, time.Since(began), name)
+				assert.Equal(t, pause, rest, name)
 			}
 		})
 	}
 }
 
-// Whoever waits stops at once when its ctx ends, however long it would have slept: a program must be able to stop.
+// A rest stops at once when the waiter's ctx ends, however long it would have lasted: a program must be able to stop.
 func TestARestEndsWithItsCtx(t *testing.T) {
 	for _, place := range []bool{false, true} {
 		talking(t, 10*time.Second, func(talk *talk) {

@@ -37,7 +37,7 @@ func TestALockWithoutRowsIsFreeSinceTheLastWaiterAheadArrived(t *testing.T) {
 }
 
 // How long a lock was held says how long other waiters may still pause. If the rows do not show it, or if a longer term ended not long ago,
-// it counts as long: whoever took it for short would overtake waiters that are about to claim the lock.
+// it counts as long: a waiter that took it for short would overtake waiters that are about to claim the lock.
 func TestHowLongALockWasHeld(t *testing.T) {
 	at := time.UnixMicro(0).Add(time.Hour)
 	before := func(ago time.Duration) time.Time { return at.Add(-ago) }

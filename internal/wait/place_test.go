@@ -15,6 +15,15 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// tickets returns n tickets of a queue, one after the other. The first of them are of sets.
+func tickets(now time.Time, n, sets int) (all []table.Ticket) {
+	for i := range n {
+		all = append(all, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i),
+			Beat: now, Grace: time.Second, Lasts: time.Minute, Set: i < sets})
+	}
+	return all
+}
+
 // A waiter behind more tickets than one poll reads learns that it is first, although those of sets that wait for other locks, too,
 // stay before it and do not count.
 func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
@@ -23,11 +32,7 @@ func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
 	c.Clock, c.Lease = elect.SystemClock{}, 10*time.Second
 	p := New(&c, table.Table{}, "q")
 	now := time.Now()
-	var all []table.Ticket
-	for i := range table.MostTickets + 1 {
-		all = append(all, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i),
-			Beat: now, Grace: time.Second, Lasts: time.Minute, Set: i < sets})
-	}
+	all := tickets(now, table.MostTickets+1, sets)
 	p.Own = all[table.MostTickets]
 	poll := func(tickets ...table.Ticket) {
 		b := p.Asks()
@@ -50,11 +55,7 @@ func TestAWaiterBehindSetsLearnsThatItIsFirst(t *testing.T) {
 // A process's claims share a gate, where the first waiter of a queue precedes waiters whose claim nobody waits for.
 func TestTheClaimOfAQueuesFirstWaiterIsInTurn(t *testing.T) {
 	now := time.Now()
-	var queue []table.Ticket
-	for i := range 3 {
-		queue = append(queue, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i),
-			Beat: now, Grace: time.Second, Lasts: time.Minute})
-	}
+	queue := tickets(now, 3, 0)
 	claim := func(own table.Ticket, tickets ...table.Ticket) elect.Decision {
 		var c options.Config
 		c.Clock, c.Lease = elect.SystemClock{}, 10*time.Second
@@ -85,12 +86,6 @@ func TestTheClaimOfAQueuesFirstWaiterIsInTurn(t *testing.T) {
 // once most of these tickets have gone, or if the waiter could otherwise not learn that it is first.
 func TestHowFarALongQueueIsRead(t *testing.T) {
 	now := time.Now()
-	tickets := func(n, sets int) (all []table.Ticket) {
-		for i := range n {
-			all = append(all, table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Duration(i) * time.Millisecond)), Nonce: fmt.Sprint("n", i), Beat: now, Grace: time.Second, Lasts: time.Minute, Set: i < sets})
-		}
-		return all
-	}
 	late := table.Ticket{Queue: "q", Time: table.TokenAt(now.Add(time.Hour)), Nonce: "late", Beat: now, Lasts: time.Minute}
 	for _, c := range []struct {
 		n, sets int // how many tickets the poll has read, and how many of them count for nothing
@@ -108,13 +103,13 @@ func TestHowFarALongQueueIsRead(t *testing.T) {
 			p := New(&config, table.Table{}, "other", "q")
 			assert.Equal(t, []table.Range{table.Waiting("other", ""), table.Waiting("q", "")}, p.Asks().Queues, "the first poll reads all")
 			own, end := late, "!wait/q/limit"
-			if all := tickets(c.n, c.sets); len(all) > 0 {
+			if all := tickets(now, c.n, c.sets); len(all) > 0 {
 				if end = all[len(all)-1].Row(); !c.beyond {
 					own = all[len(all)-1]
 				}
 			}
 			p.seen = make([]fair.Line, 2)
-			p.seen[queue] = fair.Line{Own: own, Tickets: tickets(c.n, c.sets), End: end, At: now}
+			p.seen[queue] = fair.Line{Own: own, Tickets: tickets(now, c.n, c.sets), End: end, At: now}
 			limit := ""
 			if c.limited {
 				limit = end

@@ -13,8 +13,8 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
-// Only slots that everybody knows are free: all who hold a slot, and all who wait for one. Whoever has died, or has only claimed a slot,
-// does not count: otherwise, one process with a smaller size would block the others for ever.
+// Only slots that everybody knows are free: all who hold a slot, and all who wait for one. A process that has died, or has only claimed a
+// slot, does not count: otherwise, one process with a smaller size would block the others for ever.
 func TestTheFreeSlotsAreThoseThatAllKnow(t *testing.T) {
 	now := time.UnixMicro(0).Add(time.Hour)
 	for seed := range uint64(2000) {
