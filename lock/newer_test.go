@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
@@ -124,5 +125,20 @@ func TestWorkThatANewerVersionIsAtIsNotBegun(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.NoError(t, holder.Unlock(b.Context()))
 		require.NoError(t, <-done)
+	})
+}
+
+// An error says what the last poll has found, and not who held the lock before: an operator would look for a process that has long gone.
+func TestTheErrorOfAWaitDoesNotNameAHolderThatHasGone(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		holder, p := b.process().mutex("m", spindle.WithID("the holder")), b.process()
+		require.NoError(t, holder.Lock(b.Context()))
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(20*time.Second, func() { b.rewrite("m", table.Token(holder.Token())) })
+		err := p.mutex("m").Lock(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "newer version")
+		assert.False(t, strings.Contains(err.Error(), "held: "), err.Error())
 	})
 }

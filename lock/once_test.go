@@ -665,3 +665,29 @@ func TestARowThatBecomesUnreadableEndsTheWait(t *testing.T) {
 		assert.Equal(t, held, b.store.Rows()["nightly"].Token)
 	})
 }
+
+// The last look at what is done, once the lock is held, ends with the caller's ctx. A program that stops during an outage could not stop
+// otherwise. The work has not run, and the lock is given back or left to expire.
+func TestOnceEndsWithItsCtxWhileItLooksForTheLastTime(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		p.After(func(step string) {
+			if step == "confirm" {
+				p.Lose(func(step string) bool { return step == "done" }, nil)
+			}
+		})
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		o, start := p.once("nightly", spindle.WithLease(time.Hour)), time.Now()
+		time.AfterFunc(30*time.Second, func() { p.After(nil); p.Mend() })
+		ran, err := o.Do(ctx, KeyOf("1"), succeedNot)
+		assert.False(t, ran)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(start))
+		time.Sleep(30 * time.Second)
+		ran, err = o.Do(b.Context(), KeyOf("1"), succeed)
+		assert.NoError(t, err)
+		assert.True(t, ran)
+		assert.Less(t, time.Since(start), time.Minute, "it was given back")
+	})
+}

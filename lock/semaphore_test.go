@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/spindle-lock/spindle"
+	"github.com/spindle-lock/spindle/internal/elect"
 )
 
 // cutOffWhileItLooksAtTheOthers cuts the process off when it has its slot but has not seen the other holders yet.
@@ -223,4 +224,45 @@ func TestAPollThatOutlivesItsAcquireTakesNoSlot(t *testing.T) {
 		assert.NoError(t, permit.Release(b.Context()))
 		assert.NoError(t, held.Release(b.Context()))
 	})
+}
+
+// A slot that is lost before it is handed out is no slot. TryAcquire says why it has none, because it may not try again; Acquire goes on.
+func TestTryAcquireHandsOutNoSlotThatIsLost(t *testing.T) {
+	const lease = 10 * time.Second
+	for _, try := range []bool{true, false} {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			s := p.semaphore("s", 2, spindle.WithLease(lease))
+			var confirmed, over atomic.Bool
+			p.Refuse(func(step string) error {
+				if !over.Load() && step == "heartbeat" {
+					return context.DeadlineExceeded
+				}
+				return nil
+			})
+			p.After(func(step string) {
+				if step == "confirm" {
+					confirmed.Store(true)
+				}
+				if !over.Load() && confirmed.Load() && step == "observe" { // the reply comes when the lease is over
+					time.Sleep(2 * lease)
+					over.Store(true)
+				}
+			})
+			var permit *Permit
+			var err error
+			if try {
+				permit, _, err = s.TryAcquire(b.Context())
+				assert.Nil(t, permit)
+				assert.ErrorIs(t, err, ErrLost)
+				assert.ErrorIs(t, err, elect.ErrExpired)
+			} else {
+				permit, err = s.Acquire(b.Context())
+				require.NoError(t, err)
+				assert.NotZero(t, permit.Token())
+				require.NoError(t, permit.Release(b.Context()))
+			}
+			assert.True(t, over.Load())
+		})
+	}
 }

@@ -264,3 +264,42 @@ func TestASlotThatIsNotHandedOutIsGivenBackWheneverCtxEnds(t *testing.T) {
 		})
 	}
 }
+
+// Inside calls of Do that use different sizes, the smallest one counts only while its slot is held. Whoever has lost that slot can acquire
+// all slots of the larger semaphore again, and is not told that it would wait for itself.
+func TestASmallerSizeDoesNotCountOnceItsSlotIsLost(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inVirtualTime(t, func(b *bed) {
+			p := b.process()
+			small, large := p.semaphore("s", 1), p.semaphore("s", 2)
+			err := Do(b.Context(), small, func(ctx context.Context) error {
+				on := context.WithoutCancel(ctx)
+				if lost {
+					b.lose("s/slot/0000", small.Permit(ctx).Token())
+					time.Sleep(time.Minute)
+					assert.Zero(t, small.Permit(ctx).Token())
+					q := b.process()
+					q.clock = &stepping{} // it chooses the last slot
+					other, err := q.semaphore("s", 2).Acquire(on)
+					require.NoError(t, err)
+					return Do(on, large, func(ctx context.Context) error {
+						require.NoError(t, other.Release(ctx))
+						limited, cancel := within1s(ctx)
+						defer cancel()
+						permit, err := large.Acquire(limited)
+						require.NoError(t, err)
+						return permit.Release(ctx)
+					})
+				}
+				_, err := large.Acquire(on)
+				assert.ErrorIs(t, err, ErrHeld)
+				return nil
+			})
+			if lost {
+				assert.ErrorIs(t, err, ErrNotHeld)
+			} else {
+				assert.NoError(t, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package lock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/internal/table"
+)
+
+// tickets returns how many tickets are in the table.
+func (b *bed) tickets() (n int) {
+	for name := range b.store.Rows() {
+		if table.IsTicket(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// A mutex and a semaphore of one name are different locks, although their goroutines wait in one process. Neither waits for the other, not
+// even inside its Do.
+func TestAMutexAndASemaphoreOfOneNameShareNoQueue(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		m, s := p.mutex("x"), p.semaphore("x", 1)
+		assert.NotEqual(t, m.contender.queue(), s.contender.queue())
+		ctx, cancel := within1s(b.Context())
+		defer cancel()
+		require.NoError(t, Do(ctx, m, func(ctx context.Context) error {
+			return Do(ctx, s, func(ctx context.Context) error {
+				assert.NotZero(t, m.Token())
+				assert.NotZero(t, s.Permit(ctx).Token())
+				_, err := s.Acquire(ctx)
+				assert.ErrorIs(t, err, ErrHeld)
+				assert.ErrorIs(t, m.Lock(ctx), ErrHeld)
+				return nil
+			})
+		}))
+		require.NoError(t, Do(ctx, s, func(ctx context.Context) error {
+			return Do(ctx, m, func(context.Context) error { return nil })
+		}))
+	})
+}
+
+// However many goroutines of a process wait for a slot, the process has one ticket at most: each release leaves the place in the queue to
+// the goroutine that has it. With a second ticket, the process would be waited for twice.
+func TestAProcessHasOneTicketHoweverManyOfItsGoroutinesWait(t *testing.T) {
+	inVirtualTime(t, func(b *bed) {
+		p := b.process()
+		s := p.semaphore("s", 2)
+		var most atomic.Int64
+		p.takes = 5 * time.Millisecond
+		p.After(func(string) { most.Store(max(most.Load(), int64(b.tickets()))) })
+		done := make(chan error)
+		for range 8 {
+			go func() {
+				permit, err := s.Acquire(b.Context())
+				if err == nil {
+					time.Sleep(time.Second)
+					err = permit.Release(b.Context())
+				}
+				done <- err
+			}()
+		}
+		for range 8 {
+			require.NoError(t, <-done)
+		}
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, most.Load())
+		assert.Zero(t, b.tickets())
+	})
+}
+
+// A goroutine whose ctx ends while others of its process are ahead leaves the process's queue at once. Otherwise, the process would keep
+// its ticket, and goroutines, for calls that have returned.
+func TestWhoStopsWaitingLeavesTheQueueOfItsProcess(t *testing.T) {
+	for name, wait := range map[string]func(*process) (queue string, call func(context.Context) error){
+		"a semaphore": func(p *process) (string, func(context.Context) error) {
+			s := p.semaphore("l", 1)
+			return s.contender.queue(), func(ctx context.Context) error {
+				permit, err := s.Acquire(ctx)
+				if permit != nil {
+					_ = permit.Release(ctx)
+				}
+				return err
+			}
+		},
+		"a mutex": func(p *process) (string, func(context.Context) error) {
+			m := p.mutex("l")
+			return m.contender.queue(), func(ctx context.Context) error { return Do(ctx, m, func(context.Context) error { return nil }) }
+		},
+	} {
+		inVirtualTime(t, func(b *bed) {
+			holder, p := b.process(), b.process()
+			m, slot := holder.mutex("l"), holder.semaphore("l", 1)
+			require.NoError(t, m.Lock(b.Context()))
+			permit, err := slot.Acquire(b.Context())
+			require.NoError(t, err)
+			key, call := wait(p)
+			ctx, cancel := within1s(b.Context())
+			defer cancel()
+			done, first := make(chan error, 5), make(chan error, 1)
+			go func() { first <- call(b.Context()) }()
+			time.Sleep(100 * time.Millisecond)
+			for range 5 {
+				go func() { done <- call(ctx) }()
+			}
+			for range 5 {
+				require.ErrorIs(t, <-done, context.DeadlineExceeded)
+			}
+			synctest.Wait()
+			queues.Lock()
+			q := queues.byKey[key]
+			users, wants := q.users, q.wants
+			queues.Unlock()
+			assert.Equal(t, 1, users, name)
+			assert.Zero(t, wants, name)
+			require.NoError(t, m.Unlock(b.Context()))
+			require.NoError(t, permit.Release(b.Context()))
+			require.NoError(t, <-first)
+			queues.Lock()
+			assert.NotContains(t, queues.byKey, key)
+			queues.Unlock()
+		})
+	}
+}
