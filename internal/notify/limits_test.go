@@ -19,6 +19,19 @@ import (
 	"github.com/spindle-lock/spindle/internal/table"
 )
 
+// Who can read the table can sign messages. None of them may stop a process.
+func TestTimesThatNobodySendsAreRefused(t *testing.T) {
+	n := New(netip.MustParseAddrPort("10.0.0.1:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
+	holder := New(netip.MustParseAddrPort("10.0.0.2:7700"), elect.SystemClock{}, func([]byte, netip.AddrPort) {})
+	own := table.Ticket{Queue: "m", Time: 10, Nonce: "a10"}
+	e := n.Listen(site, lease)
+	c := holder.Contact(site, table.LeaseKey("m", 1))
+	e.Learn(Seen{Ticket: own, Locks: []Lock{{Name: "m", Token: 1, Held: true, Contact: c, Lease: lease}}}, elect.SystemClock{}.Now())
+	k := contactOf(c, 0)
+	m := message{kind: free, lock: idOf(site, "m"), token: 1, waiter: e.self, after: math.MaxInt64 / 3 * 2, from: holder.own}
+	assert.NotPanics(t, func() { n.Receive(m.signed(k.key), holder.own) })
+}
+
 func TestNothingIsNotedAfterClose(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.process()
