@@ -19,7 +19,8 @@ import (
 )
 
 // An operator whose time is up learns how far the handover has come, to know whether to wait, to look at the leader or to look for a
-// candidate.
+// candidate. The gap counts from the last time at which the old leader is known to have held the lock, whatever is seen of the lock
+// until the next one leads.
 func TestAHandoverIsSaidToBeAsFarAsItIs(t *testing.T) {
 	const (
 		asked    = "was asked"
@@ -71,6 +72,8 @@ func TestAHandoverIsSaidToBeAsFarAsItIs(t *testing.T) {
 		"the row is gone":                       {[]table.Observation{leaves, gone}, leaving, at(4)},
 		"the next term has expired":             {[]table.Observation{leaves, expired}, leaving, at(4)},
 		"released once more after the next one": {[]table.Observation{leaves, free, without(row(11, 0, 12, ""), "heartbeat")}, released, at(7)},
+		"released, two claims are withdrawn":    {[]table.Observation{leaves, free, without(row(11, 0, 12, ""), "heartbeat"), without(row(12, 12, 13, "b"), "record"), without(row(13, 0, 14, ""), "heartbeat")}, released, at(7)},
+		"a later heartbeat, then released":      {[]table.Observation{holds, row(0, 5, 6, "a"), free, free}, released, at(7)},
 	} {
 		f := follower{Handover: Handover{From: leaderOf(holds)}, held: at(0), so: asked}
 		for _, o := range c.seen {

@@ -3,20 +3,16 @@ package spindle_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
-	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // Each event has the time at which it happened, and the deadline that follows from the last acknowledged heartbeat. A program that
@@ -89,58 +85,6 @@ func TestEachEventSaysWhenItHappenedAndWhenTheTermWillEnd(t *testing.T) {
 	}
 }
 
-// A program that gives up gets nothing written, by whichever way it writes, and is told that nothing was.
-func TestNothingIsWrittenForACallerThatHasGivenUp(t *testing.T) {
-	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-		terms := make(chan spindle.Term, 1)
-		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
-		term := <-terms
-		why := errors.New("the request was withdrawn")
-		over, cancel := context.WithCancelCause(context.Background())
-		cancel(why)
-		unreached := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
-		for name, way := range map[string]func(context.Context) (time.Time, error){
-			"Term.Apply":                func(ctx context.Context) (time.Time, error) { return term.Apply(ctx, nil) },
-			"Term.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return term.ReadWriteTransaction(ctx, unreached) },
-			"Lock.Apply":                func(ctx context.Context) (time.Time, error) { return a.Apply(ctx, a.Token(), nil) },
-			"Lock.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return a.ReadWriteTransaction(ctx, a.Token(), unreached) },
-			"Apply":                     func(ctx context.Context) (time.Time, error) { return spindle.Apply(ctx, []spindle.Holding{term}, nil) },
-		} {
-			at, err := way(over)
-			assert.Zero(t, at, name)
-			assert.ErrorContains(t, err, "nothing was written", name)
-			assert.ErrorIs(t, err, context.Canceled, name)
-		}
-		b.End(a)
-	})
-}
-
-// A lock that could not be released is reported once: by a warning if Run continues, and by the value of done if it has ended.
-func TestAFailedReleaseIsReportedOnce(t *testing.T) {
-	for _, stops := range []bool{false, true} {
-		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
-			var log fleet.Log
-			a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-			a.Link.Refuse(fleet.Refusing("release", errors.New("away")))
-			if stops {
-				a.Stop()
-				require.ErrorContains(t, <-a.Done, "away")
-			} else {
-				require.ErrorContains(t, a.StepDown(context.Background()), "away")
-				defer b.End(a)
-			}
-			synctest.Wait()
-			says := assert.NotContains
-			if !stops {
-				says = assert.Contains
-			}
-			says(t, log.String(), "level=WARN msg=\"stepped down, but the lock could not be released\"")
-			assert.NotContains(t, log.String(), "msg=released")
-			a.Link.Refuse(nil)
-		})
-	}
-}
-
 // What is said of another leader is all that is known of it, and it is said of the one that it is about.
 func TestAnEventAboutAnotherLeaderDescribesIt(t *testing.T) {
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
@@ -165,45 +109,4 @@ func TestAnEventAboutAnotherLeaderDescribesIt(t *testing.T) {
 		}
 		b.End(a, c, d)
 	})
-}
-
-// A request for a handover ends with its ctx, wherever it is, and however long Spanner does not answer.
-func TestARequestForAHandoverEndsWithItsCtx(t *testing.T) {
-	for name, c := range map[string]struct {
-		fail func(*fleet.Machine)
-		says string
-	}{
-		"the first read is lost":    {func(m *fleet.Machine) { m.Link.Cut() }, "the leader is not known"},
-		"the first read is refused": {func(m *fleet.Machine) { m.Link.Refuse(func(string) error { return errors.New("away") }) }, "the leader is not known"},
-		"the request is lost":       {func(m *fleet.Machine) { m.Link.Lose(func(step string) bool { return step == "ask" }, nil) }, "it is not known whether the request arrived"},
-		"the request is refused":    {func(m *fleet.Machine) { m.Link.Refuse(fleet.Refusing("ask", errors.New("away"))) }, "it is not known whether the request arrived"},
-		"the leader does not react": {func(*fleet.Machine) {}, "the leader has announced that it is leaving"},
-		"later reads are lost": {func(m *fleet.Machine) {
-			m.Link.After(func(step string) {
-				if step == "ask" {
-					m.Link.Cut()
-				}
-			})
-		}, "the leader was asked to hand over, but still leads"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fleet.Within(time.Hour, t, func(t *testing.T) {
-				b := &fleet.Fleet{T: t, Store: &memstore.Store{}}
-				hang := make(chan struct{})
-				a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
-				operator := b.Machine("operator")
-				c.fail(operator)
-				why := errors.New("it takes too long")
-				ctx, cancel := context.WithTimeoutCause(context.Background(), 3*fleet.Lease+time.Second/7, why)
-				defer cancel()
-				began := time.Now()
-				_, err := operator.RequestHandover(ctx, a.Token())
-				assert.Equal(t, 3*fleet.Lease+time.Second/7, time.Since(began))
-				assert.ErrorIs(t, err, why)
-				assert.ErrorContains(t, err, c.says)
-				close(hang)
-				b.End(a)
-			})
-		})
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spindle-lock/spindle/internal/options"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/fleet"
+	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
 // stepDown calls StepDown in the background.
@@ -768,4 +769,45 @@ func TestTheGapOfAHandoverIsAtLeastTheTimeWithoutAHolder(t *testing.T) {
 		assert.LessOrEqual(t, h.Gap, without+fleet.Lease)
 		b.End(a, c, d)
 	})
+}
+
+// A request for a handover ends with its ctx, wherever it is, and however long Spanner does not answer.
+func TestARequestForAHandoverEndsWithItsCtx(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail func(*fleet.Machine)
+		says string
+	}{
+		"the first read is lost":    {func(m *fleet.Machine) { m.Link.Cut() }, "the leader is not known"},
+		"the first read is refused": {func(m *fleet.Machine) { m.Link.Refuse(func(string) error { return errors.New("away") }) }, "the leader is not known"},
+		"the request is lost":       {func(m *fleet.Machine) { m.Link.Lose(func(step string) bool { return step == "ask" }, nil) }, "it is not known whether the request arrived"},
+		"the request is refused":    {func(m *fleet.Machine) { m.Link.Refuse(fleet.Refusing("ask", errors.New("away"))) }, "it is not known whether the request arrived"},
+		"the leader does not react": {func(*fleet.Machine) {}, "the leader has announced that it is leaving"},
+		"later reads are lost": {func(m *fleet.Machine) {
+			m.Link.After(func(step string) {
+				if step == "ask" {
+					m.Link.Cut()
+				}
+			})
+		}, "the leader was asked to hand over, but still leads"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleet.Within(time.Hour, t, func(t *testing.T) {
+				b := &fleet.Fleet{T: t, Store: &memstore.Store{}}
+				hang := make(chan struct{})
+				a := b.Start("a", spindle.WithHandover(), spindle.WithLeader(func(context.Context, spindle.Term) { <-hang }))
+				operator := b.Machine("operator")
+				c.fail(operator)
+				why := errors.New("it takes too long")
+				ctx, cancel := context.WithTimeoutCause(context.Background(), 3*fleet.Lease+time.Second/7, why)
+				defer cancel()
+				began := time.Now()
+				_, err := operator.RequestHandover(ctx, a.Token())
+				assert.Equal(t, 3*fleet.Lease+time.Second/7, time.Since(began))
+				assert.ErrorIs(t, err, why)
+				assert.ErrorContains(t, err, c.says)
+				close(hang)
+				b.End(a)
+			})
+		})
+	}
 }

@@ -321,3 +321,25 @@ func TestAnObserverThatDoesNotReturnIsSaidAtTheEnd(t *testing.T) {
 		b.End(a)
 	})
 }
+
+// A lock that could not be released is reported once: by a warning if Run continues, and by the value of done if it has ended.
+func TestAFailedReleaseIsReportedOnce(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+			var log fleet.Log
+			a := b.Start("a", spindle.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			a.Link.Refuse(fleet.Refusing("release", errors.New("away")))
+			if stops {
+				a.Stop()
+				require.ErrorContains(t, <-a.Done, "away")
+			} else {
+				require.ErrorContains(t, a.StepDown(context.Background()), "away")
+				defer b.End(a)
+			}
+			synctest.Wait()
+			assert.Equal(t, map[bool]int{true: 0, false: 1}[stops], strings.Count(log.String(), "level=WARN msg=\"stepped down, but the lock could not be released\""))
+			assert.NotContains(t, log.String(), "msg=released")
+			a.Link.Refuse(nil)
+		})
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -158,20 +158,20 @@ func TestWhatIsWrongWithANotifierIsSaidAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	b.Close()
 	b.Close()
-	for range 2 { // a Notifier has its port until it is closed, and no longer
-		on, err := net.ListenPacket("udp", "127.0.0.1:0")
-		require.NoError(t, err)
-		port := on.LocalAddr().String()
-		require.NoError(t, on.Close())
-		first, err := spindle.ListenNotifications(port)
-		require.NoError(t, err)
-		_, err = spindle.ListenNotifications(port)
-		assert.Error(t, err)
-		first.Close()
-		second, err := spindle.ListenNotifications(port)
-		require.NoError(t, err)
-		second.Close()
+	// A Notifier has its port until it is closed, and no longer. The kernel gives ports below 32768 only to programs that ask for them.
+	var addr string
+	var first *spindle.Notifier
+	for port := 10_000 + os.Getpid()%20_000; first == nil; port++ {
+		require.Less(t, port, 32_768, "no port is free")
+		addr = fmt.Sprint("127.0.0.1:", port)
+		first, _ = spindle.ListenNotifications(addr)
 	}
+	_, err = spindle.ListenNotifications(addr)
+	assert.Error(t, err)
+	first.Close()
+	second, err := spindle.ListenNotifications(addr)
+	require.NoError(t, err)
+	second.Close()
 	fake := spindletest.NewFake(t).Process("p")
 	assert.ErrorContains(t, spindle.New(nil, fake.Table, "e", fake.Option(), spindle.WithNotifier(nil)).Err(), "ListenNotifications")
 	assert.ErrorContains(t, spindle.New(nil, fake.Table, "e", fake.Option(), spindle.WithNotifier(a), spindle.WithNotifier(b)).Err(), "given twice")

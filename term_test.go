@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -91,4 +92,31 @@ func TestErrSaysAtOnceWhatIsWrong(t *testing.T) {
 	assert.Error(t, lock.NewSemaphore(nil, "locktable", "m", 0).Err())
 	assert.Error(t, lock.NewOnce(nil, "locktable", "").Err())
 	fleet.InVirtualTime(t, func(b *fleet.Fleet) { assert.NoError(t, b.Machine("a").Err()) })
+}
+
+// A program that gives up gets nothing written, by whichever way it writes, and is told that nothing was.
+func TestNothingIsWrittenForACallerThatHasGivenUp(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		terms := make(chan spindle.Term, 1)
+		a := b.Start("a", spindle.WithLeader(func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }))
+		term := <-terms
+		why := errors.New("the request was withdrawn")
+		over, cancel := context.WithCancelCause(context.Background())
+		cancel(why)
+		unreached := func(context.Context, *spanner.ReadWriteTransaction) error { t.Error("called"); return nil }
+		for name, way := range map[string]func(context.Context) (time.Time, error){
+			"Term.Apply":                func(ctx context.Context) (time.Time, error) { return term.Apply(ctx, nil) },
+			"Term.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return term.ReadWriteTransaction(ctx, unreached) },
+			"Lock.Apply":                func(ctx context.Context) (time.Time, error) { return a.Apply(ctx, a.Token(), nil) },
+			"Lock.ReadWriteTransaction": func(ctx context.Context) (time.Time, error) { return a.ReadWriteTransaction(ctx, a.Token(), unreached) },
+			"Apply":                     func(ctx context.Context) (time.Time, error) { return spindle.Apply(ctx, []spindle.Holding{term}, nil) },
+		} {
+			at, err := way(over)
+			assert.Zero(t, at, name)
+			assert.ErrorContains(t, err, "nothing was written", name)
+			assert.ErrorIs(t, err, context.Canceled, name)
+			assert.ErrorIs(t, err, why, name)
+		}
+		b.End(a)
+	})
 }

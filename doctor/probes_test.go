@@ -137,6 +137,16 @@ func withoutFence(writes []table.Write) []table.Write {
 	return slices.DeleteFunc(slices.Clone(writes), isFence)
 }
 
+// claimingFree calls instead for each commit that claims through a free row. The commit is made if instead calls do.
+func claimingFree(instead func(do func() error) error) lie {
+	return lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
+		if step == "claim" && isFence(writes[0]) {
+			return instead(func() error { return do(writes...) })
+		}
+		return do(writes...)
+	}}
+}
+
 // reading replaces the rows that one step reads, if the name of one of its keys or ranges contains the text.
 func reading(step, about string, change func([]table.Row) []table.Row) lie {
 	return lie{read: func(s string, keys table.Keys, rows []table.Row, _ time.Time) ([]table.Row, error) {
@@ -182,7 +192,7 @@ func cell(column string, value any) func([]table.Write) []table.Write {
 func without(kind table.Kind) func([]table.Write) []table.Write {
 	return func(writes []table.Write) []table.Write {
 		return slices.DeleteFunc(writes, func(w table.Write) bool {
-			return w.Kind == kind && w.Set != nil || w.Kind == kind && kind == table.Delete
+			return w.Kind == kind && !isFence(w)
 		})
 	}
 }
@@ -233,45 +243,18 @@ func TestACheckFindsWhateverIsBroken(t *testing.T) {
 		{"free rows", "the last release is refused", refusing("release", 2, impossible), Failed, "never possible"},
 		{"free rows", "a release is visible late", unreleased(4 * time.Second), OK, "was claimed in one commit"},
 		{"free rows", "a release is not visible", unreleased(time.Hour), NotChecked, "a release was still not visible to reads after five seconds"},
-		{"free rows", "a claim is answered twice", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			err := do(writes...)
-			if step == "claim" && isFence(writes[0]) {
-				err = do(writes...)
-			}
-			return err
-		}}, OK, "a duplicate of that commit was refused"},
-		{"free rows", "the refusal of a duplicate does not name a row", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			err := do(writes...)
-			if step == "claim" && errors.Is(err, table.ErrMissing) {
+		{"free rows", "a claim is answered twice", claimingFree(func(do func() error) error { _ = do(); return do() }), OK, "a duplicate of that commit was refused"},
+		{"free rows", "the refusal of a duplicate does not name a row", claimingFree(func(do func() error) error {
+			err := do()
+			if errors.Is(err, table.ErrMissing) {
 				return errUnknownRow
 			}
 			return err
-		}}, OK, "a duplicate of that commit was refused"},
-		{"free rows", "a claim is refused for its time", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			if step == "claim" && isFence(writes[0]) {
-				return impossible
-			}
-			return do(writes...)
-		}}, Warning, "a timestamp in the past is refused"},
-		{"free rows", "a claim is refused for another reason", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			if step == "claim" && isFence(writes[0]) {
-				return answer(codes.InvalidArgument, "not like that")
-			}
-			return do(writes...)
-		}}, Failed, "claim: "},
-		{"free rows", "a claim is never applied", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			if step == "claim" && isFence(writes[0]) {
-				return errMissingRow
-			}
-			return do(writes...)
-		}}, Failed, "did not find the claim's nonce"},
-		{"free rows", "a claim can be repeated", lie{commit: func(step string, writes []table.Write, do func(...table.Write) error) error {
-			if step == "claim" && isFence(writes[0]) {
-				_ = do(writes...)
-				return nil
-			}
-			return do(writes...)
-		}}, Failed, "a claim whose free row is missing should have failed with NOT_FOUND; its error was: <nil>"},
+		}), OK, "a duplicate of that commit was refused"},
+		{"free rows", "a claim is refused for its time", claimingFree(func(func() error) error { return impossible }), Warning, "a timestamp in the past is refused"},
+		{"free rows", "a claim is refused for another reason", claimingFree(func(func() error) error { return answer(codes.InvalidArgument, "not like that") }), Failed, "claim: "},
+		{"free rows", "a claim is never applied", claimingFree(func(func() error) error { return errMissingRow }), Failed, "did not find the claim's nonce"},
+		{"free rows", "a claim can be repeated", claimingFree(func(do func() error) error { _ = do(); return nil }), Failed, "a claim whose free row is missing should have failed with NOT_FOUND; its error was: <nil>"},
 		{"free rows", "a token is another", changing("claim", func(writes []table.Write) []table.Write {
 			if isFence(writes[0]) {
 				return cell(table.ColToken, time.Unix(1000, 0))(writes)

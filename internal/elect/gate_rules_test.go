@@ -25,6 +25,7 @@ type visit struct {
 type watched struct {
 	*testing.T
 	*Gate
+	*rand.Rand
 	waiting []*visit // in the order of their arrival
 	inside  []*visit
 	counted []func() // claims that do not wait for places
@@ -49,13 +50,12 @@ func (w *watched) saw(what string) {
 		if earliest == nil && (v.owner == "" || flying[v.owner] < mostOfOwner) {
 			earliest = v
 		}
-		switch {
-		case !v.back:
+		if !v.back {
 			w.waiting = append(w.waiting, v)
-		default:
-			require.NoError(w, v.err, what)
-			given = append(given, v)
+			continue
 		}
+		require.NoError(w, v.err, what)
+		given = append(given, v)
 	}
 	for _, v := range given {
 		flying[v.owner]++
@@ -129,18 +129,18 @@ func (w *watched) enter(urgency Urgency, owner string, again bool) {
 }
 
 // take removes one of several things at random.
-func take[E any](from *[]E) (e E, ok bool) {
+func take[E any](random *rand.Rand, from *[]E) (e E, ok bool) {
 	if len(*from) == 0 {
 		return e, false
 	}
-	i := rand.IntN(len(*from))
+	i := random.IntN(len(*from))
 	e = (*from)[i]
 	*from = slices.Delete(slices.Clone(*from), i, i+1)
 	return e, true
 }
 
 func (w *watched) leave(answered bool) {
-	v, ok := take(&w.inside)
+	v, ok := take(w.Rand, &w.inside)
 	if !ok {
 		return
 	}
@@ -155,7 +155,7 @@ func (w *watched) leave(answered bool) {
 }
 
 func (w *watched) giveUp() {
-	if v, ok := take(&w.waiting); ok {
+	if v, ok := take(w.Rand, &w.waiting); ok {
 		v.giveUp()
 		w.saw("a claim gives up")
 		require.ErrorIs(w, v.err, context.Canceled)
@@ -170,19 +170,19 @@ func TestAGateLosesNoPlaceAndNoClaim(t *testing.T) {
 	for n := range 8 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &watched{T: t, Gate: &Gate{}}
+				w := &watched{T: t, Gate: &Gate{}, Rand: rand.New(rand.NewPCG(uint64(n), 0))}
 				crowded, owners := n%3+1, []string{"", "a", "b"}[:n%2*2+1]
 				for range n % 2 * (mostOfOwner + 5) { // more than one owner may have in flight
 					w.enter(Patient, "a", false)
 				}
 				for i := range 650 {
-					vain, among := i < 100 && rand.IntN(3) == 0, 20
+					vain, among := i < 100 && w.IntN(3) == 0, 20
 					if i > 100 && i < 600 {
 						among = 14 // claims come and are answered, so that the limit rises again
 					}
-					switch r := rand.IntN(among); {
+					switch r := w.IntN(among); {
 					case r < 6+crowded:
-						w.enter(Urgency(rand.IntN(3)), owners[rand.IntN(len(owners))], vain)
+						w.enter(Urgency(w.IntN(3)), owners[w.IntN(len(owners))], vain)
 					case r < 14:
 						w.leave(true)
 					case r < 15:
@@ -192,14 +192,14 @@ func TestAGateLosesNoPlaceAndNoClaim(t *testing.T) {
 					case r < 18:
 						if len(w.counted) < 2 {
 							w.counted = append(w.counted, w.Count())
-						} else if done, ok := take(&w.counted); ok {
+						} else if done, ok := take(w.Rand, &w.counted); ok {
 							done()
 						}
 						w.saw("a group's claim")
 					default:
 						if len(w.beating) < 1 {
 							w.beating = append(w.beating, w.Beat())
-						} else if done, ok := take(&w.beating); ok {
+						} else if done, ok := take(w.Rand, &w.beating); ok {
 							done()
 						}
 						w.saw("a heartbeat")

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spindle-lock/spindle/internal/fence"
+	"github.com/spindle-lock/spindle/internal/testkit/testcheck"
 )
 
 // A caller that gives up in the middle of a fenced commit gets control back at once, whatever the commit is waiting for. The caller
@@ -24,15 +25,12 @@ func TestACallerThatGivesUpIsNotKeptWaiting(t *testing.T) {
 		hang := make(chan struct{})
 		s.commit = func(int) error { cancel(); <-hang; return nil }
 		defer close(hang)
-		answered := make(chan error, 1)
+		answered, began := make(chan error, 1), time.Now()
 		go func() { _, err := try(ctx, behind(db, "a")); answered <- err }()
-		select {
-		case err := <-answered:
-			assert.Error(t, err)
-			assert.NotErrorIs(t, err, fence.ErrFenced)
-		case <-time.After(10 * time.Second):
-			t.Fatal("the commit goes on although its caller has given up")
-		}
+		err := testcheck.Await(t, answered, "the end of a commit whose caller has given up")
+		assert.Less(t, time.Since(began), 10*time.Second)
+		assert.Error(t, err)
+		assert.NotErrorIs(t, err, fence.ErrFenced)
 	})
 }
 

@@ -1,7 +1,6 @@
 package operator_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +18,8 @@ import (
 func TestRowsAreOldEnoughFromTheMomentOnThatIsPromised(t *testing.T) {
 	const lease = 3 * time.Hour
 	ages := operator.Ages{Released: 2 * time.Hour, Expired: 30 * time.Hour}
-	byHand := func(t *testing.T, tab table.Table, w table.Write) {
-		require.NoError(t, tab.Store.Commit(t.Context(), "by hand", []table.Write{w}))
+	oddLease := func(t *testing.T, tab table.Table) {
+		require.NoError(t, tab.Store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Insert, Name: table.LeaseKey("l", 17), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"1s"}`}}}}))
 	}
 	for what, c := range map[string]struct {
 		from string        // the row whose heartbeat, or token if it has none, is the beginning
@@ -44,15 +43,15 @@ func TestRowsAreOldEnoughFromTheMomentOnThatIsPromised(t *testing.T) {
 		"no lease": {"l", ages.Expired, func(t *testing.T, tab table.Table) { drop(t, tab, table.LeaseKey("l", hold(t, tab, "l", lease))) }},
 		"released with a free row and a lease row": {"", 0, func(t *testing.T, tab table.Table) {
 			require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "l", lease), lease, "l"))
-			byHand(t, tab, table.Write{Kind: table.Insert, Name: table.LeaseKey("l", 17), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"1s"}`}}})
+			oddLease(t, tab)
 		}},
 		"released, and a lease row": {"", 0, func(t *testing.T, tab table.Table) {
 			require.NoError(t, tab.Release(t.Context(), hold(t, tab, "l", lease), "l"))
-			byHand(t, tab, table.Write{Kind: table.Insert, Name: table.LeaseKey("l", 17), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"1s"}`}}})
+			oddLease(t, tab)
 		}},
 		"held, and a lease row": {"", 0, func(t *testing.T, tab table.Table) {
 			hold(t, tab, "l", lease)
-			byHand(t, tab, table.Write{Kind: table.Insert, Name: table.LeaseKey("l", 17), Set: []table.Cell{{Column: table.ColWriter, Value: `{"lease":"1s"}`}}})
+			oddLease(t, tab)
 		}},
 		"a partition": {"", 0, func(t *testing.T, tab table.Table) { claim(t, tab, table.PartitionName("orders", "p")) }},
 	} {
@@ -98,29 +97,5 @@ func TestALockThatWasBrokenLatelyIsKeptBesideOthers(t *testing.T) {
 			time.Sleep(time.Hour)
 			assert.Equal(t, want, prune(t, tab, operator.Ages{}), "%03b", broken)
 		})
-	}
-}
-
-// A ticket is kept as long as it counts, and one that does not say how long for as long as any term may last.
-func TestATicketIsStaleOnceItCannotCount(t *testing.T) {
-	for lasts, age := range map[time.Duration]time.Duration{0: table.MaxLease, time.Minute: time.Minute, 2 * table.MaxLease: 2 * table.MaxLease} {
-		for off, stale := range map[time.Duration]bool{-time.Microsecond: false, 0: false, time.Microsecond: true} {
-			synctest.Test(t, func(t *testing.T) {
-				store := &memstore.Store{}
-				tab := table.Table{Store: store}
-				ticket := table.Ticket{Queue: "m", Time: 5, Nonce: "n", Lasts: lasts}
-				require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
-				time.Sleep(time.Until(store.Rows()[ticket.Row()].Heartbeat.Add(age + off)))
-				var found []string
-				for deletes, err := range operator.StaleTickets(t.Context(), tab) {
-					require.NoError(t, err)
-					for _, w := range deletes {
-						assert.Equal(t, table.Delete, w.Kind)
-						found = append(found, w.Name)
-					}
-				}
-				assert.Equal(t, stale, slices.Equal([]string{ticket.Row()}, found), "%v after a life of %v: %v", off, lasts, found)
-			})
-		}
 	}
 }

@@ -83,7 +83,7 @@ func TestListsAgreeOnEveryLock(t *testing.T) {
 			if seed == 0 {
 				n = 800 // more than are read again in one request
 			}
-			names := randomLocks(t, tab, random, n)
+			names := append(randomLocks(t, tab, random, n), "absent")
 			time.Sleep(time.Minute)
 			rows := map[string]bool{}
 			for key := range store.Rows() {
@@ -91,47 +91,52 @@ func TestListsAgreeOnEveryLock(t *testing.T) {
 					rows[lock] = true
 				}
 			}
+			var each []operator.Listing
+			for _, name := range names {
+				one, err := operator.ListOne(t.Context(), tab, name)
+				require.NoError(t, err)
+				require.Equal(t, name, one.Name)
+				each = append(each, one)
+			}
+			lines := func(found []operator.Listing) (all []string) {
+				for _, l := range found {
+					all = append(all, shows(l))
+				}
+				return all
+			}
 			for _, prefix := range []string{"", "b", "a00"} {
 				for _, all := range []bool{true, false} {
 					var named []string
-					for _, name := range append(slices.Clone(names), "absent") {
+					for _, name := range names {
 						if strings.HasPrefix(name, prefix) && random.IntN(4) == 0 {
 							named = append(named, name)
 						}
 					}
 					var plain, with []string
-					for _, name := range append(slices.Clone(names), "absent") {
-						one, err := operator.ListOne(t.Context(), tab, name)
-						require.NoError(t, err)
+					for _, one := range each {
 						idle := (one.State() == operator.Released || one.State() == operator.Free) && len(one.Waiters) == 0
 						done := one.Done.Key != "" || one.Undone != nil
-						begins := strings.HasPrefix(name, prefix)
-						if begins && (all && rows[name] || !idle) || begins && all && len(one.Waiters) > 0 {
+						begins := strings.HasPrefix(one.Name, prefix)
+						shown := begins && (all && rows[one.Name] || !idle)
+						if shown {
 							plain = append(plain, shows(one))
 						}
-						switch is := slices.Contains(named, name); {
-						case begins && (all && (rows[name] || len(one.Waiters) > 0) || !idle), is:
+						switch {
+						case shown || slices.Contains(named, one.Name):
 							with = append(with, shows(one))
 						case begins && done:
 							free := one
-							free.Observation = table.Observation{Name: name}
+							free.Observation = table.Observation{Name: one.Name}
 							with = append(with, shows(free))
 						}
 					}
 					slices.Sort(with)
 					found, _, err := operator.List(t.Context(), tab, prefix, all)
 					require.NoError(t, err)
-					var got []string
-					for _, l := range found {
-						got = append(got, shows(l))
-					}
-					assert.Equal(t, plain, got, "seed %d, prefix %q, all: %v", seed, prefix, all)
+					assert.Equal(t, plain, lines(found), "seed %d, prefix %q, all: %v", seed, prefix, all)
 					found, _, err = operator.ListWith(t.Context(), tab, prefix, all, named...)
 					require.NoError(t, err)
-					got = nil
-					for _, l := range found {
-						got = append(got, shows(l))
-					}
+					got := lines(found)
 					slices.Sort(got)
 					assert.Equal(t, with, got, "seed %d, prefix %q, all: %v, with %v", seed, prefix, all, named)
 				}
@@ -211,44 +216,5 @@ func TestEveryRequestOfAnOperatorFailsWithItsCommand(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// Between its two reads, a lock that is old enough to be pruned can be claimed again. It is then in use.
-func TestWhatIsInUseAgainIsNotPruned(t *testing.T) {
-	for what, change := range map[string]func(t *testing.T, tab table.Table){
-		"claimed":        func(t *testing.T, tab table.Table) { claim(t, tab, "l") },
-		"held":           func(t *testing.T, tab table.Table) { hold(t, tab, "l", time.Hour) },
-		"held and lost":  func(t *testing.T, tab table.Table) { drop(t, tab, table.LeaseKey("l", hold(t, tab, "l", time.Hour))) },
-		"released again": func(t *testing.T, tab table.Table) { release(t, tab, "l") },
-		"released, with row": func(t *testing.T, tab table.Table) {
-			require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "l", time.Hour), time.Hour, "l"))
-		},
-		"broken": func(t *testing.T, tab table.Table) {
-			require.NoError(t, tab.Break(t.Context(), hold(t, tab, "l", time.Hour), "l"))
-		},
-		"its row was deleted": func(t *testing.T, tab table.Table) { drop(t, tab, "l") },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			store := &memstore.Store{}
-			tab := table.Table{Store: store}
-			release(t, tab, "k")
-			release(t, tab, "l")
-			time.Sleep(100 * time.Hour)
-			reads := 0
-			var found []string
-			for seen, err := range operator.Prunable(t.Context(), table.Table{Store: table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
-				if reads++; reads == 2 {
-					change(t, tab)
-				}
-				return call(ctx, store)
-			})}, operator.Ages{Released: time.Hour, Expired: 48 * time.Hour}) {
-				require.NoError(t, err)
-				for _, o := range seen {
-					found = append(found, o.Name)
-				}
-			}
-			assert.Equal(t, []string{"k"}, found, what)
-		})
 	}
 }

@@ -307,3 +307,42 @@ func TestPruneReadsEveryPage(t *testing.T) {
 		}
 	})
 }
+
+// Between its two reads, a lock that is old enough to be pruned can be claimed again. It is then in use.
+func TestWhatIsInUseAgainIsNotPruned(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, tab table.Table){
+		"claimed":        func(t *testing.T, tab table.Table) { claim(t, tab, "l") },
+		"held":           func(t *testing.T, tab table.Table) { hold(t, tab, "l", time.Hour) },
+		"held and lost":  func(t *testing.T, tab table.Table) { drop(t, tab, table.LeaseKey("l", hold(t, tab, "l", time.Hour))) },
+		"released again": func(t *testing.T, tab table.Table) { release(t, tab, "l") },
+		"released, with row": func(t *testing.T, tab table.Table) {
+			require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "l", time.Hour), time.Hour, "l"))
+		},
+		"broken": func(t *testing.T, tab table.Table) {
+			require.NoError(t, tab.Break(t.Context(), hold(t, tab, "l", time.Hour), "l"))
+		},
+		"its row was deleted": func(t *testing.T, tab table.Table) { drop(t, tab, "l") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &memstore.Store{}
+			tab := table.Table{Store: store}
+			release(t, tab, "k")
+			release(t, tab, "l")
+			time.Sleep(100 * time.Hour)
+			reads := 0
+			var found []string
+			for seen, err := range operator.Prunable(t.Context(), table.Table{Store: table.Via(func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
+				if reads++; reads == 2 {
+					change(t, tab)
+				}
+				return call(ctx, store)
+			})}, operator.Ages{Released: time.Hour, Expired: 48 * time.Hour}) {
+				require.NoError(t, err)
+				for _, o := range seen {
+					found = append(found, o.Name)
+				}
+			}
+			assert.Equal(t, []string{"k"}, found, what)
+		})
+	}
+}

@@ -264,3 +264,30 @@ func TestWaitersAreListedInTheirOrder(t *testing.T) {
 		}
 	})
 }
+
+// A ticket is kept as long as it counts, and one that does not say how long for as long as any term may last.
+func TestATicketIsStaleOnceItCannotCount(t *testing.T) {
+	for lasts, age := range map[time.Duration]time.Duration{0: table.MaxLease, time.Minute: time.Minute, 2 * table.MaxLease: 2 * table.MaxLease} {
+		for off, stale := range map[time.Duration]bool{-time.Microsecond: false, 0: false, time.Microsecond: true} {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memstore.Store{}
+				tab := table.Table{Store: store}
+				ticket := table.Ticket{Queue: "m", Time: 5, Nonce: "n", Lasts: lasts}
+				require.NoError(t, tab.Queue(t.Context(), ticket.Put()))
+				time.Sleep(time.Until(store.Rows()[ticket.Row()].Heartbeat.Add(age + off)))
+				var want, found []string
+				if stale {
+					want = []string{ticket.Row()}
+				}
+				for deletes, err := range operator.StaleTickets(t.Context(), tab) {
+					require.NoError(t, err)
+					for _, w := range deletes {
+						assert.Equal(t, table.Delete, w.Kind)
+						found = append(found, w.Name)
+					}
+				}
+				assert.Equal(t, want, found, "%v after a life of %v", off, lasts)
+			})
+		}
+	}
+}

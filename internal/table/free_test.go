@@ -27,9 +27,7 @@ func released(t testing.TB, names ...string) ground {
 	store := &memstore.Store{}
 	g := ground{t, store, table.Table{Store: store}}
 	for _, name := range names {
-		seen, err := g.LookAtLeases(t.Context(), time.Now(), name)
-		require.NoError(t, err)
-		token, err := g.Claim(t.Context(), "first", seen...)
+		token, err := g.Claim(t.Context(), "first", g.look(name)...)
 		require.NoError(t, err)
 		require.NoError(t, g.Confirm(t.Context(), token, table.LeaseRecord{Lease: freeLease}, name))
 		require.NoError(t, g.ReleaseFree(t.Context(), token, freeLease, name))
@@ -47,9 +45,7 @@ func (g ground) claim(nonce string, names ...string) table.FreeClaim {
 
 func (g ground) look(names ...string) []table.Observation {
 	g.Helper()
-	seen, err := g.LookAtLeases(g.Context(), time.Now(), names...)
-	require.NoError(g, err)
-	return seen
+	return look(g, g.Table, names...)
 }
 
 func (g ground) outcome(c table.FreeClaim) table.Outcome {

@@ -1,10 +1,8 @@
 package table_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -52,96 +50,6 @@ func TestAPollFindsTheFirstTicketsOfEachQueue(t *testing.T) {
 			}
 		}
 	}
-}
-
-// asked remembers the keys of the last read.
-type asked struct {
-	table.Store
-	keys table.Keys
-}
-
-func (a *asked) Read(ctx context.Context, step string, bound table.Bound, keys table.Keys) ([]table.Row, time.Time, error) {
-	a.keys = keys
-	return a.Store.Read(ctx, step, bound, keys)
-}
-
-// What a member finds of a partition does not depend on how many others it asks for in the same poll, or on which rows
-// of other groups it reads besides.
-func TestAPollOfManyPartitionsFindsTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memstore.Store{}
-		tab := table.Table{Store: store}
-		me := join(t, tab, 3, "me", time.Hour)
-		var names []string
-		for i := range 2001 {
-			names = append(names, table.PartitionName("orders", fmt.Sprint(i)))
-		}
-		take(t, tab, me, time.Hour, "0", "7", "1999", "2000", "elsewhere")
-		drop(t, tab, names[7])
-		foreign := table.SlotName("other", 1)
-		hold(t, tab, foreign, time.Hour)
-		look := func(names ...string) table.GroupSnapshot {
-			b := table.Beside{Names: []string{foreign}}
-			s, err := tab.Beside(&b).LookAtGroup(t.Context(), "orders", table.GroupQuery{Members: true, Leases: []table.LeaseRef{me}, WithLeases: names})
-			require.NoError(t, err)
-			require.Len(t, s.Members, 1)
-			require.Contains(t, s.Members, me.Name)
-			require.True(t, s.LeaseExists[me])
-			require.Len(t, s.Partitions, len(names))
-			return s
-		}
-		asked := &asked{Store: store}
-		_, err := table.Table{Store: asked}.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: names})
-		require.NoError(t, err)
-		assert.Len(t, asked.keys.Ranges, 1, "thousands of ranges would make the poll slow")
-		all, most := look(names...), look(names[1:]...)
-		require.Len(t, all.Partitions, 2001)
-		for _, name := range names {
-			one := look(name).Partitions[name]
-			many := all.Partitions[name]
-			one.At, many.At = time.Time{}, time.Time{}
-			assert.Equal(t, one, many, name)
-			if o, found := most.Partitions[name]; found {
-				o.At = time.Time{}
-				assert.Equal(t, one, o, name)
-			}
-		}
-		assert.Len(t, all.Partitions[names[7]].OrphanLeases, 1)
-		assert.NotNil(t, all.Partitions[names[2000]].LeaseRecord)
-	})
-}
-
-// A mark stays until its partition is claimed. Without it, the members of a group would assign the partition again to
-// the program that has paused it. A partition that is marked already costs no further commit.
-func TestAMarkOfAPausedPartitionStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memstore.Store{}
-		tab, name := table.Table{Store: store}, table.PartitionName("orders", "p")
-		me, other := join(t, tab, 0, "me", time.Hour), join(t, tab, 1, "other", time.Hour)
-		over := func(table.LeaseRef) bool { return true }
-		take(t, tab, other, time.Hour, "p")
-		marked, err := tab.MarkPaused(t.Context(), me, func(h table.LeaseRef) bool { return h != other }, name)
-		require.NoError(t, err)
-		assert.Empty(t, marked, "another member holds it")
-		for range 2 {
-			marked, err = tab.MarkPaused(t.Context(), me, over, name, "without a row")
-			require.NoError(t, err)
-			assert.Equal(t, []string{name, "without a row"}, marked)
-		}
-		before := store.Rows()
-		assert.Equal(t, me.Key(), before[name].Writer)
-		commits := 0
-		store.OnCommit = func(string, time.Time, map[string]table.Row, map[string]table.Row) { commits++ }
-		_, err = tab.MarkPaused(t.Context(), me, over, name)
-		require.NoError(t, err)
-		assert.Zero(t, commits)
-		r, err := tab.LookAtGroup(t.Context(), "orders", table.GroupQuery{WithLeases: []string{name}})
-		require.NoError(t, err)
-		require.ErrorIs(t, tab.ReconcilePartitions(t.Context(), me, r.Partitions[name]), table.ErrChanged)
-		assert.Equal(t, before, store.Rows())
-		take(t, tab, other, time.Hour, "p")
-		assert.Equal(t, other.Key(), store.Rows()[name].Writer)
-	})
 }
 
 // Only the slot of a semaphore has the semaphore's queue. Otherwise, the semaphore's waiters would be listed with a lock that merely has

@@ -18,22 +18,6 @@ import (
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
 
-// nth treats one of the requests of a step differently, counted from 1.
-type nth struct {
-	n    int
-	how  func(context.Context) error
-	sent int
-}
-
-func (r *nth) via(store table.Store) table.Via {
-	return func(ctx context.Context, _ string, call func(context.Context, table.Store) error) error {
-		if r.sent++; r.sent == r.n {
-			return r.how(ctx)
-		}
-		return call(ctx, store)
-	}
-}
-
 // vague is a table that does not say which row is missing, and aborts a prune of several locks.
 type vague struct{ table.Store }
 
@@ -66,11 +50,7 @@ func everyStep(t *testing.T, store table.Store) map[string]someStep {
 	tab := table.Table{Store: store}
 	token, gone := hold(t, tab, "held", time.Hour), hold(t, tab, "gone", time.Hour)
 	require.NoError(t, tab.Release(t.Context(), gone, "gone"))
-	look := func(names ...string) []table.Observation {
-		seen, err := tab.LookAtLeases(t.Context(), time.Now(), names...)
-		require.NoError(t, err)
-		return seen
-	}
+	look := func(names ...string) []table.Observation { return look(t, tab, names...) }
 	claimed, err := tab.Claim(t.Context(), "me", look("claimed")...)
 	require.NoError(t, err)
 	require.NoError(t, tab.ReleaseFree(t.Context(), hold(t, tab, "free", time.Hour), time.Hour, "free"))
@@ -89,7 +69,7 @@ func everyStep(t *testing.T, store table.Store) map[string]someStep {
 		}
 	}
 	require.NoError(t, tab.Queue(t.Context(), tickets...))
-	all := map[string]someStep{
+	return map[string]someStep{
 		"Observe": plain(func(ctx context.Context, tab table.Table) error { _, err := tab.Observe(ctx, "held"); return err }),
 		"Observe beside long queues": plain(func(ctx context.Context, tab table.Table) error {
 			b := table.Beside{Queues: []table.Range{table.Waiting("a", ""), table.Waiting("b", ""), table.Waiting("c", ""), table.Waiting("d", ""), table.Waiting("e", "")}}
@@ -197,12 +177,11 @@ func everyStep(t *testing.T, store table.Store) map[string]someStep {
 			return err
 		}),
 	}
-	return all
 }
 
-// eachRequest runs every step once for each of its requests, which fails as given. It calls check with the error of the
-// step, and expects that without a failure, the step ends as it should.
-func eachRequest(t *testing.T, how func(context.Context) error, check func(t *testing.T, what string, do func(context.Context) error)) {
+// eachRequest runs every step once for each of its requests. The function fail makes a request fail if nth returns true for it, and
+// check makes the step and gets its error. Without a failure, eachRequest expects that the step ends as it should.
+func eachRequest(t *testing.T, fail func(link *memstore.Link, nth func() bool), check func(t *testing.T, do func(context.Context) error)) {
 	var names []string
 	synctest.Test(t, func(t *testing.T) {
 		for name := range everyStep(t, &memstore.Store{}) {
@@ -215,16 +194,16 @@ func eachRequest(t *testing.T, how func(context.Context) error, check func(t *te
 			t.Run(fmt.Sprintf("%s, request %d", name, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &memstore.Store{}
-					step, r := everyStep(t, store)[name], &nth{n: n, how: how}
+					step, link, sent := everyStep(t, store)[name], &memstore.Link{Store: vague{store}}, 0
 					time.Sleep(time.Second)
-					do := func(ctx context.Context) error { return step.do(ctx, table.Table{Store: r.via(vague{store})}) }
+					fail(link, func() bool { sent++; return sent == n })
 					if n > 20 {
 						t.Fatal("the step does not end")
 					}
-					check(t, name, func(ctx context.Context) error {
-						err := do(ctx)
-						if over = r.sent < n; over {
-							most[name] = r.sent
+					check(t, func(ctx context.Context) error {
+						err := step.do(ctx, table.Table{Store: link})
+						if over = sent < n; over {
+							most[name] = sent
 							assert.ErrorIs(t, err, step.ends)
 							return nil
 						}
@@ -244,7 +223,15 @@ func eachRequest(t *testing.T, how func(context.Context) error, check func(t *te
 // candidate would claim a lock that is held.
 func TestAnOutageIsNeverTakenForAnAnswer(t *testing.T) {
 	outage := spanner.ToSpannerError(status.Error(codes.Unavailable, "not now"))
-	eachRequest(t, func(context.Context) error { return outage }, func(t *testing.T, what string, do func(context.Context) error) {
+	fail := func(link *memstore.Link, nth func() bool) {
+		link.Refuse(func(string) error {
+			if nth() {
+				return outage
+			}
+			return nil
+		})
+	}
+	eachRequest(t, fail, func(t *testing.T, do func(context.Context) error) {
 		if err := do(t.Context()); err != nil {
 			assert.True(t, errors.Is(err, outage) || errors.Is(err, table.ErrNotFound), "%v", err)
 			for _, answer := range []error{table.ErrSuperseded, table.ErrChanged, table.ErrMissing, table.ErrExists, table.ErrAborted} {
@@ -256,15 +243,8 @@ func TestAnOutageIsNeverTakenForAnAnswer(t *testing.T) {
 
 // A caller that gives up, for example because its term is over, does not wait for any request of its step.
 func TestEveryRequestEndsWithItsCaller(t *testing.T) {
-	stuck := func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return spanner.ToSpannerError(ctx.Err())
-		case <-time.After(time.Hour):
-			return errors.New("nobody has ended the request")
-		}
-	}
-	eachRequest(t, stuck, func(t *testing.T, what string, do func(context.Context) error) {
+	fail := func(link *memstore.Link, nth func() bool) { link.Lose(func(string) bool { return nth() }, nil) }
+	eachRequest(t, fail, func(t *testing.T, do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()

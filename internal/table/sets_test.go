@@ -25,9 +25,7 @@ type scene struct {
 
 func (s scene) look() []table.Observation {
 	s.Helper()
-	seen, err := s.LookAtLeases(s.Context(), time.Now(), s.names...)
-	require.NoError(s, err)
-	return seen
+	return look(s.T, s.Table, s.names...)
 }
 
 // groupLook is look for locks of a group.
@@ -58,6 +56,14 @@ func (s scene) hold() table.Token {
 	token := s.claim()
 	require.NoError(s, s.Confirm(s.Context(), token, table.LeaseRecord{Lease: time.Hour}, s.names...))
 	return token
+}
+
+// taking returns a function that lets a member take the partition of a lock.
+func (s scene) taking(by table.LeaseRef) func(name string) {
+	return func(name string) {
+		part, _ := table.PartOf(name)
+		take(s.T, s.Table, by, time.Hour, part.Partition)
+	}
 }
 
 // rowsOf returns a lock's rows.
@@ -148,8 +154,7 @@ var setSteps = map[string]setStep{
 		me, other := join(s.T, s.Table, 7, "me", time.Hour), join(s.T, s.Table, 8, "other", time.Hour)
 		seen := s.groupLook()
 		return func(name string) {
-				part, _ := table.PartOf(name)
-				take(s.T, s.Table, other, time.Hour, part.Partition)
+				s.taking(other)(name)
 				drop(s.T, s.Table, name)
 			},
 			func() ([]string, error) {
@@ -161,10 +166,7 @@ var setSteps = map[string]setStep{
 		me, other := join(s.T, s.Table, 7, "me", time.Hour), join(s.T, s.Table, 8, "other", time.Hour)
 		token, _, err := s.ClaimPartitions(s.Context(), me, s.groupLook()...)
 		require.NoError(s, err)
-		return func(name string) {
-				part, _ := table.PartOf(name)
-				take(s.T, s.Table, other, time.Hour, part.Partition)
-			},
+		return s.taking(other),
 			func() ([]string, error) {
 				return s.ConfirmPartitions(s.Context(), me, table.LeaseRecord{Lease: time.Hour}, token, s.names...)
 			}
@@ -174,10 +176,7 @@ var setSteps = map[string]setStep{
 		_, _, err := s.ClaimPartitions(s.Context(), me, s.groupLook()...)
 		require.NoError(s, err)
 		seen := s.groupLook()
-		return func(name string) {
-				part, _ := table.PartOf(name)
-				take(s.T, s.Table, other, time.Hour, part.Partition)
-			},
+		return s.taking(other),
 			func() ([]string, error) { return nil, s.ReconcilePartitions(s.Context(), me, seen...) }
 	}},
 	"ReleasePartitions": {"partition", true, table.ErrMissing, func(s scene) (func(string), func() ([]string, error)) {
@@ -187,10 +186,7 @@ var setSteps = map[string]setStep{
 			part, _ := table.PartOf(name)
 			refs = append(refs, table.LeaseRef{Name: name, Token: take(s.T, s.Table, me, time.Hour, part.Partition)})
 		}
-		return func(name string) {
-				part, _ := table.PartOf(name)
-				take(s.T, s.Table, other, time.Hour, part.Partition)
-			},
+		return s.taking(other),
 			func() ([]string, error) { return nil, s.ReleasePartitions(s.Context(), refs...) }
 	}},
 }
@@ -312,9 +308,7 @@ func TestOnlyOwnReleasesAreTakenForSuch(t *testing.T) {
 		how  func(tab table.Table, name string, token table.Token)
 	}
 	claim := func(id string, tab table.Table, name string) table.Token {
-		seen, err := tab.LookAtLeases(ctx, time.Now(), name)
-		require.NoError(t, err)
-		token, err := tab.Claim(ctx, id, seen...)
+		token, err := tab.Claim(ctx, id, look(t, tab, name)...)
 		require.NoError(t, err)
 		return token
 	}
@@ -371,9 +365,7 @@ func TestOnlyOwnReleasesAreTakenForSuch(t *testing.T) {
 				confirm(tab, name, token)
 				breaks(tab, name, token)
 			}
-			seen, err := tab.LookAtLeases(ctx, time.Now(), "a", "b")
-			require.NoError(t, err)
-			token, err := tab.Claim(ctx, "me", seen...)
+			token, err := tab.Claim(ctx, "me", look(t, tab, "a", "b")...)
 			require.NoError(t, err)
 			require.NoError(t, tab.Confirm(ctx, token, table.LeaseRecord{Lease: time.Hour}, "a", "b"))
 			a.how(tab, "a", token)

@@ -19,7 +19,7 @@ var leaksMutants = slices.Concat(
 			"\tl.calls.outcome = &err\n", "\tl.calls.outcome = &err\n\tif err != nil {\n\t\terr = errHung(l)\n\t}\n"),
 		one("a loss is not taken in while a leader leaves", "TestATermThatWasLostIsNotSaidToBeLeaving", courseGo,
 			"\tcase termEnded:\n", "\tcase termEnded:\n\t\tif before <= draining {\n\t\t\treturn nil\n\t\t}\n"),
-		one("the gap counts from whatever was freed last", "TestTheGapOfAHandoverCountsFromTheFirstRelease", requestGo,
+		one("the gap counts from whatever was freed last", "TestAHandoverIsSaidToBeAsFarAsItIs", requestGo,
 			"o.Heartbeat.IsZero() && o.Writer == \"\" && !f.free", "o.Heartbeat.IsZero()"),
 		one("elected past the deadline", "TestNobodyIsElectedPastItsDeadline", seenGo,
 			"func(*view) (has bool) {\n\t\thas, token = l.HasLock()\n\t\treturn has\n", "func(v *view) (has bool) {\n\t\tif has = v.term != nil; has {\n\t\t\ttoken = Token(v.term.Token())\n\t\t}\n\t\treturn has\n"),

@@ -23,7 +23,7 @@ var secondMutants = slices.Concat(
 	of(".",
 		one("a release that was superseded is one that was done", "TestAReleaseAfterTheLockWasBrokenIsALoss", releaseGo,
 			" && t.released(ctx):", " && (t.released(ctx) || true):"),
-		one("a gap from the last release", "TestTheGapOfAHandoverCountsFromTheFirstRelease", "stepdown.go", " && !f.free: //", ": //"),
+		one("a gap from the last release", "TestAHandoverIsSaidToBeAsFarAsItIs", "stepdown.go", " && !f.free: //", ": //"),
 		one("a view after Run", "TestTheLeaderIsKnownWithoutAnRPC", "run.go", "\te.lock.show(view{})\n", "")),
 	of(agentPkg,
 		one("lasting promises are forgotten", "TestALockIsBarredUntilTheLastPromiseOfWhoeverCanAct", agentFolder+"promises.go",
