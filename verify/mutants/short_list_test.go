@@ -153,6 +153,8 @@ var (
 			"g.most = max(g.most, g.flying)", "g.most = g.flying"),
 		one("who gives up makes later claims look older", "TestAGateLosesNoPlaceAndNoClaim", "internal/elect/gate.go",
 			"p.arrived = p.arrivals", "p.arrived = p.given + len(p.waiting)"),
+		one("the time without a failure begins with the failure", "TestAPreferredCandidateAsksEachHolderOnce", preferenceGo,
+			"if err != nil || p.sick || ", "if err != nil || "),
 		one("a bare claim that vanished is not waited for", "TestWhenALockIsFree", historyGo,
 			"h.assumedLease = max(h.assumedLease, r.lease) // a bare claim", "h.assumedLease = max(h.assumedLease, 0) // a bare claim"),
 		one("a candidate that competes again remembers old rows", "TestACandidateThatCompetesAgainForgetsOnlyTheRows", "internal/elect/candidate.go",
@@ -272,8 +274,6 @@ var (
 			"\t\t\treturn // the next heartbeat fails with the same error\n", ""),
 		one("a later StepDown waits to learn that the work hangs", "TestStepDownSaysWhatHolds", leadGo,
 			"\tcase l.reminder.waited > l.loop.config.Lease:\n\t\tl.calls.answer(errHung(l))\n", ""),
-		one("a candidate stays sick", "TestAPreferredCandidateAsksThreeLeasesAfterAFailedPoll", preferenceGo,
-			"if err != nil || p.sick || ", "if err != nil || "),
 
 		one("who stepped down takes its own last claim for free", "TestWhoStepsDownLetsOthersGoFirst", coolDownGo,
 			"PauseFor(c.Clock, length), true", "PauseFor(c.Clock, 0*length), true"),
