@@ -148,6 +148,9 @@ func (m *machine) pass(ctx context.Context, step string, call func(context.Conte
 	}
 	elect.Sleep(ctx, m, late)
 	err := call(ctx, m.table)
+	if step == "heartbeat" && ctx.Err() != nil {
+		m.fault(0) // the heartbeat may have been applied, and extend the lease once more, although the term has ended
+	}
 	if m.once(10_000) {
 		m.fault(lease) // until the caller has given up
 		<-ctx.Done()
