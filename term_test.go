@@ -37,6 +37,33 @@ func TestATermIsOneTermAndNoLater(t *testing.T) {
 	})
 }
 
+// Whether a write still counts is for Spanner to say, and not for the local clock: the fence of a term stays the one of its token
+// whatever has become of the term.
+func TestTheFenceOfATermIsTheOneOfItsTokenEvenAfterItsEnd(t *testing.T) {
+	fleet.InVirtualTime(t, func(b *fleet.Fleet) {
+		terms := make(chan spindle.Term, 1)
+		work := func(ctx context.Context, term spindle.Term) { terms <- term; <-ctx.Done() }
+		a := b.Start("a", spindle.WithLeader(work), spindle.WithStall(fleet.Lease))
+		same := func(when string, term spindle.Term, token spindle.Token) {
+			assert.Equal(t, token, term.Token(), when)
+			assert.Equal(t, a.Lock.Fence(token), term.Fence(), when)
+			assert.Equal(t, a.FenceStatement(1, token), term.FenceStatement(1), when)
+		}
+		stalls := <-terms
+		token := stalls.Token()
+		same("held", stalls, token)
+		b.Until(2*fleet.Lease, func() bool { return stalls.Left() <= 0 })
+		same("stalled", stalls, token)
+		expires := <-terms
+		same("the earlier one, while a later one is held", stalls, token)
+		token = expires.Token()
+		a.Link.Cut()
+		b.Until(2*fleet.Lease, func() bool { return expires.Left() <= 0 })
+		same("expired", expires, token)
+		b.End(a)
+	})
+}
+
 func TestTheZeroTermIsNone(t *testing.T) {
 	var none spindle.Term
 	assert.Zero(t, none.Token())

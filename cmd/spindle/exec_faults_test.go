@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var execFaults = flag.Int("exec-faults", 8, "how many runs of exec have a fault, at an instant that is drawn")
+var execFaults = flag.Int("exec-faults", 9, "how many runs of exec have a fault, at an instant that is drawn")
 
 // A run is one run of exec. Its program beats, and has started a process that left its group. Somebody reads its messages.
 type run struct {
@@ -33,10 +33,10 @@ type run struct {
 
 const beats = `exec perl -e 'use Time::HiRes "time"; open B, ">>", "beats"; for (B->autoflush;; select undef, undef, undef, 0.005) { printf B "%.6f\n", time }'`
 
-func startRun(t *testing.T, name, path, host string) *run {
+func startRun(t *testing.T, name, path, host string, flags ...string) *run {
 	r := &run{dir: t.TempDir(), ended: make(chan struct{})}
 	r.env = append(os.Environ(), "SPINDLE_DB="+path, "SPANNER_EMULATOR_HOST="+host, "SPINDLE_NAME="+name, "RUN="+r.dir)
-	r.spin = exec.Command("spindle", "exec", "--lease", "6s", "--", "sh", "-c", `setsid sh -c 'echo $$ >stray; while :; do sleep 0.1; done' & echo $$ >program; `+beats)
+	r.spin = exec.Command("spindle", append(append([]string{"exec"}, flags...), "--", "sh", "-c", `setsid sh -c 'echo $$ >stray; while :; do sleep 0.1; done' & echo $$ >program; `+beats)...)
 	r.reader = exec.Command("sh", "-c", "while read line; do echo \"$line\" >>messages; done")
 	out, err := r.spin.StderrPipe()
 	require.NoError(t, err)
@@ -113,6 +113,8 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 	t.Parallel()
 	e, path := newDatabase(t)
 
+	// The next exec does not wait for long enough for a long lease to expire: it gets what the watchdog has released.
+	short, long := []string{"--lease", "6s"}, []string{"--lease", "60s"}
 	const byKill, byTerm, lost = 137, 143, 76
 	faults := []struct {
 		name   string
@@ -120,22 +122,24 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 		signal syscall.Signal
 		code   int  // exec's
 		itself bool // it ends by itself, and not by SIGTERM
+		flags  []string
 	}{
-		{"its reader is killed", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGKILL, byTerm, false},
-		{"its reader is stopped", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGSTOP, byTerm, false},
-		{"its watchdog is killed", (*run).watchdog, syscall.SIGKILL, byTerm, false},
-		{"its watchdog is stopped", (*run).watchdog, syscall.SIGSTOP, byTerm, false},
-		{"its program is killed", func(r *run) int { return r.pid("program") }, syscall.SIGKILL, byKill, true},
-		{"its program is stopped", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, lost, true},
-		{"its program is stopped, and it is told to end", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, byTerm, false},
-		{"it is killed", func(r *run) int { return r.spin.Process.Pid }, syscall.SIGKILL, byKill, true},
+		{"its reader is killed", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGKILL, byTerm, false, short},
+		{"its reader is stopped", func(r *run) int { return r.reader.Process.Pid }, syscall.SIGSTOP, byTerm, false, short},
+		{"its watchdog is killed", (*run).watchdog, syscall.SIGKILL, byTerm, false, short},
+		{"its watchdog is stopped", (*run).watchdog, syscall.SIGSTOP, byTerm, false, short},
+		{"its program is killed", func(r *run) int { return r.pid("program") }, syscall.SIGKILL, byKill, true, short},
+		{"its program is stopped", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, lost, true, short},
+		{"its program is stopped, and it is told to end", func(r *run) int { return r.pid("program") }, syscall.SIGSTOP, byTerm, false, short},
+		{"it is killed", func(r *run) int { return r.spin.Process.Pid }, syscall.SIGKILL, byKill, true, long},
+		{"it is killed in a slot", func(r *run) int { return r.spin.Process.Pid }, syscall.SIGKILL, byKill, true, append(long, "--slots", "1")},
 	}
 	for i := range *execFaults {
 		f := faults[i%len(faults)]
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			name := fmt.Sprintf("job-%d", i)
-			r := startRun(t, name, path, e.Addr())
+			r := startRun(t, name, path, e.Addr(), f.flags...)
 			t.Cleanup(func() {
 				if t.Failed() {
 					text, _ := os.ReadFile(filepath.Join(r.dir, "messages"))
@@ -158,7 +162,7 @@ func TestNothingSurvivesWhateverHappensAroundExec(t *testing.T) {
 			}
 			assert.Equal(t, f.code, r.code(), f.name)
 
-			next := exec.Command("spindle", "exec", "--lease", "6s", "--wait", "30s", "-q", "--", "date", "+%s.%N")
+			next := exec.Command("spindle", append(append([]string{"exec"}, f.flags...), "--wait", "30s", "-q", "--", "date", "+%s.%N")...)
 			next.Env = r.env[:len(r.env)-1]
 			out, err := next.Output()
 			require.NoError(t, err, f.name)

@@ -68,3 +68,21 @@ func TestAProgramThatFailedElsewhereIsRunAgainAfterAPause(t *testing.T) {
 		})
 	}
 }
+
+// Machines whose clocks are wrong choose the same key, or one would repeat what another has done, or skip what is due.
+func TestTheKeyFollowsSpannersClock(t *testing.T) {
+	every, cron := once{tick: table.Tick{Period: time.Hour}}, once{line: "0 * * * *", zone: "Asia/Kolkata"}
+	require.NoError(t, every.schedules("--every", false))
+	require.NoError(t, cron.schedules("--cron", false))
+	for _, o := range []once{every, cron} {
+		for _, ahead := range []time.Duration{-25 * time.Hour, -time.Hour, 0, time.Hour, 25 * time.Hour} {
+			synctest.Test(t, func(t *testing.T) {
+				x := &execution{reports: reportsOn(&memstore.Store{Ahead: func() time.Duration { return ahead }}, "job", "me", lease), lease: lease, once: o}
+				x.beginOnce()
+				require.NoError(t, x.choose(t.Context()))
+				due, _ := o.schedule.Due(time.Now().Add(ahead))
+				assert.Equal(t, due, x.todo, "%v", ahead)
+			})
+		}
+	}
+}
