@@ -288,6 +288,32 @@ func TestAnExecThatStopsWaitingLeavesNoTicket(t *testing.T) {
 	}
 }
 
+// Who no longer waits exchanges no messages, however it waited. A command with --restart waits many times in one process, which would
+// keep what it has forgotten, and ask for it.
+func TestAnExecThatStopsWaitingSendsNoMessages(t *testing.T) {
+	for how, change := range map[string]func(*site){
+		"it queues": func(*site) {}, "it stands by": func(s *site) { s.standsBy = true }, "slots": func(s *site) { s.exec.slots = 1 },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, net := &memstore.Store{}, spindletest.NewNetwork()
+			holder := newSite(t, store, "holder", notified(net), change).start()
+			work := holder.running()
+			s := newSite(t, store, "a", notified(net), change).start()
+			before := net.Sent()
+			time.Sleep(5 * lease)
+			require.Greater(t, net.Sent(), before, "%s: it asks the holder while it waits", how)
+			s.signals <- syscall.SIGTERM
+			assert.Equal(t, byTerm, s.ends().Code, how)
+			time.Sleep(time.Second) // what was on its way
+			before = net.Sent()
+			time.Sleep(5 * lease)
+			assert.Equal(t, before, net.Sent(), how)
+			work.exit(0)
+			holder.ends()
+		})
+	}
+}
+
 func tickets(store *memstore.Store) (all []string) {
 	for name := range store.Rows() {
 		if len(name) > 6 && name[:6] == "!wait/" {
