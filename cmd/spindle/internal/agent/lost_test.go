@@ -104,6 +104,34 @@ func TestAHoldIsNotKeptForItsWait(t *testing.T) {
 	require.Eventually(t, func() bool { runtime.GC(); return over.Value() == nil }, 30*time.Second, time.Millisecond)
 }
 
+// How long a program was ready to wait says nothing about how long its release may take: the release of each kind of lock has until
+// the lease would expire, and no longer.
+func TestAReleaseHasALeaseHoweverShortTheWaitWas(t *testing.T) {
+	for _, asked := range []string{"locks?name=a", "locks?name=a&name=b", "semaphores?name=a&slots=1", "once?name=a&key=k", "elections?name=a"} {
+		for _, wait := range []string{"", "&wait=1s"} {
+			for _, answers := range []bool{true, false} {
+				among(t, 2, func(b *bed) {
+					l := b.asks("a", "POST /v1/"+asked+wait+"&lease=12s").reads("held")
+					time.Sleep(5 * time.Second)
+					if answers {
+						b.before(func(string) { time.Sleep(3900 * time.Millisecond) })
+					} else {
+						b.link.Cut()
+					}
+					b.asks("a", "POST /v1/holds/"+l.Hold+"/release")
+					time.Sleep(13 * time.Second)
+					for _, name := range l.Names {
+						assert.Equal(t, answers, b.holder(name) == "", "%s%s: %s", asked, wait, name)
+					}
+					counts := b.link.Counts()
+					time.Sleep(time.Minute)
+					assert.Equal(t, map[string]int{}, b.link.Counts(), "%s%s: no request after %v", asked, wait, counts)
+				})
+			}
+		}
+	}
+}
+
 // A client that requests the metrics in a loop does not keep the agent busy.
 func TestFewRequestsForTheMetricsAreServedAtATime(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
