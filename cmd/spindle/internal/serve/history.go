@@ -95,6 +95,7 @@ func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, 
 		was := k.shown
 		k.shown = !gone && !h.hides(k)
 		t, is := touches[k]
+		t.tail = min(t.tail, len(k.terms)) // a term that ended long before this read is already forgotten
 		switch {
 		case k.shown && !was:
 			touched = append(touched, touch{k, true, len(k.terms)})

@@ -141,6 +141,34 @@ func TestJeopardyIsCountedOnce(t *testing.T) {
 	assert.Equal(t, 2, s.locks["job"].jeopardies)
 }
 
+// A lock whose holder was killed can stay free for hours. When somebody takes it then, the term that just became history is
+// already too old to be kept, and serve goes on.
+func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {
+	for _, taken := range []float64{3608, 3609, 3610, 8000} {
+		for _, released := range []bool{false, true} {
+			var s scene
+			s.holds("a", 0)
+			s.look(1)
+			s.look(20)
+			s.holds("b", taken)
+			var want []string
+			if taken < 3609 {
+				want = []string{"a 0-9.01 expired"}
+			}
+			if released {
+				s.releases(taken + 0.5)
+			} else {
+				want = append(want, fmt.Sprintf("b %v-", taken))
+			}
+			f := lookOf(at(taken+1), 0, s.look(taken+1), nil)
+			assert.Equal(t, want, s.told())
+			require.Len(t, f.Locks, 1)
+			assert.Len(t, f.Locks[0].Terms, len(want))
+			assert.True(t, f.Locks[0].All, "the page forgets the old term too")
+		}
+	}
+}
+
 // TestTermsAreForgottenAfterAnHour, and so is a lock whose rows are gone, once it has none.
 func TestTermsAreForgottenAfterAnHour(t *testing.T) {
 	var s scene
