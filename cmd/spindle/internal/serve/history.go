@@ -101,7 +101,7 @@ func (h *history) see(found []operator.Listing, at time.Time) (touched []touch, 
 			touched = append(touched, touch{k, true, len(k.terms)})
 		case k.shown && is:
 			touched = append(touched, t)
-		case was && !k.shown, gone:
+		case was && !k.shown:
 			forgotten = append(forgotten, k.id)
 		}
 	}
