@@ -178,9 +178,9 @@ func (k *lock) follow(l operator.Listing, first bool) touch {
 	if shown && !same {
 		add(now)
 	}
-	k.judge(l)
+	late := k.judge(l)
 	tail := len(k.terms) - unchanged
-	return touch{k, whole || tail > 0, tail}
+	return touch{k, whole || late || tail > 0, tail}
 }
 
 // differs reports whether a new listing shows any change other than a new heartbeat.
@@ -199,14 +199,15 @@ func (k *lock) merge() {
 	k.terms = append(shorter, k.terms[len(older):]...)
 }
 
-// judge counts how many times the holder has sent no heartbeat for two thirds of its lease. It skips partitions,
-// because they have no heartbeats of their own.
-func (k *lock) judge(l operator.Listing) {
+// judge counts how many times the holder has sent no heartbeat for two thirds of its lease, and reports whether this has
+// just happened again. It skips partitions, because they have no heartbeats of their own.
+func (k *lock) judge(l operator.Listing) (again bool) {
 	late := l.LeaseRecord != nil && l.Member == (table.LeaseRef{}) && !l.Heartbeat.IsZero() && l.At.Sub(l.Heartbeat) >= l.LeaseRecord.Lease*2/3
-	if late && !k.late {
+	if again = late && !k.late; again {
 		k.jeopardies++
 	}
 	k.late = late
+	return again
 }
 
 // forget drops terms that ended before the given time.

@@ -141,6 +141,20 @@ func TestJeopardyIsCountedOnce(t *testing.T) {
 	assert.Equal(t, 2, s.locks["job"].jeopardies)
 }
 
+// A page that is open shows a jeopardy when it happens, although nothing else of the lock has changed.
+func TestAJeopardyIsToldAtOnce(t *testing.T) {
+	var s scene
+	s.holds("a", 0)
+	for _, c := range []struct {
+		seconds float64
+		told    int
+	}{{1, 1}, {6.009, 0}, {6.01, 1}, {7, 0}, {9, 0}, {9.01, 1}} {
+		f := lookOf(at(c.seconds), 0, s.look(c.seconds), nil)
+		assert.Len(t, f.Locks, c.told, "at %v", c.seconds)
+	}
+	assert.Equal(t, 1, s.locks["job"].jeopardies)
+}
+
 // A lock whose holder was killed can stay free for hours. When somebody takes it then, the term that just became history is
 // already too old to be kept, and serve goes on.
 func TestALockThatIsTakenHoursAfterItExpiredIsShown(t *testing.T) {
