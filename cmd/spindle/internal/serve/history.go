@@ -276,8 +276,12 @@ type term struct {
 	held   time.Duration
 }
 
-// termIn returns the current term of a listing, if there is one.
+// termIn returns the current term of a listing, if there is one. A lease row that can't be read shows no term if there is
+// no lock row.
 func termIn(l operator.Listing) (t term, ok bool) {
+	if !l.Exists {
+		return t, false
+	}
 	switch l.State() {
 	case operator.Held, operator.Leaving, operator.Expired, operator.Unreadable:
 		t = term{token: l.Token, holder: l.Holder(), from: l.Since(), count: 1}
