@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spindle-lock/spindle/cmd/spindle/internal/commandtest"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/model"
+	"github.com/spindle-lock/spindle/internal/operator"
 	"github.com/spindle-lock/spindle/internal/table"
 	"github.com/spindle-lock/spindle/internal/testkit/memstore"
 )
@@ -84,7 +87,9 @@ func (v *view) shown() (all []string, beats []int64) {
 		}
 		beats = append(beats, l.Heartbeat.UnixMilli())
 		l.At, l.AgeSeconds, l.DoneAge, l.Heartbeat, l.All = time.Time{}, nil, nil, time.Time{}, true
-		l.Known = max(l.Known, hourAgo)
+		if l.Known = max(l.Known, hourAgo); l.State == operator.Orphaned {
+			l.LeaseSeconds = 0 // its lease no longer means anything
+		}
 		l.Terms = slices.DeleteFunc(slices.Clone(l.Terms), func(t termWire) bool { return t.To != 0 && t.To < hourAgo })
 		for i := range l.Terms {
 			l.Terms[i].Seen = 0
@@ -122,16 +127,26 @@ func (w *wild) happens() {
 	name := w.names[w.IntN(len(w.names))]
 	token, tab, ctx := w.tokens[name], w.table(), w.Context()
 	id := fmt.Sprint("h", w.IntN(3))
-	switch w.IntN(20) {
+	switch w.IntN(21) {
 	case 0, 1, 2, 3, 4, 5:
 		seen, err := tab.Observe(ctx, name)
 		require.NoError(w, err)
-		token, err = tab.Claim(ctx, id, seen...)
+		member := table.LeaseRef{Name: "a/member/0000", Token: w.tokens["a/member/0000"]}
+		part := strings.Contains(name, "/partition/")
+		if part {
+			token, _, err = tab.ClaimPartitions(ctx, member, seen...)
+		} else {
+			token, err = tab.Claim(ctx, id, seen...)
+		}
 		if err != nil {
 			return
 		}
 		w.tokens[name] = token
 		if w.IntN(6) == 0 {
+			return
+		}
+		if part {
+			_, _ = tab.ConfirmPartitions(ctx, member, table.LeaseRecord{Lease: lease}, token, name)
 			return
 		}
 		record := table.LeaseRecord{Lease: lease, ID: id, Value: fmt.Sprint("v", w.IntN(3)), Kind: []table.LockKind{"", table.Elector, table.Mutex}[w.IntN(3)]}
@@ -146,9 +161,15 @@ func (w *wild) happens() {
 	case 10:
 		_ = tab.Succeed(ctx, id, name, token)
 	case 11:
-		_ = tab.Release(ctx, token, name)
+		if strings.Contains(name, "/partition/") {
+			_ = tab.ReleasePartitions(ctx, table.LeaseRef{Name: name, Token: token})
+		} else {
+			_ = tab.Release(ctx, token, name)
+		}
 	case 12:
-		_ = tab.ReleaseFree(ctx, token, lease, name)
+		if !strings.Contains(name, "/") { // members leave no free row
+			_ = tab.ReleaseFree(ctx, token, lease, name)
+		}
 	case 13:
 		_ = tab.Break(ctx, token, name)
 	case 14:
@@ -177,6 +198,9 @@ func (w *wild) happens() {
 				}
 			}
 		}
+	case 20:
+		member := table.LeaseRef{Name: "a/member/0000", Token: w.tokens["a/member/0000"]}
+		_, _ = tab.MarkPaused(ctx, member, func(table.LeaseRef) bool { return true }, "a/partition/1")
 	}
 }
 
@@ -238,5 +262,176 @@ func TestAPageThatIsOpenShowsTheSameAsOneThatIsOpenedNow(t *testing.T) {
 		})
 		assert.Positive(t, kinds["look "])
 		assert.Positive(t, kinds["away "])
+	}
+}
+
+// truth reads the locks that the server should know, apart from the server.
+func (w *wild) truth() map[string]operator.Listing {
+	all := map[string]operator.Listing{}
+	for _, name := range w.names {
+		l, err := operator.ListOne(w.Context(), w.table(), name)
+		require.NoError(w, err)
+		if l.At = w.history.at; !strings.HasPrefix(name, w.Prefix) {
+			l.Waiters = nil // no queue is read for an expected lock with another prefix
+		}
+		k := w.history.locks[name]
+		if l.State() == operator.Free && !w.Released && !w.history.expected[name] && k != nil && k.State() == operator.Released {
+			l.Observation, l.Member = k.Observation, k.Member // reads that skip released locks can't tell that its row was deleted since
+		}
+		if w.history.expected[name] || strings.HasPrefix(name, w.Prefix) && !w.exclude(name) {
+			all[name] = l
+		}
+	}
+	return all
+}
+
+// needs reports whether pages and metrics must have a lock.
+func (w *wild) needs(l operator.Listing) (page, metrics bool) {
+	idle := l.State() == operator.Released || l.State() == operator.Free
+	metrics = !idle || w.history.expected[l.Name] || len(l.Waiters) > 0 || l.Exists && (w.Released || strings.Contains(l.Name, "/"))
+	return metrics || l.Done.Key != "" || l.Undone != nil, metrics
+}
+
+// A page shows what is in the table: nothing of another lock, no field too few, and no lock is missing that is held, that is
+// expected, or for which a process waits.
+func TestAPageShowsWhatIsInTheTable(t *testing.T) {
+	for seed := range uint64(6) {
+		inAWildTable(t, seed, 100, func(w *wild) {
+			if w.away != nil {
+				return
+			}
+			now := view{version: never}
+			now.takes(w.T, w.Server)
+			assert.Equal(w, []any{w.Path, w.Table, w.Prefix, w.Released, w.history.at.UnixMilli()}, []any{now.Database, now.Table, now.Prefix, now.Released, now.At})
+			onPage := map[string]lockWire{}
+			for _, l := range now.locks {
+				require.NotContains(w, onPage, l.Name, "a lock is shown once")
+				onPage[l.Name] = l
+			}
+			for name, l := range w.truth() {
+				page, read := w.needs(l)
+				got, shown := onPage[name]
+				delete(onPage, name)
+				require.True(w, shown || !page, "seed %d: %s is %s", seed, name, l.State())
+				if !shown {
+					continue
+				}
+				successor, named := l.Successor()
+				if !named {
+					successor = ""
+				}
+				require.Equal(w, []any{w.history.expected[name], successor}, []any{got.Expected, got.Successor})
+				if kind := l.Kind(); read && kind != "" {
+					assert.Equal(w, string(kind), got.Kind)
+				}
+				want := model.JSONOf(l)
+				if last := len(got.Terms) - 1; l.State() == operator.Unreadable && last >= 0 && got.Terms[last].Key == fmt.Sprint(int64(l.Token)) {
+					want.Holder = got.Terms[last].Holder // an earlier look could read it, even if this one can't
+				}
+				if !read { // what is released is not read
+					assert.Contains(w, []operator.State{operator.Released, operator.Free}, got.State, name)
+					assert.True(w, page || w.Released || w.history.at.UnixMilli()-got.Terms[len(got.Terms)-1].To < lately.Milliseconds(), "%s is not shown for ever", name)
+					want.State, want.Since, want.Token, want.At = got.State, got.Since, got.Token, got.At
+				}
+				a, _ := json.Marshal(want)
+				b, _ := json.Marshal(got.LockJSON)
+				require.Equal(w, string(a), string(b), "seed %d", seed)
+			}
+			assert.Empty(w, onPage, "flags leave these locks out")
+		})
+	}
+}
+
+// Metrics have each series of each lock, with the value that is in the table, and no other series: an alert is as good as
+// the series that it watches.
+func TestMetricsSayWhatIsInTheTable(t *testing.T) {
+	for seed := range uint64(6) {
+		inAWildTable(t, seed, 100, func(w *wild) {
+			if w.away != nil {
+				return
+			}
+			want := map[string]float64{}
+			states, parts := map[operator.State]float64{}, map[operator.State]float64{}
+			members, nobody, isGroup := 0., 0., false
+			for name, l := range w.truth() {
+				say := func(metric string, value float64, labels ...string) {
+					labels = append(labels, fmt.Sprintf("lock=%q", name))
+					slices.Sort(labels)
+					want[metric+"{"+strings.Join(labels, ",")+"}"] = value
+				}
+				if l.Done.Key != "" {
+					say("done_timestamp_seconds", float64(l.Done.At.UnixMilli())/1000)
+				}
+				if _, metrics := w.needs(l); !metrics {
+					continue
+				}
+				states[l.State()]++
+				part := l.IsPart() && strings.Contains(name, "/partition/")
+				if len(l.Waiters) > 0 {
+					say("lock_longest_wait_seconds", l.At.Sub(l.Waiters[0].Since()).Seconds())
+				}
+				if len(l.Waiters) > 0 || !l.IsPart() {
+					say("lock_waiters", float64(len(l.Waiters)))
+				}
+				if isGroup = isGroup || l.IsPart() && l.State() != operator.Free; part && l.State() != operator.Free {
+					parts[l.State()]++
+					if !l.IsHeld() && l.State() != operator.Paused {
+						nobody++
+					}
+				} else if l.IsPart() && l.IsHeld() {
+					members++
+				}
+				if part {
+					continue
+				}
+				if w.history.expected[name] {
+					say("lock_expected", 1)
+				}
+				k := w.history.locks[name]
+				if k.kind != "" && k.kind != table.GroupPart {
+					say("lock_kind", 1, fmt.Sprintf("kind=%q", k.kind))
+				}
+				is := 0.
+				if l.IsHeld() {
+					is = 1
+					say("lock_holder", 1, fmt.Sprintf("holder=%q", l.Holder()))
+				}
+				say("lock_held", is)
+				say("lock_state", 1, fmt.Sprintf("state=%q", l.State()))
+				say("lock_changes_total", float64(k.changes))
+				say("lock_jeopardies_total", float64(k.jeopardies))
+				if l.IsHeld() || l.State() == operator.Expired {
+					say("lock_heartbeat_age_seconds", l.At.Sub(l.Heartbeat).Seconds())
+					say("lock_lease_seconds", lease.Seconds())
+					say("lock_token", float64(l.Token))
+				}
+			}
+			for _, state := range model.All {
+				if state == operator.Free || state == model.Partial {
+					continue
+				}
+				if w.Released || state != operator.Released {
+					want[fmt.Sprintf("table_locks{state=%q}", state)] = states[state]
+				}
+				if isGroup {
+					want[fmt.Sprintf(`table_group_partitions{group="a",state=%q}`, state)] = parts[state]
+				}
+			}
+			if isGroup {
+				want[`table_group_members{group="a"}`] = members
+				want[`table_group_partitions_without_holder{group="a"}`] = nobody
+			}
+			got := map[string]float64{}
+			for line := range strings.SplitSeq(w.series("spindle_"), "\n") {
+				series, value, _ := strings.Cut(line, "} ")
+				metric, _, _ := strings.Cut(series, "{")
+				if strings.HasPrefix(metric, "lock_") || strings.HasPrefix(metric, "done_") || strings.HasPrefix(metric, "table_group") || metric == "table_locks" {
+					number, err := strconv.ParseFloat(value, 64)
+					require.NoError(w, err)
+					got[series+"}"] = number
+				}
+			}
+			require.Equal(w, want, got, "seed %d", seed)
+		})
 	}
 }
