@@ -187,7 +187,7 @@ func TestTheStateOfAGroupIsThatOfItsMembersAndPartitions(t *testing.T) {
 // A list has each lock exactly once, in its place: alone, or in its group, whatever other groups are beside it.
 func TestEachLockIsGatheredOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
-	for range 60 {
+	for range 30 {
 		var found []operator.Listing
 		want := map[string][]string{}
 		for _, group := range []string{"a", "b", "b b", "c"} {
