@@ -127,13 +127,16 @@ func (w *wild) happens() {
 	name := w.names[w.IntN(len(w.names))]
 	token, tab, ctx := w.tokens[name], w.table(), w.Context()
 	id := fmt.Sprint("h", w.IntN(3))
-	switch w.IntN(21) {
+	switch w.IntN(23) {
 	case 0, 1, 2, 3, 4, 5:
 		seen, err := tab.Observe(ctx, name)
 		require.NoError(w, err)
 		member := table.LeaseRef{Name: "a/member/0000", Token: w.tokens["a/member/0000"]}
 		part := strings.Contains(name, "/partition/")
 		if part {
+			if m, err := operator.ListOne(ctx, tab, member.Name); err != nil || !m.IsHeld() {
+				return // a member whose lease has expired claims nothing
+			}
 			token, _, err = tab.ClaimPartitions(ctx, member, seen...)
 		} else {
 			token, err = tab.Claim(ctx, id, seen...)
@@ -177,7 +180,7 @@ func (w *wild) happens() {
 	case 15:
 		w.drop(table.LeaseKey(name, token))
 	case 16:
-		if key := table.LeaseKey(name, token); w.store.Rows()[key].Name != "" {
+		if key := table.LeaseKey(name, token); w.store.Rows()[key].Name != "" && !strings.Contains(name, "/partition/") {
 			w.put(key, "?")
 		}
 	case 17:
@@ -188,15 +191,17 @@ func (w *wild) happens() {
 		} else {
 			w.put(key, "?")
 		}
-	case 19:
-		ticket := table.Ticket{Queue: name, Time: table.TokenAt(time.Now()), Nonce: id, ID: id, Grace: time.Second}
-		_ = w.store.Commit(ctx, "by hand", []table.Write{ticket.Put()})
-		if rows := w.store.Rows(); w.IntN(2) == 0 {
-			for key := range rows {
+	case 19, 21, 22:
+		if w.IntN(2) == 0 {
+			for key := range w.store.Rows() {
 				if role, _ := table.RoleOf(key); role == table.OfTicket {
 					w.drop(key)
 				}
 			}
+		}
+		if w.IntN(3) > 0 {
+			ticket := table.Ticket{Queue: name, Time: table.TokenAt(time.Now()), Nonce: id, ID: id, Grace: time.Second}
+			_ = w.store.Commit(ctx, "by hand", []table.Write{ticket.Put()})
 		}
 	case 20:
 		member := table.LeaseRef{Name: "a/member/0000", Token: w.tokens["a/member/0000"]}
@@ -292,10 +297,36 @@ func (w *wild) needs(l operator.Listing) (page, metrics bool) {
 	return metrics || l.Done.Key != "" || l.Undone != nil, metrics
 }
 
+// checkTerms checks what is true of the terms of any lock: they follow each other, only the last one can last, and that is the
+// present one if there is a holder. Nothing is older than an hour.
+func (w *wild) checkTerms(l lockWire) {
+	hourAgo := now(w).Add(-kept).UnixMilli()
+	assert.GreaterOrEqual(w, l.Known, hourAgo)
+	assert.LessOrEqual(w, l.Known, now(w).UnixMilli())
+	for i, t := range l.Terms {
+		last := i == len(l.Terms)-1
+		assert.True(w, last || t.To != 0, "%+v", l.Terms)
+		assert.Equal(w, t.To == 0, t.End == "", "%+v", t)
+		assert.True(w, t.To == 0 || t.To >= t.From, "%+v", t)
+		assert.True(w, i == 0 || t.From >= l.Terms[i-1].To, "%+v", l.Terms)
+		assert.True(w, t.To == 0 || t.To >= hourAgo || t.End == model.EndExpired && last, "%+v", t)
+		assert.True(w, t.Seen >= t.From && t.Seen <= now(w).UnixMilli(), "%+v", t)
+	}
+	if n := len(l.Terms); l.State == operator.Held || l.State == operator.Leaving {
+		require.Positive(w, n)
+		t := l.Terms[n-1]
+		assert.Equal(w, []any{l.Token, l.Holder, l.Since.UnixMilli(), int64(0), now(w).UnixMilli()}, []any{t.Key, t.Holder, t.From, t.To, t.Seen})
+	}
+}
+
+// now is the time of the last look.
+func now(w *wild) time.Time { return w.history.at }
+
 // A page shows what is in the table: nothing of another lock, no field too few, and no lock is missing that is held, that is
 // expected, or for which a process waits.
 func TestAPageShowsWhatIsInTheTable(t *testing.T) {
 	for seed := range uint64(6) {
+		before, holders := map[string]operator.Listing{}, map[table.Token]string{}
 		inAWildTable(t, seed, 100, func(w *wild) {
 			if w.away != nil {
 				return
@@ -325,19 +356,26 @@ func TestAPageShowsWhatIsInTheTable(t *testing.T) {
 					assert.Equal(w, string(kind), got.Kind)
 				}
 				want := model.JSONOf(l)
-				if last := len(got.Terms) - 1; l.State() == operator.Unreadable && last >= 0 && got.Terms[last].Key == fmt.Sprint(int64(l.Token)) {
-					want.Holder = got.Terms[last].Holder // an earlier look could read it, even if this one can't
+				if l.State() == operator.Unreadable && l.Exists && want.Holder == "" {
+					want.Holder = holders[l.Token] // an earlier look could read it
+				} else if l.State() != operator.Unconfirmed && want.Holder != "" {
+					holders[l.Token] = want.Holder
 				}
 				if !read { // what is released is not read
 					assert.Contains(w, []operator.State{operator.Released, operator.Free}, got.State, name)
+					if was, known := before[name]; known && was.State() != operator.Free && was.State() != operator.Released {
+						require.Equal(w, l.State(), got.State, "what has just ended is read by its name: %s", was.State())
+					}
 					assert.True(w, page || w.Released || w.history.at.UnixMilli()-got.Terms[len(got.Terms)-1].To < lately.Milliseconds(), "%s is not shown for ever", name)
 					want.State, want.Since, want.Token, want.At = got.State, got.Since, got.Token, got.At
 				}
 				a, _ := json.Marshal(want)
 				b, _ := json.Marshal(got.LockJSON)
 				require.Equal(w, string(a), string(b), "seed %d", seed)
+				w.checkTerms(got)
 			}
 			assert.Empty(w, onPage, "flags leave these locks out")
+			before = w.truth()
 		})
 	}
 }
