@@ -373,6 +373,8 @@ func TestAPageShowsWhatIsInTheTable(t *testing.T) {
 				b, _ := json.Marshal(got.LockJSON)
 				require.Equal(w, string(a), string(b), "seed %d", seed)
 				w.checkTerms(got)
+				k := w.history.locks[name]
+				assert.Equal(w, []int{k.changes, k.jeopardies}, []int{got.Changes, got.Jeopardies})
 			}
 			assert.Empty(w, onPage, "flags leave these locks out")
 			before = w.truth()
