@@ -109,6 +109,7 @@ func TestWaitersAreListedForPeople(t *testing.T) {
 	for n := range len(l.Waiters) + 1 { // a number of waiters is never given as the whole one
 		some := l
 		some.Waiters = l.Waiters[:n]
+		assert.Equal(t, n > shownWaiters, strings.Contains(WaiterLines(some), " more"), "%d waiters", n)
 		for _, text := range []string{Waiting(some), WaiterLines(some)} {
 			assert.True(t, n == 0 && text == "" || strings.Contains(text, fmt.Sprintf("at least %d ", n)), text)
 		}

@@ -68,6 +68,27 @@ func TestAGroupIsOneEntryAndTheWorstOfItsLocksIsItsState(t *testing.T) {
 	assert.Equal(t, "9", groups[0].PartitionEntries()[0].Cells[0], "9 before 10")
 }
 
+// Partitions with numbers are in the order of the numbers, and others in that of their names; the order does not depend on
+// which of two comes first.
+func TestPartitionsAreInTheOrderOfTheirNumbers(t *testing.T) {
+	number := func(s string) (n int, is bool) {
+		_, err := fmt.Sscanf(s, "%d", &n)
+		return n, err == nil && fmt.Sprint(n) == s
+	}
+	names := []string{"0", "1", "9", "10", "11", "99", "100", "a", "z", "aa", "1a", "a1", "-1", ""}
+	for _, a := range names {
+		for _, b := range names {
+			want := strings.Compare(a, b)
+			if x, is := number(a); is && x >= 0 {
+				if y, is := number(b); is && y >= 0 {
+					want = x - y
+				}
+			}
+			assert.Equal(t, min(max(want, -1), 1), byNumber(a, b), "%q %q", a, b)
+		}
+	}
+}
+
 func TestAGroupIsNamedAsItIsOrAsLsShowsIt(t *testing.T) {
 	for arg, want := range map[string]string{"orders": "orders", "orders/": "orders", "a%2Fb/": "a/b", "a%2Fb": "a%2Fb", "a b/": "a b"} {
 		name, err := GroupNamed(arg)
@@ -308,9 +329,12 @@ func TestThePartitionsOfAGroupAreListedWithTheirHolders(t *testing.T) {
 		assert.Equal(t, want[:3], []string{e.More[0], e.Tail, e.Last}, state)
 		assert.Equal(t, []any{state, Styles[state], JSONOf(l)}, []any{e.State, e.Style, e.Object})
 	}
-	free := p
-	free.Member = table.LeaseRef{}
-	assert.Equal(t, "-", (&Group{Partitions: []operator.Listing{inState(free, operator.Released)}}).PartitionEntries()[0].More[0])
+	alone := p
+	alone.Member = table.LeaseRef{}
+	for _, state := range []operator.State{operator.Released, operator.Unconfirmed, operator.Unreadable} {
+		assert.Equal(t, "-", (&Group{Partitions: []operator.Listing{inState(alone, state)}}).PartitionEntries()[0].More[0], "its rows name no member")
+	}
+	assert.Equal(t, []string{"", `a, $'b\x1b', c`}, []string{Names(nil), Names([]string{"a", "b\x1b", "c"})})
 	for _, l := range []operator.Listing{m, commandtest.Held(p.Name, "x", commandtest.At(1), commandtest.At(2), time.Second), commandtest.Held("l", "x", commandtest.At(1), commandtest.At(2), time.Second)} {
 		assert.False(t, IsPartition(l), l.Name)
 	}

@@ -63,23 +63,31 @@ func TestALockIsReadByItsNameAndAGroupIsNotTakenForIt(t *testing.T) {
 		require.Len(t, found, 3)
 		assert.Equal(t, []string{"never", "both", "released"}, []string{found[0].Name, found[1].Name, found[2].Name})
 		outage := errors.New("away")
-		for fails := range 3 { // of the requests for one lock that is free
-			asked := 0
+		for fails := range 2 { // of the two requests for a lock that is free
+			asked := -1
 			link.Refuse(func(string) error {
-				if asked++; asked > fails {
+				if asked++; asked == fails {
 					return outage
 				}
 				return nil
 			})
-			if _, err := OneLock(t.Context(), tab, "never"); fails < 2 {
-				assert.ErrorIs(t, err, outage)
-			}
+			_, err := OneLock(t.Context(), tab, "never")
+			assert.ErrorIs(t, err, outage, "request %d", fails)
+			asked = -1
+			_, err = ExpectedLocks(t.Context(), tab, []string{"never", "both"})
+			assert.ErrorIs(t, err, outage, "request %d", fails)
 		}
 		link.Refuse(func(string) error { return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		link.After(func(string) { cancel() })
 		_, err = OneLock(ctx, tab, "never")
 		assert.Equal(t, codes.Canceled, spanner.ErrCode(err), "the second request ends too")
+		for what, read := range map[string]func() error{
+			"OneLock":       func() error { _, err := OneLock(ctx, tab, "both"); return err },
+			"ExpectedLocks": func() error { _, err := ExpectedLocks(ctx, tab, []string{"both"}); return err },
+		} {
+			assert.Equal(t, codes.Canceled, spanner.ErrCode(read()), what)
+		}
 	})
 }
 
