@@ -129,6 +129,35 @@ func TestALockIsKnownFromThePresentTermOn(t *testing.T) {
 	assert.Equal(t, 1, s.locks["job"].changes)
 }
 
+// A term is counted when it begins, once, and so is one that began and ended between two looks. An alert on a lock that
+// changes hands too often relies on the number.
+func TestATermIsCountedWhenItBegins(t *testing.T) {
+	var s scene
+	for i, step := range []struct {
+		happens func()
+		count   int
+	}{
+		{func() { s.holds("a", 0) }, 0}, // it began before the first look
+		{func() { s.beats(1) }, 0},
+		{func() { s.announces() }, 0},
+		{func() { s.holds("b", 2.5) }, 1},
+		{func() { s.releases(3.5) }, 1},
+		{func() {}, 1},
+		{func() { s.releases(5.5) }, 2}, // somebody held it in between
+		{func() { s.holds("b", 6.5); s.row.Heartbeat, s.row.LeaseRecord = at(6.5), nil }, 2},
+		{func() { s.holds("b", 6.5) }, 3},
+		{func() { s.holds("b", 8.5) }, 4},
+		{func() { s.row.LeaseRecord.Lease = time.Millisecond }, 4}, // it has expired
+		{func() { s.row.LeaseRecord.Lease = lease }, 4},
+		{func() { s.row = operator.Listing{} }, 4},
+		{func() { s.holds("c", 12.5) }, 5},
+	} {
+		step.happens()
+		s.look(float64(i + 1))
+		assert.Equal(t, step.count, s.locks["job"].changes, "step %d", i)
+	}
+}
+
 func TestJeopardyIsCountedOnce(t *testing.T) {
 	var s scene
 	s.holds("a", 0)
