@@ -23,6 +23,11 @@ const (
 	serveServerGo   = "cmd/spindle/internal/serve/server.go"
 	serveHistoryGo  = "cmd/spindle/internal/serve/history.go"
 	serveMetricsGo  = "cmd/spindle/internal/serve/metrics.go"
+	serveWireGo     = "cmd/spindle/internal/serve/wire.go"
+	modelGroupGo    = "cmd/spindle/internal/model/group.go"
+	modelEndingGo   = "cmd/spindle/internal/model/ending.go"
+	modelNamedGo    = "cmd/spindle/internal/model/named.go"
+	modelLockGo     = "cmd/spindle/internal/model/lock.go"
 	competeGuardGo  = "cmd/spindle/internal/run/guard.go"
 	competeFolderGo = "cmd/spindle/internal/run/lockfile.go"
 	hooksGo         = "cmd/spindle/internal/run/hooks.go"
@@ -227,6 +232,29 @@ var (
 			"min(d, p.last)", "max(d, p.last)"),
 		one("a large table is read all the time", "TestALargeTableIsReadLessOften", modelPaceGo,
 			"time.Duration(p.Share-1)*slow", "slow"),
+		one("the end of a term that was forgotten is sent", "TestALockThatIsTakenHoursAfterItExpiredIsShown", serveHistoryGo,
+			"\t\tt.tail = min(t.tail, len(k.terms)) //", "\t\t//"),
+		one("another first waiter is not told", "TestAPageThatIsOpenShowsTheSameAsOneThatIsOpenedNow", serveHistoryGo,
+			" || waitingSince(k.Listing) != waitingSince(l)", ""),
+		one("a claim that was withdrawn looks pruned", "TestAPageShowsWhatIsInTheTable", serveHistoryGo,
+			"if h.skips && k.isTaken() {", "if h.skips && k.IsHeld() {"),
+		one("a page has no successor", "TestAPageShowsWhatIsInTheTable", serveWireGo,
+			"\t\tw.Successor = id\n", "\t\t_ = id\n"),
+		one("a group without a holder counts its paused partitions", "TestMetricsSayWhatIsInTheTable", serveMetricsGo,
+			"float64(g.JSON.WithoutHolder)", "float64(g.JSON.Paused)"),
+		one("an interrupted read is an outage", "TestALookEndsWithItsTimeoutOrWithTheCommand", serveServerGo,
+			"\tif ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n", ""),
+	)
+
+	modelMutants = of("./cmd/spindle/internal/model",
+		one("a group that is expired and has members", "TestTheStateOfAGroupIsThatOfItsMembersAndPartitions", modelGroupGo,
+			"case here > 0 || held > 0:", "case held > 0:"),
+		one("a term that ended with its lease was released", "TestTwoReadsShowWhyATermEnded", modelEndingGo,
+			"case !end.Before(expiry):", "case end.After(expiry):"),
+		one("a group that can't be read is free", "TestALockIsReadByItsNameAndAGroupIsNotTakenForIt", modelNamedGo,
+			"\t\treturn err\n\t}\n\treturn terminal.Misuse(\"%[1]s is", "\t\treturn nil\n\t}\n\treturn terminal.Misuse(\"%[1]s is"),
+		one("a released lock has the token of a term", "TestTheJSONOfALockHasWhatIsKnownAndNoMore", modelLockGo,
+			"l.Token == 0 || l.Exists && l.Heartbeat.IsZero()", "l.Token == 0"),
 	)
 
 	viewMutants = of("./cmd/spindle/internal/view",
@@ -272,6 +300,6 @@ var (
 			"\t\tc = compare(longestComparison - c.Over)\n", ""),
 	)
 
-	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, competeMutants, operateMutants, doctorMutants,
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, modelMutants, competeMutants, operateMutants, doctorMutants,
 		viewMutants)
 )
