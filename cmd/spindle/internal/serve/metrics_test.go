@@ -158,6 +158,31 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 	})
 }
 
+// A process that waited for a released lock and gave up is gone from the page and the metrics at the next look, although looks
+// don't read the lock any more. An alert on the longest wait would go on for ever.
+func TestWhoHasGivenUpNoLongerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []table.LockKind{table.Elector, table.Mutex} {
+			d := newDesk(t, Config{})
+			token := d.holds("job", table.LeaseRecord{Kind: kind})
+			d.look()
+			d.releases("job", token)
+			waiter := table.Ticket{Queue: "job", Time: table.TokenAt(time.Now()), Nonce: "n", ID: "w", Grace: time.Second}
+			require.NoError(t, d.table().Queue(t.Context(), waiter.Put()))
+			assert.Equal(t, "job released", d.look())
+			assert.Equal(t, `{lock="job"} 1`, d.series("spindle_lock_waiters"))
+			require.NoError(t, d.store.Commit(t.Context(), "by hand", []table.Write{{Kind: table.Delete, Name: waiter.Row()}}))
+			want := "job released"
+			if kind == table.Mutex {
+				want = ""
+			}
+			assert.Equal(t, want, d.look())
+			assert.Empty(t, d.series("spindle_lock_waiters")+d.series("spindle_lock_longest_wait_seconds"))
+			assert.Empty(t, d.history.locks["job"].Waiters)
+		}
+	})
+}
+
 // With --released, released locks are shown. A lock that is excluded is neither on a page nor in a metric, unless it is
 // expected by its name.
 func TestAPageShowsTheLocksThatFlagsChoose(t *testing.T) {

@@ -131,6 +131,22 @@ func TestALookEndsWithItsTimeoutOrWithTheCommand(t *testing.T) {
 	}
 }
 
+// Data is as old as the beginning of its read: what happened during a slow read may not be in it.
+func TestTheAgeOfTheDataCountsFromTheBeginningOfItsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		d.reads.delay = 7 * time.Second
+		require.NoError(t, d.Look(t.Context()))
+		assert.Equal(t, `{table="locktable"} 7`, d.series("spindle_table_read_age_seconds"))
+		assert.Equal(t, 7*time.Second, d.old())
+		assert.Equal(t, "7", d.series("spindle_table_read_duration_seconds_sum "))
+		time.Sleep(time.Second)
+		frames, _, _ := d.since(never)
+		assert.Contains(t, string(frames[1]), `{"old":8000}`)
+		assert.Contains(t, string(d.tick()), `{"old":8000}`)
+	})
+}
+
 // Watch begins with a read, pauses between two reads, and ends with its context, also in the middle of a pause.
 func TestWatchReadsAtOnceAndThenAfterEachPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
