@@ -246,7 +246,7 @@ func inAWildTable(t *testing.T, seed uint64, looks int, then func(w *wild)) {
 // A page that is open shows the same as one that is opened now, whatever has happened to the locks and however far the
 // page was behind. Otherwise, two people who look at the same table see different holders, and only a reload mends it.
 func TestAPageThatIsOpenShowsTheSameAsOneThatIsOpenedNow(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		prompt, slow := view{version: never}, view{version: never}
 		kinds := map[string]int{}
 		inAWildTable(t, seed, 150, func(w *wild) {
@@ -325,7 +325,7 @@ func now(w *wild) time.Time { return w.history.at }
 // A page shows what is in the table: nothing of another lock, no field too few, and no lock is missing that is held, that is
 // expected, or for which a process waits.
 func TestAPageShowsWhatIsInTheTable(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		before, holders := map[string]operator.Listing{}, map[table.Token]string{}
 		inAWildTable(t, seed, 100, func(w *wild) {
 			if w.away != nil {
@@ -388,7 +388,7 @@ func TestAPageShowsWhatIsInTheTable(t *testing.T) {
 // Metrics have each series of each lock, with the value that is in the table, and no other series: an alert is as good as
 // the series that it watches.
 func TestMetricsSayWhatIsInTheTable(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		inAWildTable(t, seed, 100, func(w *wild) {
 			if w.away != nil {
 				return

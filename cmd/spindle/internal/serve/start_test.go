@@ -150,14 +150,14 @@ func TestTheAgeOfTheDataCountsFromTheBeginningOfItsRead(t *testing.T) {
 // Watch begins with a read, pauses between two reads, and ends with its context, also in the middle of a pause.
 func TestWatchReadsAtOnceAndThenAfterEachPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{}
-		s := serverOn(r, Config{}, time.Second)
+		s := serverOn(&rows{}, Config{}, time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
+		reads := func() int { _, n, _ := s.since(never); return n }
 		done := make(chan struct{})
 		go func() { s.Watch(ctx); close(done) }()
 		for n := 1; n < 5; n++ {
 			synctest.Wait()
-			assert.Equal(t, n, r.reads)
+			assert.Equal(t, n, reads())
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Second / 2)
@@ -165,7 +165,7 @@ func TestWatchReadsAtOnceAndThenAfterEachPause(t *testing.T) {
 		cancel()
 		<-done
 		assert.Equal(t, stopped, time.Now())
-		assert.Equal(t, 5, r.reads)
+		assert.Equal(t, 5, reads())
 	})
 }
 
