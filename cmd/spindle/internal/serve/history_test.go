@@ -129,6 +129,20 @@ func TestALockIsKnownFromThePresentTermOn(t *testing.T) {
 	assert.Equal(t, 1, s.locks["job"].changes)
 }
 
+// Terms of which only the ends are known are different terms: a page replaces a term by another with the same key.
+func TestTermsThatWereMissedAreToldApart(t *testing.T) {
+	var s scene
+	var terms []termWire
+	for i := range 5 {
+		s.releases(float64(i) + 0.5)
+		f := lookOf(at(float64(i+1)), 0, s.look(float64(i+1)), nil)
+		require.Len(t, f.Locks, 1)
+		terms = shows(terms, f.Locks[0])
+	}
+	assert.Len(t, terms, 4)
+	assert.Equal(t, s.locks["job"].wire(4).Terms, terms)
+}
+
 // A term is counted when it begins, once, and so is one that began and ended between two looks. An alert on a lock that
 // changes hands too often relies on the number.
 func TestATermIsCountedWhenItBegins(t *testing.T) {

@@ -158,6 +158,20 @@ func TestReleasedLocksAreLeftOut(t *testing.T) {
 	})
 }
 
+// What was done last under a lock stays on the page after the lock was released, because its next time may be days away.
+func TestWhatWasDoneLastStaysOnThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, Config{})
+		token := d.holds("job", table.LeaseRecord{Kind: table.Mutex})
+		d.look()
+		require.NoError(t, d.table().Finish(t.Context(), token, 0, "job", table.Due{Key: "42"}, "me"))
+		for range 3 {
+			assert.Equal(t, "job released", d.look())
+			time.Sleep(kept)
+		}
+	})
+}
+
 // A process that waited for a released lock and gave up is gone from the page and the metrics at the next look, although looks
 // don't read the lock any more. An alert on the longest wait would go on for ever.
 func TestWhoHasGivenUpNoLongerWaits(t *testing.T) {
