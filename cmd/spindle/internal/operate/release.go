@@ -132,7 +132,7 @@ const (
 // consequences describes a lock and what happens if it is released.
 func consequences(l operator.Listing) string {
 	third := "a third of its lease"
-	if l.LeaseRecord != nil {
+	if l.LeaseRecord != nil && l.Unreadable == nil {
 		third = terminal.Short(l.LeaseRecord.Lease / 3)
 	}
 	free, fenced := "the lock becomes free immediately, and another candidate can claim it", "fenced writes under this token fail from then on"
