@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -45,6 +46,10 @@ func everyState(t *testing.T) (table.Table, map[string]operator.Listing) {
 	m := steps.Join(t, tab, 0, "one", lease)
 	given := steps.Take(t, tab, m, lease, "given")
 	steps.Take(t, tab, m, lease, "taken") // later than its member
+	paused := table.LeaseRef{Name: table.PartitionName("orders", "paused"), Token: steps.Take(t, tab, m, lease, "paused")}
+	require.NoError(t, tab.ReleasePartitions(t.Context(), paused))
+	_, err := tab.MarkPaused(t.Context(), m, func(table.LeaseRef) bool { return false }, paused.Name)
+	require.NoError(t, err)
 	orphan := steps.Join(t, tab, 1, "two", lease)
 	steps.Take(t, tab, orphan, lease, "adrift")
 	steps.Drop(t, tab, orphan.Name, orphan.Key())
@@ -54,7 +59,7 @@ func everyState(t *testing.T) (table.Table, map[string]operator.Listing) {
 		"free": operator.Free, "released": operator.Released, "unconfirmed": operator.Unconfirmed, "orphaned": operator.Orphaned,
 		"newer": operator.Unreadable, "garbled": operator.Unreadable, "expired": operator.Expired, "leaving": operator.Leaving, "held": operator.Held,
 		m.Name: operator.Held, dead.Name: operator.Expired,
-		"orders/partition/given": operator.Released, "orders/partition/taken": operator.Held, "orders/partition/of-dead": operator.Expired, "orders/partition/adrift": operator.Orphaned,
+		"orders/partition/given": operator.Released, "orders/partition/paused": operator.Paused, "orders/partition/taken": operator.Held, "orders/partition/of-dead": operator.Expired, "orders/partition/adrift": operator.Orphaned,
 	} {
 		l, err := model.OneLock(t.Context(), tab, name)
 		require.NoError(t, err)
@@ -74,6 +79,7 @@ func TestOnlyTheTermThatIsMeantCanBeReleased(t *testing.T) {
 			"free":                     {"1: because free is free", "1: because free is free", "1: because free is free"},
 			"released":                 {"1: because released is free", "1: because released is free", "1: because released is free"},
 			"orders/partition/given":   {"1: because orders/partition/given is free", "1: because orders/partition/given is free", "1: because orders/partition/given is free"},
+			"orders/partition/paused":  {"1: because orders/partition/paused is paused", "1: because orders/partition/paused is paused", "1: because orders/partition/paused is paused"},
 			"held":                     {yes, "1: is not the current token of held\n  held is held by", "2: no token given for \"held\""},
 			"leaving":                  {yes, "1: is not the current token of leaving", "2: no token given"},
 			"expired":                  {yes, "1: is not the current token of expired", "2: no token given"},
@@ -149,6 +155,17 @@ func TestAReleaseChangesNoOtherTerm(t *testing.T) {
 			before[name], after[name] = table.Row{}, table.Row{}
 			assert.Equal(t, before, after)
 		}
+	})
+}
+
+// A release that the database does not answer ends at the timeout.
+func TestAReleaseThatIsNotAnsweredEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, all := everyState(t)
+		began := time.Now()
+		_, err := breakLock(t.Context(), &database.Database{Timeout: timeout}, slow(tab.Store, func(int) time.Duration { return time.Hour }), all["held"], all["held"].Token)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, timeout, time.Since(began))
 	})
 }
 
