@@ -76,9 +76,9 @@ func printSchema(o *database.Database, dialect databasepb.DatabaseDialect) error
 	if err := table.CheckTable(o.Table); err != nil {
 		return terminal.Misuse("--table: %w", err)
 	}
-	fmt.Println(ddl.Statement(dialect, o.Table) + ";")
+	_, err := fmt.Println(ddl.Statement(dialect, o.Table) + ";")
 	printRoles(os.Stderr, o.Path)
-	return nil
+	return err
 }
 
 // createDatabase creates the instance and the database that --db names, unless they exist. On Cloud Spanner, it returns
@@ -129,9 +129,9 @@ func initialize(ctx context.Context, o *database.Database) error {
 	} else if err != nil {
 		return o.Explain(err)
 	}
-	fmt.Printf("Table %s in %s %s.\n\n", o.Table, o.Path, done)
+	_, err = fmt.Printf("Table %s in %s %s.\n\n", o.Table, o.Path, done)
 	printRoles(os.Stdout, o.Path)
-	return nil
+	return err
 }
 
 // partsOf splits a database path.

@@ -150,9 +150,13 @@ type PrunableJSON struct {
 
 func (p *pruning) name(seen []table.Observation) error {
 	for _, l := range seen {
-		if !p.f.Objects() {
-			fmt.Println(terminal.Show(l.Name))
-		} else if err := terminal.PrintJSON(os.Stdout, PrunableJSON{l.Name}); err != nil {
+		var err error
+		if p.f.Objects() {
+			err = terminal.PrintJSON(os.Stdout, PrunableJSON{l.Name})
+		} else {
+			_, err = fmt.Println(terminal.Show(l.Name))
+		}
+		if err != nil {
 			return err
 		}
 	}
