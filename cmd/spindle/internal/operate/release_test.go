@@ -26,7 +26,11 @@ const lease = 30 * time.Second
 // everyState is a table with a lock, a member and a partition in each state. It returns their listings, by name.
 func everyState(t *testing.T) (table.Table, map[string]operator.Listing) {
 	tab := table.Table{Store: &memstore.Store{}}
-	hold := func(name string) table.Token { return steps.Hold(t, tab, name, lease) }
+	hold := func(name string) table.Token {
+		token := steps.Claim(t, tab, name)
+		require.NoError(t, tab.Confirm(t.Context(), token, table.LeaseRecord{Lease: lease, ID: name + "'s holder"}, name))
+		return token
+	}
 	rewrite := func(name, record string) {
 		require.NoError(t, tab.Store.Commit(t.Context(), "test", []table.Write{{Kind: table.Update, Name: table.LeaseKey(name, hold(name)),
 			Set: []table.Cell{{Column: table.ColWriter, Value: record}}}}))
