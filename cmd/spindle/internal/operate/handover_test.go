@@ -37,7 +37,7 @@ func TestOnlyAHolderOfTheTermThatIsMeantIsAskedForAHandover(t *testing.T) {
 			"garbled":                 {"1: lease row", "1: lease row"},
 		} {
 			l := all[name]
-			for token, says := range map[table.Token]string{0: want.right, l.Token: want.right, l.Token + 1: want.wrong} {
+			for token, says := range map[table.Token]string{0: want.right, l.Token: want.right, l.Token + 1: want.wrong, max(l.Token, 2) - 1: want.wrong} {
 				h := &handover{Database: &database.Database{Timeout: timeout}, name: name, token: int64(token)}
 				found, err := h.holder(t.Context(), tab)
 				if says == "" {

@@ -1,0 +1,120 @@
+package operate
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/database"
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+	"github.com/spindle-lock/spindle/ddl"
+)
+
+// runs runs a command of this package, as at a terminal.
+func runs(t *testing.T, of func(*database.Database) *cobra.Command, path string, args ...string) (out, said string, err error) {
+	t.Helper()
+	o := &database.Database{}
+	root := &cobra.Command{Use: "spindle", SilenceErrors: true, SilenceUsage: true}
+	root.SetOut(io.Discard)
+	o.Flags(root.PersistentFlags())
+	c := of(o)
+	root.AddCommand(c)
+	root.SetArgs(append([]string{c.Name(), "--db", path}, args...))
+	return prints(t, root.Execute)
+}
+
+const somewhere = "projects/my-project/instances/my-instance/databases/my-db"
+
+// A mistake is found before the database is asked for anything, and what is at the edge of what is allowed is no mistake.
+func TestACommandsFlagsAreCheckedBeforeAnythingIsDone(t *testing.T) {
+	const passes = `--db "nowhere" is not a database path`
+	for _, c := range []struct {
+		of   func(*database.Database) *cobra.Command
+		args string
+		says string
+	}{
+		{NewPrune, "", passes},
+		{NewPrune, "--older 0s", passes},
+		{NewPrune, "--older -1ns", "--older -1ns: must not be negative"},
+		{NewPrune, "--expired-older 24h", passes},
+		{NewPrune, "--expired-older 23h59m59.999999999s", "--expired-older 23h59m59.999999999s: must be at least 24h0m0s"},
+		{NewPrune, "--expired-older 0s", "--expired-older 0s: must be at least 24h0m0s"},
+		{NewHandover, "job", passes},
+		{NewHandover, "job --token 0 --wait 0s", passes},
+		{NewHandover, "job --token 1 --wait 1ns", passes},
+		{NewHandover, "job --token -1", "--token (-1) and --wait (0s) must not be negative"},
+		{NewHandover, "job --wait -1ns", "--token (0) and --wait (-1ns) must not be negative"},
+		{NewRelease, "job --token 1", passes},
+		{NewRelease, "job", `no token given for "job"; use --token`},
+		{NewRelease, "job --token 0 --yes", `no token given for "job"; use --token`},
+		{NewRelease, "orders/member/0000 --token -1", `no token given for "orders/member/0000"; use --token`},
+		{NewRelease, "orders/partition/7", passes}, // it is told what to release instead
+		{NewDoctor, "", passes},
+		{NewDoctor, "--expect a,b --expect b", passes},
+		{NewDoctor, "--expect x_1763645616123456", "--expect: "},
+		{NewInit, "", passes},
+		{NewInit, "--create", passes},
+		{NewInit, "--create --dialect postgresql", passes},
+		{NewInit, "--print --create", "give only one of --print and --create"},
+		{NewInit, "--dialect postgresql", "--dialect is only for --print and --create"},
+		{NewInit, "--dialect googlesql", "--dialect is only for --print and --create"},
+		{NewInit, "--print --table a;b", "--table: "},
+	} {
+		out, _, err := runs(t, c.of, "nowhere", strings.Fields(c.args)...)
+		var exit *terminal.Exit
+		require.ErrorAs(t, err, &exit, "%s", c.args)
+		assert.Equal(t, terminal.Misused, exit.Code, c.args)
+		assert.ErrorContains(t, err, c.says, c.args)
+		assert.Empty(t, out, c.args)
+	}
+}
+
+// The statement is printed alone, so that it can be a file, in the dialect and for the table that are given. The command that grants
+// the role names the database, if there is one.
+func TestThePrintedStatementCanBeAMigration(t *testing.T) {
+	for args, want := range map[string]string{
+		"--print":                     ddl.Statement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, "locktable"),
+		"--print --dialect googlesql": ddl.Statement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, "locktable"),
+		"--print --dialect postgresql --table my_locks":  ddl.Statement(databasepb.DatabaseDialect_POSTGRESQL, "my_locks"),
+		"--print --dialect googlesql --table other.mine": ddl.Statement(databasepb.DatabaseDialect_GOOGLE_STANDARD_SQL, "other.mine"),
+	} {
+		for path, names := range map[string][]string{somewhere: {"my-db", "my-project", "my-instance"}, "": {"D", "P", "I"}, "nowhere": {"D", "P", "I"}} {
+			out, said, err := runs(t, NewInit, path, strings.Fields(args)...)
+			require.NoError(t, err)
+			assert.Equal(t, want+";\n", out)
+			assert.Contains(t, said, "gcloud spanner databases add-iam-policy-binding "+names[0]+" \\\n    --project="+names[1]+" --instance="+names[2]+
+				" \\\n    --role=roles/spanner.databaseUser --member=serviceAccount:NAME@"+names[1]+".iam.gserviceaccount.com\n")
+		}
+	}
+}
+
+// Without an emulator nothing is created, because it costs money: what to run is said, with the names of the database that is wanted.
+func TestNothingIsCreatedOutsideAnEmulator(t *testing.T) {
+	t.Setenv("SPANNER_EMULATOR_HOST", "")
+	for dialect, name := range map[string]string{"googlesql": "GOOGLE_STANDARD_SQL", "postgresql": "POSTGRESQL"} {
+		out, _, err := runs(t, NewInit, somewhere, "--create", "--dialect", dialect)
+		var exit *terminal.Exit
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, terminal.Misused, exit.Code)
+		assert.ErrorContains(t, err, `SPANNER_EMULATOR_HOST is not set. To create the database on Cloud Spanner, run:
+  gcloud spanner instances create my-instance --project=my-project --config=CONFIG --description=my-instance --processing-units=100
+  gcloud spanner databases create my-db --project=my-project --instance=my-instance --database-dialect=`+name+`
+  spindle init --db `+somewhere+"\n")
+		assert.Empty(t, out)
+	}
+}
+
+// An emulator that does not answer is given up at the timeout.
+func TestAnEmulatorThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	t.Setenv("SPANNER_EMULATOR_HOST", "127.0.0.1:1")
+	began := time.Now()
+	_, _, err := runs(t, NewInit, somewhere, "--create", "--timeout", "50ms")
+	assert.ErrorContains(t, err, "127.0.0.1:1")
+	assert.Less(t, time.Since(began), 10*time.Second)
+}
