@@ -118,7 +118,7 @@ func TestAnEmulatorThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	t.Setenv("SPANNER_EMULATOR_HOST", silent.Addr().String())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	assert.ErrorIs(t, createDatabase(ctx, &database.Database{Path: somewhere, Table: "locktable", Timeout: 50 * time.Millisecond}, databasepb.DatabaseDialect_POSTGRESQL), context.DeadlineExceeded)
 	assert.NoError(t, ctx.Err(), "it waits for longer than the timeout")
