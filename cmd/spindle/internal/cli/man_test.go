@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,27 @@ func TestEachCommandHasAManPage(t *testing.T) {
 		}
 		if err == nil {
 			rendersAll(t, man, path, c)
+		}
+	})
+}
+
+// What is laid out by hand is a block of code of Markdown, with an empty line around it: otherwise a page would join its lines. The rest is
+// text, in which nothing is emphasis.
+func TestWhatIsLaidOutByHandIsABlockOfCode(t *testing.T) {
+	for help, want := range map[string]string{
+		"":                                    "",
+		"One.\nTwo.\n\nThree.\n":              "One.\nTwo.\n\nThree.\n",
+		"Run:\n  a *b\n    c_d\nThen.\n":      "Run:\n\n    a *b\n      c_d\n\nThen.\n",
+		"Run:\n\n  a\n\n  b\n\nThen *a_b*.\n": "Run:\n\n\n    a\n\n    b\n\n\nThen \\*a\\_b\\*.\n",
+		"  a\n":                               "\n    a\n",
+		"A\n b\n  c":                          "A\n b\n\n    c",
+	} {
+		assert.Equal(t, want, markdown(help), "%q", help)
+	}
+	terminal.Commands(forMan(newRoot()), func(c *cobra.Command) {
+		assert.True(t, c.DisableAutoGenTag, "%s: a page that is generated twice differs", c.Name())
+		for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { assert.NotContains(t, f.Usage, "`", "%s --%s", c.Name(), f.Name) })
 		}
 	})
 }

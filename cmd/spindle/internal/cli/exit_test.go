@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/spindle-lock/spindle/cmd/spindle/internal/terminal"
+)
+
+// A script tells by the exit code whether its command line is wrong or the command has failed. Only for a wrong command line, the help is
+// recommended, that of the command that is meant, and not to a program that reads objects.
+func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
+	t.Setenv("SPINDLE_DB", "")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string // with the prefix of a message; "": nothing
+		try  string // whose help; "": none
+	}{
+		{[]string{"version"}, 0, "", ""},
+		{[]string{"--version"}, 0, "", ""},
+		{[]string{"schema", "ls"}, 0, "", ""},
+		{[]string{"ls", "--help"}, 0, "", ""},
+		{nil, 0, "", ""},
+		{[]string{"fly"}, terminal.Misused, `spindle: unknown command "fly"`, "spindle"},
+		{[]string{"exce"}, terminal.Misused, `spindle: unknown command "exce": did you mean exec?`, "spindle"},
+		{[]string{"exce", "--name", "n"}, terminal.Misused, `spindle: unknown command "exce": did you mean exec?`, "spindle"},
+		{[]string{"--name", "n"}, terminal.Misused, "spindle: unknown flag: --name", "spindle"},
+		{[]string{"install"}, terminal.Misused, "spindle: install needs the name of one directory", "spindle install"},
+		{[]string{"ls"}, terminal.Misused, "spindle: no database given", "spindle ls"},
+		{[]string{"agent", "stepdown", "--within", "soon"}, terminal.Misused, `spindle: --within "soon": must be a duration`, "spindle agent stepdown"},
+		{[]string{"schema", "exec"}, terminal.Misused, `spindle: there is no schema for "exec"`, "spindle schema"},
+		{[]string{"schema", "exec", "--log-format", "json"}, terminal.Misused, `"level":"ERROR","msg":"there is no schema for \"exec\"`, ""},
+		{[]string{"install", "missing"}, terminal.Failed, "spindle: can't install spindle: ", ""},
+		{[]string{"install", "missing", "--log-format", "json"}, terminal.Failed, `"level":"ERROR","msg":"can't install spindle: `, ""},
+	} {
+		said := &bytes.Buffer{}
+		code, tells := 0, ""
+		func() {
+			defer func(out, err *os.File, journal *terminal.Journal) {
+				os.Stdout, os.Stderr, terminal.Stderr = out, err, journal
+			}(os.Stdout, os.Stderr, terminal.Stderr)
+			terminal.Stderr = terminal.NewJournal(said)
+			var err error
+			os.Stdout, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			require.NoError(t, err)
+			os.Stderr, err = os.Create(filepath.Join(t.TempDir(), "err"))
+			require.NoError(t, err)
+			code = Main(c.args)
+			text, err := os.ReadFile(os.Stderr.Name())
+			require.NoError(t, err)
+			tells = string(text)
+		}()
+		assert.Equal(t, c.code, code, "%q", c.args)
+		if c.says == "" {
+			assert.Empty(t, said.String(), "%q", c.args)
+		}
+		assert.Contains(t, said.String(), c.says, "%q", c.args)
+		want := ""
+		if c.try != "" {
+			want = "Try: " + c.try + " --help\n"
+		}
+		assert.Equal(t, want, tells, "%q", c.args)
+	}
+}
