@@ -34,6 +34,10 @@ const (
 	probeGo         = "cmd/spindle/internal/health/health.go"
 	systemdGo       = "cmd/spindle/internal/health/systemd.go"
 	operatePruneGo  = "cmd/spindle/internal/operate/prune.go"
+	operateAskGo    = "cmd/spindle/internal/operate/handover.go"
+	operateBreakGo  = "cmd/spindle/internal/operate/release.go"
+	connectionGo    = "cmd/spindle/internal/database/connection.go"
+	completionGo    = "cmd/spindle/internal/cli/completion.go"
 	followGo        = "cmd/spindle/internal/view/follow.go"
 	modelPaceGo     = "cmd/spindle/internal/model/pace.go"
 	doctorReadsGo   = "doctor/reads.go"
@@ -269,6 +273,34 @@ var (
 			"\tt = patient(t, p.Timeout)\n", "\tt = patient(t, p.Timeout)\n\tctx, cancel := context.WithTimeout(ctx, p.Timeout)\n\tdefer cancel()\n"),
 		one("a request of prune without a timeout", "TestARequestOfPruneThatIsNotAnsweredEndsIt", operatePruneGo,
 			"\tt = patient(t, p.Timeout)\n", ""),
+		one("an interrupted prune goes on", "TestAnInterruptedPruneStopsAndSaysHowFarItCame", operatePruneGo,
+			"operator.Prunable(ctx, t, p.ages)", "operator.Prunable(context.WithoutCancel(ctx), t, p.ages)"),
+		one("prune forgets the batches before the last one", "TestPruneSaysWhatItDid", operatePruneGo,
+			"n += len(tickets)", "n = len(tickets)"),
+		one("names that can't be written are lost", "TestNoOutputIsLostWithoutAFailure", operatePruneGo,
+			"\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\treturn nil\n", "\t\t_ = err\n\t}\n\treturn nil\n"),
+		one("an old token releases the term of a later holder", "TestOnlyTheTermThatIsMeantCanBeReleased", operateBreakGo,
+			"case l.Token != token:", "case l.Token < token:"),
+		one("a release that leaves no trace", "TestAReleaseChangesNoOtherTerm", operateBreakGo,
+			"t.Break(ctx, token, l.Name)", "t.Release(ctx, token, l.Name)"),
+		one("an old token asks a later holder for a handover", "TestOnlyAHolderOfTheTermThatIsMeantIsAskedForAHandover", operateAskGo,
+			"l.Token != table.Token(h.token):", "l.Token < table.Token(h.token):"),
+		one("doctor counts one check of each verdict", "TestAReportIsPrintedWhole", "cmd/spindle/internal/operate/doctor.go",
+			"counts[c.Verdict]++", "counts[c.Verdict] = 1"),
+	)
+
+	databaseMutants = of("./cmd/spindle/internal/database",
+		one("each call replaces the client that another call has replaced", "TestOneClientReplacesTheOneThatAllCallsHave", connectionGo,
+			"\tif c.db == db { //", "\tif db != nil { //"),
+		one("a client that has lost its session is left open", "TestAClientThatHasLostItsSessionIsReplaced", connectionGo,
+			"\t\t\tdb.Close()\n", ""),
+		one("a client in vain: the call is repeated with the old one", "TestAClientThatHasLostItsSessionIsReplaced", connectionGo,
+			"table.Spanner{DB: c.Client(), Table: c.table}", "table.Spanner{DB: db, Table: c.table}"),
+	)
+
+	cliMutants = of("./cmd/spindle/internal/cli",
+		one("a shell completes the second of three names", "TestAShellOffersWhatIsInTheTable", completionGo,
+			"strings.LastIndexByte(begun", "strings.IndexByte(begun"),
 	)
 
 	competeMutants = of("./cmd/spindle/internal/run",
@@ -300,6 +332,6 @@ var (
 			"\t\tc = compare(longestComparison - c.Over)\n", ""),
 	)
 
-	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, modelMutants, competeMutants, operateMutants, doctorMutants,
-		viewMutants)
+	commandMutants = slices.Concat(childMutants, execMutants, guardMutants, hooksMutants, probeMutants, systemdMutants, serveMutants, modelMutants, competeMutants, operateMutants,
+		doctorMutants, viewMutants, databaseMutants, cliMutants)
 )

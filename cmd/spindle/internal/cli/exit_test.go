@@ -31,6 +31,7 @@ func TestTheExitCodeTellsAMistakeFromAFailure(t *testing.T) {
 		{[]string{"exce"}, terminal.Misused, `spindle: unknown command "exce": did you mean exec?`, "spindle"},
 		{[]string{"exce", "--name", "n"}, terminal.Misused, `spindle: unknown command "exce": did you mean exec?`, "spindle"},
 		{[]string{"--name", "n"}, terminal.Misused, "spindle: unknown flag: --name", "spindle"},
+		{[]string{"status", "exce", "--bad"}, terminal.Misused, "spindle: unknown flag: --bad", "spindle status"},
 		{[]string{"install"}, terminal.Misused, "spindle: install needs the name of one directory", "spindle install"},
 		{[]string{"ls"}, terminal.Misused, "spindle: no database given", "spindle ls"},
 		{[]string{"agent", "stepdown", "--within", "soon"}, terminal.Misused, `spindle: --within "soon": must be a duration`, "spindle agent stepdown"},
