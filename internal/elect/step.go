@@ -137,7 +137,7 @@ const longestSpread = time.Second
 func (c *Candidate) spread(seen []LockView) time.Duration {
 	lease := c.LeaseRecord.Lease
 	for i, s := range seen {
-		if last := c.observer.history(s.Name).paceOr(lease); i == 0 || last < lease {
+		if last := c.observer.history(s.Name).paceOr(c.LeaseRecord.Lease); i == 0 || last < lease {
 			lease = last
 		}
 	}
