@@ -79,10 +79,13 @@ func (c claimant) begin(ctx context.Context, token table.Token, sent Instant) *T
 }
 
 // First reports whether err means that another candidate was first. It also returns true for an aborted claim, because
-// another candidate has probably claimed the same lock.
+// another candidate has probably claimed the same lock. It returns false if the outcome of a confirmation is unknown.
 func First(err error) bool {
-	return errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)
+	return (errors.Is(err, table.ErrChanged) || errors.Is(err, table.ErrSuperseded)) && !errors.Is(err, errUnknown)
 }
+
+// errUnknown says that a confirmation may have been applied, so the claim must be withdrawn.
+var errUnknown = errors.New("the outcome is unknown")
 
 // confirm confirms a claim, and returns the time just before it sent the request that succeeded.
 //
@@ -124,7 +127,7 @@ func (c claimant) confirm(ctx context.Context, token table.Token) (Instant, erro
 		}
 		Sleep(ctx, c.Clock, retry.Pause(c.Clock))
 		if ctx.Err() != nil || running.Err() != nil {
-			return sent, fmt.Errorf("the outcome is unknown: %w", cause)
+			return sent, fmt.Errorf("%w: %w", errUnknown, cause)
 		}
 	}
 }
