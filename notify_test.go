@@ -107,6 +107,50 @@ func TestFollowersAreToldThatTheirLeaderHasStopped(t *testing.T) {
 	}
 }
 
+// Followers that are answered poll only about once a lease. All of them nevertheless learn that their leader is leaving while it still
+// works, so one of them becomes its successor, which leads at once even if the message about the release is lost.
+func TestFollowersAreToldThatTheirLeaderIsLeaving(t *testing.T) {
+	const lease = 4 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		store, net := memstore.NewLocking(&memstore.Store{}), spindletest.NewNetwork()
+		var mu sync.Mutex
+		heard := map[string]time.Time{}
+		ctx, cancel := context.WithCancel(context.Background())
+		start := func(id string) *spindle.Lock {
+			told, _ := net.Process()
+			l := spindle.New(nil, "locks", "e", told, quiet, spindle.WithLease(lease), spindle.WithID(id), spindle.WithHandover(),
+				options.Option(func(c *options.Config) { c.Store, c.Process = store, id }),
+				spindle.WithObserver(func(e spindle.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					if e.Kind == spindle.Leaving {
+						heard[id] = time.Now()
+					}
+				}))
+			require.NoError(t, l.Run(ctx, make(chan error, 1)))
+			return l
+		}
+		leader := start("leader")
+		_, err := leader.WaitElected(ctx)
+		require.NoError(t, err)
+		for i := range 12 {
+			start(fmt.Sprint("follower ", i))
+			time.Sleep(lease / 13)
+		}
+		time.Sleep(10 * lease)
+		began := time.Now()
+		require.NoError(t, leader.StepDown(ctx))
+		mu.Lock()
+		assert.Len(t, heard, 13)
+		for id, at := range heard {
+			assert.Less(t, at.Sub(began), lease/3+lease/100, id)
+		}
+		mu.Unlock()
+		cancel()
+		time.Sleep(time.Minute)
+	})
+}
+
 // Two processes with sockets of their own.
 func TestNotificationsArriveByUDP(t *testing.T) {
 	fake, reader := spindletest.NewFake(t), sdk.NewManualReader()
